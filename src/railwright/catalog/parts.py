@@ -1,0 +1,128 @@
+"""What a catalogue part is: a GPU, NIC, switch or server, every value in base units and with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["read", "read_third_party", "computed", "memory"]
+"""How far a value was checked: read in the source here; read in somebody else's copy of it;
+computed from read values; or from memory (never tested exactly against)."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value comes from: document, place in it, date it was read (ISO), and how far to trust it."""
+
+    document: str
+    where: str = ""
+    date: str = ""
+    status: Status = "read"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU (for MI250X: one module of two dies).
+
+    peak_flops       dense peak by dtype ('fp32', 'tf32', 'bf16', 'fp16', 'fp8', 'fp4') [flop/s]
+    hbm_bytes        memory [byte]
+    hbm_bandwidth    memory bandwidth [byte/s]
+    scale_up_bandwidth  what one GPU sends into its scale-up domain, one direction [byte/s]; 0 without one
+    power            board power limit [W]
+    sms              streaming multiprocessors or compute units (for wave effects)
+    sources          field name -> Source; '*' stands for every field not named
+    """
+
+    name: str
+    vendor: str
+    generation: str
+    peak_flops: Mapping[str, float]
+    hbm_bytes: float
+    hbm_bandwidth: float
+    scale_up_bandwidth: float
+    power: float
+    sms: int
+    sources: Mapping[str, Source]
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One network adapter.
+
+    rate     per port, one direction [byte/s]
+    ports    ports of that rate
+    pcie_bandwidth  host side, one direction [byte/s]
+    latency  one side, host memory to wire [s]
+    """
+
+    name: str
+    vendor: str
+    rate: float
+    ports: int
+    pcie_bandwidth: float
+    latency: float
+    power: float
+    sources: Mapping[str, Source]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch, or one director (a chassis sold and counted as one).
+
+    ports      logical ports of `rate` (a twin-port cage counts twice)
+    cages      front-panel cages
+    rate       per port, one direction [byte/s]
+    technology 'infiniband' or 'ethernet'
+    latency    port to port [s]
+    power_typical, power_max  [W]; 0 where no source gives one
+    adaptive_routing, sharp   whether it can
+    director_spines  internal spine modules of a director; 0 for a fixed switch
+    """
+
+    name: str
+    vendor: str
+    technology: Literal["infiniband", "ethernet"]
+    ports: int
+    cages: int
+    rate: float
+    latency: float
+    power_typical: float
+    power_max: float
+    rack_units: int
+    adaptive_routing: bool
+    sharp: bool
+    director_spines: int
+    sources: Mapping[str, Source]
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server (for NVL72: one rack, which is one scale-up domain of 72 GPUs).
+
+    gpus         GPUs in it, all in one scale-up domain when the GPU has scale_up_bandwidth
+    nics         compute NICs, spread evenly over its GPUs (gpus / nics GPUs share one)
+    cpu          'intel', 'amd' or 'arm': NCCL's proxy overhead depends on it
+    power_max    [W]
+    """
+
+    name: str
+    vendor: str
+    gpu: str
+    gpus: int
+    nic: str
+    nics: int
+    cpu: Literal["intel", "amd", "arm"]
+    rack_units: int
+    power_max: float
+    sources: Mapping[str, Source]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All known parts by kind and name; a user's own file is merged over the shipped ones."""
+
+    gpus: Mapping[str, Gpu]
+    nics: Mapping[str, Nic]
+    switches: Mapping[str, Switch]
+    servers: Mapping[str, Server]

@@ -1,0 +1,66 @@
+"""What a collective prediction is, and NCCL's settings that it depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from railwright.network.solution import Bottleneck
+
+Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"]
+
+
+@dataclass(frozen=True)
+class NcclSettings:
+    """NCCL's user-visible settings, by the variable each stands for.
+
+    pxn          PXN_DISABLE=0: send through the local GPU on the destination's rail
+    algorithm    ALGO: 'auto' or one of 'ring', 'tree', 'nvls', 'nvlstree', 'collnet'
+    protocol     PROTO: 'auto' or one of 'll', 'll128', 'simple'
+    sharp        whether in-network reduction may be used (switch and plugin)
+    """
+
+    pxn: bool = True
+    algorithm: str = "auto"
+    protocol: str = "auto"
+    sharp: bool = False
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of a predicted time: 'launch', 'steps', 'messages', 'bandwidth', 'ramp'; with why."""
+
+    name: str
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True)
+class CollectivePrediction:
+    """One collective at one size, as nccl-tests reports it.
+
+    size     nccl-tests' S: the total buffer (all_gather, reduce_scatter: n times the per-rank part) [byte]
+    ranks    n, of one group
+    groups   groups that run the same collective at the same time
+    time     [s]
+    algbw, busbw   nccl-tests' definitions [byte/s]
+    algorithm, protocol   NCCL's choice: 'ring', 'simple', ...; 'p2p' for all_to_all and sendrecv
+    terms    parts that add up to `time`
+    bottleneck  busiest link of the bandwidth term, None inside one GPU
+    error_low, error_high   80 % band of measured/predicted for this family (0.9, 1.2), and its source
+    """
+
+    op: Op
+    size: float
+    ranks: int
+    groups: int
+    time: float
+    algbw: float
+    busbw: float
+    algorithm: str
+    protocol: str
+    terms: tuple[Term, ...]
+    bottleneck: Bottleneck | None
+    error_low: float
+    error_high: float
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,67 @@
+"""The two ways Railwright says no to its user: a mistake in what was written, and a plan that cannot work.
+
+Both carry a complete sentence for a person; the command line prints it and exits with status 2,
+without a traceback.  `assert` is for our own invariants only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class RailwrightError(Exception):
+    """Something the user can put right; its text is the whole message."""
+
+
+class PlanError(RailwrightError):
+    """A well-formed request that cannot work (an impossible fabric, a model that does not fit).
+
+    The text says which count fails, by how much, and what would work.
+    """
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake in a file the user wrote.
+
+    file     path as the user gave it, or '<memory>'
+    line     1-based line, 0 when unknown
+    column   1-based column, 0 when unknown
+    field    dotted path of the field, '' for the whole file
+    message  what is wrong, what is allowed, and the nearest known name where there is one
+    """
+
+    file: str
+    line: int
+    column: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file
+        if self.line:
+            place += f":{self.line}"
+            if self.column:
+                place += f":{self.column}"
+        return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+
+
+class SpecError(RailwrightError):
+    """All mistakes found in what the user wrote, at once, in file order."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes: tuple[Mistake, ...] = tuple(
+            sorted(mistakes, key=lambda m: (m.file, m.line, m.column, m.field))
+        )
+        super().__init__("\n".join(str(m) for m in self.mistakes))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'; did you mean 'x', 'y'?' for the names closest to `name`, or ''."""
+    lowered = {k.lower(): k for k in known}
+    close = [lowered[m] for m in get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)]
+    if not close:
+        return ""
+    return "; did you mean " + ", ".join(f"'{c}'" for c in close) + "?"

@@ -1,0 +1,131 @@
+"""The fabric: a port-exact graph of GPUs, NICs, switches and cables, as a struct of arrays.
+
+Legend: N devices, C cables, L = 2 C directed links; *_N means shape (N,).
+Cable c joins port port_a[c] of device a[c] to port port_b[c] of device b[c];
+link 2c carries a -> b and link 2c+1 carries b -> a.
+Devices are numbered GPUs first (device id == GPU id, server by server), then NICs (server by server),
+then scale-up switches (one per scale-up domain), then leaves, spines, cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+
+class Kind(IntEnum):
+    """What a device is."""
+
+    GPU = 0
+    NIC = 1
+    SCALE_UP = 2
+    LEAF = 3
+    SPINE = 4
+    CORE = 5
+
+
+class Role(IntEnum):
+    """What a cable is for. PCIe and scale-up lanes are cables of the graph, not of the bill of materials."""
+
+    SCALE_UP = 0  # GPU - scale-up switch (NVLink)
+    PCIE = 1  # GPU - NIC
+    NODE_LEAF = 2  # NIC - leaf
+    LEAF_SPINE = 3
+    SPINE_CORE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Fabric:
+    """A compute fabric with its scale-up domains inside.
+
+    family    'single-switch', 'fat-tree', 'rail-optimised', 'rail-only'
+    kind      (N,) Kind of each device
+    server    (N,) server of a GPU, NIC or scale-up switch; -1 for switches
+    rail      (N,) rail of a GPU, NIC, leaf (and of a spine or core that serves one rail); -1 otherwise
+    group     (N,) scalable unit or pod of a device; -1 where it has none
+    a, b      (C,) device ids of both ends
+    port_a, port_b  (C,) 1-based port numbers (0 on PCIe and scale-up lanes)
+    rate      (C,) nominal rate, one direction [byte/s]
+    length    (C,) [m]
+    role      (C,) Role
+    capacity  (L,) rate of each direction after faults; 0 when failed [byte/s]
+    nic_of_gpu (G,) device id of the NIC that a GPU sends through
+    parts     catalogue names: 'server', 'gpu', 'nic', 'leaf', 'spine', 'core'
+    latency   (N,) time to cross each device, port to port [s]
+    """
+
+    name: str
+    family: str
+    kind: Ints
+    server: Ints
+    rail: Ints
+    group: Ints
+    a: Ints
+    b: Ints
+    port_a: Ints
+    port_b: Ints
+    rate: Floats
+    length: Floats
+    role: Ints
+    capacity: Floats
+    nic_of_gpu: Ints
+    latency: Floats
+    parts: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.kind)
+
+    @property
+    def num_cables(self) -> int:
+        return len(self.a)
+
+    @property
+    def num_links(self) -> int:
+        return 2 * len(self.a)
+
+    @property
+    def num_gpus(self) -> int:
+        return len(self.nic_of_gpu)
+
+    @property
+    def num_servers(self) -> int:
+        return int(self.server.max()) + 1
+
+    @property
+    def gpus_per_server(self) -> int:
+        return self.num_gpus // self.num_servers
+
+    def devices(self, kind: Kind) -> Ints:
+        """Device ids of one kind, ascending."""
+        return np.flatnonzero(self.kind == kind).astype(np.int32)
+
+    def device_name(self, device: int) -> str:
+        """Readable name: 'server-03/gpu-2', 'server-03/nic-2', 'server-03/nvswitch', 'leaf-07', 'spine-01'."""
+        kind = Kind(int(self.kind[device]))
+        if kind is Kind.GPU:
+            return f"server-{self.server[device] + 1:02d}/gpu-{device % self.gpus_per_server}"
+        first = int(np.searchsorted(self.kind, kind))
+        ordinal = device - first
+        if kind is Kind.NIC:
+            per_server = int(np.count_nonzero(self.kind == Kind.NIC)) // self.num_servers
+            return f"server-{self.server[device] + 1:02d}/nic-{ordinal % per_server}"
+        if kind is Kind.SCALE_UP:
+            return f"server-{self.server[device] + 1:02d}/nvswitch"
+        return f"{kind.name.lower()}-{ordinal + 1:02d}"
+
+    def link_name(self, link: int) -> str:
+        """'leaf-03 port 37 -> spine-01 port 12'."""
+        cable = link // 2
+        ends = [(int(self.a[cable]), int(self.port_a[cable])), (int(self.b[cable]), int(self.port_b[cable]))]
+        if link % 2:
+            ends.reverse()
+        return " -> ".join(self.device_name(d) + (f" port {p}" if p else "") for d, p in ends)

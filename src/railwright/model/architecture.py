@@ -1,0 +1,86 @@
+"""The decoder transformer as a value: what a Hugging Face config.json says, under one set of names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A decoder-only transformer.
+
+    layers, hidden, vocab
+    heads, kv_heads, head_dim   attention; kv_heads < heads is GQA, 1 is MQA
+    attention     'gqa' (also plain multi-head) or 'mla'
+    q_lora, kv_lora, rope_dim, v_head_dim   MLA ranks and head parts (0 otherwise); head_dim is then the
+                  non-rotary part of a query/key head
+    ffn           inner width of a dense MLP
+    gated         SwiGLU-style MLP with three matrices instead of two
+    experts, experts_per_token, expert_ffn   routed experts (0 when dense)
+    shared_experts, shared_ffn   always-on experts: how many, and their total inner width
+    dense_layers  leading layers with a dense MLP in a MoE model
+    tied_embeddings, attention_bias, mlp_bias, norm_bias
+    position_embeddings  learned absolute positions (rows), 0 with rotary ones
+    sliding_window       attention window in tokens, 0 = none; every `window_every` layers of 1 are windowed
+    mtp_layers    extra multi-token-prediction layers
+    max_positions context the model was made for
+    source        where the figures come from
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    vocab: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    gated: bool = True
+    attention: Literal["gqa", "mla"] = "gqa"
+    q_lora: int = 0
+    kv_lora: int = 0
+    rope_dim: int = 0
+    v_head_dim: int = 0
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_ffn: int = 0
+    shared_experts: int = 0
+    shared_ffn: int = 0
+    dense_layers: int = 0
+    tied_embeddings: bool = False
+    attention_bias: bool = False
+    qk_norm: bool = False
+    mlp_bias: bool = False
+    norm_bias: bool = False
+    position_embeddings: int = 0
+    sliding_window: int = 0
+    window_every: int = 1
+    mtp_layers: int = 0
+    max_positions: int = 0
+    source: str = ""
+
+    @property
+    def is_moe(self) -> bool:
+        return self.experts > 0
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One GPU operator of a layer, already divided by the layout (what one GPU runs once).
+
+    kind      'gemm' | 'grouped_gemm' | 'attention' | 'memory' (element-wise, norm, softmax, optimiser …)
+    m, n, k   GEMM shape (rows of activations, columns, inner); `batch` independent GEMMs (experts)
+    flops     [flop]; bytes  HBM traffic [byte]
+    dtype     of the multiplication: 'bf16', 'fp8', …
+    """
+
+    name: str
+    kind: Literal["gemm", "grouped_gemm", "attention", "memory"]
+    flops: float
+    bytes: float
+    dtype: str
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    batch: int = 1

@@ -1,0 +1,70 @@
+"""What the network engine answers, and what it is asked: a fabric, a routing and its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.fabric.graph import Fabric
+
+Floats = NDArray[np.float64]
+RoutingName = Literal["adaptive", "ecmp", "static"]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A fabric and how its switches choose among equal paths.
+
+    routing  'adaptive' (even spread over all shortest paths: the ideal of adaptive routing and spraying),
+             'ecmp' (every flow hashed onto one shortest path),
+             'static' (destination-based tables of a fat-tree subnet manager)
+    seed     of the hash, for 'ecmp'
+    """
+
+    fabric: Fabric
+    routing: RoutingName = "adaptive"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The busiest link of a solution.
+
+    link         directed link id
+    name         both ends, readable
+    utilisation  bytes carried / (capacity * makespan), 0..1
+    share        number of demands crossing it
+    why          one sentence: what it is and why it is busiest
+    """
+
+    link: int
+    name: str
+    utilisation: float
+    share: int
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Traffic solved on a network.
+
+    time        when the last demand has finished, bandwidth only [s]
+    finish      (F,) [s]
+    load        (L,) bytes carried by each directed link
+    latency     (F,) fixed latency of each demand's path: devices, cable metres, NICs [s]
+    hops        (F,) switches crossed (leaves, spines, cores)
+    engine      which engine answered, e.g. 'explicit max-min (numba)'
+    exact       False where the engine gives a bound; then `engine` says which
+    """
+
+    time: float
+    finish: Floats
+    load: Floats
+    latency: Floats
+    hops: NDArray[np.int32]
+    bottleneck: Bottleneck | None
+    engine: str
+    exact: bool

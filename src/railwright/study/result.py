@@ -1,0 +1,104 @@
+"""The only way out: a result that knows its inputs, its assumptions and its expected error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.collectives.prediction import CollectivePrediction
+from railwright.fabric.counts import Counts
+from railwright.fabric.graph import Fabric
+from railwright.spec.study import Study
+from railwright.training.result import StepResult
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One collective over sizes on one variant: predictions in ascending size."""
+
+    op: str
+    label: str
+    points: tuple[CollectivePrediction, ...]
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """One job on one variant: its step, or why it cannot run."""
+
+    name: str
+    step: StepResult | None
+    infeasible: str = ""
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """One variant of the study (the study as written is the first one).
+
+    fabric    None when the fabric itself is impossible; then `infeasible` says why
+    """
+
+    name: str
+    why: str
+    fabric: Fabric | None
+    counts: Counts | None
+    curves: tuple[Curve, ...]
+    jobs: tuple[JobResult, ...]
+    infeasible: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SensitivityRow:
+    """What one changed assumption does to the first job.
+
+    step_time    with the change [s]; None when it cannot run (then `note` says why)
+    effect       throughput against the study as written, e.g. -0.03
+    pxn_gain     throughput of rails with PXN over rails without, under this assumption; None if not defined
+    """
+
+    name: str
+    why: str
+    step_time: float | None
+    effect: float | None
+    pxn_gain: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PublishedEffect:
+    """A published effect beside what this study predicts for it, in the same unit."""
+
+    name: str
+    published: str
+    predicted: str
+    why: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A constant or choice the answer rests on, with its source."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything `railwright run` knows at the end.
+
+    answer     three sentences
+    spec_hash  SHA-256 of the study's canonical JSON
+    """
+
+    study: Study
+    version: str
+    spec_hash: str
+    models_used: tuple[str, ...]
+    answer: tuple[str, ...]
+    variants: tuple[VariantResult, ...]
+    sensitivity: tuple[SensitivityRow, ...]
+    published: tuple[PublishedEffect, ...]
+    assumptions: tuple[Assumption, ...]
+    warnings: tuple[str, ...]
+    seconds: float

@@ -1,0 +1,78 @@
+"""What one predicted training step is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.collectives.prediction import CollectivePrediction
+from railwright.training.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Share:
+    """Time of one kind of work on the critical rank, in one step.
+
+    kind     'compute', 'bubble', 'host', or 'tp', 'ep', 'pp', 'dp' communication
+    busy     seconds its lane is busy
+    exposed  seconds of it during which the rank computes nothing (for 'compute' and 'host': all of it);
+             the exposed shares of all kinds add up to the step time
+    """
+
+    kind: str
+    busy: float
+    exposed: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory of the fullest GPU [byte]; `parts` add up to `total`."""
+
+    parts: dict[str, float]
+    total: float
+    capacity: float
+
+
+@dataclass(frozen=True)
+class UsedCollective:
+    """One communication the step makes: what it is for, how often, and its prediction.
+
+    purpose  'ep dispatch', 'tp all-gather', 'dp gradients', …
+    count    times per step on one rank
+    """
+
+    purpose: str
+    kind: str
+    count: float
+    prediction: CollectivePrediction
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One training step of one job on one network.
+
+    step_time [s]; tokens per step; mfu against the dense peak of `dtype`, model FLOPs with full attention
+    scores (Megatron SC'21 convention); `tokens_total`, `time_to_train`, `gpu_hours` for the token budget
+    error_low, error_high   80 % band of measured/predicted step time of this family
+    """
+
+    step_time: float
+    tokens: int
+    tokens_per_second: float
+    tokens_per_second_per_gpu: float
+    model_flops: float
+    mfu: float
+    shares: tuple[Share, ...]
+    memory: Memory
+    collectives: tuple[UsedCollective, ...]
+    timeline: Timeline
+    tokens_total: float
+    time_to_train: float
+    gpu_hours: float
+    error_low: float
+    error_high: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def network_share(self) -> float:
+        """Exposed communication over step time, 0..1."""
+        return sum(s.exposed for s in self.shares if s.kind in ("tp", "ep", "pp", "dp")) / self.step_time

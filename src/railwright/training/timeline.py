@@ -1,0 +1,35 @@
+"""The timeline: who runs what when.  Exposed communication is read off it, never assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Lane = Literal["compute", "tp", "ep", "pp", "dp", "host"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One span on one lane of one representative rank.
+
+    rank    pipeline stage index (its representative GPU)
+    lane    'compute' or the communication kind: 'tp', 'ep', 'pp', 'dp'; 'host' for framework time
+    kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer',
+            'all_to_all', 'all_gather', 'reduce_scatter', 'send', 'bubble', …
+    start, end  [s]
+    """
+
+    rank: int
+    lane: Lane
+    name: str
+    kind: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All events of one step, ordered by (rank, start)."""
+
+    events: tuple[Event, ...]
+    span: float

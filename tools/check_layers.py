@@ -1,0 +1,72 @@
+"""Check that a room imports only from floors below it (docs/architecture.md); exit 1 naming each breach."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+FLOORS = {
+    "errors": 0, "units": 0, "catalog": 0, "spec": 0,
+    "fabric": 1,
+    "traffic": 2, "model": 2, "compute": 2,
+    "network": 3,
+    "collectives": 4,
+    "training": 5,
+    "measure": 6,
+    "study": 7,
+    "report": 8, "cli": 8,
+}  # fmt: skip
+SAME_FLOOR = {
+    ("catalog", "errors"), ("catalog", "units"), ("spec", "errors"), ("spec", "units"),
+    ("units", "errors"), ("cli", "report"), ("compute", "model"),
+}  # fmt: skip
+PACKAGE = "railwright"
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """(line, dotted module) of every import of our own package in a file, lazy ones included."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                found.append((node.lineno, "." * node.level))
+            elif node.module == PACKAGE:
+                found += [(node.lineno, f"{PACKAGE}.{alias.name}") for alias in node.names]
+            elif node.module:
+                found.append((node.lineno, node.module))
+    return [(line, name) for line, name in found if name.split(".")[0] in (PACKAGE, "")]
+
+
+def breaches(source: Path) -> list[str]:
+    """One sentence per import that points sideways or up."""
+    wrong: list[str] = []
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        room = parts[0]
+        if room in ("__init__", "__main__"):
+            continue
+        if room not in FLOORS:
+            wrong.append(f"{path}: '{room}' has no floor; add it to {Path(__file__).name} and docs/architecture.md")
+            continue
+        for line, name in imports(path):
+            if not name.strip("."):
+                wrong.append(f"{path}:{line}: relative import; write it absolute")
+                continue
+            target = name.split(".")[1] if "." in name else ""
+            if target in ("", "__version__", room):
+                continue
+            if target not in FLOORS:
+                continue
+            if FLOORS[target] < FLOORS[room] or (room, target) in SAME_FLOOR:
+                continue
+            wrong.append(f"{path}:{line}: {room} (floor {FLOORS[room]}) imports {target} (floor {FLOORS[target]})")
+    return wrong
+
+
+if __name__ == "__main__":
+    found = breaches(Path(__file__).parent.parent / "src" / PACKAGE)
+    print("\n".join(found) if found else "layers: every import points down")
+    sys.exit(bool(found))
