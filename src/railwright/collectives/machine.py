@@ -1,0 +1,36 @@
+"""The machine a collective runs on: the network with the parts behind it and NCCL's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.catalog.parts import Catalog, Gpu, Nic, Server
+from railwright.collectives.prediction import NcclSettings
+from railwright.network.solution import Network
+from railwright.spec.study import Cluster
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """Network, NCCL settings and the parts whose constants a prediction needs."""
+
+    network: Network
+    nccl: NcclSettings
+    gpu: Gpu
+    nic: Nic
+    server: Server
+
+    @classmethod
+    def of(cls, cluster: Cluster, catalog: Catalog, nccl: NcclSettings) -> Machine:
+        """Build the fabric of a cluster and put its parts beside it."""
+        from railwright.catalog import find
+        from railwright.fabric import build
+
+        server = find(catalog.servers, cluster.server)
+        return cls(
+            Network(build(cluster, catalog), cluster.compute.routing, cluster.compute.seed),
+            nccl,
+            find(catalog.gpus, server.gpu),
+            find(catalog.nics, server.nic),
+            server,
+        )
