@@ -59,9 +59,15 @@ class SpecError(RailwrightError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'; did you mean 'x', 'y'?' for the names closest to `name`, or ''."""
-    lowered = {k.lower(): k for k in known}
-    close = [lowered[m] for m in get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)]
-    if not close:
+    """'; did you mean 'x', 'y'?' for the names closest to `name`, or ''.
+
+    Names that differ in case alone (Gb/s and GB/s) are all offered.
+    """
+    lowered: dict[str, list[str]] = {}
+    for candidate in known:
+        lowered.setdefault(candidate.lower(), []).append(candidate)
+    close = get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+    offered = [candidate for match in close for candidate in lowered[match]][:4]
+    if not offered:
         return ""
-    return "; did you mean " + ", ".join(f"'{c}'" for c in close) + "?"
+    return "; did you mean " + ", ".join(f"'{c}'" for c in offered) + "?"
