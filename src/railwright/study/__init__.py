@@ -1,0 +1,9 @@
+"""A study, run: the room that puts all others in order."""
+
+from __future__ import annotations
+
+from railwright.study.evaluate import build_fabric
+from railwright.study.perf import perf
+from railwright.study.run import run
+
+__all__ = ["build_fabric", "perf", "run"]

@@ -1,0 +1,84 @@
+"""The machine a published measurement was made on, as far as its record tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from railwright.catalog import load_catalog
+from railwright.catalog.parts import Catalog, Nic, Server, Source
+from railwright.collectives import Machine
+from railwright.collectives.prediction import NcclSettings
+from railwright.spec.study import Cluster, ComputeNetwork
+
+SERVER_OF_GPU = {
+    "V100": ("dgx-1-v100", None),
+    "A100": ("dgx-a100", None),
+    "A100-40": ("dgx-a100", "a100-sxm-40"),
+    "H100": ("dgx-h100", None),
+    "H800": ("dgx-h100", "h800"),
+    "H200": ("dgx-h200", None),
+    "B200": ("dgx-b200", None),
+    "B300": ("dgx-b300", None),
+    "GB200": ("gb200-nvl72", None),
+    "GB300": ("gb300-nvl72", None),
+    "MI300X": ("mi300x-8", None),
+}
+"""A record names a GPU; its usual server gives the scale-up domain and the processor, and the second
+name is the GPU where it differs from that server's."""
+SWITCHES = ((100e9, "q3400-ra"), (50e9, "qm9700"), (0.0, "qm8700"))
+"""The usual switch by NIC port rate [byte/s]: the first whose rate is reached."""
+
+
+class Unsupported(Exception):
+    """A record whose machine or job this stage cannot describe; the text is the reason."""
+
+
+@lru_cache(maxsize=256)
+def machine_of(gpu: str, gpus: int, nic_gbps: float | None, nccl: NcclSettings | None = None) -> Machine:
+    """A non-blocking fabric of the GPU's usual servers, large enough for `gpus`.
+
+    Servers of 8 GPUs are joined by rails, racks of one NVLink domain by a fat tree, and a single server
+    of 8 by one switch.
+    nic_gbps  NIC rate per GPU where the record states it [Gb/s]; otherwise the usual server's
+    """
+    if gpu not in SERVER_OF_GPU:
+        raise Unsupported(f"no usual server for GPU '{gpu}'")
+    catalog = load_catalog()
+    name, other_gpu = SERVER_OF_GPU[gpu]
+    server = catalog.servers[name]
+    if other_gpu is not None:
+        server = replace(server, gpu=other_gpu)
+    nic = catalog.nics[server.nic]
+    if nic_gbps is not None:
+        nic = _at_rate(nic, nic_gbps * 1e9 / 8 * server.gpus / server.nics / nic.ports)
+        server = replace(server, nic=nic.name)
+    servers = -(-gpus // server.gpus)
+    switch = next(part for rate, part in SWITCHES if nic.rate >= rate)
+    if servers == 1 and server.nics * nic.ports <= catalog.switches[switch].ports:
+        network = ComputeNetwork(family="single-switch", switch=switch)
+    elif server.gpus > 16:
+        network = ComputeNetwork(family="fat-tree", switch=switch)
+    else:
+        network = ComputeNetwork(family="rail-optimised", switch=switch)
+    cluster = Cluster(servers=servers, server=server.name, compute=network)
+    return Machine.of(cluster, _with(catalog, server, nic), nccl or NcclSettings())
+
+
+def _at_rate(nic: Nic, rate: float) -> Nic:
+    """The NIC at the rate a record states [byte/s per port]; itself when that is its own."""
+    if abs(rate / nic.rate - 1) < 1e-6:
+        return nic
+    source = Source("the published record", status="read")
+    return replace(
+        nic, name=f"{nic.name}-at-{rate * 8 / 1e9:g}", rate=rate, sources={**nic.sources, "rate": source}
+    )
+
+
+def _with(catalog: Catalog, server: Server, nic: Nic) -> Catalog:
+    """The catalogue with these two parts in place."""
+    return replace(
+        catalog,
+        servers={**catalog.servers, server.name: server},
+        nics={**catalog.nics, nic.name: nic},
+    )

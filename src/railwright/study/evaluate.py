@@ -1,0 +1,113 @@
+"""One study, evaluated: its fabric, its sweeps, its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from railwright.catalog import load_catalog
+from railwright.catalog.parts import Catalog
+from railwright.collectives import Machine, sweep
+from railwright.collectives.prediction import NcclSettings
+from railwright.errors import PlanError
+from railwright.fabric import build, count
+from railwright.fabric.graph import Fabric
+from railwright.model import load_model
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Nccl, Study, Sweep, TrainingJob
+from railwright.study.result import Curve, JobResult, VariantResult
+from railwright.traffic.demand import Communicator
+from railwright.training import simulate
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Workshop:
+    """What the variants of one run share: the catalogue, and machines already built.
+
+    Two variants with the same cluster and NCCL settings get the same Machine, and so its solved traffic.
+    """
+
+    catalog: Catalog
+    machines: dict[str, Machine] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, study: Study) -> Workshop:
+        return cls(load_catalog(study.catalog))
+
+    def machine(self, study: Study) -> Machine:
+        """The machine of a study. Raises PlanError when its fabric is impossible."""
+        key = study.cluster.model_dump_json() + study.nccl.model_dump_json()
+        if key not in self.machines:
+            self.machines[key] = Machine.of(study.cluster, self.catalog, nccl_settings(study.nccl))
+        return self.machines[key]
+
+
+def nccl_settings(nccl: Nccl) -> NcclSettings:
+    """The study's NCCL section as the collectives room takes it."""
+    return NcclSettings(nccl.pxn, nccl.algorithm, nccl.protocol, nccl.sharp)
+
+
+@lru_cache(maxsize=64)
+def architecture(name: str) -> Transformer:
+    """The model of a job, read once."""
+    return load_model(name)
+
+
+def build_fabric(study: Study) -> Fabric:
+    """The fabric of a study, faults applied. Raises PlanError when it is impossible."""
+    return build(study.cluster, load_catalog(study.catalog))
+
+
+def world(fabric: Fabric) -> Communicator:
+    """All GPUs, server by server, as nccl-tests ranks them."""
+    return Communicator(np.arange(fabric.num_gpus, dtype=np.int32), "world")
+
+
+def sizes(wanted: Sweep) -> tuple[float, ...]:
+    """The sizes of a sweep: begin, begin*factor, … up to end [byte]."""
+    found, size = [], wanted.begin
+    while size <= wanted.end * (1 + 1e-9):
+        found.append(size)
+        size *= wanted.factor
+    return tuple(found)
+
+
+def curve(machine: Machine, op: str, at: tuple[float, ...], label: str) -> Curve:
+    """One collective over sizes on all GPUs of a machine."""
+    return Curve(op, label, sweep(machine, op, at, (world(machine.network.fabric),)))  # type: ignore[arg-type]
+
+
+def run_job(job: TrainingJob, machine: Machine) -> JobResult:
+    """One job's step, or why it cannot run."""
+    try:
+        return JobResult(job.name, simulate(job, architecture(job.model), machine))
+    except PlanError as no:
+        return JobResult(job.name, None, str(no))
+
+
+def evaluate(study: Study, name: str, why: str, workshop: Workshop, tell: Tell) -> VariantResult:
+    """Everything the study asks about one variant; an impossible part is told with its reason."""
+    try:
+        tell(f"{name}: fabric")
+        machine = workshop.machine(study)
+    except PlanError as no:
+        return VariantResult(name, why, None, None, (), (), infeasible=str(no))
+    fabric = machine.network.fabric
+    result = VariantResult(name, why, fabric, count(fabric, workshop.catalog), (), (), notes=fabric.notes)
+    curves: list[Curve] = []
+    for wanted in study.sweeps:
+        tell(f"{name}: {wanted.op}")
+        try:
+            curves.append(curve(machine, wanted.op, sizes(wanted), name))
+        except PlanError as no:
+            result = replace(result, notes=(*result.notes, f"{wanted.op}: {no}"))
+    jobs = []
+    for job in study.jobs:
+        tell(f"{name}: {job.name}")
+        jobs.append(run_job(job, machine))
+    return replace(result, curves=tuple(curves), jobs=tuple(jobs))

@@ -1,0 +1,88 @@
+"""A study from question to result: the study as written, its variants, its sensitivity, the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import railwright
+from railwright.errors import PlanError
+from railwright.spec import override, spec_hash
+from railwright.spec.study import Study
+from railwright.study.answer import answer
+from railwright.study.assumptions import assumptions
+from railwright.study.evaluate import Workshop, evaluate
+from railwright.study.published import published_effects
+from railwright.study.result import Result, VariantResult
+from railwright.study.sensitivity import sensitivity_row
+
+Progress = Callable[[str, float], None]
+
+MODELS_USED = (
+    "fabric: port-exact generators (docs/fabric.md)",
+    "network: max-min fluid (docs/network.md)",
+    "collectives: NCCL tuner choice, fabric bandwidth, pipeline ramp (docs/collectives.md)",
+    "compute: per-GPU kernel fits (docs/compute.md)",
+    "training: event-driven step timeline (docs/training.md)",
+)
+
+
+def run(study: Study, progress: Progress | None = None) -> Result:
+    """Answer a study.
+
+    progress  called with what is being worked on and the fraction done, 0..1
+
+    Raises PlanError when the study as written is impossible; an impossible variant is part of the result.
+    """
+    started = time.perf_counter()
+    workshop = Workshop.of(study)
+    total = len(study.variants) + 1 + len(study.sensitivity)
+    done = 0
+
+    def tell(what: str) -> None:
+        if progress is not None:
+            progress(what, done / total)
+
+    base = evaluate(study, study.as_written, "the study as written", workshop, tell)
+    if base.fabric is None:
+        raise PlanError(base.infeasible)
+    failed = next((job for job in base.jobs if job.step is None), None)
+    if failed is not None:
+        raise PlanError(f"job '{failed.name}': {failed.infeasible}")
+    done = 1
+    studies = [study]
+    variants: list[VariantResult] = [base]
+    for variant in study.variants:
+        studies.append(override(study, variant.set))
+        variants.append(evaluate(studies[-1], variant.name, variant.why, workshop, tell))
+        done += 1
+    rows = []
+    for variant in study.sensitivity:
+        tell(f"what if: {variant.name}")
+        rows.append(sensitivity_row(study, variant, base, workshop))
+        done += 1
+    rows.sort(key=lambda row: -abs(row.effect or 0.0))
+    tell("writing the answer")
+    return Result(
+        study=study,
+        version=railwright.__version__,
+        spec_hash=spec_hash(study),
+        models_used=MODELS_USED,
+        answer=answer(studies, variants),
+        variants=tuple(variants),
+        sensitivity=tuple(rows),
+        published=published_effects(study, workshop),
+        assumptions=assumptions(study, workshop),
+        warnings=_warnings(variants),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:
+    """Every distinct warning of every job, in order of appearance."""
+    found: dict[str, None] = {}
+    for variant in variants:
+        for job in variant.jobs:
+            if job.step is not None:
+                found |= dict.fromkeys(f"{job.name}: {text}" for text in job.step.warnings)
+    return tuple(found)
