@@ -20,9 +20,14 @@ class Transformer:
     experts, experts_per_token, expert_ffn   routed experts (0 when dense)
     shared_experts, shared_ffn   always-on experts: how many, and their total inner width
     dense_layers  leading layers with a dense MLP in a MoE model
-    tied_embeddings, attention_bias, mlp_bias, norm_bias
+    tied_embeddings  the LM head shares the token embedding's weights
+    attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
+    attention_sinks  one learned logit per head (gpt-oss)
+    mlp_bias, router_bias, norm_bias   biases of the MLP or experts, of the router, of the norms
+    norms_per_layer  norms of width `hidden` in one layer: 2, or 4 where outputs are normed too
+    shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
-    sliding_window       attention window in tokens, 0 = none; every `window_every` layers of 1 are windowed
+    sliding_window       attention window in tokens, 0 = none; one layer in `window_every` is windowed
     mtp_layers    extra multi-token-prediction layers
     max_positions context the model was made for
     source        where the figures come from
@@ -50,9 +55,14 @@ class Transformer:
     dense_layers: int = 0
     tied_embeddings: bool = False
     attention_bias: bool = False
+    output_bias: bool = False
+    attention_sinks: bool = False
     qk_norm: bool = False
     mlp_bias: bool = False
+    router_bias: bool = False
     norm_bias: bool = False
+    norms_per_layer: int = 2
+    shared_gate: bool = False
     position_embeddings: int = 0
     sliding_window: int = 0
     window_every: int = 1
@@ -65,6 +75,9 @@ class Transformer:
         return self.experts > 0
 
 
+Phase = Literal["forward", "backward_input", "backward_weight", "optimizer"]
+
+
 @dataclass(frozen=True)
 class Operator:
     """One GPU operator of a layer, already divided by the layout (what one GPU runs once).
@@ -73,6 +86,7 @@ class Operator:
     m, n, k   GEMM shape (rows of activations, columns, inner); `batch` independent GEMMs (experts)
     flops     [flop]; bytes  HBM traffic [byte]
     dtype     of the multiplication: 'bf16', 'fp8', …
+    phase     which pass runs it; attention kernels have their own speed in each
     """
 
     name: str
@@ -84,3 +98,4 @@ class Operator:
     n: int = 0
     k: int = 0
     batch: int = 1
+    phase: Phase = "forward"

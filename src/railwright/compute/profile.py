@@ -1,0 +1,127 @@
+"""How fast a GPU really runs each kind of kernel: a table of rows, each with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from railwright.catalog.parts import Gpu
+from railwright.model.architecture import Phase
+
+PEAK_OF = {"mxfp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4"}
+"""The peak a scaled format runs at."""
+
+FIT_OF = {"fp16": "bf16", "mxfp8": "fp8_block", "nvfp4": "fp4", "tf32": "bf16", "fp32": "bf16"}
+"""The dtype whose GEMM fit stands for one without its own (same tensor-core path)."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Constants of one kind of kernel.
+
+    fixed    launch and ramp of one kernel [s]
+    compute  fraction of the dense peak reached on large shapes
+    memory   fraction of HBM bandwidth reached
+    short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
+    source   where the constants come from
+    """
+
+    fixed: float
+    compute: float
+    memory: float
+    source: str
+    short: float = 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The kernel constants of one GPU: GEMMs by dtype, attention by pass, and memory-bound kernels."""
+
+    gpu: str
+    gemm: Mapping[str, Row]
+    attention: Mapping[str, Row]
+    memory: Row
+
+    def gemm_row(self, dtype: str) -> Row:
+        """The GEMM row of `dtype`, or of the dtype that stands for it, or of bf16."""
+        for name in (dtype, FIT_OF.get(dtype, ""), PEAK_OF.get(dtype, ""), "bf16"):
+            if name in self.gemm:
+                return self.gemm[name]
+        raise AssertionError(f"profile of {self.gpu} has no bf16 row")
+
+    def attention_row(self, phase: Phase) -> Row:
+        """The attention row of the forward or the backward pass."""
+        return self.attention["forward" if phase == "forward" else "backward"]
+
+
+def profile_of(gpu: Gpu) -> Profile:
+    """The profile of a catalogue GPU: its own row, else its generation's, else the general one."""
+    return _profile(gpu.name, gpu.generation)
+
+
+@cache
+def _profile(name: str, generation: str) -> Profile:
+    tables = _tables()
+    own = _best(tables["gemm"], _words(name), _words(generation))
+    stands = "" if own["tokens"] and set(own["tokens"]) <= _words(name) else _stands_for(own)
+    gemm = {
+        dtype: Row(value["fixed"], value["compute"], value["memory"], _cite(own, stands))
+        for dtype, value in own.items()
+        if isinstance(value, dict)
+    }
+    base = gemm["bf16"]
+    kin = own["generation"] or next((g for g in sorted(_words(generation))), "")
+    rows = {row["generation"]: row for row in tables["attention"]}
+    chosen = rows.get(kin, rows[""])
+    attention = {
+        phase: Row(
+            base.fixed,
+            chosen[phase]["compute"],
+            base.memory,
+            _cite(chosen[phase], ""),
+            chosen[phase]["short"],
+        )
+        for phase in ("forward", "backward")
+    }
+    memory = Row(base.fixed, 1.0, base.memory, "memory limb of the bf16 GEMM row: " + base.source)
+    return Profile(name, gemm, attention, memory)
+
+
+def _best(rows: list[dict[str, Any]], name: set[str], generation: set[str]) -> dict[str, Any]:
+    """The row with most words in the name; else the first of the generation; else the last (general) one."""
+    named = [r for r in rows if r["tokens"] and set(r["tokens"]) <= name]
+    if named:
+        return max(named, key=lambda r: len(r["tokens"]))
+    return next((r for r in rows if r["generation"] in generation), rows[-1])
+
+
+def _stands_for(row: dict[str, Any]) -> str:
+    return f"no measurement of this GPU, {row['tokens'][0].upper()} stands for it: " if row["tokens"] else ""
+
+
+def _cite(entry: dict[str, Any], prefix: str) -> str:
+    error = entry.get("bf16", {}).get("error") if "bf16" in entry else None
+    tail = f", mean error {error:g} %" if error else ""
+    return f"{prefix}{entry['source']}{tail} ({entry['status']})"
+
+
+def _words(text: str) -> set[str]:
+    """Lower-case words; 'CDNA 3' also gives 'cdna3', so that a generation matches however it is spaced."""
+    words = [w for w in re.split(r"[^a-z0-9]+", text.lower()) if w]
+    return {*words, "".join(words)}
+
+
+@cache
+def _tables() -> dict[str, list[dict[str, Any]]]:
+    from ruamel.yaml import YAML
+
+    folder = files("railwright.compute") / "data"
+    reader = YAML(typ="safe")
+    return {
+        name: reader.load((folder / f"{name}.yaml").read_text(encoding="utf-8"))["rows"]
+        for name in ("gemm", "attention")
+    }

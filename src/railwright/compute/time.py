@@ -1,0 +1,108 @@
+"""The time of one operator on one GPU: a roofline with measured fractions and a fixed cost per kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from railwright.catalog.parts import Gpu
+from railwright.compute.profile import PEAK_OF, Profile, Row, profile_of
+from railwright.errors import PlanError
+from railwright.model.architecture import Operator
+
+GROUPED_STREAMS = 4
+"""Expert GEMMs in flight at once: Transformer Engine's grouped linear layer issues one cuBLAS GEMM per expert
+over four streams (memory)."""
+
+
+def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) -> float:
+    """Time of one operator on one GPU. [s]
+
+    t = fixed + max(flop / (compute * peak), bytes / (memory * bandwidth)), with constants of the operator's
+    kind and dtype from `profile` (default: the GPU's own, see `profile_of`).
+    Valid for training shapes; decode-time attention needs an occupancy term that is not here.
+    Raises PlanError where the GPU has no peak for the dtype.
+    Source: compute/data/*.yaml, row by row.
+    """
+    return _MODELS[operator.kind](operator, gpu, profile or profile_of(gpu))
+
+
+def kernel_times(operators: Iterable[Operator], gpu: Gpu, profile: Profile | None = None) -> float:
+    """Time of operators run one after the other on one GPU. [s]"""
+    chosen = profile or profile_of(gpu)
+    return sum(kernel_time(op, gpu, chosen) for op in operators)
+
+
+def efficiency_source(operator: Operator, gpu: Gpu, profile: Profile | None = None) -> str:
+    """Where the constants behind `kernel_time` of this operator come from."""
+    return _row(operator, profile or profile_of(gpu)).source
+
+
+def constants(gpu: Gpu, profile: Profile | None = None) -> list[tuple[str, float, str]]:
+    """Every constant of the kernel model for one GPU: (name with unit, value, source), for the report."""
+    chosen = profile or profile_of(gpu)
+    found: list[tuple[str, float, str]] = []
+    for dtype, row in chosen.gemm.items():
+        found += [
+            (f"{dtype} GEMM: share of peak", row.compute, row.source),
+            (f"{dtype} GEMM: share of HBM bandwidth", row.memory, row.source),
+            (f"{dtype} GEMM: fixed time [s]", row.fixed, row.source),
+        ]
+    for phase, row in chosen.attention.items():
+        found += [
+            (f"attention {phase}: share of peak", row.compute, row.source),
+            (f"attention {phase}: sequence of half speed [token]", row.short, row.source),
+        ]
+    found.append(("memory-bound kernels: share of HBM bandwidth", chosen.memory.memory, chosen.memory.source))
+    return found
+
+
+def _gemm(operator: Operator, gpu: Gpu, profile: Profile) -> float:
+    row = profile.gemm_row(operator.dtype)
+    return row.fixed + _roofline(operator, gpu, row, operator.flops)
+
+
+def _grouped(operator: Operator, gpu: Gpu, profile: Profile) -> float:
+    row = profile.gemm_row(operator.dtype)
+    rounds = -(-operator.batch // GROUPED_STREAMS)
+    return row.fixed * rounds + _roofline(operator, gpu, row, operator.flops)
+
+
+def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
+    row = profile.attention_row(operator.phase)
+    slowed = operator.flops * (1.0 + row.short / max(operator.n, 1))
+    return row.fixed + _roofline(operator, gpu, row, slowed)
+
+
+def _memory(operator: Operator, gpu: Gpu, profile: Profile) -> float:
+    row = profile.memory
+    return row.fixed + operator.bytes / (row.memory * gpu.hbm_bandwidth)
+
+
+def _roofline(operator: Operator, gpu: Gpu, row: Row, flops: float) -> float:
+    peak = _peak(gpu, operator.dtype)
+    return max(flops / (row.compute * peak), operator.bytes / (row.memory * gpu.hbm_bandwidth))
+
+
+def _peak(gpu: Gpu, dtype: str) -> float:
+    for name in (dtype, PEAK_OF.get(dtype, "")):
+        peak = gpu.peak_flops.get(name)
+        if peak:
+            return peak
+    have = ", ".join(sorted(d for d, p in gpu.peak_flops.items() if p))
+    raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes it has: {have}.")
+
+
+def _row(operator: Operator, profile: Profile) -> Row:
+    if operator.kind == "memory":
+        return profile.memory
+    if operator.kind == "attention":
+        return profile.attention_row(operator.phase)
+    return profile.gemm_row(operator.dtype)
+
+
+_MODELS: dict[str, Callable[[Operator, Gpu, Profile], float]] = {
+    "gemm": _gemm,
+    "grouped_gemm": _grouped,
+    "attention": _attention,
+    "memory": _memory,
+}

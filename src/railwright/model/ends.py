@@ -1,0 +1,86 @@
+"""What runs outside the layers: the embedding, the LM head with its loss, the optimiser."""
+
+from __future__ import annotations
+
+from railwright.errors import PlanError
+from railwright.model.architecture import Operator, Transformer
+from railwright.model.kernels import ELEMENT, elementwise, linear
+from railwright.model.operators import LayerOperators
+
+ADAM_BYTES = 34.0
+"""HBM bytes of one mixed-precision Adam update per parameter: the gradient norm reads the fp32 gradient (4);
+the update reads gradient, master weight and two moments (16) and writes master, moments (12) and the bf16
+weight (2).  Source: counted from Megatron-LM's distributed optimizer states (docs, "dist_optimizer")."""
+
+ADAM_STATE_BYTES = 12.0
+"""Optimiser state per parameter: fp32 master weight and two fp32 moments (same source)."""
+
+
+def embedding_operators(
+    arch: Transformer, rows: int, *, tp: int = 1, sequence_parallel: bool = False
+) -> LayerOperators:
+    """Looking up `rows` tokens in the vocabulary-parallel table, and scattering their gradients back.
+
+    Each GPU of the tensor-parallel group writes all rows (zeros for words it does not hold), then they are
+    reduced.  The gradient is a scatter-add into the fp32 table: only the rows met.
+    """
+    h = arch.hidden
+    table = elementwise("embedding", rows, reads=h, writes=h, back=0)
+    scatter = Operator(
+        "embedding, weight gradient",
+        "memory",
+        0.0,
+        rows / tp * h * (ELEMENT + 8.0),
+        "bf16",
+        phase="backward_weight",
+    )
+    forward = [table.forward]
+    if arch.position_embeddings:
+        local = rows // tp if sequence_parallel else rows
+        forward.append(elementwise("positions", local, reads=2 * h, writes=h, back=0).forward)
+    return LayerOperators(tuple(forward), (), (scatter,), ())
+
+
+def head_operators(
+    arch: Transformer,
+    rows: int,
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    dtype: str = "bf16",
+) -> LayerOperators:
+    """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
+
+    dtype  of the head's product; 16-bit in fp8 recipes too, which keep the head out of fp8
+    Columns per GPU are vocab/tp, rounded up.
+    """
+    if tp < 1:
+        raise PlanError(f"tensor parallel {tp} must be at least 1.")
+    h = arch.hidden
+    local = -(-rows // tp) if sequence_parallel else rows
+    norm = elementwise("final norm", local, reads=h, writes=h, back=3 * h)
+    columns = -(-arch.vocab // tp)
+    head = linear("lm head", rows, columns, h, dtype)
+    # fp32 logits: cast, max, exp-sum and the normalised probabilities kept for the backward pass, in 16-bit
+    # elements (2 per fp32): read 1, write 2 | read 2 (max) | read 2, write 2.
+    loss = elementwise("softmax and loss", rows, reads=5 * columns, writes=4 * columns, back=5 * columns)
+    return LayerOperators(
+        (norm.forward, head.forward, loss.forward),
+        (*loss.backward_input, *head.backward_input, *norm.backward_input),
+        head.backward_weight,
+        (),
+    )
+
+
+def optimizer_bytes(parameters: float) -> float:
+    """HBM traffic of one Adam step over `parameters` parameters of this GPU's shard. [byte]"""
+    return ADAM_BYTES * parameters
+
+
+def optimizer_operators(parameters: float) -> tuple[Operator, ...]:
+    """Gradient norm and Adam update over this GPU's shard (fused multi-tensor kernels)."""
+    norm = 4.0 * parameters
+    return (
+        Operator("gradient norm", "memory", 0.0, norm, "fp32", phase="optimizer"),
+        Operator("adam", "memory", 0.0, optimizer_bytes(parameters) - norm, "fp32", phase="optimizer"),
+    )

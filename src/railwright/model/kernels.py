@@ -1,0 +1,129 @@
+"""One building block of a layer as operators: what it runs forward, and for its two gradients.
+
+Bytes are HBM traffic with every operand read or written once: kernels whose working set fits the caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.model.architecture import Operator, Phase
+
+ELEMENT = 2.0
+"""Bytes of one activation or weight in 16-bit training."""
+
+OPERAND_BYTES = {"fp8": 1.0, "mxfp8": 1.0, "fp8_block": 1.0, "fp4": 0.5, "nvfp4": 0.5}
+"""Bytes of one GEMM input by dtype; others take ELEMENT.  Outputs are always 16-bit."""
+
+GRADIENT = 4.0
+"""Bytes of one weight gradient: main gradients are accumulated in fp32 (Megatron-LM's default for bf16)."""
+
+FLASH_BACKWARD = 2.5
+"""FLOPs of FlashAttention's backward over its forward: five matrix products against two (the scores are
+recomputed inside the kernel).  Source: Dao, FlashAttention-2 (2023), section 4.1."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One building block: its forward operator, and those of its input and weight gradients."""
+
+    forward: Operator
+    backward_input: tuple[Operator, ...]
+    backward_weight: tuple[Operator, ...] = ()
+
+
+def linear(name: str, rows: float, outputs: int, inputs: int, dtype: str, batch: int = 1) -> Block:
+    """A linear layer y = x W: rows x inputs times inputs x outputs, in `batch` equal groups of rows.
+
+    dX = dY W^T has the same FLOPs; dW = X^T dY too, and adds into fp32 main gradients (read and written).
+    """
+    each = -(-rows // batch)
+    operand = OPERAND_BYTES.get(dtype, ELEMENT)
+    x, y, w = rows * inputs, rows * outputs, float(batch * inputs * outputs)
+    flops = 2.0 * rows * inputs * outputs
+
+    def product(label: str, phase: Phase, m: int, n: int, k: int, moved: float) -> Operator:
+        kind = "grouped_gemm" if batch > 1 else "gemm"
+        return Operator(label, kind, flops, moved, dtype, m, n, k, batch, phase)  # type: ignore[arg-type]
+
+    m = int(each)
+    return Block(
+        product(name, "forward", m, outputs, inputs, operand * (x + w) + ELEMENT * y),
+        (
+            product(
+                f"{name}, input gradient",
+                "backward_input",
+                m,
+                inputs,
+                outputs,
+                operand * (y + w) + ELEMENT * x,
+            ),
+        ),
+        (
+            product(
+                f"{name}, weight gradient",
+                "backward_weight",
+                outputs,
+                inputs,
+                m,
+                operand * (x + y) + 2 * GRADIENT * w,
+            ),
+        ),
+    )
+
+
+def half(dtype: str) -> str:
+    """The 16-bit format beside `dtype`: what attention, router and head run in."""
+    return "fp16" if dtype == "fp16" else "bf16"
+
+
+def elementwise(name: str, rows: float, reads: int, writes: int, back: int) -> Block:
+    """A kernel limited by memory: `reads` and `writes` elements per row forward, `back` in all backward."""
+    return Block(
+        Operator(name, "memory", 0.0, ELEMENT * rows * (reads + writes), "bf16"),
+        (
+            Operator(
+                f"{name}, backward", "memory", 0.0, ELEMENT * rows * back, "bf16", phase="backward_input"
+            ),
+        ),
+    )
+
+
+def attention_pair(
+    rows: int,
+    sequence: int,
+    *,
+    heads: int,
+    query_dim: int,
+    value_dim: int,
+    kv_heads: int,
+    flops: float,
+    dtype: str = "bf16",
+) -> Block:
+    """FlashAttention forward and backward on this GPU's heads.
+
+    flops  of the forward pass, causal half only: the kernels skip blocks above the diagonal [flop]
+
+    Forward moves Q, K, V, O and the fp32 log-sum-exp once; backward reads them and dO and writes dQ, dK,
+    dV.  K and V are re-read per block of queries, out of L2 at these sizes.
+    The operator's shape: m queries and n keys per sequence, k the head width, `batch` heads times sequences.
+    """
+    q, kv = heads * query_dim, kv_heads * (query_dim + value_dim)
+    out, stats = heads * value_dim, 4.0 * heads
+    shape = (sequence, sequence, query_dim, max(rows // sequence, 1) * heads)
+    return Block(
+        Operator(
+            "core attention", "attention", flops, rows * (ELEMENT * (q + kv + out) + stats), dtype, *shape
+        ),
+        (
+            Operator(
+                "core attention, backward",
+                "attention",
+                FLASH_BACKWARD * flops,
+                rows * (ELEMENT * (2 * q + 2 * kv + 2 * out) + 2 * stats),
+                dtype,
+                *shape,
+                phase="backward_input",
+            ),
+        ),
+    )

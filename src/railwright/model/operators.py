@@ -1,0 +1,258 @@
+"""What one GPU runs for one layer and one microbatch, operator by operator.
+
+A layer is the residual block attention + MLP (or experts).  Communication is not here: the training room
+places it between these operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from railwright.errors import PlanError
+from railwright.model.architecture import Operator, Transformer
+from railwright.model.flops import attended_keys, score_flops_per_key
+from railwright.model.kernels import Block, attention_pair, elementwise, half, linear
+
+Layer = Literal["dense", "moe"]
+
+
+@dataclass(frozen=True)
+class LayerOperators:
+    """One layer's operators on one GPU for one microbatch, each tuple in the order it runs.
+
+    forward          the forward pass
+    backward_input   gradients of activations (all that the previous layer waits for)
+    backward_weight  gradients of weights, in the same order; may run later (zero-bubble schedules)
+    recomputed       forward operators that selective recompute runs again: the core attention
+    dispatched       tokens this GPU's experts receive (rows of its grouped GEMMs), 0 in a dense layer
+    """
+
+    forward: tuple[Operator, ...]
+    backward_input: tuple[Operator, ...]
+    backward_weight: tuple[Operator, ...]
+    recomputed: tuple[Operator, ...]
+    dispatched: float = 0.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one layer is cut over GPUs.
+
+    tp         tensor-parallel size; divides heads and MLP width
+    sequence_parallel  norms and residuals on rows/tp of the rows
+    ep         expert-parallel size: experts/ep live on one GPU
+    expert_tp  tensor-parallel size inside an expert; None means tp, as in Megatron
+    imbalance  tokens of the busiest GPU's experts over the mean, >= 1
+    """
+
+    tp: int = 1
+    sequence_parallel: bool = False
+    ep: int = 1
+    expert_tp: int | None = None
+    imbalance: float = 1.0
+
+
+def layer_operators(
+    arch: Transformer,
+    layer: Layer,
+    rows: int,
+    sequence: int,
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    ep: int = 1,
+    expert_tp: int | None = None,
+    imbalance: float = 1.0,
+    dtype: str = "bf16",
+) -> LayerOperators:
+    """The operators one GPU runs for one layer of one microbatch.
+
+    layer     'dense' or 'moe'
+    rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
+    sequence  tokens in one sequence
+    dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
+
+    Attention FLOPs count the causal half; with sliding windows the layer is the mean of windowed and full
+    ones, so a sum over all layers is right.  Where tp exceeds the key/value heads, these are replicated.
+    Raises PlanError where the layer cannot be cut so.
+    """
+    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance)
+    check_cut(arch, layer, cut)
+    blocks = [*_attention(arch, rows, sequence, cut, dtype)]
+    dispatched = 0.0
+    if layer == "dense":
+        blocks += _mlp(arch, rows, cut, dtype)
+    else:
+        etp = cut.expert_tp or cut.tp
+        dispatched = rows * arch.experts_per_token * etp / cut.tp * imbalance
+        blocks += _experts(arch, rows, cut, dtype, dispatched)
+    forward = tuple(b.forward for b in blocks)
+    backward = tuple(op for b in reversed(blocks) for op in b.backward_input)
+    weight = tuple(op for b in reversed(blocks) for op in b.backward_weight)
+    core = tuple(op for op in forward if op.kind == "attention")
+    return LayerOperators(forward, backward, weight, core, dispatched)
+
+
+def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
+    """Raise PlanError, with what would work, where a layer cannot be cut so."""
+    heads, kv = arch.heads, arch.kv_heads
+    if heads % cut.tp:
+        raise PlanError(
+            f"{arch.name}: tensor parallel {cut.tp} does not divide its {heads} attention heads; "
+            f"sizes that do: {_divisors(heads)}."
+        )
+    if arch.attention == "gqa" and kv % cut.tp and cut.tp % kv:
+        raise PlanError(
+            f"{arch.name}: tensor parallel {cut.tp} neither divides nor is a multiple of its {kv} "
+            f"key/value heads; choose one of {_divisors(kv)} or a multiple of {kv}."
+        )
+    if layer == "dense":
+        _check_width(arch, "MLP width", arch.ffn, cut.tp)
+        return
+    if not arch.is_moe:
+        raise PlanError(f"{arch.name} has no experts: ask for its 'dense' layer.")
+    if arch.experts % cut.ep:
+        raise PlanError(
+            f"{arch.name}: expert parallel {cut.ep} does not divide its {arch.experts} experts; "
+            f"sizes that do: {_divisors(arch.experts)}."
+        )
+    etp = cut.expert_tp or cut.tp
+    if cut.tp % etp:
+        raise PlanError(f"expert tensor parallel {etp} must divide tensor parallel {cut.tp}.")
+    _check_width(arch, "expert width", arch.expert_ffn, etp)
+    if cut.imbalance < 1.0:
+        raise PlanError(f"expert imbalance {cut.imbalance:g} is below 1: it is busiest over mean.")
+
+
+def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str) -> list[Block]:
+    h, local = arch.hidden, _norm_rows(rows, cut)
+    heads = arch.heads // cut.tp
+    blocks = [elementwise("input norm", local, reads=h, writes=h, back=3 * h)]
+    if arch.attention == "mla":
+        blocks += _latent_projections(arch, rows, heads, local, dtype)
+        query = arch.head_dim + arch.rope_dim
+        value, kv_heads = arch.v_head_dim, heads
+    else:
+        query = value = arch.head_dim
+        kv_heads = max(arch.kv_heads // cut.tp, 1)
+        blocks.append(linear("qkv projection", rows, (heads + 2 * kv_heads) * query, h, dtype))
+        width = (heads + kv_heads) * query
+        if arch.qk_norm:
+            blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
+    if not arch.position_embeddings:
+        turned = (
+            (heads + 1) * arch.rope_dim if arch.attention == "mla" else (heads + kv_heads) * arch.head_dim
+        )
+        blocks.append(elementwise("rotary", rows, reads=turned, writes=turned, back=2 * turned))
+    blocks.append(
+        attention_pair(
+            rows,
+            sequence,
+            heads=heads,
+            query_dim=query,
+            value_dim=value,
+            kv_heads=kv_heads,
+            flops=rows * attended_keys(arch, sequence, "causal") * score_flops_per_key(arch) / cut.tp,
+            dtype=half(dtype),
+        )
+    )
+    blocks.append(linear("output projection", rows, h, heads * value, dtype))
+    if arch.norms_per_layer == 4:
+        blocks.append(elementwise("attention output norm", local, reads=h, writes=h, back=3 * h))
+    blocks.append(elementwise("attention residual", local, reads=2 * h, writes=h, back=3 * h))
+    return blocks
+
+
+def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dtype: str) -> list[Block]:
+    """Multi-head latent attention: the down-projections are replicated over tp, so they run on rows/tp
+    under sequence parallelism (as Megatron does); the up-projections are cut by heads."""
+    h, query = arch.hidden, heads * (arch.head_dim + arch.rope_dim)
+    blocks = []
+    if arch.q_lora:
+        blocks.append(linear("query down", local, arch.q_lora, h, dtype))
+        blocks.append(elementwise("query norm", local, arch.q_lora, arch.q_lora, 3 * arch.q_lora))
+        blocks.append(linear("query up", rows, query, arch.q_lora, dtype))
+    else:
+        blocks.append(linear("query projection", rows, query, h, dtype))
+    blocks.append(linear("key/value down", local, arch.kv_lora + arch.rope_dim, h, dtype))
+    blocks.append(elementwise("key/value norm", local, arch.kv_lora, arch.kv_lora, 3 * arch.kv_lora))
+    blocks.append(
+        linear("key/value up", rows, heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, dtype)
+    )
+    return blocks
+
+
+def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
+    h, local = arch.hidden, _norm_rows(rows, cut)
+    return [
+        elementwise("mlp norm", local, reads=h, writes=h, back=3 * h),
+        *_two_products(arch, "mlp", rows, arch.ffn // cut.tp, dtype),
+        *_mlp_end(arch, local),
+    ]
+
+
+def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: float) -> list[Block]:
+    """Router, permute, this GPU's experts as grouped GEMMs, unpermute, shared experts.
+
+    The busiest GPU receives `dispatched` rows; its experts share them evenly.
+    """
+    h, local, top = arch.hidden, _norm_rows(rows, cut), arch.experts_per_token
+    here = arch.experts // cut.ep
+    width = arch.expert_ffn // (cut.expert_tp or cut.tp)
+    blocks = [
+        elementwise("mlp norm", local, reads=h, writes=h, back=3 * h),
+        linear("router", local, arch.experts, h, half(dtype)),
+        elementwise(
+            "expert choice", local, reads=2 * arch.experts, writes=2 * arch.experts, back=6 * arch.experts
+        ),
+        elementwise("permute", local, reads=h, writes=top * h, back=(top + 1) * h),
+    ]
+    if here > 1:
+        blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
+    blocks += _two_products(arch, "experts", dispatched, width, dtype, batch=here)
+    if here > 1:
+        blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
+    blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(2 * top + 1) * h))
+    if arch.shared_ffn:
+        blocks += _two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
+        if arch.shared_gate:
+            blocks.append(linear("shared gate", local, 1, h, half(dtype)))
+        blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
+    return [*blocks, *_mlp_end(arch, local)]
+
+
+def _two_products(
+    arch: Transformer, name: str, rows: float, width: int, dtype: str, batch: int = 1
+) -> list[Block]:
+    """Up (with the gate beside it), activation, down; `rows` over all `batch` experts."""
+    up = 2 * width if arch.gated else width
+    return [
+        linear(f"{name} up", rows, up, arch.hidden, dtype, batch),
+        elementwise(f"{name} activation", rows, reads=up, writes=width, back=2 * up + width),
+        linear(f"{name} down", rows, arch.hidden, width, dtype, batch),
+    ]
+
+
+def _mlp_end(arch: Transformer, local: int) -> list[Block]:
+    h = arch.hidden
+    ends = [elementwise("mlp residual", local, reads=2 * h, writes=h, back=3 * h)]
+    if arch.norms_per_layer == 4:
+        ends.insert(0, elementwise("mlp output norm", local, reads=h, writes=h, back=3 * h))
+    return ends
+
+
+def _norm_rows(rows: int, cut: Cut) -> int:
+    return -(-rows // cut.tp) if cut.sequence_parallel else rows
+
+
+def _check_width(arch: Transformer, what: str, width: int, parts: int) -> None:
+    if width % parts:
+        raise PlanError(
+            f"{arch.name}: tensor parallel {parts} does not divide its {what} of {width}; "
+            f"the largest size below it that does is {max(d for d in range(1, parts) if width % d == 0)}."
+        )
+
+
+def _divisors(n: int) -> str:
+    return ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
