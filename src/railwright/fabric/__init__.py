@@ -1,0 +1,51 @@
+"""The port-exact graph of a cluster's compute network: families, sizes, wiring, counts and faults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "FAMILIES": "building",
+    "build": "building",
+    "order": "building",
+    "size": "building",
+    "apply_faults": "faults",
+    "bisection": "counting",
+    "count": "counting",
+    "cable_table": "cables",
+    "director_spines": "director",
+    "Counts": "counts",
+    "Fabric": "graph",
+    "Kind": "graph",
+    "Role": "graph",
+    "Order": "plan",
+    "Plan": "plan",
+}
+
+__all__ = sorted(_HOMES)
+
+if TYPE_CHECKING:
+    from railwright.fabric.building import FAMILIES as FAMILIES
+    from railwright.fabric.building import build as build
+    from railwright.fabric.building import order as order
+    from railwright.fabric.building import size as size
+    from railwright.fabric.cables import cable_table as cable_table
+    from railwright.fabric.counting import bisection as bisection
+    from railwright.fabric.counting import count as count
+    from railwright.fabric.counts import Counts as Counts
+    from railwright.fabric.director import director_spines as director_spines
+    from railwright.fabric.faults import apply_faults as apply_faults
+    from railwright.fabric.graph import Fabric as Fabric
+    from railwright.fabric.graph import Kind as Kind
+    from railwright.fabric.graph import Role as Role
+    from railwright.fabric.plan import Order as Order
+    from railwright.fabric.plan import Plan as Plan
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the graph needs numpy, the command line's help does not."""
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(f"railwright.fabric.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'railwright.fabric' has no attribute '{name}'")

@@ -58,7 +58,8 @@ class Fabric:
     capacity  (L,) rate of each direction after faults; 0 when failed [byte/s]
     nic_of_gpu (G,) device id of the NIC that a GPU sends through
     parts     catalogue names: 'server', 'gpu', 'nic', 'leaf', 'spine', 'core'
-    latency   (N,) time to cross each device, port to port [s]
+    latency   (N,) time to cross each device, port to port [s]; 0 for GPUs and scale-up switches
+    reserved_ports  leaf ports cabled to machines outside the graph (subnet managers, storage)
     """
 
     name: str
@@ -79,6 +80,7 @@ class Fabric:
     latency: Floats
     parts: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    reserved_ports: int = 0
 
     @property
     def num_devices(self) -> int:

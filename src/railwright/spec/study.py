@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from railwright.spec.quantity import Bandwidth, Length, Size
+
+
+def _not_bool(value: Any) -> Any:
+    # Python's True equals 1, so a Literal of numbers would let `tiers: true` pass.
+    if isinstance(value, bool | float):
+        text = str(value).lower()
+        raise PydanticCustomError("not_bool", "{text} is not allowed; write a whole number", {"text": text})
+    return value
 
 
 class Section(BaseModel):
     """A part of the study: strict, frozen, no unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class CableLengths(Section):
@@ -29,9 +38,14 @@ class CableLengths(Section):
 class ComputeNetwork(Section):
     """The network the GPUs talk over."""
 
-    family: Literal["single-switch", "fat-tree", "rail-optimised", "rail-only"]
+    family: Literal["single-switch", "fat-tree", "rail-optimised", "rail-only"] = Field(
+        description="single-switch: one for all; fat-tree: a leaf (ToR) per server group; "
+        "rail-optimised: leaf i joins GPU i of every server; rail-only: the same without spines"
+    )
     switch: str = Field(description="catalogue name of the switch, e.g. 'qm9700'")
-    tiers: Literal["auto", 1, 2, 3] = Field(default="auto", description="switch tiers; auto takes the fewest")
+    tiers: Annotated[Literal["auto", 1, 2, 3], BeforeValidator(_not_bool)] = Field(
+        default="auto", description="switch tiers; auto takes the fewest"
+    )
     oversubscription: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="leaf down-link over up-link bandwidth; 1 is non-blocking"
     )
@@ -50,6 +64,21 @@ class ComputeNetwork(Section):
         description="adaptive: per-packet spread; ecmp: one hashed path per flow; static: destination tables",
     )
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of the ECMP hash")
+    spine_switch: str | None = Field(
+        default=None, description="catalogue name of the spine switch; default: the same as `switch`"
+    )
+    core_switch: str | None = Field(
+        default=None, description="catalogue name of the core switch; default: the same as the spine"
+    )
+    spines: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="spines per pod and plane before spares; default: the fewest that fit"
+    )
+    groups_per_pod: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="server groups that share one pod of spines, with 3 tiers; default: chosen"
+    )
+    core_oversubscription: Annotated[float, Field(ge=1.0)] = Field(
+        default=1.0, description="spine down-link over up-link bandwidth, with 3 tiers"
+    )
     lengths: CableLengths = CableLengths()
 
 
@@ -59,40 +88,55 @@ class Fault(Section):
     element: str = Field(
         description="'leaf-03', 'spine-01', 'server-07/nic-2', 'server-07', or 'leaf-03 port 37'"
     )
-    state: Literal["failed", "slow"] = "failed"
+    state: Literal["failed", "slow"] = Field(
+        default="failed", description="failed: carries nothing; slow: carries `rate`"
+    )
     rate: Bandwidth | None = Field(default=None, description="what a slow element still carries per port")
 
 
 class Cluster(Section):
     """The machines and their network."""
 
-    servers: Annotated[int, Field(gt=0)]
+    servers: Annotated[int, Field(gt=0)] = Field(description="how many servers, e.g. 30")
     server: str = Field(description="catalogue name of the server, e.g. 'dgx-h100'")
     compute: ComputeNetwork
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...] = Field(
+        default=(), description="what is broken or slow; empty is a sound cluster"
+    )
 
 
 class Nccl(Section):
     """NCCL's settings, by what they do."""
 
     pxn: bool = Field(default=True, description="relay over NVLink to the GPU on the destination's rail")
-    algorithm: Literal["auto", "ring", "tree", "nvls", "nvlstree", "collnet"] = "auto"
-    protocol: Literal["auto", "ll", "ll128", "simple"] = "auto"
+    algorithm: Literal["auto", "ring", "tree", "nvls", "nvlstree", "collnet"] = Field(
+        default="auto", description="NCCL_ALGO; auto lets NCCL's tuner choose per size"
+    )
+    protocol: Literal["auto", "ll", "ll128", "simple"] = Field(
+        default="auto", description="NCCL_PROTO; auto lets NCCL's tuner choose per size"
+    )
     sharp: bool = Field(default=False, description="in-network reduction, where the switch has it")
 
 
 class Layout(Section):
     """How the model is cut over GPUs; data parallelism takes what is left."""
 
-    tensor: Annotated[int, Field(gt=0)] = 1
-    pipeline: Annotated[int, Field(gt=0)] = 1
+    tensor: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="tensor-parallel size; its ranks stay inside one server"
+    )
+    pipeline: Annotated[int, Field(gt=0)] = Field(default=1, description="pipeline stages")
     virtual_pipeline: Annotated[int, Field(gt=0)] = Field(
         default=1, description="model chunks per stage (interleaved 1F1B when above 1)"
     )
     expert: Annotated[int, Field(gt=0)] = Field(default=1, description="expert-parallel size (within DP)")
     sequence_parallel: bool = Field(default=False, description="shard norms and residuals over TP ranks")
-    zero: Literal[0, 1] = Field(default=1, description="1: optimizer states sharded over DP")
-    recompute: Literal["none", "selective", "full"] = "none"
+    zero: Annotated[Literal[0, 1], BeforeValidator(_not_bool)] = Field(
+        default=1, description="1: optimizer states sharded over DP"
+    )
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none",
+        description="what the backward pass computes again: nothing, attention scores only, or whole layers",
+    )
     placement: Literal["packed", "expert-across"] = Field(
         default="packed",
         description="packed: ranks fill servers in order tp, dp/ep, pp; "
@@ -112,14 +156,20 @@ class Overlap(Section):
 class TrainingJob(Section):
     """One training job over all GPUs of the cluster (or the first `gpus`)."""
 
-    name: str
+    name: str = Field(description="what to call the job, e.g. 'finetune'")
     model: str = Field(description="bundled name ('mixtral-8x7b') or path of a Hugging Face config.json")
-    gpus: Annotated[int, Field(gt=0)] | None = None
+    gpus: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="GPUs it takes, from the first; default: all"
+    )
     sequence: Annotated[int, Field(gt=0)] = Field(description="sequence length in tokens")
     global_batch: Annotated[int, Field(gt=0)] = Field(description="sequences per step")
-    micro_batch: Annotated[int, Field(gt=0)] = 1
+    micro_batch: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="sequences that one data-parallel rank computes at once"
+    )
     tokens: Annotated[float, Field(gt=0)] = Field(description="token budget, e.g. 2e9")
-    dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
+    dtype: Literal["bf16", "fp16", "fp8"] = Field(
+        default="bf16", description="type the matrices are multiplied in"
+    )
     layout: Layout = Layout()
     overlap: Overlap = Overlap()
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
@@ -130,30 +180,45 @@ class TrainingJob(Section):
 class Sweep(Section):
     """One nccl-tests-style sweep over all GPUs: sizes from `begin` to `end`, times `factor`."""
 
-    op: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"]
+    op: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"] = Field(
+        description="the collective, e.g. 'all_reduce'"
+    )
     begin: Size = Field(default=1024.0, description="smallest total size, e.g. '1 KiB'")
     end: Size = Field(default=float(2**30), description="largest total size, e.g. '1 GiB'")
-    factor: Annotated[int, Field(ge=2)] = 2
+    factor: Annotated[int, Field(ge=2)] = Field(
+        default=2, description="each size is this many times the one before"
+    )
 
 
 class Variant(Section):
     """The study with some fields changed, put beside the study as written."""
 
-    name: str
-    why: str = ""
+    name: str = Field(description="what to call it, e.g. 'Fat tree'")
+    why: str = Field(default="", description="what it is there to show")
     set: dict[str, Any] = Field(description="dotted field -> value, e.g. {nccl.pxn: false}")
 
 
 class Study(Section):
     """One question about one cluster."""
 
-    railwright: Literal[1] = Field(description="version of this file format")
-    name: str
-    question: str = ""
-    catalog: str | None = Field(default=None, description="path of your own parts, merged over the shipped")
-    cluster: Cluster
+    railwright: Annotated[Literal[1], BeforeValidator(_not_bool)] = Field(
+        description="1, the version of this file format"
+    )
+    name: str = Field(description="what to call the study")
+    question: str = Field(
+        default="", description="what you want to know, in words; the report begins with it"
+    )
+    as_written: str = Field(
+        default="As written", description="what to call the study itself beside its variants"
+    )
+    catalog: str | None = Field(
+        default=None, description="your own parts (YAML, relative to this file), merged over the shipped ones"
+    )
+    cluster: Cluster = Field(description="the machines and their network")
     nccl: Nccl = Nccl()
-    jobs: tuple[TrainingJob, ...] = ()
-    sweeps: tuple[Sweep, ...] = ()
-    variants: tuple[Variant, ...] = ()
-    sensitivity: tuple[Variant, ...] = ()
+    jobs: tuple[TrainingJob, ...] = Field(default=(), description="training jobs to predict")
+    sweeps: tuple[Sweep, ...] = Field(default=(), description="collectives to predict over message sizes")
+    variants: tuple[Variant, ...] = Field(default=(), description="designs beside the study as written")
+    sensitivity: tuple[Variant, ...] = Field(
+        default=(), description="assumptions to change one at a time; the first job is predicted under each"
+    )

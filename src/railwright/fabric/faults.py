@@ -1,0 +1,137 @@
+"""What is broken or slow: capacities lowered, and GPUs moved to another NIC of their server when theirs is dead.
+
+NCCL uses the NICs that are up when it starts, so a GPU whose NIC has no link sends through another NIC of its
+server: it does not stand still, it shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.errors import PlanError
+from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
+from railwright.fabric.names import find_devices
+from railwright.spec.study import Fault
+
+
+def apply_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
+    """The fabric with the links of each faulty element failed (capacity 0) or slowed, both directions.
+
+    A slow element still carries `rate` per cable.  A slow server is slow on its network cables only.
+    GPUs whose NIC has no live way to a leaf send through the live NICs of their server, spread evenly; each
+    such GPU gets a PCIe lane to its new NIC, appended after all other cables, so link numbers do not move.
+    Raises PlanError for an unknown element, a slow one without a rate, and when a GPU is left out: its server
+    has no live NIC, or the GPU itself has failed.
+    """
+    if not faults:
+        return fabric
+    capacity = fabric.capacity.copy()
+    for fault in faults:
+        cables = _cables_of(fabric, fault)
+        links = np.concatenate([2 * cables, 2 * cables + 1])
+        capacity[links] = np.minimum(capacity[links], _left(fault))
+    named = tuple(f"fault: {f.element} {f.state}" for f in faults)
+    return _move_gpus(replace(fabric, capacity=capacity, notes=fabric.notes + named))
+
+
+def live_nics(fabric: Fabric) -> NDArray[np.bool_]:
+    """(NICs,) whether each NIC has a live cable to a leaf and a live lane to a GPU."""
+    nics = fabric.devices(Kind.NIC)
+    alive = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2]) > 0
+    ways = np.bincount(fabric.a[alive & (fabric.role == Role.NODE_LEAF)], minlength=fabric.num_devices)
+    lanes = np.bincount(fabric.b[alive & (fabric.role == Role.PCIE)], minlength=fabric.num_devices)
+    return (ways[nics] > 0) & (lanes[nics] > 0)
+
+
+def _left(fault: Fault) -> float:
+    if fault.state == "failed":
+        return 0.0
+    if fault.rate is None:
+        raise PlanError(
+            f"fault '{fault.element}' is slow but says no rate; write what a port of it still carries, "
+            "as rate: 100 Gb/s"
+        )
+    return fault.rate
+
+
+def _cables_of(fabric: Fabric, fault: Fault) -> Ints:
+    devices, port = find_devices(fabric, fault.element)
+    at_a, at_b = np.isin(fabric.a, devices), np.isin(fabric.b, devices)
+    if port:
+        at_a &= fabric.port_a == port
+        at_b &= fabric.port_b == port
+    touched = at_a | at_b
+    if len(devices) > 1 and fault.state == "slow":
+        touched &= fabric.role == Role.NODE_LEAF
+    return np.flatnonzero(touched).astype(np.int32)
+
+
+def _move_gpus(fabric: Fabric) -> Fabric:
+    """Give the GPUs of dead NICs a live one of their server."""
+    _check_gpus(fabric)
+    nics = fabric.devices(Kind.NIC)
+    first = int(nics[0])
+    alive = live_nics(fabric)
+    stranded = np.flatnonzero(~alive[fabric.nic_of_gpu - first])
+    if not len(stranded):
+        return fabric
+    per_server = len(nics) // fabric.num_servers
+    nic_of_gpu = fabric.nic_of_gpu.copy()
+    notes: list[str] = []
+    for server in np.unique(fabric.server[stranded]):
+        live = np.flatnonzero(alive[server * per_server : (server + 1) * per_server])
+        gpus = stranded[fabric.server[stranded] == server]
+        if not len(live):
+            raise PlanError(
+                f"server-{server + 1:02d} has no live NIC left, so its {fabric.gpus_per_server} GPUs cannot join: "
+                "mend one of its NICs, ports or leaves, or plan without this server"
+            )
+        # Start beside the dead NIC: NCCL prefers the nearest one, and neighbours are nearest on every server.
+        start = int(np.searchsorted(live, nic_of_gpu[gpus[0]] - first - server * per_server))
+        turn = (start + np.arange(len(gpus))) % len(live)
+        nic_of_gpu[gpus] = nics[server * per_server + live[turn]]
+    moved = np.unique(fabric.server[stranded])
+    lost = int(np.count_nonzero(~alive))
+    notes.append(
+        f"{len(stranded)} GPUs on {len(moved)} servers send through another NIC of their server, because {lost} NICs "
+        f"have no live way to a leaf (first: {fabric.device_name(int(nics[np.argmin(alive)]))})"
+    )
+    return _with_lanes(replace(fabric, nic_of_gpu=nic_of_gpu, notes=(*fabric.notes, *notes)), stranded)
+
+
+def _check_gpus(fabric: Fabric) -> None:
+    """Refuse a fabric with a GPU that cannot send at all."""
+    alive = fabric.capacity[0::2] > 0
+    inside = (fabric.role == Role.SCALE_UP) | (fabric.role == Role.PCIE)
+    ways = np.bincount(fabric.a[alive & inside], minlength=fabric.num_devices)[: fabric.num_gpus]
+    if dead := np.flatnonzero(ways == 0).tolist():
+        names = fabric.device_name(dead[0]) + (f" and {len(dead) - 1} more" if len(dead) > 1 else "")
+        raise PlanError(
+            f"{names} cannot join: every link of it has failed; a job needs all GPUs of the cluster, "
+            "so plan without that server"
+        )
+
+
+def _with_lanes(fabric: Fabric, gpus: NDArray[np.intp]) -> Fabric:
+    """Append a PCIe lane from each GPU to its new NIC, where it has none yet."""
+    lanes = np.flatnonzero(fabric.role == Role.PCIE)
+    have = set(zip(fabric.a[lanes].tolist(), fabric.b[lanes].tolist(), strict=True))
+    gpus = np.array([g for g in gpus.tolist() if (g, int(fabric.nic_of_gpu[g])) not in have], dtype=np.intp)
+    count = len(gpus)
+    rate: Floats = np.full(count, fabric.rate[lanes[0]])
+    zeros = np.zeros(count, np.int32)
+    return replace(
+        fabric,
+        a=np.concatenate([fabric.a, gpus.astype(np.int32)]),
+        b=np.concatenate([fabric.b, fabric.nic_of_gpu[gpus]]),
+        port_a=np.concatenate([fabric.port_a, zeros]),
+        port_b=np.concatenate([fabric.port_b, zeros]),
+        rate=np.concatenate([fabric.rate, rate]),
+        length=np.concatenate([fabric.length, np.zeros(count)]),
+        role=np.concatenate([fabric.role, np.full(count, Role.PCIE, np.int32)]),
+        capacity=np.concatenate([fabric.capacity, np.repeat(rate, 2)]),
+    )

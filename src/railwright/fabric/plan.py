@@ -1,0 +1,141 @@
+"""What a fabric is asked for (`Order`) and its sizes before anything is wired (`Plan`): numbers only, no graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.catalog.parts import Gpu, Nic, Server, Switch
+from railwright.spec.study import ComputeNetwork
+
+
+@dataclass(frozen=True)
+class Order:
+    """The parts of one cluster, looked up, and the network asked for.
+
+    leaf, spine, core  switch models of the three tiers (the same one unless the study says otherwise)
+    """
+
+    servers: int
+    server: Server
+    gpu: Gpu
+    nic: Nic
+    leaf: Switch
+    spine: Switch
+    core: Switch
+    network: ComputeNetwork
+
+    @property
+    def endpoints_per_server(self) -> int:
+        """NIC ports of one server: one cable each."""
+        return self.server.nics * self.nic.ports
+
+    @property
+    def endpoints(self) -> int:
+        return self.servers * self.endpoints_per_server
+
+    @property
+    def node_rate(self) -> float:
+        """Rate of a NIC-leaf cable: the slower of its two ends, one direction [byte/s]."""
+        return min(self.nic.rate, self.leaf.rate)
+
+    @property
+    def leaf_spine_rate(self) -> float:
+        return min(self.leaf.rate, self.spine.rate)
+
+    @property
+    def spine_core_rate(self) -> float:
+        return min(self.spine.rate, self.core.rate)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of a folded Clos built of groups, pods and planes.
+
+    A *group* is a set of servers with its own `leaves_per_group` leaves (a rack, or a scalable unit).
+    A *pod* is `groups_per_pod` groups with their own spines; two-tier fabrics are one pod.
+    A *plane* is a set of leaves of a pod that mesh with the same spines: one plane for all leaves, or one
+    per rail.  Within a pod and plane every leaf has `leaf_spine_links` cables to every spine.
+    Spine j of every plane of every pod has `spine_core_links` cables to every core of core set j.
+
+    leaf_ports        most ports used downwards on a leaf, reserved ones included
+    rail_leaves       leaf i of a group serves endpoint i of each of its servers (otherwise leaves are
+                      filled server by server)
+    spines_per_plane  per pod and plane, spares included; 0 without a spine tier
+    cores_per_set     0 without a core tier
+    """
+
+    family: str
+    servers: int
+    endpoints_per_server: int
+    servers_per_group: int
+    leaves_per_group: int
+    leaf_ports: int
+    rail_leaves: bool
+    groups_per_pod: int
+    planes: int
+    spines_per_plane: int = 0
+    leaf_spine_links: int = 0
+    cores_per_set: int = 0
+    spine_core_links: int = 0
+    reserved_ports: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> int:
+        return -(-self.servers // self.servers_per_group)
+
+    @property
+    def pods(self) -> int:
+        return -(-self.groups // self.groups_per_pod)
+
+    @property
+    def leaves(self) -> int:
+        return self.groups * self.leaves_per_group
+
+    @property
+    def spines(self) -> int:
+        return self.pods * self.planes * self.spines_per_plane
+
+    @property
+    def cores(self) -> int:
+        return self.spines_per_plane * self.cores_per_set
+
+    @property
+    def tiers(self) -> int:
+        return 1 + (self.spines > 0) + (self.cores > 0)
+
+    @property
+    def switches(self) -> int:
+        return self.leaves + self.spines + self.cores
+
+    @property
+    def leaf_uplinks(self) -> int:
+        """Cables from one leaf to its spines."""
+        return self.spines_per_plane * self.leaf_spine_links
+
+    @property
+    def spine_uplinks(self) -> int:
+        """Cables from one spine to its cores."""
+        return self.cores_per_set * self.spine_core_links
+
+    @property
+    def leaves_per_plane(self) -> int:
+        """Leaves of one plane in a full pod."""
+        return self.groups_per_pod * self.leaves_per_group // self.planes
+
+    @property
+    def node_leaf(self) -> int:
+        """Cables below the leaves, those to reserved ports included."""
+        return self.servers * self.endpoints_per_server + self.reserved_ports
+
+    @property
+    def leaf_spine(self) -> int:
+        return self.leaves * self.leaf_uplinks
+
+    @property
+    def spine_core(self) -> int:
+        return self.spines * self.spine_uplinks
+
+    @property
+    def cables(self) -> int:
+        return self.node_leaf + self.leaf_spine + self.spine_core

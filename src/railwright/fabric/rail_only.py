@@ -1,0 +1,66 @@
+"""Rail-only: one network per rail; rails join only inside the servers, over the scale-up domain.
+
+Source: W. Wang et al., "Rail-only: A Low-Cost High-Performance Network for Training LLMs with Trillion
+Parameters" (arXiv:2307.12169), section 4: the rail-optimised fabric without the spines that join rails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.errors import PlanError
+from railwright.fabric.plan import Order, Plan
+from railwright.fabric.rail_optimised import rail_leaves
+from railwright.fabric.sizing import spare_spines_fit, two_tiers
+from railwright.fabric.tiers import largest_first, no_room_for_spares
+
+
+def plan(order: Order) -> Plan:
+    """One leaf per rail; when a rail outgrows its switch, several leaves under that rail's own spines.
+
+    Raises PlanError when a rail outgrows two tiers.
+    """
+    network = order.network
+    per_rail = order.servers + -(-network.reserved_ports // order.endpoints_per_server)
+    if network.tiers == 1 or (network.tiers == "auto" and per_rail <= order.leaf.ports):
+        return _flat(order)
+    if network.tiers == 3:
+        raise PlanError("rail-only: a rail has at most 2 tiers of its own; set tiers to 'auto', 1 or 2")
+    draft = rail_leaves(order, "rail-only")
+    draft = replace(draft, planes=draft.leaves_per_group)
+    if found := two_tiers(order, draft):
+        return found
+    if spare_spines_fit(order, draft, 2, largest_first):
+        raise no_room_for_spares(order, draft)
+    raise PlanError(
+        f"rail-only: {order.servers} servers outgrow two tiers of a rail: a spine '{order.spine.name}' with "
+        f"{order.spine.ports} ports joins at most {order.spine.ports} leaves of {draft.servers_per_group} "
+        f"servers, {order.spine.ports * draft.servers_per_group} servers; "
+        "take switches with more ports or family rail-optimised with 3 tiers"
+    )
+
+
+def _flat(order: Order) -> Plan:
+    """One switch per rail, all of its ports facing servers."""
+    network = order.network
+    ports = order.leaf.ports
+    endpoints = order.endpoints_per_server
+    free = endpoints * (ports - order.servers)
+    if order.servers > ports or network.reserved_ports > free:
+        raise PlanError(
+            f"rail-only with 1 tier: {order.servers} servers put {order.servers} ports on each rail's switch "
+            f"(and {network.reserved_ports} are reserved), but '{order.leaf.name}' has {ports}; "
+            "set tiers to 2 or 'auto'"
+        )
+    return Plan(
+        family="rail-only",
+        servers=order.servers,
+        endpoints_per_server=endpoints,
+        servers_per_group=order.servers,
+        leaves_per_group=endpoints,
+        leaf_ports=max(order.servers, -(-(order.endpoints + network.reserved_ports) // endpoints)),
+        rail_leaves=True,
+        groups_per_pod=1,
+        planes=endpoints,
+        reserved_ports=network.reserved_ports,
+    )

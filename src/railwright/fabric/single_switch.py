@@ -1,0 +1,40 @@
+"""One switch for all servers."""
+
+from __future__ import annotations
+
+from railwright.errors import PlanError
+from railwright.fabric.plan import Order, Plan
+
+
+def plan(order: Order) -> Plan:
+    """One leaf and no spine; every NIC port takes one of its ports.
+
+    Raises PlanError when the switch has too few ports, or more than one tier was asked for.
+    """
+    network = order.network
+    if network.tiers not in ("auto", 1):
+        raise PlanError(
+            f"single-switch: {network.tiers} tiers asked for, but one switch is one tier; "
+            "take family fat-tree or rail-optimised for more"
+        )
+    needed = order.endpoints + network.reserved_ports
+    if needed > order.leaf.ports:
+        fits = (order.leaf.ports - network.reserved_ports) // order.endpoints_per_server
+        raise PlanError(
+            f"single-switch: {order.servers} servers x {order.endpoints_per_server} NIC ports and "
+            f"{network.reserved_ports} reserved need {needed} ports, {needed - order.leaf.ports} more than the "
+            f"{order.leaf.ports} of '{order.leaf.name}'; at most {max(fits, 0)} servers fit, "
+            "or take family fat-tree or rail-optimised"
+        )
+    return Plan(
+        family="single-switch",
+        servers=order.servers,
+        endpoints_per_server=order.endpoints_per_server,
+        servers_per_group=order.servers,
+        leaves_per_group=1,
+        leaf_ports=needed,
+        rail_leaves=False,
+        groups_per_pod=1,
+        planes=1,
+        reserved_ports=network.reserved_ports,
+    )
