@@ -69,7 +69,7 @@ def _profile(name: str, generation: str) -> Profile:
     own = _best(tables["gemm"], _words(name), _words(generation))
     stands = "" if own["tokens"] and set(own["tokens"]) <= _words(name) else _stands_for(own)
     gemm = {
-        dtype: Row(value["fixed"], value["compute"], value["memory"], _cite(own, stands))
+        dtype: Row(value["fixed"], value["compute"], value["memory"], _cite(own, stands, value.get("error")))
         for dtype, value in own.items()
         if isinstance(value, dict)
     }
@@ -82,7 +82,7 @@ def _profile(name: str, generation: str) -> Profile:
             base.fixed,
             chosen[phase]["compute"],
             base.memory,
-            _cite(chosen[phase], ""),
+            _cite(chosen[phase]),
             chosen[phase]["short"],
         )
         for phase in ("forward", "backward")
@@ -103,8 +103,7 @@ def _stands_for(row: dict[str, Any]) -> str:
     return f"no measurement of this GPU, {row['tokens'][0].upper()} stands for it: " if row["tokens"] else ""
 
 
-def _cite(entry: dict[str, Any], prefix: str) -> str:
-    error = entry.get("bf16", {}).get("error") if "bf16" in entry else None
+def _cite(entry: dict[str, Any], prefix: str = "", error: float | None = None) -> str:
     tail = f", mean error {error:g} %" if error else ""
     return f"{prefix}{entry['source']}{tail} ({entry['status']})"
 

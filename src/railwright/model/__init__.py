@@ -1,5 +1,6 @@
 """The transformer as a value: architecture, parameters, FLOPs, operators of one GPU, activation memory."""
 
+from railwright.model.activations import head_activation_bytes, layer_activation_bytes
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.ends import (
     embedding_operators,
@@ -8,17 +9,28 @@ from railwright.model.ends import (
     optimizer_operators,
 )
 from railwright.model.flops import ForwardBackward, flops_per_token
+from railwright.model.hf_config import bundled_models, load_model, parse_config
 from railwright.model.operators import LayerOperators, layer_operators
+from railwright.model.parameters import GpuParameters, ParameterCount, count_parameters, layer_parameters
 
 __all__ = [
     "ForwardBackward",
+    "GpuParameters",
     "LayerOperators",
     "Operator",
+    "ParameterCount",
     "Transformer",
+    "bundled_models",
+    "count_parameters",
     "embedding_operators",
     "flops_per_token",
+    "head_activation_bytes",
     "head_operators",
+    "layer_activation_bytes",
     "layer_operators",
+    "layer_parameters",
+    "load_model",
     "optimizer_bytes",
     "optimizer_operators",
+    "parse_config",
 ]

@@ -1,0 +1,166 @@
+"""Reading a Hugging Face config.json, or one of the bundled architectures by its usual name."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from railwright.errors import Mistake, RailwrightError, SpecError, nearest
+from railwright.model.architecture import Transformer
+from railwright.model.families import FAMILIES, NOT_DECODERS, Family
+from railwright.model.keys import Keys
+
+_FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
+
+
+def load_model(name_or_path: str | Path) -> Transformer:
+    """A decoder transformer from a config.json, a folder holding one, or a bundled name.
+
+    Names ignore case, punctuation, a leading organisation ('meta-llama/') and flavours ('-Instruct').
+    Raises RailwrightError for an unknown name, with the nearest ones; SpecError, naming file and key, where
+    a file cannot be read or does not describe a decoder this version knows.
+    """
+    path = _as_path(str(name_or_path))
+    if path is not None:
+        return parse_config(_read(path), str(path), _name_of(path))
+    name = _bundled(str(name_or_path))
+    text = (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
+    return parse_config(text, f"{name}.json", name)
+
+
+def bundled_models() -> tuple[str, ...]:
+    """Names of the bundled architectures, sorted."""
+    folder = files("railwright.model") / "data"
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".json")))
+
+
+def parse_config(text: str, file: str, name: str) -> Transformer:
+    """A Transformer from the text of a config.json; `file` is what errors call it."""
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SpecError(
+            [
+                Mistake(
+                    file,
+                    error.lineno,
+                    error.colno,
+                    "",
+                    f"not valid JSON ({error.msg}); a whole Hugging Face config.json is expected, "
+                    "perhaps this one is cut off.",
+                )
+            ]
+        ) from None
+    if not isinstance(config, dict):
+        raise SpecError(
+            [Mistake(file, 0, 0, "", f"a JSON object is expected, this is a {type(config).__name__}.")]
+        )
+    keys = Keys(config, file)
+    family = _family(config, keys)
+    arch = family(keys, name)
+    keys.check(arch)
+    return arch
+
+
+def _family(config: dict[str, Any], keys: Keys) -> Family:
+    kind = config.get("model_type")
+    if not isinstance(kind, str):
+        raise keys.refuse(
+            "model_type",
+            "missing; a Hugging Face config.json names its architecture there, "
+            f"and the supported ones are {', '.join(FAMILIES)}.",
+        )
+    if kind in FAMILIES:
+        return FAMILIES[kind]
+    if kind in NOT_DECODERS:
+        raise keys.refuse(
+            "model_type", f"'{kind}' is not a decoder-only transformer; only those can be simulated."
+        )
+    if "text_config" in config:
+        raise keys.refuse(
+            "model_type",
+            f"'{kind}' nests its language model under text_config (a multimodal model), which is not "
+            "supported; save that part as its own config.json.",
+        )
+    raise keys.refuse(
+        "model_type",
+        f"'{kind}' is not supported{nearest(kind, FAMILIES)} Supported: {', '.join(FAMILIES)}. "
+        "An architecture with the same layers can be given under one of these.",
+    )
+
+
+def _as_path(text: str) -> Path | None:
+    """The config file meant, or None where the text is a name."""
+    path = Path(text).expanduser()
+    try:
+        if path.is_dir() and (path / "config.json").is_file():
+            return path / "config.json"
+        if path.is_file():
+            return path
+        folder = path.is_dir()
+    except (OSError, ValueError):
+        return None
+    meant = text.endswith((".json", "/")) or text.startswith((".", "/", "~"))
+    if folder and (meant or _find(text) is None):
+        raise SpecError([Mistake(text, 0, 0, "", "this folder holds no config.json.")])
+    if meant:
+        raise SpecError([Mistake(text, 0, 0, "", "no such file; a Hugging Face config.json is expected.")])
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        reason = "not a text file; a Hugging Face config.json is expected."
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})."
+    raise SpecError([Mistake(str(path), 0, 0, "", reason)])
+
+
+def _name_of(path: Path) -> str:
+    return path.resolve().parent.name if path.name == "config.json" else path.stem
+
+
+def _bundled(text: str) -> str:
+    found = _find(text)
+    if found is None:
+        known = bundled_models()
+        raise RailwrightError(
+            f"unknown model '{text}'{nearest(text.rsplit('/', 1)[-1], known)} "
+            f"Give the path of a Hugging Face config.json, or one of: {', '.join(known)}."
+        )
+    return found
+
+
+def _find(text: str) -> str | None:
+    return _names().get(_plain(text))
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Plain name or alias -> bundled name."""
+    folder = files("railwright.model") / "data"
+    names = {}
+    for name in bundled_models():
+        config = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        for alias in (name, *config.get("_aliases", ())):
+            names[_plain(alias)] = name
+    return names
+
+
+def _plain(text: str) -> str:
+    """Lower case, no organisation, no flavour, only letters, digits and dots: 'Llama-3.1-8B' and
+    'meta-llama/Llama-3.1-8B-Instruct' are one name."""
+    name = text.lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")
+    stripped = True
+    while stripped:
+        stripped = False
+        for flavour in _FLAVOURS:
+            if name.endswith(flavour):
+                name, stripped = name.removesuffix(flavour), True
+    return re.sub(r"[^a-z0-9.]", "", name.removeprefix("meta-"))

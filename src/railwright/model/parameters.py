@@ -1,0 +1,148 @@
+"""How many parameters a transformer has, and how many of them lie on one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.model.architecture import Transformer
+from railwright.model.flops import attention_macs, num_dense_layers, num_moe_layers
+from railwright.model.operators import Cut, Layer, check_cut
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """Parameters of one model.
+
+    total      all of them, without extra multi-token-prediction layers
+    active     total less the experts a token does not visit (Mixtral's and DeepSeek's convention)
+    active_without_embedding   active less the input table where it is not also the output
+                 matrix: it is looked up, not multiplied (gpt-oss's convention)
+    embedding  input table; head  output matrix, 0 when tied; positions  learned positions
+    attention, mlp_dense, mlp_moe   of one layer, biases in; 0 where there is no such layer
+    expert     one routed expert; router, shared   of one MoE layer, inside mlp_moe
+    norms      all norms, the final one too
+    mtp        the extra layers' own parameters, not in total
+    """
+
+    total: int
+    active: int
+    embedding: int
+    head: int
+    positions: int
+    attention: int
+    mlp_dense: int
+    mlp_moe: int
+    expert: int
+    router: int
+    shared: int
+    norms: int
+    mtp: int
+
+    @property
+    def active_without_embedding(self) -> int:
+        return self.active - self.embedding if self.head else self.active
+
+
+@dataclass(frozen=True)
+class GpuParameters:
+    """Parameters of one layer on one GPU: experts are replicated over fewer ranks than the rest."""
+
+    dense: float
+    expert: float
+
+    @property
+    def total(self) -> float:
+        return self.dense + self.expert
+
+
+def count_parameters(arch: Transformer) -> ParameterCount:
+    """Count the parameters of a model exactly, biases and norms included."""
+    moe, dense = num_moe_layers(arch), num_dense_layers(arch)
+    embedding = arch.vocab * arch.hidden
+    head = 0 if arch.tied_embeddings else embedding
+    positions = arch.position_embeddings * arch.hidden
+    attention = _attention(arch)
+    mlp_dense = _mlp(arch, arch.ffn) if dense else 0
+    expert = _mlp(arch, arch.expert_ffn) if moe else 0
+    router = arch.hidden * arch.experts + arch.experts * arch.router_bias if moe else 0
+    shared = _shared(arch) if moe else 0
+    mlp_moe = arch.experts * expert + router + shared
+    norm = _norm(arch)
+    norms = (arch.norms_per_layer * arch.layers + 1) * norm
+    total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
+    idle = moe * (arch.experts - arch.experts_per_token) * expert
+    extra = attention + (mlp_moe or mlp_dense) + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
+    return ParameterCount(
+        total=total,
+        active=total - idle,
+        embedding=embedding,
+        head=head,
+        positions=positions,
+        attention=attention,
+        mlp_dense=mlp_dense,
+        mlp_moe=mlp_moe,
+        expert=expert,
+        router=router,
+        shared=shared,
+        norms=norms,
+        mtp=arch.mtp_layers * extra,
+    )
+
+
+def layer_parameters(
+    arch: Transformer, layer: Layer, *, tp: int = 1, ep: int = 1, expert_tp: int | None = None
+) -> GpuParameters:
+    """Parameters of one layer that one GPU holds under tensor and expert parallelism.
+
+    Matrices are cut tp ways; norms, the router, MLA's down-projections and key/value heads beyond the
+    cut are replicated.  Experts: experts/ep of them, each cut expert_tp ways (None means tp).
+    Raises PlanError where the layer cannot be cut so.
+    """
+    check_cut(arch, layer, Cut(tp=tp, ep=ep, expert_tp=expert_tp))
+    norms = arch.norms_per_layer * _norm(arch)
+    whole = _replicated_attention(arch, tp)
+    cut = (_attention(arch) - _replicated_attention(arch, 1)) / tp
+    if layer == "dense":
+        return GpuParameters(norms + whole + cut + _mlp(arch, arch.ffn) / tp, 0.0)
+    router = arch.hidden * arch.experts + arch.experts * arch.router_bias
+    experts = arch.experts / ep * _mlp(arch, arch.expert_ffn) / (expert_tp or tp)
+    return GpuParameters(norms + whole + cut + router + _shared(arch) / tp, experts)
+
+
+def _attention(arch: Transformer) -> int:
+    heads, width = arch.heads, arch.head_dim
+    count = attention_macs(arch)
+    if arch.attention == "mla":
+        return count + arch.q_lora + arch.kv_lora
+    if arch.attention_bias:
+        count += (heads + 2 * arch.kv_heads) * width
+    if arch.output_bias:
+        count += arch.hidden
+    if arch.qk_norm:
+        count += 2 * width
+    return count + heads * arch.attention_sinks
+
+
+def _replicated_attention(arch: Transformer, tp: int) -> float:
+    """The part of attention every tensor-parallel rank holds, as if added to an even cut of the rest."""
+    if arch.attention == "mla":
+        down = arch.q_lora + arch.kv_lora + arch.rope_dim
+        return arch.hidden * down + arch.q_lora + arch.kv_lora
+    key_value = 2 * arch.hidden * arch.head_dim * max(1.0 - arch.kv_heads / tp, 0.0)
+    return key_value + 2 * arch.head_dim * arch.qk_norm
+
+
+def _mlp(arch: Transformer, width: int) -> int:
+    matrices = 3 if arch.gated else 2
+    biases = (matrices - 1) * width + arch.hidden if arch.mlp_bias else 0
+    return matrices * arch.hidden * width + biases
+
+
+def _shared(arch: Transformer) -> int:
+    if not arch.shared_ffn:
+        return 0
+    return _mlp(arch, arch.shared_ffn) + arch.hidden * arch.shared_gate
+
+
+def _norm(arch: Transformer) -> int:
+    return arch.hidden * (1 + arch.norm_bias)
