@@ -1,4 +1,4 @@
-"""Units at the edges: text with a unit becomes one float in SI base units, and is printed once on the way out.
+"""Units at the edges: text with a unit becomes one float in SI base units; printed once on the way out.
 
 Inside Railwright every quantity is a plain float [byte, s, byte/s, m, W, flop/s].  This is the only module
 that knows that 400 Gb/s is 5e10 byte/s.  The table is closed: a unit that is not in it is an error, and units
@@ -94,7 +94,9 @@ def parse(text: str, dimension: Dimension) -> float:
         raise RailwrightError(f"'{text}' is not a {dimension}; write a number and a unit, like {examples}")
     number, unit = match.groups()
     if not unit:
-        raise RailwrightError(f"'{text.strip()}' has no unit; write a {dimension} with its unit, like {examples}")
+        raise RailwrightError(
+            f"'{text.strip()}' has no unit; write a {dimension} with its unit, like {examples}"
+        )
     factors = _UNITS[dimension]
     if unit not in factors:
         raise RailwrightError(f"unknown unit '{unit}' for a {dimension}{_known(unit, dimension)}")
@@ -107,7 +109,7 @@ def parse(text: str, dimension: Dimension) -> float:
 
 
 def parse_test_size(text: str) -> float:
-    """A message size as nccl-tests takes it: '8', '1K', '8G' (binary, either case) or with a unit, '1 MiB'. [byte]
+    """A message size as nccl-tests takes it, '8', '1K', '8G' (binary), or with a unit, '1 MiB'. [byte]
 
     Source: nccl-tests, src/common.cu, parsesize (K, M and G stand for powers of 1024).
     Raises RailwrightError when it is neither.
@@ -117,13 +119,15 @@ def parse_test_size(text: str) -> float:
         try:
             return float(int(parse(text, "size")))
         except RailwrightError:
-            raise RailwrightError(f"'{text}' is not a message size; write it like 8, 1K, 512M, 8G or 1 MiB") from None
+            raise RailwrightError(
+                f"'{text}' is not a message size; write it like 8, 1K, 512M, 8G or 1 MiB"
+            ) from None
     number, suffix = match.groups()
     return float(int(float(number) * (_BINARY[suffix.upper() + "i"] if suffix else 1.0)))
 
 
 def write(value: float, dimension: Dimension) -> str:
-    """`value` with the handiest unit that keeps it exact: parse(write(v, d), d) == v, for every finite v >= 0."""
+    """`value` with the handiest unit that keeps it exact: parse(write(v, d), d) == v."""
     for unit in _WRITTEN[dimension]:
         factor = _UNITS[dimension][unit]
         number = f"{value / factor:.10g}"
@@ -149,7 +153,9 @@ def show_memory(value: float) -> str:
 
 def show_rate(value: float) -> str:
     """A bandwidth in bytes, '48.9 GB/s'. [byte/s]"""
-    return _show(value, (("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12), ("PB/s", 1e15)))
+    return _show(
+        value, (("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12), ("PB/s", 1e15))
+    )
 
 
 def show_bit_rate(value: float) -> str:
@@ -160,7 +166,15 @@ def show_bit_rate(value: float) -> str:
 
 def show_time(value: float) -> str:
     """A duration, '12.3 µs', '1.84 s', '3.2 h', '41 d'. [s]"""
-    steps = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0))
+    steps = (
+        ("ns", 1e-9),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("min", 60.0),
+        ("h", 3600.0),
+        ("d", 86400.0),
+    )
     return _show(value, steps, first={"min": 120.0, "h": 7200.0, "d": 2 * 86400.0})
 
 
@@ -198,9 +212,7 @@ def show_change(value: float) -> str:
     return f"{'0.0' if percent in ('+0.0', '-0.0') else percent} %"
 
 
-def _show(
-    value: float, steps: tuple[tuple[str, float], ...], first: dict[str, float] | None = None
-) -> str:
+def _show(value: float, steps: tuple[tuple[str, float], ...], first: dict[str, float] | None = None) -> str:
     """Three significant digits in the largest unit that is not above the value.
 
     first  value from which a unit is used, where that is not the unit itself

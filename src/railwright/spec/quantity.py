@@ -32,7 +32,9 @@ class Quantity:
             ),
         )
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         # 'kB' and 'KB' are both known, longer units first, so that editors report the whole unit.
         units = "|".join(re.escape(u) for u in sorted(units_of(self.dimension), key=lambda u: (-len(u), u)))
         return {
@@ -44,9 +46,15 @@ class Quantity:
     def _read(self, value: Any) -> float:
         if not isinstance(value, str):
             examples = " or ".join(f"'{e}'" for e in EXAMPLES[self.dimension])
-            kind = "has no unit" if isinstance(value, int | float) and not isinstance(value, bool) else "is not text"
+            kind = (
+                "has no unit"
+                if isinstance(value, int | float) and not isinstance(value, bool)
+                else "is not text"
+            )
             raise PydanticCustomError(
-                "quantity", f"{{value}} {kind}; write a {self.dimension} with its unit, like {examples}", {"value": repr(value)}
+                "quantity",
+                f"{{value}} {kind}; write a {self.dimension} with its unit, like {examples}",
+                {"value": repr(value)},
             )
         try:
             return parse(value, self.dimension)

@@ -99,7 +99,7 @@ class Cluster(Section):
 
     servers: Annotated[int, Field(gt=0)] = Field(description="how many servers, e.g. 30")
     server: str = Field(description="catalogue name of the server, e.g. 'dgx-h100'")
-    compute: ComputeNetwork
+    compute: ComputeNetwork = Field(description="the network the GPUs talk over")
     faults: tuple[Fault, ...] = Field(
         default=(), description="what is broken or slow; empty is a sound cluster"
     )

@@ -1,0 +1,164 @@
+"""Plain values against the study's types: what is wrong, in sentences that say what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from railwright.errors import nearest
+from railwright.spec.study import Study
+
+Steps = tuple[str | int, ...]
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """One thing wrong at a path of the plain values.
+
+    at_key  whether the name is wrong rather than the value
+    """
+
+    path: Steps
+    message: str
+    at_key: bool = False
+
+
+def validate(plain: Mapping[str, Any]) -> tuple[Study | None, list[Flaw]]:
+    """The study, or everything that is wrong with it."""
+    version = plain.get("railwright")
+    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT_VERSION:
+        # Whatever else looks wrong may be right in that version.
+        message = f"the file has format {version}; this Railwright reads up to {FORMAT_VERSION}: upgrade it"
+        return None, [Flaw(("railwright",), message)]
+    try:
+        study = Study.model_validate(plain)
+    except ValidationError as error:
+        return None, [_flaw(dict(e)) for e in error.errors(include_url=False)]
+    flaws = contradictions(study)
+    return (None if flaws else study), flaws
+
+
+def contradictions(study: Study) -> list[Flaw]:
+    """What no single field shows: names used twice, a sweep that ends before it begins."""
+    flaws: list[Flaw] = []
+    for kind in ("jobs", "variants", "sensitivity"):
+        names: dict[str, int] = {}
+        for index, entry in enumerate(getattr(study, kind)):
+            first = names.setdefault(entry.name, index)
+            if first != index:
+                message = f"'{entry.name}' is already the name of {kind}.{first}; each needs its own"
+                flaws.append(Flaw((kind, index, "name"), message))
+    for index, sweep in enumerate(study.sweeps):
+        if sweep.end < sweep.begin:
+            flaws.append(
+                Flaw(("sweeps", index, "end"), "smaller than 'begin'; a sweep goes from small to large")
+            )
+    return flaws
+
+
+def section_at(path: Steps) -> type[BaseModel] | None:
+    """The class whose fields stand at a path, or None where a plain value stands."""
+    current: type[BaseModel] | None = Study
+    for step in path:
+        if isinstance(step, int):
+            continue
+        if current is None or step not in current.model_fields:
+            return None
+        current = _section_in(current.model_fields[step].annotation)
+    return current
+
+
+def unknown_field(name: str, section: type[BaseModel]) -> str:
+    """Why a name is no field of a section: the nearest one, or all of them."""
+    known = list(section.model_fields)
+    return "not a field" + (nearest(name, known) or f"; known here are {', '.join(known)}")
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in get_args(annotation):
+        if (found := _section_in(part)) is not None:
+            return found
+    return None
+
+
+def _flaw(error: Mapping[str, Any]) -> Flaw:
+    path: Steps = tuple(error["loc"])
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        section = section_at(path[:-1])
+        return Flaw(path, unknown_field(str(path[-1]), section) if section else "not a field", at_key=True)
+    if kind == "missing":
+        section = section_at(path[:-1])
+        about = section.model_fields[str(path[-1])].description if section else None
+        return Flaw(path, f"missing ({about})" if about else "missing", at_key=True)
+    wanted = _WANTED.get(kind)
+    if kind == "literal_error":
+        wanted = f"one of {context['expected'].replace(' or ', ', ')}" if "," in context["expected"] else None
+        wanted = wanted or context["expected"]
+        if isinstance(value, str):
+            near = nearest(value, [w.strip("'") for w in wanted.removeprefix("one of ").split(", ")])
+            return Flaw(path, f"'{value}' is not allowed; write {wanted}{near}")
+    elif kind in _BOUNDS:
+        word, key = _BOUNDS[kind]
+        return Flaw(path, f"{value!r} is out of range; it must be {word} {context[key]:g}")
+    elif kind in ("model_type", "model_attributes_type"):
+        section = section_at(path)
+        names = ", ".join(section.model_fields) if section else ""
+        wanted = f"a section with the fields {names}" if names else "a section"
+    if wanted is None:
+        return Flaw(path, str(error["msg"]))
+    if value is None:
+        return Flaw(path, f"empty; write {wanted}, or leave the line out if it has a default")
+    hint = _hint(kind, value)
+    return Flaw(path, f"{_say(value)} is not allowed; write {wanted}{hint}")
+
+
+_WANTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "tuple_type": "a list (one line per entry, each after '- ')",
+    "dict_type": "dotted fields with their values, like 'nccl.pxn: false'",
+}
+_BOUNDS = {
+    "greater_than": ("above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("below", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
+
+def _hint(kind: str, value: Any) -> str:
+    """The correction, where the value gives it away."""
+    if kind == "string_type" and isinstance(value, int | float):
+        return f" (put it in quotes: '{_say(value)}')"
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return f", {int(value)}"
+    if (
+        kind == "bool_type"
+        and isinstance(value, str)
+        and value.lower() in ("on", "yes", "y", "off", "no", "n")
+    ):
+        return " (" + ("true" if value.lower() in ("on", "yes", "y") else "false") + ")"
+    return ""
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, tuple | list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"'{value}'" if isinstance(value, str) else str(value)

@@ -1,0 +1,92 @@
+"""A study file as a `Study`, or every mistake in it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from railwright.errors import Mistake, SpecError
+from railwright.spec.changes import change
+from railwright.spec.check import validate
+from railwright.spec.document import Document, read_text, read_yaml
+from railwright.spec.study import Study
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study file.
+
+    Paths inside it (`catalog`, a model's config.json) are relative to its own folder.
+    Raises SpecError with all mistakes: file:line:column, dotted field, what is allowed, the nearest name.
+    """
+    path = Path(path)
+    return _study(read_yaml(read_text(path), str(path)), path.parent)
+
+
+def load_study_text(text: str, name: str = "<memory>") -> Study:
+    """Read a study from text; `name` is how mistakes call it, and paths in it are taken as they are.
+
+    Raises SpecError, as `load_study` does.
+    """
+    return _study(read_yaml(text, name), Path())
+
+
+def _study(document: Document, folder: Path) -> Study:
+    if not isinstance(document.plain, dict):
+        message = "a study is a set of fields, beginning with 'railwright: 1'; `railwright init` writes one"
+        raise SpecError([document.mistake((), message)])
+    plain = _anchored(document.plain, folder)
+    study, flaws = validate(plain)
+    mistakes = [*document.mistakes]
+    mistakes += [document.mistake(flaw.path, flaw.message, flaw.at_key) for flaw in flaws]
+    if not any(flaw.path == ("railwright",) for flaw in flaws):
+        mistakes += _mistakes_in_variants(plain, document)
+    if study is None or mistakes:
+        raise SpecError(mistakes)
+    return study
+
+
+def _mistakes_in_variants(plain: Mapping[str, Any], document: Document) -> list[Mistake]:
+    """What the changes of variants and sensitivity rows would do wrong, each at its own place."""
+    mistakes: list[Mistake] = []
+    for kind in ("variants", "sensitivity"):
+        entries = plain.get(kind)
+        for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
+            changes = entry.get("set") if isinstance(entry, Mapping) else None
+            if isinstance(changes, Mapping):
+                for key, flaw in change(plain, changes)[1]:
+                    mistakes.append(document.mistake((kind, index, "set", key), flaw.message, flaw.at_key))
+    return mistakes
+
+
+def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The study with the files it names taken relative to its folder."""
+
+    def file(value: Any, ending: tuple[str, ...]) -> Any:
+        return str(folder / value) if isinstance(value, str) and value.endswith(ending) else value
+
+    def job(entry: Any) -> Any:
+        return (
+            {**entry, "model": file(entry["model"], (".json",))}
+            if isinstance(entry, dict) and "model" in entry
+            else entry
+        )
+
+    def variant(entry: Any) -> Any:
+        if not isinstance(entry, dict) or not isinstance(entry.get("set"), dict):
+            return entry
+        changed = {
+            key: file(value, (".json",) if key.endswith(".model") else (".yaml", ".yml"))
+            if key == "catalog" or key.endswith(".model")
+            else value
+            for key, value in entry["set"].items()
+        }
+        return {**entry, "set": changed}
+
+    anchored = dict(plain)
+    if "catalog" in plain:
+        anchored["catalog"] = file(plain["catalog"], (".yaml", ".yml"))
+    for kind, one in (("jobs", job), ("variants", variant), ("sensitivity", variant)):
+        if isinstance(plain.get(kind), tuple):
+            anchored[kind] = tuple(one(entry) for entry in plain[kind])
+    return anchored
