@@ -1,0 +1,114 @@
+"""The busiest link, in words: what it is, how busy, and why it rather than its peers.
+
+Legend: F demands, L directed links.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.network.paths import Routes
+from railwright.network.solution import Bottleneck, Network
+
+Floats = NDArray[np.float64]
+
+TIER = {
+    Role.SCALE_UP: "scale-up lanes",
+    Role.PCIE: "PCIe links",
+    Role.NODE_LEAF: "NIC cables",
+    Role.LEAF_SPINE: "leaf-spine cables",
+    Role.SPINE_CORE: "spine-core cables",
+}
+
+EVEN = 1.05
+"""Load over tier mean up to which a tier counts as evenly loaded."""
+
+
+def busiest(network: Network, routes: Routes, size: Floats, load: Floats, time: float) -> Bottleneck | None:
+    """The link with the largest load / capacity; None when nothing was carried.
+
+    size  (F,) bytes of each demand; load (L,) bytes on each link; time the makespan [s]
+    """
+    fabric = network.fabric
+    busy = np.divide(load, fabric.capacity, out=np.zeros(len(load)), where=fabric.capacity > 0)
+    if time <= 0 or not busy.any():
+        return None
+    # The first among equals (rounding aside), so that the same input names the same link.
+    link = int(np.flatnonzero(busy >= busy.max() * (1 - 1e-9))[0])
+    utilisation = min(float(busy[link]) / time, 1.0)
+    share = _demands_on(routes, size, link)
+    name = fabric.link_name(link)
+    peers = _peers(fabric, link)
+    return Bottleneck(
+        link, name, utilisation, share, _why(network, link, name, load, peers, share, utilisation)
+    )
+
+
+def _why(
+    network: Network,
+    link: int,
+    name: str,
+    load: Floats,
+    peers: NDArray[np.int64],
+    share: int,
+    utilisation: float,
+) -> str:
+    fabric = network.fabric
+    role = Role(int(fabric.role[link // 2]))
+    mean = float(load[peers].mean())
+    skew = float(load[link]) / mean
+    tier = f"{TIER[role]}, {_direction(fabric, link)}"
+    slow = fabric.capacity[link] < fabric.rate[link // 2] * (1 - 1e-9)
+    demands = f"{share:,} demand{'s' if share != 1 else ''}"
+    busy = f"busy {utilisation:.0%} of the time with {demands}"
+    if slow:
+        left = fabric.capacity[link] / fabric.rate[link // 2]
+        return f"{name} is {busy}; it runs at {left:.0%} of its nominal rate."
+    if skew <= EVEN:
+        return f"{name} is {busy}, like all {len(peers):,} {tier}: the tier is evenly full."
+    reason = {
+        Role.NODE_LEAF: "more demands meet at this NIC than at others",
+        Role.PCIE: "more demands meet at this NIC than at others",
+        Role.SCALE_UP: "more demands meet at this GPU than at others",
+    }.get(role)
+    if reason is None:
+        reason = {
+            "ecmp": "hash collision",
+            "static": "destination tables put several senders on it",
+            "adaptive": "the traffic or a fault loads its switch more than others",
+        }[network.routing]
+    return f"{name} is {busy}; it carries {skew:.1f}x the mean of the {tier}: {reason}."
+
+
+def _direction(fabric: Fabric, link: int) -> str:
+    tail, head = _ends(fabric)
+    if Role(int(fabric.role[link // 2])) == Role.SCALE_UP:
+        return "out of GPUs" if fabric.kind[tail[link]] == Kind.GPU else "into GPUs"
+    return "upwards" if fabric.kind[head[link]] > fabric.kind[tail[link]] else "downwards"
+
+
+def _peers(fabric: Fabric, link: int) -> NDArray[np.int64]:
+    """Live links of the same role and direction."""
+    tail, head = _ends(fabric)
+    role = np.repeat(fabric.role, 2)
+    alike = (role == role[link]) & (fabric.capacity > 0)
+    alike &= (fabric.kind[head] > fabric.kind[tail]) == (fabric.kind[head[link]] > fabric.kind[tail[link]])
+    return np.flatnonzero(alike)
+
+
+def _demands_on(routes: Routes, size: Floats, link: int) -> int:
+    """Demands with bytes that cross a link, whole or in part."""
+    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
+    crossing = np.zeros(len(routes), bool)
+    crossing[rows[routes.link == link]] = True
+    spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
+    using = np.zeros(routes.num_spreads + 1, bool)
+    using[spreads[(routes.spread_link == link) & (routes.spread_weight > 0)]] = True
+    return int(np.count_nonzero((crossing | using[routes.spread]) & (size > 0)))
+
+
+def _ends(fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    tail = np.stack([fabric.a, fabric.b], axis=1).reshape(-1)
+    return tail, np.stack([fabric.b, fabric.a], axis=1).reshape(-1)

@@ -1,0 +1,346 @@
+"""The directed links that each demand crosses, from GPU to GPU.
+
+Legend: F demands, L directed links, P path entries, B spreads, G GPUs; CSR pairs are ptr, link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.errors import PlanError
+from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.network.maxmin import add_up
+from railwright.network.solution import Network
+from railwright.network.switching import ROUTINGS, UNREACHED, splitmix, switch_graph
+from railwright.traffic import Traffic, domain_of_gpu
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+METRE = 5e-9
+"""Delay of a cable [s/m]: light in fibre at refractive index about 1.5; copper is within 10 % of it.
+Source: PHYSICS notes section 7 (fibre 5 ns/m)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """Where each demand goes.
+
+    ptr, link      (F+1,), (P,) links crossed whole
+    spread         (F,) row of the CSR below, or -1; demands between the same two leaves share one
+    spread_ptr, spread_link, spread_weight  fraction of the demand that each link of a spread carries
+    hops           (F,) switches crossed
+    latency        (F,) devices crossed and cable metres; the mean over paths where spread [s]
+    """
+
+    ptr: Longs
+    link: Ints
+    spread: Ints
+    spread_ptr: Longs
+    spread_link: Ints
+    spread_weight: Floats
+    hops: Ints
+    latency: Floats
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    @property
+    def num_spreads(self) -> int:
+        return len(self.spread_ptr) - 1
+
+    def carried(self, size: Floats, num_links: int) -> Floats:
+        """(L,) sum over demands of size times the fraction that crosses each link; `size` is (F,)."""
+        whole = add_up(self.link, np.repeat(size, np.diff(self.ptr)), num_links)
+        on = self.spread >= 0
+        per_spread = add_up(self.spread[on], size[on], self.num_spreads)
+        parts = np.repeat(per_spread, np.diff(self.spread_ptr)) * self.spread_weight
+        return whole + add_up(self.spread_link, parts, num_links)
+
+    def flat(self) -> tuple[Longs, Ints, Floats]:
+        """ptr, link, weight with every spread written out beside its demand's own links."""
+        own = np.diff(self.ptr)
+        row_length = np.diff(self.spread_ptr)
+        extra = np.where(self.spread >= 0, row_length[self.spread], 0) if self.num_spreads else 0 * own
+        ptr = np.concatenate([[0], np.cumsum(own + extra)])
+        link = np.empty(ptr[-1], np.int32)
+        weight = np.ones(ptr[-1])
+        place = _within(ptr[:-1], own)
+        link[place] = self.link
+        place = _within(ptr[:-1] + own, extra)
+        if len(place):
+            source = _within(self.spread_ptr[self.spread], extra)
+            link[place] = self.spread_link[source]
+            weight[place] = self.spread_weight[source]
+        return ptr, link, weight
+
+
+def find_routes(network: Network, traffic: Traffic) -> Routes:
+    """The links of every demand, under the network's routing, over live links only.
+
+    A demand inside one scale-up domain crosses its switch.  Any other goes source -> (scale-up -> relay)
+    -> PCIe -> NIC -> leaves and further switches -> NIC -> PCIe -> destination; where a GPU's NIC hangs on
+    another GPU's PCIe link (remapped after a fault), it is reached through that GPU over the scale-up switch.
+    Raises PlanError naming the first pair that has no live path.
+    """
+    fabric = network.fabric
+    ports = _host_ports(fabric)
+    src, dst = traffic.src, traffic.dst
+    out = np.where(traffic.relay >= 0, traffic.relay, src)
+    inside = ports.domain[src] == ports.domain[dst]
+    same = src == dst
+    none = np.full(len(src), -1, np.int32)
+
+    leave, carry_out, carry_in = ~inside, ports.carrier[out], ports.carrier[dst]
+    _check_hosts(fabric, traffic, ports, leave, out)
+    nic_out, nic_in = fabric.nic_of_gpu[out], fabric.nic_of_gpu[dst]
+    wired = leave & (nic_out != nic_in)
+
+    def lane(links: Ints, gpu: Ints, where: NDArray[np.bool_]) -> Ints:
+        return np.where(where, links[gpu], none).astype(np.int32)
+
+    hop_relay = (inside & ~same) | (leave & (out != src))
+    hop_out, hop_in = leave & (carry_out != out), leave & (carry_in != dst)
+    before = [
+        lane(ports.up, src, hop_relay),
+        lane(ports.down, np.where(inside, dst, out), hop_relay),
+        lane(ports.up, out, hop_out),
+        lane(ports.down, carry_out, hop_out),
+        lane(ports.pcie_up, out, leave),
+    ]
+    after = [
+        lane(ports.pcie_down, dst, leave),
+        lane(ports.up, carry_in, hop_in),
+        lane(ports.down, dst, hop_in),
+    ]
+    dead = np.zeros(len(src), bool)
+    for column, where in zip(
+        before[:4] + after[1:], [hop_relay, hop_relay, hop_out, hop_out, hop_in, hop_in], strict=True
+    ):
+        dead |= where & (column < 0)
+    if dead.any():
+        _refuse(fabric, traffic, int(np.flatnonzero(dead)[0]), "a scale-up link on its way has failed")
+
+    middle = _between_nics(network, traffic, nic_out, nic_in, wired)
+    columns = np.stack([*before, *middle.before.T, *middle.links.T, *middle.after.T, *after], axis=1)
+    used = columns >= 0
+    ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    link = columns[used]
+    head = _heads(fabric)
+    delay = METRE * np.repeat(fabric.length, 2) + fabric.latency[head]
+    switch = (fabric.kind[head] >= Kind.LEAF).astype(np.float64)
+    routes = Routes(
+        ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight,
+        np.zeros(len(src), np.int32), np.zeros(len(src)),
+    )  # fmt: skip
+    latency = np.where(same, 0.0, _along(routes, delay) - fabric.latency[dst])
+    hops = np.rint(_along(routes, switch)).astype(np.int32)
+    return Routes(
+        ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight, hops, latency
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _HostPorts:
+    """Per GPU (G,): its scale-up domain, live lanes to and from the scale-up switch, the GPU whose PCIe link
+    reaches its NIC (-1: none), and that link's two directions."""
+
+    domain: Ints
+    up: Ints
+    down: Ints
+    carrier: Ints
+    pcie_up: Ints
+    pcie_down: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class _Middle:
+    """NIC to NIC: first and last links where the NIC has one leaf, one path or a spread between leaves."""
+
+    before: Ints
+    links: Ints
+    after: Ints
+    spread: Ints
+    spread_ptr: Longs
+    spread_link: Ints
+    spread_weight: Floats
+
+
+def _host_ports(fabric: Fabric) -> _HostPorts:
+    n = fabric.num_gpus
+    tail, head = _tails(fabric), _heads(fabric)
+    role = np.repeat(fabric.role, 2)
+    live = fabric.capacity > 0
+    up, down, carrier = (np.full(n, -1, np.int32) for _ in range(3))
+    scale_up = np.flatnonzero((role == Role.SCALE_UP) & live)[::-1]
+    rising, falling = scale_up[tail[scale_up] < n], scale_up[head[scale_up] < n]
+    up[tail[rising]] = rising
+    down[head[falling]] = falling
+
+    pcie = np.flatnonzero((role == Role.PCIE) & live & (tail < n))
+    pcie = pcie[live[pcie ^ 1]]
+    owner, nic = tail[pcie], head[pcie]
+    link_of: dict[tuple[int, int], int] = {}
+    owners: dict[int, list[int]] = {}
+    for link, gpu, card in zip(pcie.tolist(), owner.tolist(), nic.tolist(), strict=True):
+        link_of[gpu, card] = link
+        owners.setdefault(card, []).append(gpu)
+    pcie_up = np.full(n, -1, np.int32)
+    domain = domain_of_gpu(fabric)
+    for gpu in range(n):
+        card = int(fabric.nic_of_gpu[gpu])
+        near = [g for g in owners.get(card, []) if domain[g] == domain[gpu]]
+        if near:
+            carrier[gpu] = gpu if gpu in near else near[0]
+            pcie_up[gpu] = link_of[int(carrier[gpu]), card]
+    return _HostPorts(
+        domain, up, down, carrier, pcie_up, np.where(pcie_up >= 0, pcie_up ^ 1, -1).astype(np.int32)
+    )
+
+
+def _check_hosts(
+    fabric: Fabric, traffic: Traffic, ports: _HostPorts, leave: NDArray[np.bool_], out: Ints
+) -> None:
+    wrong = np.flatnonzero((traffic.relay >= 0) & (ports.domain[traffic.src] != ports.domain[out]))
+    if len(wrong):
+        _refuse(fabric, traffic, int(wrong[0]), "its relay is not in the source's scale-up domain")
+    for gpu in (out, traffic.dst):
+        cut = np.flatnonzero(leave & (ports.carrier[gpu] < 0))
+        if len(cut):
+            name = fabric.device_name(int(gpu[cut[0]]))
+            _refuse(fabric, traffic, int(cut[0]), f"{name} has no live PCIe link to a NIC")
+
+
+def _between_nics(
+    network: Network, traffic: Traffic, nic_out: Ints, nic_in: Ints, wired: NDArray[np.bool_]
+) -> _Middle:
+    fabric = network.fabric
+    tail, head = _tails(fabric), _heads(fabric)
+    live = np.flatnonzero((fabric.capacity > 0) & (np.repeat(fabric.role, 2) >= Role.NODE_LEAF)).astype(
+        np.int32
+    )
+    ascending, descending = (
+        live[fabric.kind[tail[live]] == Kind.NIC],
+        live[fabric.kind[head[live]] == Kind.NIC],
+    )
+    first, entry_of = _single_homed(fabric.num_devices, tail[ascending], head[ascending], ascending)
+    last, exit_of = _single_homed(fabric.num_devices, head[descending], tail[descending], descending)
+    for nics, attached in ((nic_out, entry_of), (nic_in, exit_of)):
+        cut = np.flatnonzero(wired & (attached[nics] < 0))
+        if len(cut):
+            name = fabric.device_name(int(nics[cut[0]]))
+            _refuse(fabric, traffic, int(cut[0]), f"{name} has no live cable to a leaf")
+
+    flow = np.flatnonzero(wired)
+    entry_device, exit_device = entry_of[nic_out[flow]], exit_of[nic_in[flow]]
+    targets, target = np.unique(exit_device, return_inverse=True)
+    graph = switch_graph(fabric, tail[live], head[live], live, targets.astype(np.int32))
+    entry = graph.inner[entry_device]
+    lost = np.flatnonzero(graph.distance[target, entry] == UNREACHED) if len(flow) else flow
+    if len(lost):
+        k = lost[0]
+        _refuse(fabric, traffic, int(flow[k]), _no_way(fabric, int(entry_device[k]), int(exit_device[k])))
+
+    crossing = entry_device != exit_device
+    chosen = ROUTINGS[network.routing](
+        graph,
+        entry[crossing],
+        target[crossing].astype(np.int32),
+        _flow_identity(traffic, flow[crossing]),
+        _destination_number(exit_of, last)[nic_in[flow[crossing]]],
+        network.seed,
+    )
+    num = len(traffic)
+    links = np.full((num, chosen.links.shape[1]), -1, np.int32)
+    links[flow[crossing]] = chosen.links
+    spread = np.full(num, -1, np.int32)
+    spread[flow[crossing]] = chosen.spread
+    before, after = np.full((num, 1), -1, np.int32), np.full((num, 1), -1, np.int32)
+    before[flow, 0] = first[nic_out[flow]]
+    after[flow, 0] = last[nic_in[flow]]
+    return _Middle(before, links, after, spread, chosen.spread_ptr, chosen.spread_link, chosen.spread_weight)
+
+
+def _single_homed(num_devices: int, nic: Ints, leaf: Ints, link: Ints) -> tuple[Ints, Ints]:
+    """Per device: its one live NIC-leaf link (-1 for several or none), and the node where routing begins:
+    the leaf of a single-homed NIC, the NIC itself where it has several live cables, -1 where it has none."""
+    count = np.bincount(nic, minlength=num_devices)
+    only, node = np.full(num_devices, -1, np.int32), np.full(num_devices, -1, np.int32)
+    single = count[nic] == 1
+    only[nic[single]] = link[single]
+    node[nic[single]] = leaf[single]
+    several = np.flatnonzero(count > 1)
+    node[several] = several
+    return only, node
+
+
+def _destination_number(exit_of: Ints, last: Ints) -> Longs:
+    """(N,) NICs counted leaf by leaf, for destination-based tables."""
+    nics = np.flatnonzero(exit_of >= 0)
+    number = np.zeros(len(exit_of), np.int64)
+    number[nics[np.lexsort((nics, exit_of[nics]))]] = np.arange(len(nics))
+    return number
+
+
+def _flow_identity(traffic: Traffic, flow: Longs) -> NDArray[np.uint64]:
+    """(flows,) 64-bit identity: source, relay, destination, and which of several alike it is."""
+    src, dst, relay = traffic.src[flow], traffic.dst[flow], traffic.relay[flow]
+    order = np.lexsort((dst, relay, src))
+    fresh = np.ones(len(flow), bool)
+    if len(flow) > 1:
+        fresh[1:] = np.any([np.diff(x[order]) != 0 for x in (src, dst, relay)], axis=0)
+    position = np.arange(len(flow))
+    occurrence = np.empty(len(flow), np.int64)
+    occurrence[order] = position - np.maximum.accumulate(np.where(fresh, position, 0))
+    key = splitmix(src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64))
+    return splitmix(key ^ ((relay + 1).astype(np.uint64) << np.uint64(32) | occurrence.astype(np.uint64)))
+
+
+def _no_way(fabric: Fabric, entry: int, exit_: int) -> str:
+    here, there = fabric.device_name(entry), fabric.device_name(exit_)
+    reason = f"no live path leads from {here} to {there}"
+    if fabric.family == "rail-only":
+        return (
+            f"{reason}: a rail-only fabric joins each rail to itself alone; switch PXN on so that a GPU "
+            "of the source's server on the destination's rail forwards, or choose the family 'rail-optimised'"
+        )
+    return f"{reason}; repair a failed switch or cable between them, or add spare spines"
+
+
+def _refuse(fabric: Fabric, traffic: Traffic, flow: int, reason: str) -> None:
+    src, dst = fabric.device_name(int(traffic.src[flow])), fabric.device_name(int(traffic.dst[flow]))
+    raise PlanError(f"{src} cannot reach {dst}: {reason}.")
+
+
+def _along(routes: Routes, amount: Floats) -> Floats:
+    """(F,) sum of a per-link amount along each demand's path, weighted by fraction."""
+    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
+    total = np.bincount(rows, weights=amount[routes.link], minlength=len(routes)).astype(np.float64)
+    if routes.num_spreads:
+        spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
+        each = np.bincount(
+            spreads, weights=amount[routes.spread_link] * routes.spread_weight, minlength=routes.num_spreads
+        )
+        on = routes.spread >= 0
+        total[on] += each[routes.spread[on]]
+    return total
+
+
+def _within(start: Longs, length: Longs) -> Longs:
+    """start[0], start[0]+1, ... length[0] of them, then the same for the next row."""
+    ends = np.cumsum(length)
+    shift = np.repeat(start - (ends - length), length)
+    place: Longs = np.arange(ends[-1] if len(ends) else 0) + shift
+    return place
+
+
+def _tails(fabric: Fabric) -> Ints:
+    return np.stack([fabric.a, fabric.b], axis=1).reshape(-1)
+
+
+def _heads(fabric: Fabric) -> Ints:
+    return np.stack([fabric.b, fabric.a], axis=1).reshape(-1)
