@@ -14,8 +14,8 @@ from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
 COPPER_REACH = 3.0
 """Longest passive copper cable at 100 Gb/s per lane [m]; a longer cable takes a transceiver at each end.
 
-Source: NVIDIA, "LinkX 100G-PAM4 Product Line Overview" (docs.nvidia.com/networking, 2025-11-27): "reach is up to
-3 meters" for DAC; the 400G/800G optics of the same page start above it.
+Source: NVIDIA, "LinkX 100G-PAM4 Product Line Overview" (docs.nvidia.com/networking, page of 2025-11-27):
+direct attached copper reaches 3 m.  Active copper (to 5 m) counts as a pair of transceivers here.
 """
 
 
@@ -62,16 +62,15 @@ def hops_max(fabric: Fabric) -> int:
     # Leaves with the same spines are at the same distances: one of each kind is enough.
     alike = {above.indices[above.indptr[i] : above.indptr[i + 1]].tobytes(): i for i in range(leaves)}
     far = dijkstra(steps, directed=False, indices=sorted(alike.values()), unweighted=True)[:, :leaves]
-    twins = leaves > len(alike) and len(a) > 0
-    return max(int(far[np.isfinite(far)].max()), 2 if twins else 0) + 1
+    return int(far[np.isfinite(far)].max()) + 1
 
 
 def bisection(fabric: Fabric) -> float:
     """What the first half of the servers can send to the second at once, one direction [byte/s].
 
-    A maximum flow over the network's links as faults leave them.  Switches with the same neighbours at the same
-    capacities are merged first: swapping two of them changes nothing, so some maximum flow treats them alike,
-    and the merged network has the same maximum.
+    A maximum flow over the network's links as faults leave them.  Switches with the same neighbours at the
+    same capacities are merged first: swapping two of them changes nothing, so some maximum flow treats them
+    alike, and the merged network has the same maximum.
     """
     edges = _halves(fabric)
     if edges is None:
@@ -108,7 +107,8 @@ def _summed(tail: Ints, head: Ints, weight: Floats) -> tuple[Ints, Ints, Floats]
     """Parallel edges added up."""
     size = int(max(tail.max(), head.max())) + 1
     pairs, where = np.unique(tail.astype(np.int64) * size + head, return_inverse=True)
-    return (pairs // size).astype(np.int32), (pairs % size).astype(np.int32), np.bincount(where, weight)
+    total = np.bincount(where, weight).astype(np.float64)
+    return (pairs // size).astype(np.int32), (pairs % size).astype(np.int32), total
 
 
 def _merged(tail: Ints, head: Ints, weight: Floats) -> tuple[Ints, Ints, Floats]:

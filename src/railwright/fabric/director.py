@@ -1,4 +1,4 @@
-"""Inside a director: a chassis that is itself a two-tier Clos of leaf and spine modules, counted as one switch."""
+"""Inside a director: a chassis that is itself a two-tier Clos of modules, sold and counted as one switch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def director_spines(ports: int, module_ports: int) -> int:
     half = module_ports // 2
     if module_ports < 2 or ports % half:
         raise PlanError(
-            f"a director of {ports} ports cannot be built of {module_ports}-port modules: each leaf module faces "
-            f"out with {half} ports, so the count has to be a multiple of {half}"
+            f"a director of {ports} ports cannot be built of {module_ports}-port modules: each leaf module "
+            f"faces out with {half} ports, so the count has to be a multiple of {half}"
         )
     leaves = ports // half
     for spines in range(ceil(ports / module_ports), half + 1):
         if half % spines == 0 and leaves * (half // spines) <= module_ports:
             return spines
     raise PlanError(
-        f"a director of {ports} ports needs {leaves} leaf modules, more than the {module_ports} a spine module of "
-        f"{module_ports} ports joins; at most {module_ports * half} ports"
+        f"a director of {ports} ports needs {leaves} leaf modules, more than the {module_ports} a spine "
+        f"module of {module_ports} ports joins; at most {module_ports * half} ports"
     )

@@ -1,7 +1,7 @@
-"""What is broken or slow: capacities lowered, and GPUs moved to another NIC of their server when theirs is dead.
+"""What is broken or slow: capacities lowered, and GPUs moved to another NIC when theirs is dead.
 
-NCCL uses the NICs that are up when it starts, so a GPU whose NIC has no link sends through another NIC of its
-server: it does not stand still, it shares.
+NCCL uses the NICs that are up when it starts, so a GPU whose NIC has no link sends through another NIC of
+its server: it does not stand still, it shares.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
@@ -34,8 +36,14 @@ def apply_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
         cables = _cables_of(fabric, fault)
         links = np.concatenate([2 * cables, 2 * cables + 1])
         capacity[links] = np.minimum(capacity[links], _left(fault))
-    named = tuple(f"fault: {f.element} {f.state}" for f in faults)
-    return _move_gpus(replace(fabric, capacity=capacity, notes=fabric.notes + named))
+    notes = [f"fault: {f.element} {f.state}" for f in faults]
+    broken = replace(fabric, capacity=capacity)
+    if (parts := _parts(broken)) > (before := _parts(fabric)):
+        notes.append(
+            f"the switches now fall into {parts} parts instead of {before}: GPUs under different parts reach each "
+            "other only through the scale-up domain of a server (PXN), or not at all"
+        )
+    return _move_gpus(replace(broken, notes=(*fabric.notes, *notes)))
 
 
 def live_nics(fabric: Fabric) -> NDArray[np.bool_]:
@@ -70,6 +78,18 @@ def _cables_of(fabric: Fabric, fault: Fault) -> Ints:
     return np.flatnonzero(touched).astype(np.int32)
 
 
+def _parts(fabric: Fabric) -> int:
+    """Separate networks that the leaves with a live server cable fall into."""
+    first = int(fabric.devices(Kind.LEAF)[0])
+    alive = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2]) > 0
+    between = np.flatnonzero(alive & (fabric.role >= Role.LEAF_SPINE))
+    a, b = fabric.a[between] - first, fabric.b[between] - first
+    size = fabric.num_devices - first
+    _, part = connected_components(csr_array(coo_array((np.ones(len(a)), (a, b)), shape=(size, size))))
+    in_use = fabric.b[alive & (fabric.role == Role.NODE_LEAF)] - first
+    return len(np.unique(part[in_use]))
+
+
 def _move_gpus(fabric: Fabric) -> Fabric:
     """Give the GPUs of dead NICs a live one of their server."""
     _check_gpus(fabric)
@@ -87,8 +107,8 @@ def _move_gpus(fabric: Fabric) -> Fabric:
         gpus = stranded[fabric.server[stranded] == server]
         if not len(live):
             raise PlanError(
-                f"server-{server + 1:02d} has no live NIC left, so its {fabric.gpus_per_server} GPUs cannot join: "
-                "mend one of its NICs, ports or leaves, or plan without this server"
+                f"server-{server + 1:02d} has no live NIC left, so its {fabric.gpus_per_server} GPUs cannot "
+                "join: mend one of its NICs, ports or leaves, or plan without this server"
             )
         # Start beside the dead NIC: NCCL prefers the nearest one, and neighbours are nearest on every server.
         start = int(np.searchsorted(live, nic_of_gpu[gpus[0]] - first - server * per_server))
@@ -97,8 +117,8 @@ def _move_gpus(fabric: Fabric) -> Fabric:
     moved = np.unique(fabric.server[stranded])
     lost = int(np.count_nonzero(~alive))
     notes.append(
-        f"{len(stranded)} GPUs on {len(moved)} servers send through another NIC of their server, because {lost} NICs "
-        f"have no live way to a leaf (first: {fabric.device_name(int(nics[np.argmin(alive)]))})"
+        f"{len(stranded)} GPU(s) on {len(moved)} server(s) send through another NIC of their server, because "
+        f"{lost} NIC(s) have no live way to a leaf (first: {fabric.device_name(int(nics[np.argmin(alive)]))})"
     )
     return _with_lanes(replace(fabric, nic_of_gpu=nic_of_gpu, notes=(*fabric.notes, *notes)), stranded)
 

@@ -111,7 +111,7 @@ class Fabric:
         return np.flatnonzero(self.kind == kind).astype(np.int32)
 
     def device_name(self, device: int) -> str:
-        """Readable name: 'server-03/gpu-2', 'server-03/nic-2', 'server-03/nvswitch', 'leaf-07', 'spine-01'."""
+        """As in the drawing: 'server-03/gpu-2', 'server-03/nic-2', 'server-03/nvswitch', 'leaf-07'."""
         kind = Kind(int(self.kind[device]))
         if kind is Kind.GPU:
             return f"server-{self.server[device] + 1:02d}/gpu-{device % self.gpus_per_server}"

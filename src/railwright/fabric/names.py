@@ -1,4 +1,4 @@
-"""Devices and ports by the names in the drawing: 'leaf-03', 'server-07', 'server-07/nic-2', 'leaf-03 port 37'."""
+"""Devices and ports by their names in the drawing: 'leaf-03', 'server-07/nic-2', 'leaf-03 port 37'."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ def _pick(choices: Ints, index: int, element: str, what: str, first: int) -> Int
         last = len(choices) - 1 + first
         closest = first if index < 0 else last
         raise PlanError(
-            f"fault '{element}': there is no such {what.split('/')[-1]}; this fabric has {what}-{first:{pad}} to "
-            f"{what}-{last:{pad}}; did you mean '{what}-{closest:{pad}}'?"
+            f"fault '{element}': there is no such {what.split('/')[-1]}; "
+            f"this fabric has {what}-{first:{pad}} to {what}-{last:{pad}}; "
+            f"did you mean '{what}-{closest:{pad}}'?"
         )
     return choices[index : index + 1]
 
@@ -82,22 +83,21 @@ def _pick(choices: Ints, index: int, element: str, what: str, first: int) -> Int
 def _check_port(fabric: Fabric, element: str, devices: Ints, port: int) -> None:
     if len(devices) > 1:
         raise PlanError(
-            f"fault '{element}': a server has no ports of its own; name one of its NICs, as '…/nic-0 port 1'"
+            f"fault '{element}': a server has no ports of its own; name one of its NICs, "
+            f"as '{fabric.device_name(int(devices[0])).split('/')[0]}/nic-0 port 1'"
         )
     device = int(devices[0])
-    used = sorted(
-        {*fabric.port_a[fabric.a == device].tolist(), *fabric.port_b[fabric.b == device].tolist()} - {0}
-    )
+    name = fabric.device_name(device)
+    at = np.concatenate([fabric.port_a[fabric.a == device], fabric.port_b[fabric.b == device]])
+    used = np.unique(at[at > 0]).tolist()
     if port in used:
         return
     if not used:
-        raise PlanError(
-            f"fault '{element}': {fabric.device_name(device)} has no numbered ports; leave the port out"
-        )
+        raise PlanError(f"fault '{element}': {name} has no numbered ports; leave the port out")
     closest = min(used, key=lambda p: (abs(p - port), p))
     raise PlanError(
-        f"fault '{element}': no cable on port {port} of {fabric.device_name(device)}, which uses {len(used)} ports "
-        f"between {used[0]} and {used[-1]}; did you mean '{fabric.device_name(device)} port {closest}'?"
+        f"fault '{element}': no cable on port {port} of {name}, which uses {len(used)} ports "
+        f"between {used[0]} and {used[-1]}; did you mean '{name} port {closest}'?"
     )
 
 

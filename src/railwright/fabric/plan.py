@@ -1,4 +1,4 @@
-"""What a fabric is asked for (`Order`) and its sizes before anything is wired (`Plan`): numbers only, no graph."""
+"""What a fabric is asked for (`Order`) and its sizes before anything is wired (`Plan`): numbers only."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ class Plan:
     cores_per_set: int = 0
     spine_core_links: int = 0
     reserved_ports: int = 0
-    notes: tuple[str, ...] = ()
 
     @property
     def groups(self) -> int:
@@ -89,8 +88,18 @@ class Plan:
         return -(-self.groups // self.groups_per_pod)
 
     @property
+    def ports_per_leaf(self) -> int:
+        """NIC ports on each leaf of a full group, where leaves are filled server by server."""
+        return -(-self.servers_per_group * self.endpoints_per_server // self.leaves_per_group)
+
+    @property
     def leaves(self) -> int:
-        return self.groups * self.leaves_per_group
+        """A last group that is not full has a leaf for every rail; without rails, only the leaves it fills."""
+        if self.rail_leaves:
+            return self.groups * self.leaves_per_group
+        before = self.groups - 1
+        last = (self.servers - before * self.servers_per_group) * self.endpoints_per_server
+        return before * self.leaves_per_group - (-last // self.ports_per_leaf)
 
     @property
     def spines(self) -> int:

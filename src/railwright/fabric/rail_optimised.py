@@ -10,17 +10,19 @@ from railwright.fabric.sizing import check_leaf, down_ports
 from railwright.fabric.tiers import with_tiers
 
 SUS_PER_POD = 4
-"""Scalable units per pod in NVIDIA's three-tier DGX SuperPOD (4 pods x 32 leaves, 32 spines, 16 cores for 16 SU).
+"""Scalable units per pod that NVIDIA's three-tier DGX SuperPOD of 16 units is described with.
 
-Source: DGX SuperPOD B200 reference architecture, architecture chapter, table of switch and cable counts.
+Source: "Explanation of 512 H100 clustering" (apetops-us.com): 4 pods of 32 leaves, 32 spines and 16 cores,
+the 320 switches of the 16-unit row in the DGX SuperPOD B200 reference architecture (architecture chapter).
+Any pod size that meshes evenly takes the same counts; this one only breaks ties.
 """
 
 
 def plan(order: Order) -> Plan:
     """Rail leaves, then two tiers (every leaf to every spine) or three (pods of scalable units).
 
-    In three tiers a pod of g scalable units has per rail g leaves meshed with their own spines, and spine j of
-    every rail and pod joins core set j, so rails meet in the core.
+    In three tiers a pod of g scalable units has per rail g leaves meshed with their own spines, and spine j
+    of every rail and pod joins core set j, so rails meet in the core.
     Among pods of equal cost the smallest of at least `SUS_PER_POD` units is taken.
     Raises PlanError when the servers do not fit or the tiers do not reach.
     """

@@ -21,10 +21,11 @@ def plan(order: Order) -> Plan:
     if needed > order.leaf.ports:
         fits = (order.leaf.ports - network.reserved_ports) // order.endpoints_per_server
         raise PlanError(
-            f"single-switch: {order.servers} servers x {order.endpoints_per_server} NIC ports and "
-            f"{network.reserved_ports} reserved need {needed} ports, {needed - order.leaf.ports} more than the "
-            f"{order.leaf.ports} of '{order.leaf.name}'; at most {max(fits, 0)} servers fit, "
-            "or take family fat-tree or rail-optimised"
+            f"{network.family}: {order.servers} servers x {order.endpoints_per_server} NIC ports and "
+            f"{network.reserved_ports} reserved need {needed} ports of one switch, "
+            f"{needed - order.leaf.ports} more than the {order.leaf.ports} of '{order.leaf.name}'; "
+            f"at most {max(fits, 0)} servers fit, "
+            "or take a fabric of more tiers (fat-tree, rail-optimised)"
         )
     return Plan(
         family="single-switch",

@@ -63,7 +63,7 @@ def fullest_leaf(plan: Plan) -> int:
         most = min(plan.servers, plan.servers_per_group)
     else:
         in_group = min(plan.servers, plan.servers_per_group) * plan.endpoints_per_server
-        most = ceil(in_group / plan.leaves_per_group)
+        most = min(plan.ports_per_leaf, in_group)
     return max(most, ceil(plan.node_leaf / plan.leaves))
 
 
@@ -74,8 +74,8 @@ def check_leaf(order: Order, plan: Plan, down: int) -> Plan:
     if most > down:
         raise PlanError(
             f"{plan.family}: a group of {min(plan.servers, plan.servers_per_group)} servers puts {most} "
-            f"{per_leaf} on a leaf, {most - down} more than the {down} of its {order.leaf.ports} ports that can "
-            f"face servers at oversubscription {order.network.oversubscription:g}; "
+            f"{per_leaf} on a leaf, {most - down} more than the {down} of its {order.leaf.ports} ports that "
+            f"can face servers at oversubscription {order.network.oversubscription:g}; "
             f"set servers_per_group to at most "
             f"{down if plan.rail_leaves else down * plan.leaves_per_group // plan.endpoints_per_server}"
         )

@@ -41,8 +41,8 @@ def no_room_for_spares(order: Order, draft: Plan) -> PlanError:
     free = order.leaf.ports - draft.leaf_ports
     return PlanError(
         f"{draft.family}: spare_spines {network.spare_spines} needs ports the leaves do not have: "
-        f"'{order.leaf.name}' has {order.leaf.ports} ports, {draft.leaf_ports} face servers and {free} are left "
-        f"for uplinks, all of them needed without spares; put fewer servers in a group (servers_per_group), "
+        f"'{order.leaf.name}' has {order.leaf.ports} ports, {draft.leaf_ports} face servers and the {free} "
+        "left for uplinks are too few for spares as well; put fewer servers in a group (servers_per_group), "
         "or take a switch with more ports"
     )
 
@@ -62,8 +62,8 @@ def _two_too_few(order: Order, draft: Plan, three: Plan | None) -> PlanError:
         )
     else:
         head += (
-            f"a spine '{order.spine.name}' reaches at most {order.spine.ports} leaves of {down} server-facing "
-            f"ports, {most} NIC ports, and these servers take {draft.leaves} leaves"
+            f"a spine '{order.spine.name}' reaches at most {order.spine.ports} leaves of {down} "
+            f"server-facing ports, {most} NIC ports, and these servers take {draft.leaves} leaves"
         )
     if three is None:
         return PlanError(f"{head}; take switches with more ports")
@@ -87,10 +87,11 @@ def _three_too_few(order: Order, draft: Plan) -> PlanError:
             if value
         ]
         return PlanError(
-            f"{head} with {' and '.join(asked)}: the {draft.groups} groups do not mesh evenly through switches "
-            f"of {order.spine.ports} and {order.core.ports} ports; leave the setting out to let it be chosen"
+            f"{head} with {' and '.join(asked)}: the {draft.groups} groups do not mesh evenly through "
+            f"switches of {order.spine.ports} and {order.core.ports} ports; "
+            "leave the setting out to let it be chosen"
         )
     return PlanError(
-        f"{head}: switches of {order.leaf.ports}, {order.spine.ports} and {order.core.ports} ports join at most "
-        f"{most}, non-blocking above the leaves; take switches with more ports"
+        f"{head}: switches of {order.leaf.ports}, {order.spine.ports} and {order.core.ports} ports join at "
+        f"most {most}, non-blocking above the leaves; take switches with more ports"
     )
