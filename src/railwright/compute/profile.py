@@ -12,10 +12,10 @@ from typing import Any
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Phase
 
-PEAK_OF = {"mxfp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4"}
+PEAK_OF = {"mxfp8": "fp8", "fp8_block": "fp8", "fp8_dynamic": "fp8", "nvfp4": "fp4"}
 """The peak a scaled format runs at."""
 
-FIT_OF = {"fp16": "bf16", "mxfp8": "fp8_block", "nvfp4": "fp4", "tf32": "bf16", "fp32": "bf16"}
+FIT_OF = {"fp16": "bf16", "mxfp8": "fp8", "nvfp4": "fp4", "tf32": "bf16", "fp32": "bf16"}
 """The dtype whose GEMM fit stands for one without its own (same tensor-core path)."""
 
 

@@ -12,8 +12,11 @@ from railwright.model.architecture import Operator, Phase
 ELEMENT = 2.0
 """Bytes of one activation or weight in 16-bit training."""
 
-OPERAND_BYTES = {"fp8": 1.0, "mxfp8": 1.0, "fp8_block": 1.0, "fp4": 0.5, "nvfp4": 0.5}
+OPERAND_BYTES = {"fp8": 1.0, "mxfp8": 1.0, "fp8_block": 1.0, "fp8_dynamic": 1.0, "fp4": 0.5, "nvfp4": 0.5}
 """Bytes of one GEMM input by dtype; others take ELEMENT.  Outputs are always 16-bit."""
+
+CAST_DTYPES = ("fp8", "mxfp8")
+"""Formats whose casts are operators of their own here; the measured rows of the others contain them."""
 
 GRADIENT = 4.0
 """Bytes of one weight gradient: main gradients are accumulated in fp32 (Megatron-LM's default for bf16)."""
@@ -36,6 +39,8 @@ def linear(name: str, rows: float, outputs: int, inputs: int, dtype: str, batch:
     """A linear layer y = x W: rows x inputs times inputs x outputs, in `batch` equal groups of rows.
 
     dX = dY W^T has the same FLOPs; dW = X^T dY too, and adds into fp32 main gradients (read and written).
+    In fp8 the incoming gradient is cast first (16 bits read, fp8 written straight and transposed); the input
+    was cast by the norm or activation before it (Transformer Engine's fused kernels).
     """
     each = -(-rows // batch)
     operand = OPERAND_BYTES.get(dtype, ELEMENT)
@@ -47,28 +52,16 @@ def linear(name: str, rows: float, outputs: int, inputs: int, dtype: str, batch:
         return Operator(label, kind, flops, moved, dtype, m, n, k, batch, phase)  # type: ignore[arg-type]
 
     m = int(each)
+    cast = Operator(
+        f"{name}, gradient cast", "memory", 0.0, 2.0 * ELEMENT * y, half(dtype), phase="backward_input"
+    )
+    back_bytes, weight_bytes = operand * (y + w) + ELEMENT * x, operand * (x + y) + 2 * GRADIENT * w
+    back = product(f"{name}, input gradient", "backward_input", m, inputs, outputs, back_bytes)
+    weight = product(f"{name}, weight gradient", "backward_weight", outputs, inputs, m, weight_bytes)
     return Block(
         product(name, "forward", m, outputs, inputs, operand * (x + w) + ELEMENT * y),
-        (
-            product(
-                f"{name}, input gradient",
-                "backward_input",
-                m,
-                inputs,
-                outputs,
-                operand * (y + w) + ELEMENT * x,
-            ),
-        ),
-        (
-            product(
-                f"{name}, weight gradient",
-                "backward_weight",
-                outputs,
-                inputs,
-                m,
-                operand * (x + y) + 2 * GRADIENT * w,
-            ),
-        ),
+        (cast, back) if dtype in CAST_DTYPES else (back,),
+        (weight,),
     )
 
 
@@ -79,13 +72,12 @@ def half(dtype: str) -> str:
 
 def elementwise(name: str, rows: float, reads: int, writes: int, back: int) -> Block:
     """A kernel limited by memory: `reads` and `writes` elements per row forward, `back` in all backward."""
+    forward = Operator(name, "memory", 0.0, ELEMENT * rows * (reads + writes), "bf16")
+    if not back:
+        return Block(forward, ())
+    moved = ELEMENT * rows * back
     return Block(
-        Operator(name, "memory", 0.0, ELEMENT * rows * (reads + writes), "bf16"),
-        (
-            Operator(
-                f"{name}, backward", "memory", 0.0, ELEMENT * rows * back, "bf16", phase="backward_input"
-            ),
-        ),
+        forward, (Operator(f"{name}, backward", "memory", 0.0, moved, "bf16", phase="backward_input"),)
     )
 
 

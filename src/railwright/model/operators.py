@@ -12,7 +12,7 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.flops import attended_keys, score_flops_per_key
-from railwright.model.kernels import Block, attention_pair, elementwise, half, linear
+from railwright.model.kernels import CAST_DTYPES, Block, attention_pair, elementwise, half, linear
 
 Layer = Literal["dense", "moe"]
 
@@ -157,6 +157,8 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             dtype=half(dtype),
         )
     )
+    if dtype in CAST_DTYPES:
+        blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
     if arch.norms_per_layer == 4:
         blocks.append(elementwise("attention output norm", local, reads=h, writes=h, back=3 * h))
