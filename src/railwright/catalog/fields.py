@@ -1,6 +1,6 @@
 """What each kind of part consists of: its fields, how a value is written in a file, and how it is shown.
 
-This table is the only place that knows them; reading a record, describing a part and docs/catalog.md follow it.
+This table is the only place that knows them; reading a record and describing a part follow it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The catalogue: the parts shipped with Railwright, a user's own file merged over them, and finding one by name."""
+"""The catalogue: the shipped parts, a user's own file merged over them, and finding a part by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from railwright.catalog.fields import FIELDS, SINGULAR, kind_of
 from railwright.catalog.names import canonical
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server, Source, Switch
-from railwright.catalog.records import Reading, read_kinds
+from railwright.catalog.reading import Reading
+from railwright.catalog.records import read_kinds
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 
 P = TypeVar("P", Gpu, Nic, Switch, Server)
@@ -22,8 +23,8 @@ _EMPTY = Catalog({}, {}, {}, {})
 def load_catalog(user_file: str | Path | None = None) -> Catalog:
     """The shipped parts, with the parts of a user's YAML file added and merged over them field by field.
 
-    A user's record whose name exists changes only the fields it gives; a new one gives all fields or says which
-    part it is `like`.  Shipped parts are not affected by what a user changes in the part they resemble.
+    A user's record whose name exists changes only the fields it gives; a new one gives all fields or says
+    which part it is `like`.  A shipped part stays as it is when a user changes the one it resembles.
     Raises SpecError with every mistake of the user's file at once.
     """
     if user_file is None:
@@ -38,13 +39,13 @@ def load_catalog(user_file: str | Path | None = None) -> Catalog:
 
 
 def find(parts: Mapping[str, P], name: str) -> P:
-    """The part of this name or alias (case and '_' against '-' do not matter), e.g. find(catalog.gpus, 'h100-sxm').
+    """The part of this name or alias, e.g. find(catalog.gpus, 'h100-sxm'); 'H100_SXM' and 'h100' are it too.
 
     Raises RailwrightError naming the kind, the nearest names and what exists.
     """
     if not parts:
         raise RailwrightError(f"no part '{name}': this kind of part has no entry in the catalogue")
-    kind = kind_of(next(iter(parts.values())))
+    kind: str = kind_of(next(iter(parts.values())))
     wanted = canonical(name, {})
     if wanted not in parts:
         wanted = canonical(name, _aliases()[kind])
@@ -90,7 +91,7 @@ def _read_user_file(file: str) -> Mapping[Any, Any]:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a text file in UTF-8"
+        reason = getattr(error, "strerror", None) or "not a text file in UTF-8"
         raise SpecError([Mistake(file, 0, 0, "", f"cannot read this catalogue file: {reason}")]) from None
     try:
         tree = YAML(typ="rt").load(text)

@@ -6,6 +6,6 @@ from collections.abc import Mapping
 
 
 def canonical(written: str, aliases: Mapping[str, str]) -> str:
-    """The catalogue's name for what somebody wrote: case and '_' against '-' do not matter; aliases resolved."""
+    """The catalogue's name for what was written: case and '_' against '-' do not matter; aliases resolved."""
     name = written.strip().lower().replace("_", "-").replace(" ", "-")
     return aliases.get(name, name)

@@ -8,185 +8,147 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from railwright.catalog.fields import CLASSES, DTYPES, FIELDS, SINGULAR, Part, read
 from railwright.catalog.names import canonical
-from railwright.catalog.parts import Catalog, Server, Source, Status
-from railwright.errors import Mistake, RailwrightError, nearest
+from railwright.catalog.parts import Catalog
+from railwright.catalog.reading import Reading, Record, place
+from railwright.catalog.sources import sources_of
+from railwright.errors import RailwrightError, nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-_STATUSES: tuple[str, ...] = get_args(Status)
+_NOT_VALUES = ("like", "source", "sources")
 
 
-@dataclass
-class Reading:
-    """One catalogue file being read.
-
-    file       path as the user gave it
-    documents  key -> document, where `sources` name documents by key (shipped files); None for a user's file
-    aliases    kind -> alias -> name
-    mistakes   what was found wrong so far
-    """
-
-    file: str
-    documents: Mapping[str, Source] | None
-    aliases: Mapping[str, Mapping[str, str]]
-    mistakes: list[Mistake] = field(default_factory=list)
-
-    def mistake(self, tree: Any, key: Any, dotted: str, message: str, at_key: bool = False) -> None:
-        """Note one mistake at a key of a YAML mapping (position 0 where the tree has none)."""
-        line, column = place(tree, key, at_key)
-        self.mistakes.append(Mistake(self.file, line, column, dotted, message))
-
-
-def place(tree: Any, key: Any, at_key: bool = False) -> tuple[int, int]:
-    """1-based line and column of a key's value (or of the key itself) in a YAML mapping; (0, 0) if unknown."""
-    positions = getattr(tree, "lc", None)
-    if positions is None or positions.data is None or key not in positions.data:
-        return 0, 0
-    line, column = positions.key(key) if at_key else positions.value(key)
-    return line + 1, column + 1
-
-
-def read_kinds(tree: Any, known: Catalog, reading: Reading) -> Catalog:
+def read_kinds(tree: Mapping[Any, Any], known: Catalog, reading: Reading) -> Catalog:
     """`known` with the records of one file added to it and merged over it; mistakes go to `reading`."""
     kinds: dict[str, dict[str, Part]] = {kind: dict(getattr(known, kind)) for kind in FIELDS}
-    for kind, records in tree.items():
+    records: list[Record] = []
+    for kind, written in tree.items():
         if kind not in FIELDS:
             allowed = f"allowed are {', '.join(FIELDS)}{nearest(str(kind), FIELDS)}"
             reading.mistake(tree, kind, str(kind), f"not a kind of part; {allowed}", at_key=True)
-        elif not isinstance(records, Mapping):
+        elif not isinstance(written, Mapping):
             reading.mistake(tree, kind, kind, "must be a mapping from part names to records")
         else:
-            _read_kind(kind, records, kinds[kind], reading)
+            of_kind = _records(kind, written, reading)
+            kinds[kind] = _parts(kind, of_kind, kinds[kind], reading)
+            records += of_kind
     catalog = Catalog(**cast(dict[str, Any], kinds))
-    for name, record in _records(tree, "servers"):
-        _check_server(name, record, catalog, reading)
+    for record in records:
+        if record.kind == "servers" and record.name in catalog.servers:
+            _check_server(record, catalog, reading)
     return catalog
 
 
-def _records(tree: Any, kind: str) -> list[tuple[str, Any]]:
-    records = tree.get(kind)
-    return [(str(name), record) for name, record in records.items()] if isinstance(records, Mapping) else []
-
-
-def _read_kind(kind: str, records: Mapping[Any, Any], parts: dict[str, Part], reading: Reading) -> None:
-    """Add the records of one kind to `parts`, each after the one it is `like`."""
-    waiting: dict[str, Any] = {}
-    for written, record in records.items():
-        name = canonical(str(written), reading.aliases.get(kind, {}))
-        dotted = f"{kind}.{written}"
+def _records(kind: str, written: Mapping[Any, Any], reading: Reading) -> list[Record]:
+    """The well-formed records of one kind, in file order."""
+    records: dict[str, Record] = {}
+    for key, fields in written.items():
+        name = canonical(str(key), reading.aliases.get(kind, {}))
+        dotted = f"{kind}.{key}"
         if not _NAME.fullmatch(name):
-            message = f"'{written}' is not a part's name; use letters, digits, '-', '.' and '+'"
-            reading.mistake(records, written, dotted, message, at_key=True)
-        elif name in waiting:
+            message = f"'{key}' is not a part's name; use letters, digits, '-', '.' and '+'"
+            reading.mistake(written, key, dotted, message, at_key=True)
+        elif name in records:
             message = f"'{name}' is given twice; put both into one record"
-            reading.mistake(records, written, dotted, message, at_key=True)
-        elif not isinstance(record, Mapping):
-            reading.mistake(records, written, dotted, "must be a mapping of the part's fields")
+            reading.mistake(written, key, dotted, message, at_key=True)
+        elif not isinstance(fields, Mapping):
+            message = f"must be a mapping of the fields of a {SINGULAR[kind]}"
+            reading.mistake(written, key, dotted, message, at_key=True)
         else:
-            waiting[name] = (written, record)
-    known = {**parts, **waiting}
+            records[name] = Record(kind, name, dotted, fields, place(written, key, at_key=True))
+    return list(records.values())
+
+
+def _parts(kind: str, records: list[Record], known: Mapping[str, Part], reading: Reading) -> dict[str, Part]:
+    """`known` and the records' parts, each made after the one it is `like`."""
+    parts = dict(known)
+    names = [*known, *(record.name for record in records if record.name not in known)]
+    waiting = {record.name: record for record in records}
     while waiting:
-        ready = [
-            name for name, (_, record) in waiting.items() if _parent(record, kind, reading) not in waiting
-        ]
-        if not ready:
-            for name, (written, record) in waiting.items():
-                message = f"'{name}' is like itself by way of {', '.join(sorted(waiting))}"
-                reading.mistake(record, "like", f"{kind}.{written}.like", message)
-            return
-        for name in ready:
-            written, record = waiting.pop(name)
-            part = _read_record(kind, name, f"{kind}.{written}", record, parts, known, reading)
+        ready = [record for record in waiting.values() if _parent(record, reading) not in waiting]
+        for record in ready:
+            del waiting[record.name]
+            part = _part(record, parts, names, reading)
             if part is not None:
-                parts[name] = part
-    in_file_order = {name: parts[name] for name in known if name in parts}
-    parts.clear()
-    parts.update(in_file_order)
+                parts[record.name] = part
+        if not ready:
+            for record in waiting.values():
+                message = f"'{record.name}' is like itself, by way of {', '.join(sorted(waiting))}"
+                reading.mistake(record.fields, "like", f"{record.dotted}.like", message)
+            break
+    return {name: parts[name] for name in names if name in parts}
 
 
-def _parent(record: Mapping[Any, Any], kind: str, reading: Reading) -> str | None:
-    parent = record.get("like")
-    return canonical(parent, reading.aliases.get(kind, {})) if isinstance(parent, str) else None
+def _parent(record: Record, reading: Reading) -> str | None:
+    """Name of the part this record is `like`."""
+    parent = record.fields.get("like")
+    return canonical(parent, reading.aliases.get(record.kind, {})) if isinstance(parent, str) else None
 
 
-def _read_record(
-    kind: str,
-    name: str,
-    dotted: str,
-    record: Mapping[Any, Any],
-    parts: Mapping[str, Part],
-    known: Mapping[str, Any],
-    reading: Reading,
-) -> Part | None:
-    """One part, or None after a mistake."""
-    before = len(reading.mistakes)
-    base = parts.get(name)
-    if "like" in record:
-        parent = _parent(record, kind, reading)
+def _part(record: Record, parts: Mapping[str, Part], names: list[str], reading: Reading) -> Part | None:
+    """One part, or None after a mistake; `names` are those of all parts, bad records included."""
+    mistakes = len(reading.mistakes)
+    base = parts.get(record.name)
+    if "like" in record.fields:
+        parent = _parent(record, reading)
         base = parts.get(parent or "")
-        if base is None and parent in known:
-            return None  # its parent has a mistake of its own, told already
+        if base is None and parent in names:
+            return None  # the parent's own mistake is told already
         if base is None:
-            hint = nearest(str(record["like"]), known) or f"; known are {', '.join(known)}"
-            message = f"no {SINGULAR[kind]} '{record['like']}' in the catalogue{hint}"
-            reading.mistake(record, "like", f"{dotted}.like", message)
+            hint = nearest(str(record.fields["like"]), names) or f"; known are {', '.join(names)}"
+            message = f"no {SINGULAR[record.kind]} '{record.fields['like']}' in the catalogue{hint}"
+            reading.mistake(record.fields, "like", f"{record.dotted}.like", message)
             return None
-    own = _own_values(kind, dotted, record, base, reading)
-    values = {f: getattr(base, f) for f in FIELDS[kind]} if base is not None else {}
-    values |= own
-    missing = [f for f in FIELDS[kind] if f not in values and f not in record]
+    fields = FIELDS[record.kind]
+    values = {name: getattr(base, name) for name in fields} if base is not None else {}
+    values |= _own_values(record, base, reading)
+    missing = [name for name in fields if name not in values and name not in record.fields]
     if missing:
-        message = f"a new {SINGULAR[kind]} also needs {', '.join(missing)}; or say `like:` which one it resembles"
-        reading.mistakes.append(Mistake(reading.file, *_start(record), dotted, message))
-    sources = _sources(kind, dotted, record, base, reading)
-    if len(reading.mistakes) > before:
+        kind = SINGULAR[record.kind]
+        message = f"a new {kind} also needs {', '.join(missing)}; or say `like:` which {kind} it resembles"
+        reading.mistake_at(record.position, record.dotted, message)
+    sources = sources_of(record, base, reading)
+    if len(reading.mistakes) > mistakes:
         return None
-    return CLASSES[kind](name=name, sources=sources, **values)
+    return CLASSES[record.kind](name=record.name, sources=sources, **values)
 
 
-def _start(record: Mapping[Any, Any]) -> tuple[int, int]:
-    """Position of a record's first field."""
-    return place(record, next(iter(record)), at_key=True) if record else (0, 0)
-
-
-def _own_values(
-    kind: str, dotted: str, record: Mapping[Any, Any], base: Part | None, reading: Reading
-) -> dict[str, Any]:
+def _own_values(record: Record, base: Part | None, reading: Reading) -> dict[str, Any]:
     """The values written in the record itself, in base units."""
     values: dict[str, Any] = {}
-    for key, written in record.items():
-        if key in ("like", "source", "sources"):
+    for key, written in record.fields.items():
+        if key in _NOT_VALUES:
             continue
-        spec = FIELDS[kind].get(key)
-        if spec is None:
-            allowed = nearest(str(key), FIELDS[kind]) or f"; allowed are {', '.join(FIELDS[kind])}"
-            message = f"not a field of a {SINGULAR[kind]}{allowed}"
-            reading.mistake(record, key, f"{dotted}.{key}", message, at_key=True)
-        elif spec.form == "peaks":
-            peaks = dict(getattr(base, "peak_flops", {}))
-            values[key] = peaks | _peaks(kind, f"{dotted}.{key}", record, key, reading)
+        dotted = f"{record.dotted}.{key}"
+        field = FIELDS[record.kind].get(key)
+        if field is None:
+            allowed = (*FIELDS[record.kind], *_NOT_VALUES)
+            hint = nearest(str(key), allowed) or f"; allowed are {', '.join(allowed)}"
+            message = f"not a field of a {SINGULAR[record.kind]}{hint}"
+            reading.mistake(record.fields, key, dotted, message, at_key=True)
+        elif field.form == "peaks":
+            values[key] = {**getattr(base, "peak_flops", {}), **_peaks(record, key, dotted, reading)}
         else:
             try:
-                value = read(spec, written)
+                value = read(field, written)
             except RailwrightError as error:
-                reading.mistake(record, key, f"{dotted}.{key}", str(error))
+                reading.mistake(record.fields, key, dotted, str(error))
                 continue
-            if spec.form in ("gpu name", "nic name"):
-                value = canonical(value, reading.aliases.get(spec.form.replace(" name", "s"), {}))
+            if field.form in ("gpu name", "nic name"):
+                value = canonical(value, reading.aliases[f"{key}s"])
             values[key] = value
     return values
 
 
-def _peaks(
-    kind: str, dotted: str, record: Mapping[Any, Any], key: str, reading: Reading
-) -> dict[str, float]:
-    written = record[key]
+def _peaks(record: Record, key: str, dotted: str, reading: Reading) -> dict[str, float]:
+    """Dense peaks by dtype. [flop/s]"""
+    written = record.fields[key]
     if not isinstance(written, Mapping) or not written:
-        reading.mistake(record, key, dotted, "must map dtypes to dense peaks, like {bf16: 989 TFLOP/s}")
+        message = "must map dtypes to dense peaks, like {bf16: 989 TFLOP/s}"
+        reading.mistake(record.fields, key, dotted, message)
         return {}
     peaks: dict[str, float] = {}
     for dtype, peak in written.items():
@@ -195,106 +157,24 @@ def _peaks(
             reading.mistake(written, dtype, f"{dotted}.{dtype}", message, at_key=True)
             continue
         try:
-            peaks[str(dtype)] = read(FIELDS[kind][key], peak)
+            peaks[str(dtype)] = read(FIELDS[record.kind][key], peak)
         except RailwrightError as error:
             reading.mistake(written, dtype, f"{dotted}.{dtype}", str(error))
     return peaks
 
 
-def _sources(
-    kind: str, dotted: str, record: Mapping[Any, Any], base: Part | None, reading: Reading
-) -> dict[str, Source]:
-    """Field -> source of every field: its own, else the record's ('*' or `source`), else the one inherited.
-
-    A peak may have a source of its own under 'peak_flops.<dtype>'.
-    """
-    named: dict[str, Source] = {}
-    written = record.get("sources", {})
-    if not isinstance(written, Mapping):
-        reading.mistake(record, "sources", f"{dotted}.sources", "must map fields to sources")
-        written = {}
-    for key in written:
-        if key != "*" and str(key).split(".")[0] not in FIELDS[kind]:
-            message = f"not a field of a {SINGULAR[kind]}{nearest(str(key), FIELDS[kind])}"
-            reading.mistake(written, key, f"{dotted}.sources.{key}", message, at_key=True)
-            continue
-        source = _source(written, key, f"{dotted}.sources.{key}", reading)
-        if source is not None:
-            named[str(key)] = source
-    common = _source(record, "source", f"{dotted}.source", reading) if "source" in record else None
-    everywhere = named.pop("*", None)
-    inherited = dict(base.sources) if base is not None else {}
-    sources = inherited if everywhere is None else dict.fromkeys(FIELDS[kind], everywhere)
-    for key in record:
-        if key not in FIELDS[kind]:
-            continue
-        if common is not None:
-            sources[key] = common
-        elif reading.documents is None:
-            sources[key] = _unnamed(record, key, reading)
-        elif everywhere is None and not any(name.split(".")[0] == key for name in named):
-            reading.mistake(record, key, f"{dotted}.{key}", "has no source")
-        if key == "peak_flops" and isinstance(record[key], Mapping):
-            for dtype in record[key]:
-                sources.pop(f"peak_flops.{dtype}", None)
-    return sources | named
-
-
-def _unnamed(record: Mapping[Any, Any], key: str, reading: Reading) -> Source:
-    line, _ = place(record, key)
-    return Source(f"user file {reading.file}", f"line {line}" if line else "", "", "memory")
-
-
-def _source(tree: Mapping[Any, Any], key: str, dotted: str, reading: Reading) -> Source | None:
-    """A source as it is written: '<document>[, <where>]' or a mapping of Source's fields."""
-    written = tree[key]
-    if isinstance(written, str) and written.strip():
-        if reading.documents is None:
-            line, _ = place(tree, key)
-            return Source(str(written).strip(), f"given in {reading.file}" + (f":{line}" if line else ""))
-        document, _, where = written.partition(", ")
-        if document not in reading.documents:
-            reading.mistake(tree, key, dotted, f"no document '{document}'{nearest(document, reading.documents)}")
-            return None
-        return replace(reading.documents[document], where=where)
-    if isinstance(written, Mapping):
-        known = ("document", "where", "date", "status")
-        wrong = [str(k) for k in written if k not in known]
-        status = str(written.get("status", "read"))
-        if wrong:
-            reading.mistake(tree, key, dotted, f"'{wrong[0]}' is not one of {', '.join(known)}")
-        elif not written.get("document"):
-            reading.mistake(tree, key, dotted, "needs a `document`: where the value was read")
-        elif status not in _STATUSES:
-            reading.mistake(tree, key, dotted, f"status '{status}' is not one of {', '.join(_STATUSES)}")
-        else:
-            texts = {k: str(written.get(k, "")) for k in ("document", "where", "date")}
-            return Source(**texts, status=cast(Status, status))
-        return None
-    reading.mistake(tree, key, dotted, "must be a sentence or a mapping of document, where, date and status")
-    return None
-
-
-def _check_server(written: str, record: Any, catalog: Catalog, reading: Reading) -> None:
+def _check_server(record: Record, catalog: Catalog, reading: Reading) -> None:
     """A server's GPU and NIC exist, and its NICs spread evenly over its GPUs."""
-    server = catalog.servers.get(canonical(written, reading.aliases.get("servers", {})))
-    if not isinstance(record, Mapping) or not isinstance(server, Server):
-        return
-    dotted = f"servers.{written}"
-    parts: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-        ("gpu", server.gpu, catalog.gpus),
-        ("nic", server.nic, catalog.nics),
-    )
-    for key, name, known in parts:
+    server = catalog.servers[record.name]
+    parts: dict[str, Mapping[str, Part]] = {"gpu": catalog.gpus, "nic": catalog.nics}
+    for key, known in parts.items():
+        name = getattr(server, key)
         if name not in known:
             hint = nearest(name, known) or f"; known are {', '.join(known)}"
-            reading.mistake(
-                record, key, f"{dotted}.{key}", f"no {SINGULAR[key + 's']} '{name}' in the catalogue{hint}"
-            )
+            message = f"no {SINGULAR[f'{key}s']} '{name}' in the catalogue{hint}"
+            reading.mistake(record.fields, key, f"{record.dotted}.{key}", message)
     if server.gpus % server.nics and server.nics % server.gpus:
-        key = "nics" if "nics" in record else "gpus"
-        message = (
-            f"{server.nics} NICs do not spread evenly over {server.gpus} GPUs; "
-            "one count must be a multiple of the other"
-        )
-        reading.mistake(record, key, f"{dotted}.{key}", message)
+        key = "nics" if "nics" in record.fields else "gpus"
+        spread = f"{server.nics} NICs do not spread evenly over {server.gpus} GPUs"
+        message = f"{spread}; one count must be a multiple of the other"
+        reading.mistake(record.fields, key, f"{record.dotted}.{key}", message)

@@ -88,10 +88,10 @@ def _row(kind: str, part: Part) -> dict[str, str]:
     for title, field in _COLUMNS[kind].items():
         row[title] = show(FIELDS[kind][field], getattr(part, field))
     if kind == "gpus":
-        peaks = getattr(part, "peak_flops")  # noqa: B009
+        peaks = getattr(part, "peak_flops", {})
         dtype = "bf16" if "bf16" in peaks else "fp16"
         row["peak"] = f"{show(FIELDS[kind]['peak_flops'], peaks[dtype])} {dtype}" if dtype in peaks else "-"
-    statuses = [source.status for _, _, source in describe(part)]
+    statuses: list[str] = [source.status for _, _, source in describe(part)]
     counts = [(status, statuses.count(status)) for status in _TRUST]
     row["sources"] = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts if count)
     return row
