@@ -8,6 +8,7 @@ _HOMES = {
     "load_study": "railwright.spec.load",
     "load_study_text": "railwright.spec.load",
     "override": "railwright.spec.changes",
+    "parse_value": "railwright.spec.load",
     "canonical_json": "railwright.spec.changes",
     "spec_hash": "railwright.spec.changes",
     "study_schema": "railwright.spec.schema",
@@ -22,6 +23,7 @@ __all__ = [
     "load_study",
     "load_study_text",
     "override",
+    "parse_value",
     "spec_hash",
     "study_schema",
     "template",
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from railwright.spec.changes import spec_hash as spec_hash
     from railwright.spec.load import load_study as load_study
     from railwright.spec.load import load_study_text as load_study_text
+    from railwright.spec.load import parse_value as parse_value
     from railwright.spec.schema import study_schema as study_schema
     from railwright.spec.starters import template as template
     from railwright.spec.starters import template_names as template_names

@@ -31,6 +31,11 @@ def load_study_text(text: str, name: str = "<memory>") -> Study:
     return _study(read_yaml(text, name), Path())
 
 
+def parse_value(text: str, name: str = "<memory>") -> Any:
+    """One value as a study file would hold it: 'true', '2', '2e9', '25 m', '[1, 2]'. Raises SpecError."""
+    return read_yaml(text, name).plain
+
+
 def _study(document: Document, folder: Path) -> Study:
     if not isinstance(document.plain, dict):
         message = "a study is a set of fields, beginning with 'railwright: 1'; `railwright init` writes one"

@@ -1,0 +1,81 @@
+"""`railwright`: the commands in one place, and what becomes of an error.
+
+Nothing heavy is imported here: `railwright --help` must answer at once (tests/errors/test_cli_startup.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from railwright import __version__
+from railwright.cli import catalog, fabric, model, perf, studies, validation
+from railwright.errors import RailwrightError
+
+USER_MISTAKE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class Commands(TyperGroup):
+    """All commands; a user's mistake ends in one message on stderr and status 2, never in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except RailwrightError as error:
+            typer.echo(f"error: {error}" if "\n" not in str(error) else f"error:\n{error}", err=True)
+            raise typer.Exit(USER_MISTAKE) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # `railwright … | head` is no failure of ours; what Python still wants to flush goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from None
+        return result
+
+
+app = typer.Typer(
+    name="railwright",
+    cls=Commands,
+    help="Design, predict and prove GPU clusters: one study file in, one trustworthy answer out.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"railwright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Design, predict and prove GPU clusters: one study file in, one trustworthy answer out."""
+
+
+studies.add_to(app)
+perf.add_to(app)
+fabric.add_to(app)
+catalog.add_to(app)
+model.add_to(app)
+validation.add_to(app)
+
+
+def main() -> None:
+    """The console entry point."""
+    app()

@@ -1,0 +1,75 @@
+"""`railwright model`: what a transformer consists of and costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the commands of this file on the application."""
+    group = typer.Typer(
+        help="Show model architectures and their cost.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("list")(list_models)
+    group.command("show")(show)
+    app.add_typer(group, name="model")
+
+
+def list_models() -> None:
+    """List the bundled models with their parameters."""
+    from railwright.cli.tables import print_table
+    from railwright.model import bundled_models, count_parameters, load_model
+    from railwright.units import show_count
+
+    lines = []
+    for name in bundled_models():
+        arch = load_model(name)
+        parameters = count_parameters(arch)
+        experts = f"{arch.experts_per_token} of {arch.experts}" if arch.is_moe else ""
+        lines.append(
+            (name, show_count(parameters.total), show_count(parameters.active), str(arch.layers), experts)
+        )
+    print_table(("name", "parameters", "active", "layers", "experts"), lines)
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Bundled name, or path of a config.json.")],
+    sequence: Annotated[
+        int, typer.Option("--sequence", "-s", min=1, help="Sequence length in tokens.")
+    ] = 4096,
+) -> None:
+    """Show a model's shape, parameters and FLOPs per token."""
+    from railwright.cli.tables import print_table
+    from railwright.model import count_parameters, flops_per_token, load_model
+    from railwright.units import show_count
+
+    arch = load_model(name)
+    parameters = count_parameters(arch)
+    flops = flops_per_token(arch, sequence)
+    lines = [
+        ("layers", str(arch.layers)),
+        ("hidden", show_count(arch.hidden)),
+        (
+            "attention",
+            f"{arch.attention}, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values",
+        ),
+        ("MLP width", show_count(arch.ffn)),
+        ("vocabulary", show_count(arch.vocab)),
+    ]
+    if arch.is_moe:
+        shared = f", {arch.shared_experts} shared" if arch.shared_experts else ""
+        width = f"{arch.experts} of width {show_count(arch.expert_ffn)}"
+        lines.append(("experts", f"{width}, {arch.experts_per_token} per token{shared}"))
+    lines += [
+        ("parameters", f"{show_count(parameters.total)} ({parameters.total:,.0f})"),
+        ("active parameters", f"{show_count(parameters.active)} ({parameters.active:,.0f})"),
+        ("FLOPs per token, forward", f"{flops.forward:.4g}"),
+        ("FLOPs per token, training", f"{flops.total:.4g}"),
+        ("at sequence", f"{show_count(sequence)} tokens, full attention scores"),
+        ("source", arch.source),
+    ]
+    print_table((arch.name, ""), lines)

@@ -1,0 +1,176 @@
+"""`railwright run`, `check`, `init`, `schema`: from an empty folder to an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railwright.errors import RailwrightError
+
+if TYPE_CHECKING:
+    from railwright.spec import Study
+    from railwright.study.result import Result
+
+RESULTS = Path("results")
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Study file, or the name of a template.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the commands of this file on the application."""
+    app.command("run")(run)
+    app.command("check")(check)
+    app.command("init")(init)
+    app.command("schema")(schema)
+
+
+def open_study(name: str) -> Study:
+    """The study a user named: a file, or a template. Raises SpecError, as `load_study` does."""
+    from railwright.spec import load_study, load_study_text, template, template_names
+
+    if name in template_names() and not Path(name).exists():
+        return load_study_text(template(name), name)
+    return load_study(name)
+
+
+def run(
+    study: StudyArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write; default results/<name of the study>.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the files are.")] = False,
+) -> None:
+    """Answer a study.
+
+    Prints a summary, and writes a folder with the report, all numbers and a trace of one training step.
+    """
+    from rich.console import Console
+
+    asked = open_study(study)
+    folder = out or RESULTS / Path(study).stem
+    _refuse_existing(folder)
+    result = _run(asked, quiet)
+
+    from railwright.report import summary, write
+
+    files = write(result, folder)
+    if quiet:
+        for file in files:
+            typer.echo(file)
+    else:
+        summary(result, Console(), folder)
+
+
+def check(study: StudyArgument) -> None:
+    """Report every mistake in a study.
+
+    Each with its line and column, what is allowed, and the nearest known name; nothing is computed.
+    """
+    asked = open_study(study)
+
+    from railwright.catalog import find, load_catalog
+
+    catalog = load_catalog(asked.catalog)
+    find(catalog.servers, asked.cluster.server)
+    find(catalog.switches, asked.cluster.compute.switch)
+    from railwright.model import load_model
+
+    for job in asked.jobs:
+        load_model(job.model)
+    parts = [
+        f"{asked.cluster.servers} x {asked.cluster.server}",
+        asked.cluster.compute.family,
+        *_counted(len(asked.jobs), "job"),
+        *_counted(len(asked.sweeps), "sweep"),
+        *_counted(len(asked.variants), "variant"),
+        *_counted(len(asked.sensitivity), "sensitivity row"),
+    ]
+    typer.echo(f"{study}: correct ({', '.join(parts)})")
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.")] = Path("study.yaml"),
+    template: Annotated[
+        str, typer.Option("--template", "-t", help="Which starter; see --list.", metavar="NAME")
+    ] = "rail-240",
+    show: Annotated[bool, typer.Option("--list", help="List the starters and write nothing.")] = False,
+) -> None:
+    """Write a commented starter study.
+
+    Never over an existing file; --list shows the starters.
+    """
+    from railwright.spec import template as text_of
+    from railwright.spec import template_names
+
+    if show:
+        for name in template_names():
+            typer.echo(f"{name:<14} {text_of(name).splitlines()[0].lstrip('# ')}")
+        return
+    text = text_of(template)
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise RailwrightError(f"'{file}' exists and is never overwritten; name another file") from None
+    except OSError as error:
+        raise RailwrightError(f"cannot write '{file}': {error.strerror}") from None
+    typer.echo(f"wrote {file}; edit it, then: railwright run {file}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of study files.
+
+    Editors complete and check a study with it.
+    """
+    from railwright.spec.schema import study_schema_text
+
+    typer.echo(study_schema_text(), nl=False)
+
+
+def free_name(folder: Path) -> Path:
+    """The first of folder-2, folder-3, … that does not exist."""
+    number = 2
+    while (free := folder.with_name(f"{folder.name}-{number}")).exists():
+        number += 1
+    return free
+
+
+def _refuse_existing(folder: Path) -> None:
+    """Refuse before the work rather than after it; `report.write` refuses too."""
+    if folder.exists() or folder.is_symlink():
+        raise RailwrightError(
+            f"'{folder}' exists and results are never overwritten; "
+            f"choose another folder with --out {free_name(folder)}, or remove it"
+        )
+
+
+def _run(study: Study, quiet: bool) -> Result:
+    """Run a study with its progress on stderr, which disappears at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        BarColumn(24),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def tell(what: str, done: float) -> None:
+            bar.update(task, description=what, completed=done)
+
+        from railwright.study import run as run_study
+
+        return run_study(study, progress=tell)
+
+
+def _counted(number: int, noun: str) -> list[str]:
+    if not number:
+        return []
+    plural = noun if noun.endswith("y") else f"{noun}s"
+    return [f"{number} {noun if number == 1 else plural}"]
