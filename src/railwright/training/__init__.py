@@ -1,0 +1,29 @@
+"""Training: one step of a transformer on a machine, as a timeline of compute and communication."""
+
+from railwright.training.constants import Constant, ErrorBand, constants, error_band
+from railwright.training.memory import peak_memory
+from railwright.training.placement import Groups, place
+from railwright.training.result import Memory, Share, StepResult, UsedCollective
+from railwright.training.schedule import SCHEDULES, Unit, schedule
+from railwright.training.step import simulate
+from railwright.training.timeline import Event, Timeline
+
+__all__ = [
+    "SCHEDULES",
+    "Constant",
+    "ErrorBand",
+    "Event",
+    "Groups",
+    "Memory",
+    "Share",
+    "StepResult",
+    "Timeline",
+    "Unit",
+    "UsedCollective",
+    "constants",
+    "error_band",
+    "peak_memory",
+    "place",
+    "schedule",
+    "simulate",
+]

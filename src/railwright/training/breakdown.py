@@ -1,0 +1,120 @@
+"""What each second of a step went to, read off the placed passes of one stage.
+
+Every instant belongs to compute, to one communication the stage waits for, or to waiting for other stages;
+so the exposed shares add up to the step time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from railwright.training.communication import Prices
+from railwright.training.lanes import LANES, Pass
+from railwright.training.pipeline import Placed
+from railwright.training.result import Share, UsedCollective
+from railwright.training.stage import Stage
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What follows the last pass of a stage [s, since the step's start].
+
+    finish     last pass (and its blocking send) over
+    reduced    own gradient reductions over
+    tied_start, ready   tied-embedding reduction, both `reduced` where there is none
+    barrier    all stages' gradients complete
+    optimizer  its length
+    end        parameters gathered, where that is not overlapped with the next step
+    """
+
+    finish: float
+    reduced: float
+    tied_start: float
+    ready: float
+    barrier: float
+    optimizer: float
+    end: float
+
+
+class _HasStage(Protocol):
+    @property
+    def stage(self) -> Stage: ...
+
+
+def critical(
+    staged: Sequence[_HasStage],
+    placed: Sequence[Sequence[Placed]],
+    endings: Sequence[Ending],
+    step_time: float,
+) -> int:
+    """The stage that waits least for others: the one that sets the step's pace; the first of equals."""
+    waits = [
+        sum(p.bubble for p in placed[s]) + _end_bubble(endings[s]) + step_time - endings[s].end
+        for s in range(len(staged))
+    ]
+    least = min(waits)
+    return next(s for s, wait in enumerate(waits) if wait <= least + 1e-9 * step_time)
+
+
+def shares(
+    stage: Stage, placed: Sequence[Placed], ending: Ending, step_time: float, overlapped_sends: bool
+) -> tuple[Share, ...]:
+    """Busy and exposed seconds by kind on one stage; the exposed ones add up to `step_time`."""
+    exposed: defaultdict[str, float] = defaultdict(float)
+    busy: defaultdict[str, float] = defaultdict(float)
+    for one_pass, count in _times_run(stage):
+        for lane, seconds in one_pass.exposed.items():
+            exposed[lane] += seconds * count
+        for span in one_pass.spans:
+            if span.task.lane != "dp":
+                busy[span.task.lane] += (span.end - span.start) * count
+    for p in placed:
+        exposed["bubble"] += p.bubble
+        exposed["pp"] += p.transfer + (0.0 if overlapped_sends else p.sent)
+        busy["pp"] += p.sent
+    busy["dp"] = sum(s.end - s.start for s in stage.dp_spans)
+    exposed["dp"] += (ending.reduced - ending.finish) + (ending.ready - ending.tied_start)
+    exposed["bubble"] += _end_bubble(ending)
+    exposed["compute"] += ending.optimizer
+    busy["compute"] += ending.optimizer
+    exposed["dp"] += ending.end - ending.barrier - ending.optimizer
+    exposed["bubble"] += step_time - ending.end
+    busy["bubble"] = exposed["bubble"]
+    kinds = (*LANES, "bubble")
+    return tuple(Share(kind, busy[kind], exposed[kind]) for kind in kinds)
+
+
+def used(stage: Stage, placed: Sequence[Placed], prices: Prices) -> tuple[UsedCollective, ...]:
+    """Every collective of one stage with its count per step, in order of first pricing."""
+    counts: Counter[tuple[str, str, float]] = Counter()
+    for one_pass, count in _times_run(stage):
+        for span in one_pass.spans:
+            task = span.task
+            if task.size and task.lane != "dp":
+                counts[(task.name, task.kind, task.size)] += count
+    for span in stage.dp_spans:
+        counts[(span.task.name, span.task.kind, span.task.size)] += 1
+    sends = sum(1 for p in placed if p.sent)
+    found = []
+    for key, priced in prices.known.items():
+        count = sends if priced.lane == "pp" else counts[key]
+        if count:
+            found.append(UsedCollective(priced.purpose, priced.lane, float(count), priced.prediction))
+    return tuple(found)
+
+
+def _times_run(stage: Stage) -> list[tuple[Pass, int]]:
+    """Each different pass of a stage with how often it ran."""
+    counts: dict[int, int] = {}
+    passes: dict[int, Pass] = {}
+    for _, _, one in stage.passes:
+        counts[id(one)] = counts.get(id(one), 0) + 1
+        passes[id(one)] = one
+    return [(passes[key], count) for key, count in counts.items()]
+
+
+def _end_bubble(ending: Ending) -> float:
+    return (ending.tied_start - ending.reduced) + (ending.barrier - ending.ready)

@@ -1,0 +1,124 @@
+"""Gradient and parameter buckets of data parallelism: what is reduced when, and what must arrive before what.
+
+Megatron-LM packs whole parameters of one model chunk into buckets, in the order their gradients appear, until
+a bucket is large enough; dense and expert parameters have separate buffers because their groups differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from railwright.training.communication import GRADIENT_BYTES, WEIGHT_BYTES, Prices
+from railwright.training.constants import constant
+from railwright.training.lanes import Task
+
+BucketKind = Literal["dp", "expert_dp"]
+PURPOSE = {"dp": "dp", "expert_dp": "expert dp"}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Parameters reduced and gathered together.
+
+    kind         'dp' or 'expert_dp': the group they are replicated over
+    parameters   of this GPU
+    first, last  layers of the chunk it covers (-1 embedding, number of layers: head)
+    """
+
+    kind: BucketKind
+    parameters: float
+    first: int
+    last: int
+
+
+def bucket_threshold(data: int) -> float:
+    """Parameters a bucket holds at least: larger groups need larger buckets to stay bandwidth-bound.
+
+    Source: Megatron-LM, core/distributed/distributed_data_parallel_config.py, bucket_size.
+    """
+    return max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * data)
+
+
+def make_buckets(
+    dense: Sequence[float],
+    expert: Sequence[float],
+    embedding: float,
+    head: float,
+    data: int,
+    expert_data: int,
+) -> tuple[Bucket, ...]:
+    """Buckets of one chunk in the order its forward pass needs them.
+
+    dense, expert  parameters per layer of the chunk, on this GPU
+    Whole layers are packed together, from the last layer down; embedding and head have their own buckets.
+    """
+    found: list[Bucket] = []
+    for kind, counts, ranks in (("dp", dense, data), ("expert_dp", expert, expert_data)):
+        found += _pack(kind, counts, bucket_threshold(ranks))  # type: ignore[arg-type]
+    if embedding:
+        found.append(Bucket("dp", embedding, -1, -1))
+    if head:
+        found.append(Bucket("dp", head, len(dense), len(dense)))
+    return tuple(sorted(found, key=lambda b: (b.first, b.kind)))
+
+
+def gather_tasks(buckets: Sequence[Bucket], prices: Prices) -> list[Task]:
+    """Parameter all-gathers (distributed optimizer), in the order of `buckets`; no dependencies."""
+    tasks = []
+    for bucket in buckets:
+        size = bucket.parameters * WEIGHT_BYTES
+        purpose = f"{PURPOSE[bucket.kind]} parameters"
+        seconds = prices.time("dp", purpose, "all_gather", size, bucket.kind)
+        tasks.append(Task("dp", purpose, "all_gather", seconds, (), -1, bucket.first, size))
+    return tasks
+
+
+def reduce_tasks(
+    buckets: Sequence[Bucket], prices: Prices, dtype: str, zero: int, backward: Sequence[Task] = ()
+) -> list[Task]:
+    """Gradient reductions in the order the buckets fill: reduce-scatter with a distributed optimizer.
+
+    backward  tasks of the last backward pass; a bucket is full when its lowest layer is done.  Without
+              them the reductions run one after the other with nothing to wait for.
+    """
+    done: dict[int, int] = {}
+    for index, task in enumerate(backward):
+        if task.lane == "compute":
+            done[task.layer] = index
+    tasks = []
+    op = "reduce_scatter" if zero else "all_reduce"
+    for bucket in sorted(buckets, key=lambda b: (-b.first, b.kind)):
+        size = bucket.parameters * GRADIENT_BYTES[dtype]
+        purpose = f"{PURPOSE[bucket.kind]} gradients"
+        seconds = prices.time("dp", purpose, op, size, bucket.kind)  # type: ignore[arg-type]
+        after = (done[bucket.first],) if bucket.first in done else ()
+        tasks.append(Task("dp", purpose, op, seconds, after, -1, bucket.first, size))
+    return tasks
+
+
+def gate_of(buckets: Sequence[Bucket], offset: int) -> dict[int, int]:
+    """For each layer the last bucket it needs, counted from `offset`."""
+    gates: dict[int, int] = {}
+    for index, bucket in enumerate(buckets):
+        for layer in range(bucket.first, bucket.last + 1):
+            gates[layer] = offset + index
+    return gates
+
+
+def _pack(kind: BucketKind, counts: Sequence[float], threshold: float) -> list[Bucket]:
+    """Equal groups of neighbouring layers, each at least `threshold` parameters (the lowest may be less)."""
+    filled = [c for c in counts if c]
+    if not filled:
+        return []
+    per_bucket = max(1, math.ceil(threshold * (1 - 1e-9) / max(filled)))
+    found, stop = [], len(counts)
+    while stop > 0:
+        start = max(0, stop - per_bucket)
+        held = sum(counts[start:stop])
+        if held:
+            found.append(Bucket(kind, held, start, stop - 1))
+        stop = start
+    return found

@@ -1,0 +1,137 @@
+"""A chain of tasks in which each waits for the one before it, except where communication runs beside compute.
+
+The ways a tensor-parallel collective is hidden behind the product next to it are here, as tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.training.lanes import Task
+from railwright.training.timeline import Lane
+
+
+class Chain:
+    """Tasks of one (half) microbatch through one chunk, in order.
+
+    Adjacent compute of one name is one task.  `segments` are cut after each expert all-to-all, so that two
+    half microbatches can take turns.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self.tail: tuple[int, ...] = ()
+        self.cuts: list[int] = []
+        self.layer = -1
+        self._name, self._kind, self._seconds = "", "", 0.0
+
+    def compute(self, name: str, kind: str, seconds: float) -> None:
+        """Compute that waits for all before it."""
+        if self._seconds and (name, kind) != (self._name, self._kind):
+            self.flush()
+        self._name, self._kind = name, kind
+        self._seconds += seconds
+
+    def communicate(self, lane: Lane, purpose: str, op: str, seconds: float, size: float) -> None:
+        """Communication that blocks the chain."""
+        if seconds <= 0:
+            return
+        self.flush()
+        self._chained(lane, purpose, op, seconds, size)
+
+    def gather_into(
+        self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float, parts: int
+    ) -> None:
+        """An all-gather sent in shards, each multiplied as it arrives; the local shard needs no transfer.
+
+        comm  (purpose, op, seconds, size); parts  shards = tensor-parallel ranks
+        Source: Wang et al., ASPLOS 2023 ("Overlap communication with dependent computation via
+        decomposition"), as in Transformer Engine's user buffers.
+        """
+        purpose, op, transfer, size = comm
+        if transfer <= 0:
+            self.compute(name, kind, seconds)
+            return
+        self.flush()
+        before = self.tail
+        last = self._put("compute", name, kind, seconds / parts, before)
+        for i in range(1, parts):
+            arrived = self._put("tp", purpose, op, transfer / (parts - 1), before, size if i == 1 else 0.0)
+            last = self._put("compute", name, kind, seconds / parts, (arrived,))
+        self.tail = (last,)
+
+    def reduce_out_of(
+        self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float, parts: int
+    ) -> None:
+        """A product computed in shards, each reduced while the next is computed (same source)."""
+        purpose, op, transfer, size = comm
+        if transfer <= 0:
+            self.compute(name, kind, seconds)
+            return
+        self.flush()
+        before, sent, made = self.tail, -1, -1
+        for i in range(parts):
+            made = self._put("compute", name, kind, seconds / parts, before)
+            sent = self._put("tp", purpose, op, transfer / parts, (made,), size if i == 0 else 0.0)
+        self.tail = (made, sent)
+
+    def beside(self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float) -> None:
+        """Communication and compute that do not need each other: both start now, the chain waits for both.
+
+        Megatron-LM, core/tensor_parallel/layers.py (gather beside the input gradient, reduction beside the
+        weight gradient).
+        """
+        purpose, op, transfer, size = comm
+        if transfer <= 0:
+            self.compute(name, kind, seconds)
+            return
+        self.flush()
+        before = self.tail
+        sent = self._put("tp", purpose, op, transfer, before, size)
+        self.tail = (self._put("compute", name, kind, seconds, before), sent)
+
+    def cut(self) -> None:
+        """End a segment: here the other half microbatch may take its turn."""
+        self.flush()
+        self.cuts.append(len(self.tasks))
+
+    def flush(self) -> None:
+        """Turn gathered compute into a task."""
+        if self._seconds:
+            seconds, self._seconds = self._seconds, 0.0
+            self._chained("compute", self._name, self._kind, seconds, 0.0)
+
+    def at_layer(self, layer: int) -> None:
+        """Everything from here on belongs to `layer`."""
+        self.flush()
+        self.layer = layer
+
+    def _chained(self, lane: Lane, name: str, kind: str, seconds: float, size: float) -> None:
+        self.tail = (self._put(lane, name, kind, seconds, self.tail, size),)
+
+    def _put(
+        self, lane: Lane, name: str, kind: str, seconds: float, after: tuple[int, ...], size: float = 0.0
+    ) -> int:
+        self.tasks.append(Task(lane, name, kind, seconds, after, -1, self.layer, size))
+        return len(self.tasks) - 1
+
+
+def take_turns(chains: list[Chain]) -> list[Task]:
+    """One task list in which chains of the same shape alternate segment by segment.
+
+    While one half microbatch is in its all-to-all, the compute lane runs the other one: batch-level overlap
+    as in DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP, within one pass.
+    """
+    for chain in chains:
+        chain.cut()
+    merged: list[Task] = []
+    places: list[dict[int, int]] = [{} for _ in chains]
+    starts = [0] * len(chains)
+    for segment in range(len(chains[0].cuts)):
+        for which, chain in enumerate(chains):
+            for index in range(starts[which], chain.cuts[segment]):
+                task = chain.tasks[index]
+                places[which][index] = len(merged)
+                merged.append(replace(task, after=tuple(places[which][d] for d in task.after)))
+            starts[which] = chain.cuts[segment]
+    return merged

@@ -1,0 +1,93 @@
+"""What a step sends: the size of every collective it makes, priced once each by the network.
+
+Sizes are nccl-tests' S: the total buffer (all_gather, reduce_scatter: ranks times the per-rank part).
+Legend: b sequences per microbatch, s tokens each, h hidden width, t tensor- and e expert-parallel size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
+from railwright.traffic.demand import Communicator
+from railwright.training.placement import GroupKind, Groups
+from railwright.training.timeline import Lane
+
+Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
+
+ACTIVATION_BYTES = 2.0
+"""Bytes of one activation on the wire: bf16 or fp16; fp8 training keeps 16-bit communication by default."""
+
+GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0, "fp8": 4.0}
+"""Bytes of one gradient in its reduction.  Source: Megatron-LM, arguments.py: bf16 accumulates and
+all-reduces gradients in fp32; docs 'dist_optimizer' for the same rows of memory."""
+
+WEIGHT_BYTES = 2.0
+"""Bytes of one gathered parameter: 16-bit weights."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """One collective of the step: its lane, its purpose and what the network says about it."""
+
+    lane: Lane
+    purpose: str
+    prediction: CollectivePrediction
+
+
+@dataclass
+class Prices:
+    """The network's prices for one job; each collective is asked for once.
+
+    predict  how one collective is priced (`collectives.predict`)
+    known    (purpose, op, size) -> what was priced, in order of first use
+    """
+
+    machine: Machine
+    groups: Groups
+    predict: Predict
+    known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
+    _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
+
+    def time(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> float:
+        """Seconds of one collective that all groups of `kind` run at the same time; 0 for groups of one."""
+        groups = self.groups.of(kind)
+        if not groups or len(groups[0]) == 1 or size <= 0:
+            return 0.0
+        key = (purpose, op, size)
+        if key not in self.known:
+            asked = (op, size, kind)
+            if asked not in self._asked:
+                self._asked[asked] = self.predict(self.machine, op, size, groups)
+            self.known[key] = Priced(lane, purpose, self._asked[asked])
+        return self.known[key].prediction.time
+
+
+def activation_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:
+    """One layer's hidden states of one microbatch: b s h elements. [byte]
+
+    part  of the microbatch (0.5 where it is split in two halves)
+    """
+    return job.micro_batch * job.sequence * arch.hidden * ACTIVATION_BYTES * part
+
+
+def routed_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:
+    """Send buffer of one rank's expert all-to-all: its tokens, each to its top-k experts. [byte]
+
+    (b s / t) k h elements, times the imbalance of the busiest expert, whose receiver finishes last.
+    Under tensor parallelism each rank routes 1/t of the tokens (Megatron-LM, moe/token_dispatcher.py).
+    """
+    tokens = job.micro_batch * job.sequence * part / job.layout.tensor
+    return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_imbalance
+
+
+def stage_size(job: TrainingJob, arch: Transformer) -> float:
+    """What one rank sends to the next stage: b s h elements, 1/t of them under sequence parallelism. [byte]
+
+    Source: Narayanan et al., SC'21, section 4.1 (scatter/gather of pipeline sends).
+    """
+    return activation_size(job, arch) / (job.layout.tensor if job.layout.sequence_parallel else 1)

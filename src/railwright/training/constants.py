@@ -1,0 +1,61 @@
+"""Constants of the training room, read once from its data files, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant: value in SI units, what it counts, where it comes from and how far that was checked."""
+
+    name: str
+    value: float
+    unit: str
+    source: str
+    status: str
+
+
+@dataclass(frozen=True)
+class ErrorBand:
+    """80 % band of measured/predicted step time, and how it was found."""
+
+    low: float
+    high: float
+    source: str
+
+
+def constant(name: str) -> float:
+    """Value of one constant."""
+    return _constants()[name].value
+
+
+def constants() -> tuple[Constant, ...]:
+    """All constants, for a report that lists its assumptions."""
+    return tuple(_constants().values())
+
+
+@cache
+def error_band() -> ErrorBand:
+    """The error band every step prediction carries."""
+    data = _read("error_band")
+    return ErrorBand(float(data["low"]), float(data["high"]), str(data["source"]))
+
+
+@cache
+def _constants() -> dict[str, Constant]:
+    return {
+        name: Constant(name, float(row["value"]), row["unit"], row["source"], row["status"])
+        for name, row in _read("constants").items()
+    }
+
+
+def _read(name: str) -> dict[str, Any]:
+    from ruamel.yaml import YAML
+
+    text = (files("railwright.training") / "data" / f"{name}.yaml").read_text(encoding="utf-8")
+    data: dict[str, Any] = YAML(typ="safe").load(text)
+    return data

@@ -1,0 +1,99 @@
+"""The step as events for drawing: one representative GPU per stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright.training.breakdown import Ending
+from railwright.training.lanes import Span
+from railwright.training.pipeline import Placed
+from railwright.training.schedule import Unit
+from railwright.training.stage import Stage
+from railwright.training.stages import StageShape
+from railwright.training.timeline import Event, Timeline
+
+MAX_EVENTS = 20_000
+"""Events a timeline carries at most: beyond it passes are drawn whole, then only the first ones."""
+
+
+def timeline(
+    stages: Sequence[Stage],
+    shapes: Sequence[StageShape],
+    placed: Sequence[Sequence[Placed]],
+    endings: Sequence[Ending],
+    span: float,
+    overlapped_sends: bool,
+) -> tuple[Timeline, tuple[str, ...]]:
+    """Events of all stages ordered by (rank, start), and a note where some are left out."""
+    full = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
+    whole = sum(len(stage.passes) for stage in stages)
+    notes: tuple[str, ...] = ()
+    limit = MAX_EVENTS
+    if full > MAX_EVENTS:
+        notes = (f"The step has {full} operators and messages; its timeline shows whole passes instead.",)
+    if full > MAX_EVENTS and whole > MAX_EVENTS:
+        limit = MAX_EVENTS // len(stages)
+        notes = (
+            f"The step has {whole} passes; its timeline shows the first {limit} of each pipeline stage, "
+            "whole and without what is inside.",
+        )
+    events: list[Event] = []
+    for rank, stage in enumerate(stages):
+        own = _ended(rank, endings[rank], span)
+        for i, (start, unit, one) in enumerate(stage.passes):
+            if i >= limit:
+                break
+            if full > MAX_EVENTS:
+                own.append(_whole(rank, unit, start, start + one.duration))
+            else:
+                first = shapes[rank].first[unit.chunk]
+                own += [
+                    _event(rank, s, start, first, unit.microbatch) for s in one.spans if s.task.lane != "dp"
+                ]
+        own += _between(rank, placed[rank][:limit], overlapped_sends)
+        own += [_event(rank, s, 0.0, None, None) for s in stage.dp_spans]
+        own.sort(key=lambda e: (e.start, e.end, e.lane))
+        events += own
+    return Timeline(tuple(e for e in events if e.end > e.start), span), notes
+
+
+def _event(rank: int, span: Span, start: float, first: int | None, microbatch: int | None) -> Event:
+    task = span.task
+    name = task.name
+    if first is not None and task.kind not in ("embedding", "head"):
+        name = f"layer {first + task.layer + 1} {name}"
+    if microbatch is not None:
+        name = f"{name}, microbatch {microbatch + 1}"
+    return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end)
+
+
+def _whole(rank: int, unit: Unit, start: float, end: float) -> Event:
+    kind = "forward" if unit.kind == "F" else "backward"
+    return Event(rank, "compute", f"{kind}, microbatch {unit.microbatch + 1}", kind, start, end)
+
+
+def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> list[Event]:
+    """Bubbles before passes, and sends after them."""
+    found = []
+    for p in placed:
+        before = p.start - p.transfer - p.bubble
+        if p.bubble > 0:
+            found.append(
+                Event(rank, "compute", "waiting for another stage", "bubble", before, before + p.bubble)
+            )
+        if p.sent > 0:
+            found.append(Event(rank, "pp", "pp send", "send", p.send_start, p.send_start + p.sent))
+    return found
+
+
+def _ended(rank: int, ending: Ending, span: float) -> list[Event]:
+    optimizer = ending.barrier + ending.optimizer
+    waits = [
+        (ending.reduced, ending.tied_start),
+        (ending.ready, ending.barrier),
+        (ending.end, span),
+    ]
+    return [
+        Event(rank, "compute", "optimizer", "optimizer", ending.barrier, optimizer),
+        *(Event(rank, "compute", "waiting for another stage", "bubble", a, b) for a, b in waits if b > a),
+    ]

@@ -1,0 +1,172 @@
+"""One training step: placement, memory, passes, pipeline, data parallelism, and what each second went to.
+
+The step is the steady state: parameter all-gathers that the distributed optimizer leaves over run beside the
+first forward passes of the step.  Every data-parallel replica does the same, so one GPU per stage stands for
+all; gradients are complete on all stages before any optimizer starts (the gradient norm is global).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railwright import collectives
+from railwright.collectives.machine import Machine
+from railwright.compute import kernel_time
+from railwright.model import flops_per_token, optimizer_operators
+from railwright.model.architecture import Operator, Transformer
+from railwright.spec.study import TrainingJob
+from railwright.training.breakdown import Ending, critical, shares, used
+from railwright.training.buckets import make_buckets
+from railwright.training.communication import GRADIENT_BYTES, Predict, Prices, stage_size
+from railwright.training.constants import error_band
+from railwright.training.events import timeline
+from railwright.training.lanes import Task
+from railwright.training.memory import check_memory
+from railwright.training.pipeline import Placed, compose
+from railwright.training.placement import place
+from railwright.training.plan import check, data_parallel, microbatches
+from railwright.training.result import StepResult
+from railwright.training.schedule import schedule
+from railwright.training.stage import DataParallel, PassBook, Stage
+from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.work import KernelTime, Work
+
+
+def simulate(
+    job: TrainingJob,
+    arch: Transformer,
+    machine: Machine,
+    *,
+    predict: Predict | None = None,
+    kernel: KernelTime | None = None,
+) -> StepResult:
+    """Predict one training step of a job on a machine.
+
+    predict  how one collective is priced; default: the network's, `collectives.predict`
+    kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU
+
+    Raises PlanError where the layout is impossible or the model does not fit, with what would work.
+    Model and sources: docs/training.md.
+    """
+    fabric = machine.network.fabric
+    warnings = check(job, arch, fabric)
+    memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
+    groups = place(job, fabric)
+    prices = Prices(machine, groups, predict or collectives.predict)
+    timed = kernel or _timer(machine)
+    stages, placed = _passes(job, arch, prices, timed)
+    endings = _end(job, arch, prices, timed, stages, placed)
+    step_time = max(e.end for e in endings)
+    chosen = critical(stages, placed, endings, step_time)
+    shown, notes = timeline(
+        [s.stage for s in stages], [s.shape for s in stages], placed, endings, step_time, job.overlap.pp
+    )
+    gpus = job.gpus or fabric.num_gpus
+    tokens = job.global_batch * job.sequence
+    flops = flops_per_token(arch, job.sequence).total * tokens
+    band = error_band()
+    return StepResult(
+        step_time=step_time,
+        tokens=tokens,
+        tokens_per_second=tokens / step_time,
+        tokens_per_second_per_gpu=tokens / step_time / gpus,
+        model_flops=flops,
+        mfu=flops / (step_time * gpus * machine.gpu.peak_flops[job.dtype]),
+        shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, job.overlap.pp),
+        memory=memory,
+        collectives=used(stages[chosen].stage, placed[chosen], prices),
+        timeline=shown,
+        tokens_total=job.tokens,
+        time_to_train=job.tokens / tokens * step_time,
+        gpu_hours=job.tokens / tokens * step_time * gpus / 3600.0,
+        error_low=band.low,
+        error_high=band.high,
+        warnings=(*warnings, *groups.notes, *notes),
+    )
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A stage's shape and the state it was run through."""
+
+    shape: StageShape
+    stage: Stage
+
+
+def _timer(machine: Machine) -> KernelTime:
+    def timed(operator: Operator) -> float:
+        return kernel_time(operator, machine.gpu)
+
+    return timed
+
+
+def _passes(
+    job: TrainingJob, arch: Transformer, prices: Prices, timed: KernelTime
+) -> tuple[list[Staged], tuple[tuple[Placed, ...], ...]]:
+    """Run all passes of all stages."""
+    layout = job.layout
+    data = data_parallel(job, prices.machine.network.fabric)
+    count = microbatches(job, data)
+    book = PassBook(Work(job, arch, prices, timed))
+    exchange = DataParallel(job.overlap.dp, layout.zero, job.dtype)
+    staged = []
+    for shape in stage_shapes(arch, layout):
+        buckets = [
+            make_buckets(
+                shape.dense[c],
+                shape.expert[c],
+                shape.embedding if chunk.embedding else 0.0,
+                shape.head if chunk.head else 0.0,
+                data,
+                data // layout.expert,
+            )
+            for c, chunk in enumerate(shape.chunks)
+        ]
+        staged.append(Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, count)))
+    send = 0.0
+    if layout.pipeline > 1:
+        send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")
+    placed = compose(
+        schedule(layout.pipeline, layout.virtual_pipeline, count),
+        layout.virtual_pipeline,
+        count,
+        lambda stage, unit, start: staged[stage].stage.run(unit, start),
+        send,
+        blocking=not job.overlap.pp,
+    )
+    return staged, placed
+
+
+def _end(
+    job: TrainingJob,
+    arch: Transformer,
+    prices: Prices,
+    timed: KernelTime,
+    staged: Sequence[Staged],
+    placed: Sequence[Sequence[Placed]],
+) -> list[Ending]:
+    """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage."""
+    layout = job.layout
+    data = data_parallel(job, prices.machine.network.fabric)
+    finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
+    reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]
+    tied = tied_parameters(arch, layout) * GRADIENT_BYTES[job.dtype]
+    ready = list(reduced)
+    starts = list(reduced)
+    if tied:
+        seconds = prices.time("dp", "tied embedding gradients", "all_reduce", tied, "embedding")
+        task = Task("dp", "tied embedding gradients", "all_reduce", seconds, size=tied)
+        start = max(reduced[0], reduced[-1])
+        for s in (0, len(staged) - 1):
+            starts[s] = start
+            ready[s] = staged[s].stage.exchange([task], start)
+    barrier = max(ready)
+    endings = []
+    for s, one in enumerate(staged):
+        over, expert_over = (data, data // layout.expert) if layout.zero else (1, 1)
+        held = one.shape.dense_total / over + one.shape.expert_total / expert_over
+        optimizer = sum(timed(op) for op in optimizer_operators(held))
+        end = one.stage.gather(barrier + optimizer)
+        endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end))
+    return endings
