@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server
 from railwright.collectives.prediction import NcclSettings
+from railwright.errors import PlanError
 from railwright.network.solution import Network
 from railwright.spec.study import Cluster
 
@@ -22,11 +23,21 @@ class Machine:
 
     @classmethod
     def of(cls, cluster: Cluster, catalog: Catalog, nccl: NcclSettings) -> Machine:
-        """Build the fabric of a cluster and put its parts beside it."""
+        """Build the fabric of a cluster and put its parts beside it.
+
+        Raises PlanError when in-network reduction is asked of a switch that cannot reduce.
+        """
         from railwright.catalog import find
         from railwright.fabric import build
 
         server = find(catalog.servers, cluster.server)
+        switch = find(catalog.switches, cluster.compute.switch)
+        if nccl.sharp and not switch.sharp:
+            able = ", ".join(sorted(name for name, part in catalog.switches.items() if part.sharp))
+            raise PlanError(
+                f"nccl.sharp asks for in-network reduction, but the switch '{switch.name}' has none; "
+                f"set nccl.sharp to false or choose one of {able}."
+            )
         return cls(
             Network(build(cluster, catalog), cluster.compute.routing, cluster.compute.seed),
             nccl,

@@ -1,0 +1,55 @@
+"""What every algorithm of NCCL tells: where it runs, its steps, its channels' limit, its traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from railwright.collectives.group import Group
+from railwright.collectives.prediction import Op
+from railwright.fabric.graph import Fabric
+from railwright.traffic.demand import Communicator, Traffic
+
+
+@dataclass(frozen=True)
+class Path:
+    """What the fabric's paths take beyond NCCL's reference, two servers under one InfiniBand switch.
+
+    mean  over the demands that cross the network, for steps in series [s]
+    worst of them, for steps that wait for the slowest [s]
+    """
+
+    mean: float = 0.0
+    worst: float = 0.0
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm of NCCL.
+
+    ops, protocols  what it is used for and with
+    unavailable  (op, group, sharp) -> why it cannot run there, '' where it can
+    steps        (op, protocol, group, path) -> latency of all its steps, base latency included [s]
+    inside       (op, protocol, group) -> busbw that NCCL's channels cannot exceed, network aside [byte/s]
+    wire         protocol -> bytes on the wire per byte of payload
+    per_nic      (op, group) -> bytes that the busiest NIC sends per byte of S on a healthy fabric
+    traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
+    """
+
+    name: str
+    ops: tuple[Op, ...]
+    protocols: tuple[str, ...]
+    unavailable: Callable[[Op, Group, bool], str]
+    steps: Callable[[Op, str, Group, Path], float]
+    inside: Callable[[Op, str, Group], float]
+    wire: Callable[[str], float]
+    per_nic: Callable[[Op, Group], float]
+    traffic: Callable[[Fabric, Communicator, Op, bool], Traffic]
+
+
+def ring_wire(protocol: str) -> float:
+    """LL sends 4 bytes of flag with 4 of data, LL128 8 of flag with 120.
+
+    LL128's 0.92 is the tuner's own round value. Source: NCCL src/include/device.h; src/graph/tuning.cc.
+    """
+    return {"ll": 2.0, "ll128": 1 / 0.92, "simple": 1.0}[protocol]

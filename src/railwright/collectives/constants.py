@@ -1,0 +1,39 @@
+"""NCCL's own constants, read from `data/nccl.yaml` (each with its place in NCCL's source)."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+PROTOCOLS = ("ll", "ll128", "simple")
+
+
+@cache
+def nccl() -> dict[str, Any]:
+    """The constants as nested mappings; times [s], bandwidths [byte/s], sizes [byte]."""
+    return load("nccl.yaml")
+
+
+def load(name: str) -> dict[str, Any]:
+    """One data file of this room as nested mappings."""
+    from ruamel.yaml import YAML
+
+    text = files("railwright.collectives").joinpath("data", name).read_text(encoding="utf-8")
+    content: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return content
+
+
+def base_latency(algorithm: str, protocol: str) -> float:
+    """What a collective costs before its first step. [s]"""
+    return float(nccl()["base_latency"][algorithm][PROTOCOLS.index(protocol)])
+
+
+def step_latency(medium: str, algorithm: str, protocol: str) -> float:
+    """One step over 'nvlink', 'pci' or 'net'. [s]"""
+    return float(nccl()["step_latency"][medium][algorithm][PROTOCOLS.index(protocol)])
+
+
+def by_nodes(table: str, generation: str, nodes: int) -> float:
+    """A bandwidth of a table with one column for 1, 2 and more nodes. [byte/s]"""
+    return float(nccl()[table][generation][min(nodes, 3) - 1])

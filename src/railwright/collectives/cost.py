@@ -1,0 +1,110 @@
+"""The time of one collective of one group, as terms that add up; the network's share is given.
+
+The same formulas price a machine (bandwidth solved on its fabric) and a published curve (healthy fabric).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.collectives import p2p
+from railwright.collectives.algorithm import Path
+from railwright.collectives.choice import ALGORITHMS, choose
+from railwright.collectives.family import Family, family_of, ramp_seconds
+from railwright.collectives.group import Group
+from railwright.collectives.prediction import NcclSettings, Op, Term
+from railwright.collectives.rates import bus_factor
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What the fabric does to one byte of S: seconds of the network, seconds of the scale-up lanes, paths.
+
+    network   solved time at nominal link rates [s/byte]
+    scale_up  of the busiest scale-up lane at its nominal rate [s/byte]
+    """
+
+    network: float
+    scale_up: float
+    path: Path = Path()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Algorithm, protocol and terms of one collective of one group."""
+
+    algorithm: str
+    protocol: str
+    family: Family
+    terms: tuple[Term, ...]
+
+    @property
+    def time(self) -> float:
+        return sum(term.seconds for term in self.terms)
+
+
+def selected(op: Op, size: float, group: Group, settings: NcclSettings) -> tuple[str, str]:
+    """(algorithm, protocol) that NCCL uses."""
+    if op in ("all_to_all", "sendrecv"):
+        return "p2p", p2p.protocol_of(p2p.message_size(op, size, group), group)
+    algorithm, protocol = choose(op, size, group, settings)
+    return algorithm.name, protocol
+
+
+def collective(op: Op, size: float, group: Group, algorithm: str, protocol: str, wires: Wires) -> Cost:
+    """A ring, tree, NVLS, SHARP or PAT collective of S = size [byte]."""
+    rule = ALGORITHMS[algorithm]
+    family = family_of(group, algorithm)
+    latency = rule.steps(op, protocol, group, wires.path)
+    network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic
+    limit = rule.inside(op, protocol, group)
+    inside = size * bus_factor(op, group.ranks) / limit
+    bandwidth = max(network, inside)
+    why = (
+        f"NCCL's channels inside a node carry {limit / 1e9:.0f} GB/s of busbw"
+        if inside >= network
+        else "solved on the fabric at the rate NCCL's payload can use"
+    )
+    terms = (
+        Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
+        Term("steps", latency, f"{algorithm} steps with {protocol} over {group.nodes} node(s)"),
+        Term("bandwidth", bandwidth, why),
+        Term("ramp", ramp_seconds(family, latency, bandwidth), "filling and draining the pipeline of chunks"),
+    )
+    return Cost(algorithm, protocol, family, terms)
+
+
+def point_to_point(op: Op, size: float, group: Group, pxn: bool, wires: Wires) -> Cost:
+    """An all-to-all or send/recv of S = size [byte]; posting hides behind the wire as far as that is busy."""
+    message = p2p.message_size(op, size, group)
+    protocol = p2p.protocol_of(message, group)
+    family = family_of(group, "p2p")
+    latency = p2p.steps(op, size, group, pxn, wires.path)
+    usable = group.scale_up / group.usable_scale_up if group.scale_up else 1.0
+    bandwidth = size * p2p.wire(protocol)
+    bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
+    posting = p2p.posting_seconds(op, size, group, pxn)
+    relays = p2p.uses_relays(group, pxn)
+    aggregated = "aggregated through PXN relays" if relays else "each posted by its own GPU"
+    terms = (
+        Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
+        Term(
+            "steps", latency, f"{p2p.rounds(op, group)} round(s) of peers, {'with' if relays else 'no'} relay"
+        ),
+        Term(
+            "messages", max(0.0, posting - bandwidth), f"proxy threads posting, {aggregated}; beyond the wire"
+        ),
+        Term("bandwidth", bandwidth, f"messages of {message:.0f} bytes, solved on the fabric"),
+        Term("ramp", ramp_seconds(family, latency, bandwidth), "filling and draining the pipeline of chunks"),
+    )
+    return Cost("p2p", protocol, family, terms)
+
+
+def on_healthy_fabric(op: Op, size: float, group: Group, settings: NcclSettings) -> Cost:
+    """The same collective on an uncontended fabric of the group's own NICs: no fabric needs to be built."""
+    algorithm, protocol = selected(op, size, group, settings)
+    if algorithm == "p2p":
+        nominal = p2p.nominal_seconds_per_byte(op, group, settings.pxn) * group.usable_nic / group.nic_rate
+        return point_to_point(op, size, group, settings.pxn, Wires(nominal, 0.0))
+    network = ALGORITHMS[algorithm].per_nic(op, group) / group.nic_rate
+    return collective(op, size, group, algorithm, protocol, Wires(network, 0.0))

@@ -1,0 +1,178 @@
+"""Predict a collective on a machine: NCCL's choice, its traffic solved on the fabric, its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from railwright.collectives import p2p
+from railwright.collectives.algorithm import Path
+from railwright.collectives.choice import ALGORITHMS
+from railwright.collectives.constants import nccl
+from railwright.collectives.cost import Cost, Wires, collective, point_to_point, selected
+from railwright.collectives.group import Group, group_of
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.collectives.rates import bus_factor
+from railwright.errors import PlanError
+from railwright.fabric.graph import Role
+from railwright.network.solution import Bottleneck
+from railwright.traffic.demand import Communicator, join
+
+UNIT = float(2**30)
+"""S at which traffic is solved; bandwidth scales linearly from there [byte]."""
+OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
+
+
+@dataclass
+class Solved:
+    """What was already asked of one machine: group shapes by ranks, wires by (algorithm, op, ranks)."""
+
+    shapes: dict[bytes, tuple[Group, ...]]
+    wires: dict[tuple[str, Op, bytes], tuple[Wires, Bottleneck | None]]
+
+
+_SOLVED: WeakKeyDictionary[Machine, Solved] = WeakKeyDictionary()
+
+
+def predict(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
+    """The time of `op` with S = size [byte] when all `groups` run it at once; of the slowest group.
+
+    Raises PlanError for an op, size or communicator that makes no sense, for a forced algorithm that cannot
+    run, and (from the network) where two ranks cannot reach each other.
+    The first question about (op, algorithm, groups) solves the traffic; later ones only add up terms.
+    """
+    return sweep(machine, op, (size,), groups)[0]
+
+
+def sweep(
+    machine: Machine, op: Op, sizes: Sequence[float], groups: Sequence[Communicator]
+) -> tuple[CollectivePrediction, ...]:
+    """`predict` at several sizes, in the order given."""
+    _check(op, sizes, groups)
+    solved = _SOLVED.setdefault(machine, Solved({}, {}))
+    key = b"|".join(np.asarray(g.gpus, np.int32).tobytes() for g in groups)
+    shapes = solved.shapes.get(key)
+    if shapes is None:
+        _check_disjoint(groups)
+        shapes = tuple(dict.fromkeys(group_of(machine, g) for g in groups))
+        solved.shapes[key] = shapes
+    return tuple(_one(machine, op, float(size), groups, shapes, key, solved) for size in sizes)
+
+
+def _one(
+    machine: Machine,
+    op: Op,
+    size: float,
+    groups: Sequence[Communicator],
+    shapes: tuple[Group, ...],
+    key: bytes,
+    solved: Solved,
+) -> CollectivePrediction:
+    costs: list[tuple[float, Cost, Group, Bottleneck | None]] = []
+    for group in shapes:
+        if group.ranks == 1:
+            continue
+        algorithm, protocol = selected(op, size, group, machine.nccl)
+        place = (algorithm, op, key)
+        if place not in solved.wires:
+            solved.wires[place] = _solve(machine, op, algorithm, groups)
+        wires, bottleneck = solved.wires[place]
+        if algorithm == "p2p":
+            cost = point_to_point(op, size, group, machine.nccl.pxn, wires)
+        else:
+            cost = collective(op, size, group, algorithm, protocol, wires)
+        costs.append((cost.time, cost, group, bottleneck))
+    if not costs:
+        return CollectivePrediction(
+            op,
+            size,
+            1,
+            len(groups),
+            0.0,
+            0.0,
+            0.0,
+            "none",
+            "none",
+            (),
+            None,
+            1.0,
+            1.0,
+            ("one rank: nothing to send",),
+        )
+    time, cost, group, bottleneck = max(costs, key=lambda c: c[0])
+    algbw = size / time
+    return CollectivePrediction(
+        op=op,
+        size=size,
+        ranks=group.ranks,
+        groups=len(groups),
+        time=time,
+        algbw=algbw,
+        busbw=algbw * bus_factor(op, group.ranks),
+        algorithm=cost.algorithm,
+        protocol=cost.protocol,
+        terms=cost.terms,
+        bottleneck=bottleneck,
+        error_low=cost.family.error_low,
+        error_high=cost.family.error_high,
+        notes=_notes(cost, group, len(shapes)),
+    )
+
+
+def _solve(
+    machine: Machine, op: Op, algorithm: str, groups: Sequence[Communicator]
+) -> tuple[Wires, Bottleneck | None]:
+    """Solve all groups' traffic at once and keep seconds per byte, path latencies and the bottleneck."""
+    from railwright.network import solve
+
+    fabric = machine.network.fabric
+    build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
+    demands = join([build(fabric, g, op, machine.nccl.pxn) for g in groups if len(g) > 1]).scaled(UNIT)
+    if not len(demands):
+        return Wires(0.0, 0.0), None
+    solution = solve(machine.network, demands)
+    across = solution.hops > 0
+    reference = 2 * machine.nic.latency + sum(
+        float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")
+    )
+    beyond = np.maximum(0.0, solution.latency[across] - reference)
+    path = Path(float(beyond.mean()), float(beyond.max())) if len(beyond) else Path()
+    lanes = np.repeat(fabric.role == Role.SCALE_UP, 2) & (fabric.capacity > 0)
+    busiest = float(np.max(solution.load[lanes] / fabric.capacity[lanes], initial=0.0))
+    network = solution.time if np.any(across) else 0.0
+    return Wires(network / UNIT, busiest / UNIT, path), solution.bottleneck
+
+
+def _notes(cost: Cost, group: Group, shapes: int) -> tuple[str, ...]:
+    notes = [f"error band: {cost.family.basis}"]
+    if group.generation == "cdna":
+        notes.append("AMD: rings with NCCL's Ampere latencies; RCCL's own tuning is not modelled")
+    if shapes > 1:
+        notes.append(f"groups of {shapes} shapes; this is the slowest")
+    return tuple(notes)
+
+
+def _check(op: Op, sizes: Sequence[float], groups: Sequence[Communicator]) -> None:
+    if op not in OPS:
+        raise PlanError(f"'{op}' is not a collective; the known ones are {', '.join(OPS)}.")
+    if not groups:
+        raise PlanError(f"No communicator was given for {op}; give at least one group of ranks.")
+    for size in sizes:
+        if not (isfinite(size) and size > 0):
+            raise PlanError(f"A collective of {size:g} bytes cannot be predicted; give a size above zero.")
+
+
+def _check_disjoint(groups: Sequence[Communicator]) -> None:
+    gpus = np.concatenate([g.gpus for g in groups])
+    if len(np.unique(gpus)) != len(gpus) and len(groups) > 1:
+        values, count = np.unique(gpus, return_counts=True)
+        twice = int(values[np.argmax(count)])
+        raise PlanError(
+            f"GPU {twice} is in {int(count.max())} of the {len(groups)} groups that run at the same time; "
+            "a GPU can run one of them: predict the others on their own."
+        )

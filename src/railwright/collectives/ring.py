@@ -1,0 +1,87 @@
+"""Ring: every op but point-to-point; one ring per NIC, chunks travel n-1 (all-reduce: 2(n-1)) steps."""
+
+from __future__ import annotations
+
+from railwright.collectives.algorithm import Algorithm, Path, ring_wire
+from railwright.collectives.constants import PROTOCOLS, base_latency, by_nodes, nccl, step_latency
+from railwright.collectives.group import Group
+from railwright.collectives.prediction import Op
+from railwright.fabric.graph import Fabric
+from railwright.traffic.demand import Communicator, Traffic
+
+
+def steps(op: Op, protocol: str, group: Group, path: Path) -> float:
+    """Latency of all steps of a ring. [s]
+
+    Every chunk makes n-1 steps (all-reduce 2(n-1)), one in each node over the network and the others over
+    NVLink; a step inside takes at least what the proxies need to post the messages of the network steps.
+    Source: NCCL 2.30 src/graph/tuning.cc ncclTopoTuneModel, ring; the 'plateau' factor (1.4, Volta 1.9)
+    of ncclTopoGetAlgoTime. A broadcast is taken as the same pipeline filled once: n-1 steps.
+    """
+    rounds = 2 if op == "all_reduce" else 1
+    across = rounds * (group.nodes - 1)
+    within = rounds * (group.ranks - 1) - across
+    inner = step_latency(group.medium, "ring", protocol)
+    outer = step_latency("net", "tree" if group.ranks == group.nodes else "ring", protocol) + path.mean
+    if group.nodes > 1:
+        posts = 3 if protocol == "simple" else 1
+        inner = max(inner, posts * float(nccl()["post_overhead"][group.cpu]))
+    total = base_latency("ring", protocol) + within * inner + across * outer
+    if op == "all_reduce" and protocol == "simple" and group.nodes > 1:
+        total *= float(nccl()["ring_plateau"].get(group.generation, 1.4))
+    return total
+
+
+def inside(op: Op, protocol: str, group: Group) -> float:
+    """busbw that the rings of one node can carry. [byte/s]
+
+    Source: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates).
+    """
+    rate = group.usable_scale_up if group.nodes < group.ranks else float("inf")
+    if protocol == "ll":
+        row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
+        return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))
+    if protocol == "ll128":
+        channels = channels_of(group)
+        return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
+    return rate
+
+
+def channels_of(group: Group) -> int:
+    """Channels that NCCL's search opens: one per NIC across nodes, 16 inside one."""
+    return int(nccl()["channels"]["one_node"]) if group.nodes == 1 else group.nics
+
+
+def per_nic(op: Op, group: Group) -> float:
+    """Bytes the busiest NIC sends per byte of S: the rings share the NICs evenly."""
+    if group.nodes == 1:
+        return 0.0
+    share = {"all_reduce": 2 * (group.ranks - 1) / group.ranks, "broadcast": 1.0}
+    return share.get(op, (group.ranks - 1) / group.ranks) / group.nics
+
+
+def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
+    """Demands of a ring collective of S = 1 byte."""
+    from railwright.traffic.rings import broadcast, ring
+
+    if op == "broadcast":
+        return broadcast(fabric, comm, 1.0, pxn=pxn)
+    n = len(comm)
+    return ring(fabric, comm, (2 if op == "all_reduce" else 1) * (n - 1) / n, pxn)
+
+
+def _unavailable(op: Op, group: Group, sharp: bool) -> str:
+    return ""
+
+
+RING = Algorithm(
+    "ring",
+    ("all_reduce", "all_gather", "reduce_scatter", "broadcast"),
+    PROTOCOLS,
+    _unavailable,
+    steps,
+    inside,
+    ring_wire,
+    per_nic,
+    traffic,
+)
