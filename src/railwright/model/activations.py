@@ -48,9 +48,8 @@ def layer_activation_bytes(
     spread, parted = _attention(arch, tp)
     spread += masks
     if recompute == "none":
-        parted += 5.0 * arch.heads * sequence / tp if attention == "unfused" else 0.0
-    if attention == "flash":
-        parted += 4.0 * arch.heads / tp
+        per_head = 4.0 if attention == "flash" else 5.0 * sequence
+        parted += per_head * arch.heads / tp
     if layer == "dense":
         spread += 2 * ELEMENT * arch.hidden + masks
         parted += ELEMENT * _inner(arch) * arch.ffn / tp

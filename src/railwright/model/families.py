@@ -137,7 +137,11 @@ def _deepseek(keys: Keys, name: str) -> Transformer:
 def _gpt2(keys: Keys, name: str) -> Transformer:
     hidden, heads = keys.whole("n_embd"), keys.whole("n_head")
     positions = keys.whole("n_positions")
-    keys.need(hidden % heads == 0, "n_head", f"{heads} does not divide n_embd = {hidden}.")
+    keys.need(
+        hidden % heads == 0 or keys.raw("n_embd") is None,
+        "n_head",
+        f"{heads} does not divide n_embd = {hidden}.",
+    )
     return Transformer(
         name=name,
         layers=keys.whole("n_layer"),
@@ -199,7 +203,7 @@ def _gemma2(keys: Keys, name: str) -> Transformer:
 def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
     if keys.raw("head_dim") is None and keys.raw("qk_nope_head_dim") is None:
         keys.need(
-            hidden % heads == 0,
+            hidden % heads == 0 or keys.raw("hidden_size") is None,
             "num_attention_heads",
             f"{heads} does not divide hidden_size = {hidden}; give head_dim.",
         )

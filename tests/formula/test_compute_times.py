@@ -1,0 +1,96 @@
+"""Kernel times against hand calculations and published kernel speeds."""
+
+from dataclasses import replace
+
+import pytest
+
+from railwright import catalog
+from railwright.compute import constants, efficiency_source, kernel_time, kernel_times, profile_of
+from railwright.errors import PlanError
+from railwright.model import Operator, layer_operators, load_model, optimizer_operators
+
+GPUS = catalog.load_catalog().gpus
+H100 = catalog.find(GPUS, "h100-sxm")
+A100 = catalog.find(GPUS, "a100-sxm-80")
+MIXTRAL = load_model("mixtral-8x7b")
+
+
+def gemm(m, n, k, dtype="bf16", width=2):
+    return Operator("gemm", "gemm", 2.0 * m * n * k, float(width * (m * k + n * k + m * n)), dtype, m, n, k)
+
+
+def test_a_large_gemm_by_hand():
+    # 2 * 8192^3 flop at 0.753 of 989 Tflop/s, and 3.57 us
+    expected = 3.57e-6 + 2 * 8192**3 / (0.753 * 989e12)
+    assert kernel_time(gemm(8192, 8192, 8192), H100) == pytest.approx(expected)
+
+
+def test_a_thin_gemm_is_bound_by_memory():
+    # one row against 8192 x 8192 weights: 134 MB at 0.804 of 3.35 TB/s
+    expected = 3.57e-6 + 2 * (8192**2 + 2 * 8192) / (0.804 * 3.35e12)
+    assert kernel_time(gemm(1, 8192, 8192), H100) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "published"), [(512, 315), (1024, 410), (2048, 484), (4096, 518), (8192, 529), (16384, 539)]
+)
+def test_attention_follows_the_published_curve(sequence, published):
+    # FlashAttention-3 paper (arXiv 2407.08608), figure 5: cuDNN, causal, head width 128, H100, 16k tokens,
+    # hidden 2048, TFLOP/s
+    flops = 4 * 16384 * sequence / 2 * 2048
+    op = Operator("a", "attention", flops, 4.0 * 2 * 16384 * 2048, "bf16", sequence, sequence, 128)
+    speed = flops / (kernel_time(op, H100) - profile_of(H100).gemm["bf16"].fixed)
+    assert speed / 1e12 == pytest.approx(published, rel=0.04)
+
+
+def test_adam_over_a_billion_parameters():
+    # 34 GB at 0.804 of 3.35 TB/s and two launches
+    expected = 34e9 / (0.804 * 3.35e12) + 2 * 3.57e-6
+    assert kernel_times(optimizer_operators(1e9), H100) == pytest.approx(expected)
+
+
+def test_grouped_gemm_launches_four_experts_at_a_time():
+    one = Operator("e", "grouped_gemm", 0.0, 0.0, "bf16", batch=4)
+    many = Operator("e", "grouped_gemm", 0.0, 0.0, "bf16", batch=32)
+    assert kernel_time(many, H100) == pytest.approx(8 * kernel_time(one, H100))
+
+
+def test_a_sum_is_the_sum():
+    ops = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8).forward
+    assert kernel_times(ops, H100) == pytest.approx(sum(kernel_time(op, H100) for op in ops))
+
+
+def test_fp8_is_faster_where_it_should_be():
+    # large product: at least 1.5 times; never more than the ratio of the peaks
+    slow, fast = (kernel_time(gemm(8192, 8192, 8192, d, w), H100) for d, w in (("bf16", 2), ("fp8", 1)))
+    assert 1.5 < slow / fast < 2.001
+
+
+def test_a_gpu_without_the_dtype_is_refused():
+    with pytest.raises(PlanError, match="has no fp8 tensor cores; dtypes it has: bf16"):
+        kernel_time(gemm(64, 64, 64, "fp8"), A100)
+
+
+@pytest.mark.parametrize("name", sorted(GPUS))
+def test_every_catalogue_gpu_has_sane_constants_with_sources(name):
+    for what, value, source in constants(GPUS[name]):
+        assert source.strip(), what
+        if "share" in what:
+            assert 0.1 < value < 1.0, what
+        elif "fixed" in what:
+            assert 1e-6 <= value < 3e-5, what
+
+
+def test_a_gpu_without_measurements_says_what_stands_for_it():
+    source = efficiency_source(gemm(64, 64, 64), catalog.find(GPUS, "h800"))
+    assert source.startswith("no measurement of this GPU, H100 stands for it")
+    unknown = replace(H100, name="future-1", generation="future")
+    assert efficiency_source(gemm(64, 64, 64), unknown).startswith("no measurement of this generation")
+    assert "H100 SXM, TensorRT-LLM" in efficiency_source(gemm(64, 64, 64), H100)
+
+
+def test_a_profile_can_be_given():
+    profile = profile_of(H100)
+    row = replace(profile.gemm["bf16"], compute=1.0, fixed=0.0)
+    perfect = replace(profile, gemm={**profile.gemm, "bf16": row})
+    assert kernel_time(gemm(8192, 8192, 8192), H100, perfect) == pytest.approx(2 * 8192**3 / 989e12)

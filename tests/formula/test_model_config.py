@@ -1,0 +1,113 @@
+"""A config.json becomes the transformer it describes; names find bundled ones."""
+
+import json
+
+import pytest
+
+from railwright.model import bundled_models, count_parameters, load_model
+
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+
+
+def write(folder, config):
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("mixtral-8x7b", "mixtral-8x7b"),
+        ("Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("mistralai/Mixtral-8x22B-v0.1", "mixtral-8x22b"),
+        ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"),
+        ("Llama 3.1 405B", "llama-3.1-405b"),
+        ("llama3.1-405b", "llama-3.1-405b"),
+        ("GPT3-175B", "gpt-3-175b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"),
+        ("Qwen2.5_7B", "qwen2.5-7b"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("nemotron4-340b", "nemotron-4-340b"),
+    ],
+)
+def test_usual_names(said, meant):
+    assert load_model(said) == load_model(meant)
+    assert load_model(said).name == meant
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_every_bundled_model_reads_and_says_where_it_comes_from(name):
+    arch = load_model(name)
+    assert arch.source
+    assert arch.max_positions > 0
+
+
+def test_a_file_and_its_folder_are_the_same_model(tmp_path):
+    path = write(tmp_path, LLAMA)
+    assert load_model(path) == load_model(tmp_path)
+    assert count_parameters(load_model(path)).total == 8_030_261_248
+    assert load_model(path).source == str(path)
+
+
+def test_a_folder_named_like_a_bundled_model_without_a_config_does_not_hide_it(tmp_path, monkeypatch):
+    (tmp_path / "mixtral-8x7b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_model("mixtral-8x7b").experts == 8
+
+
+def test_what_a_family_fixes_outside_its_config(tmp_path):
+    qwen = load_model(write(tmp_path, {**LLAMA, "model_type": "qwen2"}))
+    assert (qwen.attention_bias, qwen.output_bias) == (True, False)
+    qwen3 = load_model(write(tmp_path, {**LLAMA, "model_type": "qwen3", "head_dim": 64}))
+    assert (qwen3.qk_norm, qwen3.head_dim, qwen3.attention_bias) == (True, 64, False)
+    nemotron = load_model(write(tmp_path, {**LLAMA, "model_type": "nemotron"}))
+    assert (nemotron.gated, nemotron.norm_bias) == (False, True)
+    gemma = load_model(write(tmp_path, {**LLAMA, "model_type": "gemma"}))
+    assert gemma.tied_embeddings
+    gemma2 = load_model(write(tmp_path, {**LLAMA, "model_type": "gemma2", "sliding_window": 4096}))
+    assert (gemma2.norms_per_layer, gemma2.window_every) == (4, 2)
+
+
+def test_missing_key_value_heads_are_plain_multi_head_attention(tmp_path):
+    config = {k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}
+    assert load_model(write(tmp_path, config)).kv_heads == 32
+
+
+def test_qwen2_moe_has_a_gated_shared_expert(tmp_path):
+    # Qwen2-57B-A14B (arXiv 2407.10671, table 1): 57 B, 14 B active
+    config = {
+        "model_type": "qwen2_moe",
+        "num_hidden_layers": 28,
+        "hidden_size": 3584,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "intermediate_size": 18944,
+        "moe_intermediate_size": 2560,
+        "shared_expert_intermediate_size": 20480,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "vocab_size": 151936,
+    }
+    arch = load_model(write(tmp_path, config))
+    assert arch.shared_gate
+    assert count_parameters(arch).total == pytest.approx(57.4e9, rel=0.001)
+    assert count_parameters(arch).active == pytest.approx(14e9, rel=0.03)
+
+
+def test_leading_dense_layers_of_qwen(tmp_path):
+    config = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
+    arch = load_model(write(tmp_path, {**config, "moe_intermediate_size": 768, "mlp_only_layers": [0, 1]}))
+    assert arch.dense_layers == 2

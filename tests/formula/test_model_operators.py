@@ -1,0 +1,156 @@
+"""What one GPU runs: shapes, bytes and order by hand."""
+
+import pytest
+
+from railwright.errors import PlanError
+from railwright.model import (
+    embedding_operators,
+    head_operators,
+    layer_operators,
+    load_model,
+    optimizer_bytes,
+    optimizer_operators,
+)
+
+LLAMA = load_model("llama-3-8b")
+MIXTRAL = load_model("mixtral-8x7b")
+
+
+def by_name(operators):
+    return {op.name: op for op in operators}
+
+
+def shape(op):
+    return (op.m, op.n, op.k)
+
+
+def test_gemms_of_a_llama_layer_under_tp_2():
+    # qkv: (32 + 2*8) heads of 128 over 2 GPUs = 3072 columns; gate and up together 2*14336/2 columns
+    ops = by_name(layer_operators(LLAMA, "dense", 8192, 8192, tp=2).forward)
+    assert shape(ops["qkv projection"]) == (8192, 3072, 4096)
+    assert shape(ops["output projection"]) == (8192, 4096, 2048)
+    assert shape(ops["mlp up"]) == (8192, 14336, 4096)
+    assert shape(ops["mlp down"]) == (8192, 4096, 7168)
+
+
+def test_both_gradients_of_a_gemm_have_its_flops():
+    layer = layer_operators(LLAMA, "dense", 8192, 8192)
+    forward, back, weight = (by_name(x) for x in (layer.forward, layer.backward_input, layer.backward_weight))
+    up = forward["mlp up"]
+    assert shape(back["mlp up, input gradient"]) == (8192, 4096, 28672)
+    assert shape(weight["mlp up, weight gradient"]) == (28672, 4096, 8192)
+    assert back["mlp up, input gradient"].flops == weight["mlp up, weight gradient"].flops == up.flops
+
+
+def test_bytes_of_a_gemm():
+    # 16-bit x, W and y once each; the weight gradient reads x and dy and adds into fp32 main gradients
+    layer = layer_operators(LLAMA, "dense", 8192, 8192)
+    x, w, y = 8192 * 4096, 4096 * 28672, 8192 * 28672
+    assert by_name(layer.forward)["mlp up"].bytes == 2 * (x + w + y)
+    assert by_name(layer.backward_weight)["mlp up, weight gradient"].bytes == 2 * (x + y) + 8 * w
+
+
+def test_causal_attention():
+    # half of 4*s*heads*width per row; backward 2.5 times that
+    layer = layer_operators(LLAMA, "dense", 16384, 8192, tp=4)
+    core = by_name(layer.forward)["core attention"]
+    assert core.flops == 16384 * (4 * 8192 / 2 * 32 * 128) / 4
+    assert by_name(layer.backward_input)["core attention, backward"].flops == 2.5 * core.flops
+    assert core.batch == 2 * 8
+    assert layer.recomputed == (core,)
+
+
+def test_experts_of_mixtral():
+    # 4,096 rows, top 2, 8 experts over ep 4: two experts of 4,096 rows each on a GPU
+    layer = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4)
+    up = by_name(layer.forward)["experts up"]
+    assert (up.kind, up.batch) == ("grouped_gemm", 2)
+    assert shape(up) == (4096, 28672, 4096)
+    assert layer.dispatched == 8192
+    assert up.bytes == 2 * (8192 * 4096 + 2 * 4096 * 28672 + 8192 * 28672)
+
+
+def test_one_expert_on_a_gpu_is_a_plain_gemm():
+    assert by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8).forward)["experts up"].kind == "gemm"
+
+
+def test_whole_experts_under_tensor_parallelism():
+    # expert_tp 1 under tp 2: each GPU dispatches its half of the rows to whole experts
+    cut = layer_operators(MIXTRAL, "moe", 4096, 4096, tp=2, ep=8, expert_tp=1)
+    assert cut.dispatched == 4096
+    assert shape(by_name(cut.forward)["experts up"]) == (4096, 28672, 4096)
+
+
+def test_imbalance_lengthens_the_experts_only():
+    even = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8).forward)
+    worst = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8, imbalance=1.25).forward)
+    assert worst["experts up"].flops == 1.25 * even["experts up"].flops
+    assert worst["qkv projection"] == even["qkv projection"]
+
+
+def test_latent_attention_of_deepseek():
+    ops = by_name(layer_operators(load_model("deepseek-v3"), "moe", 4096, 4096, tp=2, ep=64).forward)
+    assert shape(ops["query up"]) == (4096, 64 * 192, 1536)
+    assert shape(ops["key/value up"]) == (4096, 64 * 256, 512)
+    assert shape(ops["output projection"]) == (4096, 7168, 64 * 128)
+    assert ops["experts up"].batch == 4
+
+
+def test_sequence_parallelism_shrinks_norms_only():
+    # a norm reads and writes 4,096 elements of 2 bytes per row
+    plain = by_name(layer_operators(LLAMA, "dense", 8192, 8192, tp=8).forward)
+    spread = by_name(layer_operators(LLAMA, "dense", 8192, 8192, tp=8, sequence_parallel=True).forward)
+    assert plain["input norm"].bytes == 8192 * 4096 * 4 == 8 * spread["input norm"].bytes
+    assert plain["mlp up"] == spread["mlp up"]
+
+
+def test_fp8_halves_inputs_and_casts_gradients():
+    half = layer_operators(LLAMA, "dense", 8192, 8192)
+    eighth = layer_operators(LLAMA, "dense", 8192, 8192, dtype="fp8")
+    up, x, w, y = by_name(eighth.forward)["mlp up"], 8192 * 4096, 4096 * 28672, 8192 * 28672
+    assert (up.dtype, up.bytes) == ("fp8", x + w + 2 * y)
+    assert by_name(eighth.forward)["core attention"].dtype == "bf16"
+    names = [op.name for op in eighth.backward_input if op.name.endswith("cast")]
+    assert len(names) == 4
+    assert not [op for op in half.backward_input if op.name.endswith("cast")]
+
+
+def test_backward_runs_in_reverse():
+    names = [op.name for op in layer_operators(LLAMA, "dense", 8192, 8192).backward_weight]
+    assert [n.split(",")[0] for n in names] == ["mlp down", "mlp up", "output projection", "qkv projection"]
+
+
+def test_head_is_one_gemm_over_the_vocabulary():
+    head = head_operators(LLAMA, 8192, tp=4)
+    gemm = by_name(head.forward)["lm head"]
+    assert shape(gemm) == (8192, 128256 // 4, 4096)
+    assert sum(op.flops for op in head.forward) == 2 * 8192 * 4096 * 128256 / 4
+
+
+def test_embedding_moves_rows_and_multiplies_nothing():
+    ops = embedding_operators(LLAMA, 8192)
+    assert sum(op.flops for op in (*ops.forward, *ops.backward_weight)) == 0
+    assert ops.forward[0].bytes == 2 * 2 * 8192 * 4096
+
+
+def test_adam_moves_34_bytes_per_parameter():
+    # gradient norm 4 | gradient, master, two moments 16 read | master, moments 12 and bf16 weight 2 written
+    assert optimizer_bytes(1e9) == 34e9
+    assert sum(op.bytes for op in optimizer_operators(1e9)) == 34e9
+
+
+@pytest.mark.parametrize(
+    ("arch", "layer", "kwargs", "says"),
+    [
+        (LLAMA, "dense", {"tp": 3}, "does not divide its 32 attention heads"),
+        (LLAMA, "dense", {"tp": 64}, "does not divide its 32 attention heads"),
+        (MIXTRAL, "moe", {"ep": 3}, "sizes that do: 1, 2, 4, 8"),
+        (LLAMA, "moe", {}, "has no experts"),
+        (MIXTRAL, "moe", {"imbalance": 0.5}, "below 1"),
+        (MIXTRAL, "moe", {"tp": 2, "expert_tp": 4}, "must divide tensor parallel"),
+        (load_model("llama-2-13b"), "dense", {"tp": 5}, "does not divide its MLP width of 13824"),
+    ],
+)
+def test_a_cut_that_cannot_be_is_refused(arch, layer, kwargs, says):
+    with pytest.raises(PlanError, match=says):
+        layer_operators(arch, layer, 4096, 4096, **kwargs)

@@ -1,0 +1,154 @@
+"""Laws that hold for every way of cutting a model."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright.model import (
+    Transformer,
+    count_parameters,
+    flops_per_token,
+    head_operators,
+    layer_activation_bytes,
+    layer_operators,
+    layer_parameters,
+)
+
+POWERS = (1, 2, 4, 8)
+
+
+@st.composite
+def transformers(draw):
+    """Small models of every kind whose heads, experts and widths divide by 8."""
+    kv = draw(st.sampled_from((8, 16)))
+    moe = draw(st.booleans())
+    shared = draw(st.sampled_from((0, 64))) if moe else 0
+    arch = Transformer(
+        name="drawn",
+        layers=draw(st.integers(2, 5)),
+        hidden=draw(st.sampled_from((64, 192))),
+        vocab=draw(st.sampled_from((512, 1000))),
+        heads=kv * draw(st.sampled_from((1, 4))),
+        kv_heads=kv,
+        head_dim=draw(st.sampled_from((16, 24))),
+        ffn=draw(st.sampled_from((256, 320))),
+        gated=draw(st.booleans()),
+        qk_norm=draw(st.booleans()),
+        tied_embeddings=draw(st.booleans()),
+        sliding_window=draw(st.sampled_from((0, 100))),
+        window_every=draw(st.sampled_from((1, 2))),
+        norms_per_layer=draw(st.sampled_from((2, 4))),
+        experts=16 if moe else 0,
+        experts_per_token=draw(st.integers(1, 4)) if moe else 0,
+        expert_ffn=draw(st.sampled_from((64, 128))) if moe else 0,
+        shared_ffn=shared,
+        shared_gate=shared > 0 and draw(st.booleans()),
+        dense_layers=draw(st.integers(0, 2)) if moe else 0,
+    )
+    if draw(st.booleans()):
+        arch = replace(
+            arch,
+            attention="mla",
+            q_lora=draw(st.sampled_from((0, 48))),
+            kv_lora=32,
+            rope_dim=8,
+            v_head_dim=16,
+        )
+    return arch
+
+
+def kinds(arch):
+    """(layer, how many) of a model."""
+    moe = arch.layers - arch.dense_layers if arch.is_moe else 0
+    return [(k, n) for k, n in (("dense", arch.layers - moe), ("moe", moe)) if n]
+
+
+def gemm_flops(operators):
+    return sum(op.flops for op in operators if op.kind != "memory")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    transformers(),
+    st.sampled_from(POWERS),
+    st.sampled_from(POWERS),
+    st.sampled_from(POWERS),
+    st.integers(1, 3),
+)
+def test_operators_of_all_gpus_add_up_to_the_closed_form(arch, tp, ep, expert_tp, sequences):
+    """tp GPUs together run flops_per_token for the tokens they hold, whatever tp, ep and expert tp."""
+    sequence = 256
+    rows = sequences * sequence
+    expert_tp = min(expert_tp, tp)
+    forward = gemm_flops(head_operators(arch, rows).forward)
+    backward = gemm_flops(
+        [*head_operators(arch, rows).backward_input, *head_operators(arch, rows).backward_weight]
+    )
+    attention = 0.0
+    for layer, count in kinds(arch):
+        ops = layer_operators(
+            arch, layer, rows, sequence, tp=tp, sequence_parallel=True, ep=ep, expert_tp=expert_tp
+        )
+        forward += count * tp * gemm_flops(ops.forward)
+        backward += count * tp * gemm_flops([*ops.backward_input, *ops.backward_weight])
+        attention += count * tp * gemm_flops(ops.recomputed)
+    closed = flops_per_token(arch, sequence, "causal")
+    assert abs(forward - rows * closed.forward) <= 1e-9 * forward
+    # attention's backward kernel runs 2.5 forwards, where the closed form counts 2
+    assert abs(backward - rows * closed.backward - 0.5 * attention) <= 1e-9 * backward
+
+
+@settings(max_examples=60, deadline=None)
+@given(transformers(), st.sampled_from(POWERS), st.sampled_from(POWERS))
+def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
+    """Uncut layers hold all parameters; cutting never leaves a GPU less than its share, nor more than all."""
+    count = count_parameters(arch)
+    whole = sum(n * layer_parameters(arch, layer).total for layer, n in kinds(arch))
+    ends = count.embedding + count.head + arch.hidden
+    assert whole + ends == count.total
+    for layer, _ in kinds(arch):
+        one = layer_parameters(arch, layer)
+        cut = layer_parameters(arch, layer, tp=tp, ep=ep)
+        assert one.dense / tp <= cut.dense * (1 + 1e-12)
+        assert cut.dense <= one.dense * (1 + 1e-12)
+        assert cut.expert * tp * ep == one.expert
+
+
+@settings(max_examples=40, deadline=None)
+@given(transformers(), st.sampled_from(POWERS), st.booleans())
+def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
+    layer = kinds(arch)[0][0]
+    one, two = (
+        layer_operators(arch, layer, 512, 256, tp=t, sequence_parallel=spread) for t in (tp, min(2 * tp, 8))
+    )
+    for part in ("forward", "backward_input", "backward_weight"):
+        assert gemm_flops(getattr(two, part)) <= gemm_flops(getattr(one, part)) * (1 + 1e-12)
+    memory = [
+        layer_activation_bytes(arch, layer, 512, 256, tp=t, sequence_parallel=spread)
+        for t in (tp, min(2 * tp, 8))
+    ]
+    assert memory[1] <= memory[0] * (1 + 1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(transformers(), st.sampled_from(POWERS), st.booleans(), st.sampled_from(("flash", "unfused")))
+def test_recompute_never_keeps_more(arch, tp, spread, attention):
+    layer = kinds(arch)[0][0]
+    none, selective, full = (
+        layer_activation_bytes(
+            arch, layer, 512, 256, tp=tp, sequence_parallel=spread, recompute=r, attention=attention
+        )
+        for r in ("none", "selective", "full")
+    )
+    assert full < selective < none
+
+
+@settings(max_examples=40, deadline=None)
+@given(transformers(), st.integers(1, 4))
+def test_memory_and_work_grow_with_rows(arch, times):
+    layer = kinds(arch)[0][0]
+    one, many = (layer_operators(arch, layer, 256 * n, 256) for n in (1, times))
+    assert abs(gemm_flops(many.forward) - times * gemm_flops(one.forward)) <= 1e-9 * gemm_flops(many.forward)
+    one_bytes, many_bytes = (layer_activation_bytes(arch, layer, 256 * n, 256) for n in (1, times))
+    assert many_bytes == times * one_bytes
