@@ -10,8 +10,8 @@ _HOMES = {
     "CollectivePrediction": "prediction",
     "Op": "prediction",
     "Term": "prediction",
-    "predict": "predict",
-    "sweep": "predict",
+    "predict": "predicting",
+    "sweep": "predicting",
     "bus_factor": "rates",
     "ranks_of_ratio": "rates",
 }
@@ -20,8 +20,8 @@ __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine as Machine
-    from railwright.collectives.predict import predict as predict
-    from railwright.collectives.predict import sweep as sweep
+    from railwright.collectives.predicting import predict as predict
+    from railwright.collectives.predicting import sweep as sweep
     from railwright.collectives.prediction import CollectivePrediction as CollectivePrediction
     from railwright.collectives.prediction import NcclSettings as NcclSettings
     from railwright.collectives.prediction import Op as Op

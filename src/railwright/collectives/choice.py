@@ -54,7 +54,8 @@ def candidates(op: Op, group: Group, settings: NcclSettings) -> list[tuple[Algor
             f"NCCL cannot run {op} on {group.ranks} ranks in {group.nodes} node(s) with algorithm "
             f"'{settings.algorithm}' and protocol '{settings.protocol}'"
             + (f" ({'; '.join(reasons)})" if reasons else "")
-            + f"; it can with {', '.join(able)}: set nccl.algorithm and nccl.protocol to 'auto' or to one that fits."
+            + f"; it can with {', '.join(able)}: "
+            "set nccl.algorithm and nccl.protocol to 'auto' or to one that fits."
         )
     return found
 

@@ -5,7 +5,7 @@ The same formulas price a machine (bandwidth solved on its fabric) and a publish
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright.collectives import p2p
 from railwright.collectives.algorithm import Path
@@ -26,7 +26,7 @@ class Wires:
 
     network: float
     scale_up: float
-    path: Path = Path()
+    path: Path = field(default_factory=Path)
 
 
 @dataclass(frozen=True)

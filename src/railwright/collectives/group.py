@@ -14,7 +14,7 @@ from railwright.traffic.demand import Communicator
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna")
 LIKE = {"turing": "volta", "ada": "ampere"}
-"""Generations without tables of their own, by the one whose tables NCCL uses for them (by compute capability)."""
+"""Generations without tables of their own, by the one whose tables NCCL uses (by compute capability)."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def group_of(machine: Machine, comm: Communicator) -> Group:
     fabric = machine.network.fabric
     if len(comm) == 0 or len(np.unique(comm.gpus)) != len(comm):
         raise PlanError(
-            f"The communicator '{comm.name}' holds {len(comm)} ranks on {len(np.unique(comm.gpus))} different GPUs; "
+            f"The communicator '{comm.name}' holds {len(comm)} ranks on {len(np.unique(comm.gpus))} "
+            "different GPUs; "
             "NCCL needs at least one rank and a GPU of its own for each: list each GPU once."
         )
     domains = domain_of_gpu(fabric)[comm.gpus]
@@ -98,7 +99,8 @@ def generation_of(gpu: Gpu) -> str:
             return known
     raise PlanError(
         f"No collective model for the GPU '{gpu.name}' of generation '{gpu.generation}': "
-        f"NCCL's constants are known for {', '.join(GENERATIONS)}; give the part one of these as its generation."
+        f"NCCL's constants are known for {', '.join(GENERATIONS)}; "
+        "give the part one of these as its generation."
     )
 
 

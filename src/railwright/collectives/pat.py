@@ -14,7 +14,7 @@ from railwright.fabric.graph import Fabric
 from railwright.traffic.demand import Communicator, Traffic, join
 
 PER_RANK = 2.8e-6
-"""The part of PAT's latency that still grows with every rank [s]. Source: NCCL 2.30 src/graph/tuning.cc, PAT."""
+"""The part of PAT's latency that grows with every rank [s]. Source: NCCL 2.30 src/graph/tuning.cc, PAT."""
 EFFICIENCY = 0.75
 """Of the channels' rate. Source: NCCL 2.30 src/graph/tuning.cc, PAT."""
 
