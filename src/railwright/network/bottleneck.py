@@ -5,6 +5,8 @@ Legend: F demands, L directed links.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,10 +28,14 @@ EVEN = 1.05
 """Load over tier mean up to which a tier counts as evenly loaded."""
 
 
-def busiest(network: Network, routes: Routes, size: Floats, load: Floats, time: float) -> Bottleneck | None:
+def busiest(
+    network: Network, load: Floats, time: float, demands_across: Callable[[int], int]
+) -> Bottleneck | None:
     """The link with the largest load / capacity; None when nothing was carried.
 
-    size  (F,) bytes of each demand; load (L,) bytes on each link; time the makespan [s]
+    load            (L,) bytes on each link
+    time            the makespan [s]
+    demands_across  how many demands cross a link
     """
     fabric = network.fabric
     busy = np.divide(load, fabric.capacity, out=np.zeros(len(load)), where=fabric.capacity > 0)
@@ -38,12 +44,23 @@ def busiest(network: Network, routes: Routes, size: Floats, load: Floats, time: 
     # The first among equals (rounding aside), so that the same input names the same link.
     link = int(np.flatnonzero(busy >= busy.max() * (1 - 1e-9))[0])
     utilisation = min(float(busy[link]) / time, 1.0)
-    share = _demands_on(routes, size, link)
+    share = demands_across(link)
     name = fabric.link_name(link)
     peers = _peers(fabric, link)
     return Bottleneck(
         link, name, utilisation, share, _why(network, link, name, load, peers, share, utilisation)
     )
+
+
+def demands_on(routes: Routes, size: Floats, link: int) -> int:
+    """Demands with bytes that cross a link, whole or in part."""
+    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
+    crossing = np.zeros(len(routes), bool)
+    crossing[rows[routes.link == link]] = True
+    spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
+    using = np.zeros(routes.num_spreads + 1, bool)
+    using[spreads[(routes.spread_link == link) & (routes.spread_weight > 0)]] = True
+    return int(np.count_nonzero((crossing | using[routes.spread]) & (size > 0)))
 
 
 def _why(
@@ -96,17 +113,6 @@ def _peers(fabric: Fabric, link: int) -> NDArray[np.int64]:
     alike = (role == role[link]) & (fabric.capacity > 0)
     alike &= (fabric.kind[head] > fabric.kind[tail]) == (fabric.kind[head[link]] > fabric.kind[tail[link]])
     return np.flatnonzero(alike)
-
-
-def _demands_on(routes: Routes, size: Floats, link: int) -> int:
-    """Demands with bytes that cross a link, whole or in part."""
-    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
-    crossing = np.zeros(len(routes), bool)
-    crossing[rows[routes.link == link]] = True
-    spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
-    using = np.zeros(routes.num_spreads + 1, bool)
-    using[spreads[(routes.spread_link == link) & (routes.spread_weight > 0)]] = True
-    return int(np.count_nonzero((crossing | using[routes.spread]) & (size > 0)))
 
 
 def _ends(fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

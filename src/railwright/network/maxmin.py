@@ -6,6 +6,7 @@ A flow of rate r loads link l with weight * count * r.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,9 @@ Floats = NDArray[np.float64]
 
 SAME = 1e-9
 """Rates and finish times this close, relatively, are one event: far above rounding, far below physics."""
+
+
+Rates = Callable[["FluidSystem", Longs, Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,23 +44,24 @@ class FluidSystem:
         return len(self.size)
 
 
-def finish_times(system: FluidSystem, tolerance: float = SAME) -> Floats:
+def finish_times(system: FluidSystem, tolerance: float = SAME, rates: Rates | None = None) -> Floats:
     """When each flow has sent its size, all starting together at max-min fair rates. (F,) [s]
 
     tolerance  finishes within this relative distance of the next event share it: freed bandwidth is handed on
-               only after the last of them.  At SAME this is exact; above, rates stay feasible and no flow
-               finishes earlier than it could: an upper bound.
+               only after the last of them.  At SAME this is exact; above, rates stay feasible.
+    rates      how rates are found: `max_min_rates` (default) or its compiled twin
 
     When flows finish, only flows at least as fast as the slowest of them can gain: a link that a finished
     flow of rate r crossed saturates at a level of at least r, so slower flows are held by other links.
     Hence rates hold until a flow finishes while a faster or equal one still sends; flows of one size need
     a single solution.  Flows without links or bytes finish at 0.
     """
+    rates = rates or max_min_rates
     finish = np.zeros(len(system))
     remaining = system.size.astype(np.float64).copy()
     active = np.flatnonzero((remaining > 0) & (np.diff(system.ptr) > 0))
     rate = np.zeros(len(system))
-    rate[active] = max_min_rates(system, active, system.capacity)
+    rate[active] = rates(system, active, system.capacity)
     now = 0.0
     while len(active):
         due = now + remaining[active] / rate[active]
@@ -73,7 +78,7 @@ def finish_times(system: FluidSystem, tolerance: float = SAME) -> Floats:
         gains = rate[active] >= slowest * (1 - SAME)
         held = active[~gains]
         slack = system.capacity - load(system, held, rate[held])
-        rate[active[gains]] = max_min_rates(system, active[gains], np.maximum(slack, 0.0))
+        rate[active[gains]] = rates(system, active[gains], np.maximum(slack, 0.0))
     return finish
 
 
@@ -106,6 +111,15 @@ def max_min_rates(system: FluidSystem, flows: Longs, slack: Floats) -> Floats:
         slack = np.maximum(slack - used, 0.0)
         pending, counts = pending[~settled], counts[~settled]
         links, weights = links[~gone], weights[~gone]
+    return rate
+
+
+def compiled_rates(system: FluidSystem, flows: Longs, slack: Floats) -> Floats:
+    """`max_min_rates` by the compiled kernel, which is imported here, when first needed."""
+    from railwright.network.kernel import fill
+
+    links, weights, counts = _rows(system, flows)
+    rate: Floats = fill(np.concatenate([[0], np.cumsum(counts)]), links, weights, slack.copy())
     return rate
 
 

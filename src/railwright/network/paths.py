@@ -61,6 +61,18 @@ class Routes:
         parts = np.repeat(per_spread, np.diff(self.spread_ptr)) * self.spread_weight
         return whole + add_up(self.spread_link, parts, num_links)
 
+    def worst(self, amount: Floats) -> Floats:
+        """(F,) the largest of a per-link amount (L,), at least 0, over all links that each demand uses."""
+        largest = np.zeros(len(self))
+        np.maximum.at(largest, np.repeat(np.arange(len(self)), np.diff(self.ptr)), amount[self.link])
+        on = self.spread >= 0
+        each = np.zeros(self.num_spreads)
+        np.maximum.at(
+            each, np.repeat(np.arange(self.num_spreads), np.diff(self.spread_ptr)), amount[self.spread_link]
+        )
+        largest[on] = np.maximum(largest[on], each[self.spread[on]])
+        return largest
+
     def flat(self) -> tuple[Longs, Ints, Floats]:
         """ptr, link, weight with every spread written out beside its demand's own links."""
         own = np.diff(self.ptr)

@@ -8,39 +8,50 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.network.bottleneck import busiest
-from railwright.network.maxmin import FluidSystem, finish_times
+from railwright.network.bottleneck import busiest, demands_on
+from railwright.network.maxmin import SAME, compiled_rates, finish_times, max_min_rates
 from railwright.network.paths import Routes, find_routes
 from railwright.network.solution import Network, Solution
-from railwright.network.symmetry import flow_system, quotient
+from railwright.network.symmetry import flow_system, quotient, without_twins
 from railwright.traffic import Traffic
 
 Floats = NDArray[np.float64]
 
 LARGEST = 2_000_000
-"""Demands held explicitly: above, memory (about 200 bytes each) and time leave the interactive range."""
+"""Demands solved explicitly: above, memory (about 400 bytes each) and time leave the interactive range."""
+
+BLOCK = 500_000
+"""Demands routed at a time when only loads are kept."""
 
 COMPILED_FROM = 4_000
-"""Flows (after merging alike ones) from which compiling the kernel pays; below, NumPy is the product."""
+"""Flows of several sizes (after merging alike ones) from which compiling the kernel, about 1.3 s, pays."""
+
+COMPILED_ENTRIES = 1_000_000
+"""Flow-link crossings from which it pays for a single solution too."""
+
+EXACT_UP_TO = 5_000
+"""Flows of several sizes whose finishes are followed one by one; above, those within COARSE are one event.
+Cost grows with the square: 4,000 flows take 1.2 s (benchmarks/network.py)."""
+
+COARSE = 0.005
 
 
 def solve(network: Network, traffic: Traffic) -> Solution:
     """When every demand has finished on the network, all starting together, and what each link carried.
 
     Rates are max-min fair at every moment and rise when demands finish (see `maxmin`).  Demands that
-    symmetry makes alike are solved as one, which is exact (see `symmetry`).  More than LARGEST demands get
-    the busiest link's load / capacity instead: a lower bound, exact=False.
+    symmetry makes alike are solved as one, which is exact (see `symmetry`).  exact=False in two cases:
+    more than EXACT_UP_TO different demands of several sizes (finishes within COARSE of each other are one
+    event: a feasible schedule that hands freed bandwidth on a little late), and more than LARGEST demands
+    (the busiest link's load / capacity: a lower bound).
     Raises PlanError where a demand has no live path.
     """
+    if len(traffic) > LARGEST:
+        return _bound(network, traffic)
     routes = find_routes(network, traffic)
-    capacity = network.fabric.capacity
     size = traffic.size
     load = routes.carried(size, network.fabric.num_links)
-    if len(traffic) > LARGEST:
-        finish = _bound(routes, load, capacity)
-        engine, exact = "bound: busiest link's load / capacity (too many demands for max-min)", False
-    else:
-        finish, engine, exact = _finish(routes, size, capacity)
+    finish, engine, exact = _finish(routes, size, network.fabric.capacity)
     time = float(finish.max(initial=0.0))
     return Solution(
         time,
@@ -48,7 +59,7 @@ def solve(network: Network, traffic: Traffic) -> Solution:
         load,
         routes.latency,
         routes.hops,
-        busiest(network, routes, size, load, time),
+        busiest(network, load, time, lambda link: demands_on(routes, size, link)),
         engine,
         exact,
     )
@@ -60,29 +71,51 @@ def ecmp_distribution(network: Network, traffic: Traffic, seeds: list[int]) -> F
 
 
 def _finish(routes: Routes, size: Floats, capacity: Floats) -> tuple[Floats, str, bool]:
+    routes = without_twins(routes, capacity)
     merged = quotient(routes, size, capacity, worthwhile=0.5)
-    if merged is not None:
+    if merged is None:
+        system = flow_system(routes, size, capacity)
+        number = f"{len(size):,} demands"
+    else:
         system, flow_class = merged
-        finish, name = _fluid(system)
-        return finish[flow_class], f"max-min ({name}, {len(size):,} demands in {len(system):,} classes)", True
-    finish, name = _fluid(flow_system(routes, size, capacity))
-    return finish, f"max-min ({name}, {len(size):,} demands)", True
+        number = f"{len(size):,} demands in {len(system):,} classes"
+    several = len(np.unique(system.size[system.size > 0])) > 1
+    compiled = len(system.link) > COMPILED_ENTRIES or (several and len(system) > COMPILED_FROM)
+    exact = not several or len(system) <= EXACT_UP_TO
+    finish = finish_times(system, SAME if exact else COARSE, compiled_rates if compiled else max_min_rates)
+    if merged is not None:
+        finish = finish[flow_class]
+    name = f"explicit max-min ({'numba' if compiled else 'NumPy'}, {number})"
+    return (
+        finish,
+        name if exact else f"{name}, finishes within {COARSE:.1%} taken as one event)",
+        exact,
+    )
 
 
-def _fluid(system: FluidSystem) -> tuple[Floats, str]:
-    return finish_times(system), "NumPy"
+def _bound(network: Network, traffic: Traffic) -> Solution:
+    """Busiest link's load / capacity, block by block; alike demands of two blocks share an ECMP path."""
+    fabric = network.fabric
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(traffic), BLOCK)]
+    load = np.zeros(fabric.num_links)
+    latency, hops, finish = np.zeros(len(traffic)), np.zeros(len(traffic), np.int32), np.zeros(len(traffic))
 
+    def routed(block: slice) -> Routes:
+        part = Traffic(traffic.src[block], traffic.dst[block], traffic.relay[block], traffic.size[block])
+        return find_routes(network, part)
 
-def _bound(routes: Routes, load: Floats, capacity: Floats) -> Floats:
-    """(F,) load / capacity of the busiest link of each demand's path [s]."""
-    busy = np.divide(load, capacity, out=np.zeros(len(load)), where=capacity > 0)
-    finish = np.zeros(len(routes))
-    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
-    np.maximum.at(finish, rows, busy[routes.link])
-    if routes.num_spreads:
-        spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
-        each = np.zeros(routes.num_spreads)
-        np.maximum.at(each, spreads, busy[routes.spread_link])
-        on = routes.spread >= 0
-        finish[on] = np.maximum(finish[on], each[routes.spread[on]])
-    return finish
+    for block in blocks:
+        routes = routed(block)
+        load += routes.carried(traffic.size[block], fabric.num_links)
+        latency[block], hops[block] = routes.latency, routes.hops
+    busy = np.divide(load, fabric.capacity, out=np.zeros(len(load)), where=fabric.capacity > 0)
+    for block in blocks:
+        finish[block] = np.where(traffic.size[block] > 0, routed(block).worst(busy), 0.0)
+    time = float(finish.max(initial=0.0))
+    top = busiest(
+        network, load, time, lambda link: sum(demands_on(routed(b), traffic.size[b], link) for b in blocks)
+    )
+    engine = (
+        f"lower bound: load / capacity of the busiest link ({len(traffic):,} demands, too many for max-min)"
+    )
+    return Solution(time, finish, load, latency, hops, top, engine, False)

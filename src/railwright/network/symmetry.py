@@ -12,6 +12,7 @@ Source: Grohe, Kersting, Mladenov, Selman, "Dimension reduction via colour refin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,38 @@ Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Labels = NDArray[Any]
+
+
+def without_twins(routes: Routes, capacity: Floats) -> Routes:
+    """The same routes, each set of twin links left with its first one: twins always carry the same.
+
+    Twins: links of one capacity that only spreads cross, each spread with one weight, such as the uplinks
+    of a leaf on a healthy fabric.  Good for rates only: loads need the full routes.
+    """
+    direct = np.zeros(len(capacity), bool)
+    direct[routes.link] = True
+    by_link = np.argsort(routes.spread_link, kind="stable")
+    row = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
+    with np.errstate(over="ignore"):
+        entry = splitmix(splitmix(routes.spread_weight.view(np.uint64)) ^ row.astype(np.uint64))
+    crossed = routes.spread_link[by_link]
+    colour = splitmix(np.ascontiguousarray(capacity).view(np.uint64)) ^ _summed(
+        entry[by_link], crossed, len(capacity)
+    )
+    crossed_only = np.flatnonzero(~direct)
+    first = np.unique(colour[crossed_only], return_index=True)[1]
+    keep = direct
+    keep[crossed_only[first]] = True
+    stays = keep[routes.spread_link]
+    if not len(stays):
+        return routes
+    ptr = np.concatenate([[0], np.cumsum(stays)])[routes.spread_ptr]
+    return replace(
+        routes,
+        spread_ptr=ptr,
+        spread_link=routes.spread_link[stays],
+        spread_weight=routes.spread_weight[stays],
+    )
 
 
 def flow_system(routes: Routes, size: Floats, capacity: Floats) -> FluidSystem:
