@@ -128,11 +128,14 @@ def parse_test_size(text: str) -> float:
 
 def write(value: float, dimension: Dimension) -> str:
     """`value` with the handiest unit that keeps it exact: parse(write(v, d), d) == v."""
+    exact: list[str] = []
     for unit in _WRITTEN[dimension]:
         factor = _UNITS[dimension][unit]
         number = f"{value / factor:.10g}"
         if value >= factor and "e" not in number and float(number) * factor == value:
-            return f"{number} {unit}"
+            exact.append(f"{number} {unit}")
+    if exact:
+        return min(exact, key=lambda text: len(text.partition(" ")[0]))
     return f"{value!r} {_BASE[dimension]}" if value else f"0 {_BASE[dimension]}"
 
 

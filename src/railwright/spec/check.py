@@ -14,6 +14,7 @@ from railwright.spec.study import Study
 Steps = tuple[str | int, ...]
 
 FORMAT_VERSION = 1
+_NOT_A_FIELD, _MISSING = "not a field", "missing"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def validate(plain: Mapping[str, Any]) -> tuple[Study | None, list[Flaw]]:
     try:
         study = Study.model_validate(plain)
     except ValidationError as error:
-        return None, [_flaw(dict(e)) for e in error.errors(include_url=False)]
+        return None, _not_twice([_flaw(dict(e)) for e in error.errors(include_url=False)])
     flaws = contradictions(study)
     return (None if flaws else study), flaws
 
@@ -76,7 +77,7 @@ def section_at(path: Steps) -> type[BaseModel] | None:
 def unknown_field(name: str, section: type[BaseModel]) -> str:
     """Why a name is no field of a section: the nearest one, or all of them."""
     known = list(section.model_fields)
-    return "not a field" + (nearest(name, known) or f"; known here are {', '.join(known)}")
+    return _NOT_A_FIELD + (nearest(name, known) or f"; known here are {', '.join(known)}")
 
 
 def _section_in(annotation: Any) -> type[BaseModel] | None:
@@ -88,16 +89,27 @@ def _section_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
+def _not_twice(flaws: list[Flaw]) -> list[Flaw]:
+    """Without the fields that are missing only because their name is misspelt."""
+    misspelt = [(f.path[:-1], f.message) for f in flaws if f.message.startswith(_NOT_A_FIELD)]
+    return [
+        flaw
+        for flaw in flaws
+        if not flaw.message.startswith(_MISSING)
+        or not any(flaw.path[:-1] == parent and f"'{flaw.path[-1]}'" in said for parent, said in misspelt)
+    ]
+
+
 def _flaw(error: Mapping[str, Any]) -> Flaw:
     path: Steps = tuple(error["loc"])
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
         section = section_at(path[:-1])
-        return Flaw(path, unknown_field(str(path[-1]), section) if section else "not a field", at_key=True)
+        return Flaw(path, unknown_field(str(path[-1]), section) if section else _NOT_A_FIELD, at_key=True)
     if kind == "missing":
         section = section_at(path[:-1])
         about = section.model_fields[str(path[-1])].description if section else None
-        return Flaw(path, f"missing ({about})" if about else "missing", at_key=True)
+        return Flaw(path, f"{_MISSING} ({about})" if about else _MISSING, at_key=True)
     wanted = _WANTED.get(kind)
     if kind == "literal_error":
         wanted = f"one of {context['expected'].replace(' or ', ', ')}" if "," in context["expected"] else None

@@ -125,10 +125,14 @@ class _Walk:
     keys: dict[Path_, Place] = field(default_factory=dict)
     values: dict[Path_, Place] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
+    seen: int = 0
 
     def value(self, node: Node, path: Path_) -> Any:
-        self.values[path] = _place(node)
-        if len(self.values) > _MAX_VALUES:
+        if node.start_mark.index < node.end_mark.index:
+            # What is empty stands nowhere (its mark is the next line's); its key stands for it.
+            self.values[path] = _place(node)
+        self.seen += 1
+        if self.seen > _MAX_VALUES:
             # Aliases can make a small file expand without end.
             raise SpecError([Mistake(self.name, 0, 0, "", f"expands to more than {_MAX_VALUES:,} values")])
         if isinstance(node, MappingNode):

@@ -1,0 +1,144 @@
+"""Every mistake of a study is reported at once, where it stands, with what to write instead."""
+# ruff: noqa: E501 - one row per mistake: what is written, what is said
+
+import re
+
+import pytest
+
+from railwright.errors import SpecError
+from railwright.spec import load_study_text
+
+SOUND = """\
+railwright: 1
+name: a study
+cluster:
+  servers: 4
+  server: dgx-h100
+  compute:
+    family: rail-optimised
+    switch: qm9700
+jobs:
+  - name: train
+    model: llama-3-8b
+    sequence: 4096
+    global_batch: 32
+    tokens: 2e9
+"""
+
+
+def mistakes(text):
+    with pytest.raises(SpecError) as error:
+        load_study_text(text, "s.yaml")
+    return str(error.value).split("\n")
+
+
+def only(text):
+    found = mistakes(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_the_sound_study_is_sound():
+    study = load_study_text(SOUND)
+    assert study.jobs[0].tokens == 2e9
+    assert study.cluster.compute.lengths.leaf_spine == 30.0
+
+
+# One row per kind of mistake: what is replaced by what, and what is said about it.
+KINDS = {
+    "wrong field": ("servers: 4", "serves: 4", ["s.yaml:4:3: cluster.serves: not a field; did you mean 'servers', 'server'?"]),
+    "unknown literal": (
+        "rail-optimised",
+        "rail-optimized",
+        ["s.yaml:7:13: cluster.compute.family: 'rail-optimized' is not allowed; write one of", "did you mean 'rail-optimised'"],
+    ),
+    "missing unit": (
+        "switch: qm9700",
+        "switch: qm9700\n    lengths: {node_leaf: 10}",
+        ["s.yaml:9:26: cluster.compute.lengths.node_leaf: 10 has no unit; write a length with its unit, like '25 m'"],
+    ),
+    "missing unit in text": ("switch: qm9700", "switch: qm9700\n    lengths: {node_leaf: '10'}", ["s.yaml:9:26:", "has no unit"]),
+    "unknown unit": ("switch: qm9700", "switch: qm9700\n    lengths: {node_leaf: 10 mt}", ["s.yaml:9:26:", "did you mean 'm"]),
+    "missing field": ("    sequence: 4096\n", "", ["s.yaml:10:5: jobs.0.sequence: missing (sequence length in tokens)"]),
+    "text for a number": ("servers: 4", "servers: four", ["s.yaml:4:12: cluster.servers: 'four' is not allowed; write a whole number"]),
+    "fraction for a count": ("servers: 4", "servers: 4.0", ["s.yaml:4:12: cluster.servers: 4.0 is not allowed; write a whole number, 4"]),
+    "number for text": ("name: a study", "name: 7", ["s.yaml:2:7: name: 7 is not allowed; write text (put it in quotes: '7')"]),
+    "out of range": ("servers: 4", "servers: 0", ["s.yaml:4:12: cluster.servers: 0 is out of range; it must be above 0"]),
+    "endless number": ("tokens: 2e9", "tokens: .inf", ["s.yaml:14:13: jobs.0.tokens: inf is not allowed; write a finite number"]),
+    "empty value": ("servers: 4", "servers:", ["s.yaml:4:3: cluster.servers: empty; write a whole number"]),
+    "word for a truth": ("jobs:", "nccl: {pxn: on}\njobs:", ["s.yaml:9:13: nccl.pxn: 'on' is not allowed; write true or false (true)"]),
+    "truth for a number": ("switch: qm9700", "switch: qm9700\n    tiers: true", ["s.yaml:9:12: cluster.compute.tiers: true is not allowed"]),
+    "section for a value": ("server: dgx-h100", "server: {a: 1}", ["s.yaml:5:11: cluster.server: a section is not allowed; write text"]),
+    "value for a section": ("jobs:", "nccl: 5\njobs:", ["s.yaml:9:7: nccl: 5 is not allowed; write a section with the fields pxn"]),
+    "value for a list": ("jobs:", "sweeps: all_reduce\njobs:", ["s.yaml:9:9: sweeps: 'all_reduce' is not allowed; write a list"]),
+    "key written twice": ("servers: 4", "servers: 4\n  servers: 5", ["s.yaml:5:3: cluster.servers: written twice; the first is in line 4"]),
+    "name written twice": (
+        "    tokens: 2e9\n",
+        "    tokens: 2e9\n  - {name: train, model: m, sequence: 1, global_batch: 1, tokens: 1}\n",
+        ["s.yaml:15:12: jobs.1.name: 'train' is already the name of jobs.0"],
+    ),
+    "backwards sweep": (
+        "jobs:",
+        "sweeps: [{op: all_reduce, begin: 1 MiB, end: 1 KiB}]\njobs:",
+        ["s.yaml:9:46: sweeps.0.end: smaller than 'begin'"],
+    ),
+    "newer format": ("railwright: 1", "railwright: 2", ["s.yaml:1:13: railwright: the file has format 2; this Railwright reads up to 1"]),
+    "YAML tag": ("servers: 4", "servers: !!python/name:os 4", ["s.yaml:4:12: cluster.servers: unknown YAML tag"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_mistake(kind):
+    old, new, said = KINDS[kind]
+    assert old in SOUND
+    found = mistakes(SOUND.replace(old, new, 1))
+    line = found[0]
+    for part in said:
+        assert part in line, found
+
+
+def test_all_mistakes_come_at_once_in_the_order_of_the_file():
+    text = SOUND
+    for kind in ("wrong field", "unknown literal", "missing field", "number for text"):
+        old, new, _ = KINDS[kind]
+        text = text.replace(old, new, 1)
+    found = mistakes(text)
+    lines = [int(re.match(r"s\.yaml:(\d+):", line).group(1)) for line in found]
+    assert lines == sorted(lines)
+    # 'serves' is reported once, not also as the absence of 'servers'.
+    assert [line.split(": ")[1] for line in found] == [
+        "name", "cluster.serves", "cluster.compute.family", "jobs.0.sequence",
+    ]  # fmt: skip
+
+
+VARIANT = SOUND + "variants:\n  - name: other\n    set:\n      "
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("cluster.compute.famly: fat-tree", "s.yaml:18:7: variants.0.set.cluster.compute.famly: 'famly' is not a field; did you mean 'family'?"),
+        ("cluster.compute.family: fat-tee", "s.yaml:18:31: variants.0.set.cluster.compute.family: 'fat-tee' is not allowed"),
+        ("jobs.train.layout.tensor: 0", "s.yaml:18:33: variants.0.set.jobs.train.layout.tensor: 0 is out of range"),
+        ("jobs.trian.layout.tensor: 2", "s.yaml:18:7: variants.0.set.jobs.trian.layout.tensor: 'trian' names no entry"),
+        ("jobs.1.layout.tensor: 2", "the list has 1 entry, counted from 0"),
+        ("cluster.servers.x: 2", "'cluster.servers' is one value and has no fields"),
+        ("nccl: {pxn: false}", "a section is changed field by field; write 'nccl.pxn' as the name"),
+        ("variants: []", "'variants' is the same for all variants"),
+        ("cluster.faults: [{element: leaf-01, rate: 3}]", "s.yaml:18:23: variants.0.set.cluster.faults: in '0.rate': 3 has no unit"),
+        ("cluster.compute.lengths.node_leaf: 10", "10 has no unit"),
+    ],
+)  # fmt: skip
+def test_changes_of_a_variant_are_checked_where_they_stand(change, said):
+    assert said in only(VARIANT + change + "\n")
+
+
+def test_changes_are_checked_even_when_the_study_itself_is_wrong():
+    found = mistakes(VARIANT.replace("servers: 4", "servers: 0") + "nccl.pxm: false\n")
+    assert len(found) == 2
+    assert "s.yaml:18:7: variants.0.set.nccl.pxm: 'pxm' is not a field; did you mean 'pxn'?" in found[1]
+
+
+def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
+    found = mistakes(VARIANT.replace("servers: 4", "servers: 0") + "nccl.pxn: false\n")
+    assert len(found) == 1
