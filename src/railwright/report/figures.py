@@ -1,0 +1,116 @@
+"""What the page and the terminal both say about a result: its variants' letters, key points and ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright.collectives.prediction import CollectivePrediction
+from railwright.fabric.graph import Fabric
+from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
+from railwright.training.result import StepResult
+
+SMALL = float(2**20)
+"""Size that stands for small messages where the sweep has it. [byte]"""
+
+KINDS = ("compute", "tp", "ep", "pp", "dp", "bubble", "host")
+"""Order of the kinds of time in every breakdown."""
+
+KIND_NAMES = {
+    "compute": "compute",
+    "tp": "tensor parallel",
+    "ep": "expert parallel",
+    "pp": "pipeline",
+    "dp": "data parallel",
+    "bubble": "bubble",
+    "host": "host",
+}
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """One collective on every variant that ran it: (index of the variant, its curve)."""
+
+    op: str
+    title: str
+    curves: tuple[tuple[int, Curve], ...]
+
+
+def letter(index: int) -> str:
+    """'A' for the study as written, then 'B', 'C', …, 'Z', 'AA', …"""
+    text = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, 26)
+        text = chr(ord("A") + rest) + text
+    return text
+
+
+def sweeps(result: Result) -> tuple[Sweeps, ...]:
+    """The curves of all variants, gathered by collective (the n-th sweep of an op with the n-th)."""
+    found: dict[tuple[str, int], list[tuple[int, Curve]]] = {}
+    for index, variant in enumerate(result.variants):
+        seen: dict[str, int] = {}
+        for curve in variant.curves:
+            nth = seen.get(curve.op, 0)
+            seen[curve.op] = nth + 1
+            if curve.points:
+                found.setdefault((curve.op, nth), []).append((index, curve))
+    return tuple(Sweeps(op, op_title(op), tuple(curves)) for (op, _), curves in found.items())
+
+
+def op_title(op: str) -> str:
+    """'all_to_all' as people write it: 'all-to-all'."""
+    return op.replace("_", "-")
+
+
+def small_point(points: tuple[CollectivePrediction, ...]) -> CollectivePrediction:
+    """The point nearest to 1 MiB, on a log scale."""
+    return min(points, key=lambda p: (abs(math.log(max(p.size, 1.0) / SMALL)), p.size))
+
+
+def large_point(points: tuple[CollectivePrediction, ...]) -> CollectivePrediction:
+    """The largest size of the sweep."""
+    return max(points, key=lambda p: p.size)
+
+
+def job_of(variant: VariantResult, name: str) -> JobResult | None:
+    """The job of that name on a variant."""
+    return next((job for job in variant.jobs if job.name == name), None)
+
+
+def job_names(result: Result) -> tuple[str, ...]:
+    """All jobs of the study, in its order."""
+    return tuple(dict.fromkeys(job.name for variant in result.variants for job in variant.jobs))
+
+
+def exposed(step: StepResult, kind: str) -> float:
+    """Seconds of one kind of work that nothing hides."""
+    return sum(share.exposed for share in step.shares if share.kind == kind)
+
+
+def pxn_pairs(result: Result) -> tuple[tuple[int, int], ...]:
+    """(with, without): indices of variants that differ in nothing but PXN."""
+    changes = [{}, *(dict(variant.set) for variant in result.study.variants)]
+    table: dict[str, dict[bool, int]] = {}
+    for index, change in enumerate(changes[: len(result.variants)]):
+        pxn = bool(change.pop("nccl.pxn", result.study.nccl.pxn))
+        rest = repr(sorted(change.items(), key=lambda item: item[0]))
+        table.setdefault(rest, {}).setdefault(pxn, index)
+    return tuple((pair[True], pair[False]) for pair in table.values() if len(pair) == 2)
+
+
+def same_fabric(one: Fabric, other: Fabric) -> bool:
+    """Whether two fabrics are wired alike and have the same faults."""
+    if one is other:
+        return True
+    names = ("kind", "rail", "a", "b", "port_a", "port_b", "rate", "capacity")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def largest_first(rows: Iterable[SensitivityRow]) -> list[SensitivityRow]:
+    """Sensitivity rows by size of effect; those that cannot run come last."""
+    return sorted(rows, key=lambda row: (row.effect is None, -abs(row.effect or 0.0)))

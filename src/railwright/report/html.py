@@ -1,0 +1,152 @@
+"""The report as one self-contained HTML page: question, answer, key figures, then why.
+
+Nothing is fetched: styles and one small script are inside, and a content security policy forbids the rest.
+Without the script everything but opening the details for printing still works.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from railwright.report.figures import job_names, job_of, large_point, letter, pxn_pairs, sweeps
+from railwright.report.markup import Html, join, tag
+from railwright.report.page_collectives import collectives_section
+from railwright.report.page_fabric import fabric_section, variants_section
+from railwright.report.page_step import step_section
+from railwright.report.page_trust import error_section, made_section, sources_section
+from railwright.report.page_why import memory_section, published_section, sensitivity_section, used_section
+from railwright.report.style import stylesheet
+from railwright.study.result import Result
+from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
+
+MOST_KEYS = 10
+SCRIPT = """
+(function(){var opened=[];
+addEventListener("beforeprint",function(){document.querySelectorAll("details[data-print]:not([open])")
+.forEach(function(d){d.open=true;opened.push(d)})});
+addEventListener("afterprint",function(){opened.forEach(function(d){d.open=false});opened=[]})})();
+"""
+
+
+def page(result: Result) -> str:
+    """The whole page; the same result gives the same text."""
+    sections = [
+        ("variants", "Variants side by side", variants_section(result)),
+        ("fabric", "The fabric", fabric_section(result)),
+        ("collectives", "Collectives, small to large", collectives_section(result)),
+        ("step", "One training step", step_section(result)),
+        ("sensitivity", "What moves the answer", sensitivity_section(result)),
+        ("published", "Published effects", published_section(result)),
+        ("communication", "The step's communication", used_section(result)),
+        ("memory", "Memory", memory_section(result)),
+        ("assumptions", "Assumptions and their sources", sources_section(result)),
+        ("error", "Expected error, and what is not modelled", error_section(result)),
+        ("made", "How this was made", made_section(result)),
+    ]
+    shown = [(anchor, name, body) for anchor, name, body in sections if body is not None]
+    links = (tag("a", name, href=f"#{anchor}") for anchor, name, _ in shown)
+    body = join(
+        [
+            tag(
+                "header",
+                tag("p", "Railwright report", class_="made"),
+                tag("h1", result.study.name),
+                tag("p", result.study.question, class_="question") if result.study.question else None,
+            ),
+            tag(
+                "main",
+                _answer(result),
+                _keys(result),
+                tag("nav", join(links, " "), aria_label="Contents"),
+                *(tag("section", tag("h2", name), body, id=anchor) for anchor, name, body in shown),
+            ),
+            tag("footer", tag("p", f"Railwright {result.version} · study {result.spec_hash[:12]}")),
+            tag("script", Html(SCRIPT)),
+        ],
+        "\n",
+    )
+    return f"<!DOCTYPE html>\n{tag('html', _head(result), tag('body', body), lang='en')}\n"
+
+
+def _head(result: Result) -> Html:
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content=f"railwright {result.version}"),
+        tag("title", f"{result.study.name} · Railwright"),
+        tag("link", rel="icon", href="data:,"),
+        tag("style", Html(stylesheet())),
+    )
+
+
+def _answer(result: Result) -> Html | None:
+    if not result.answer:
+        return None
+    return tag("div", *(tag("p", sentence) for sentence in result.answer), class_="answer")
+
+
+def _keys(result: Result) -> Html | None:
+    """The figures one wants to remember, of the study as written."""
+    if not result.variants:
+        return None
+    base = result.variants[0]
+    found: list[tuple[str, str]] = []
+    for name in job_names(result)[:1]:
+        job = job_of(base, name)
+        if job is not None and job.step is not None:
+            step = job.step
+            found += [
+                (f"a step of {name}", show_time(step.step_time)),
+                ("tokens/s", show_count(step.tokens_per_second)),
+                ("of the step waits for the network", show_share(step.network_share)),
+                ("model FLOPs utilisation", show_share(step.mfu)),
+                (f"for {show_count(step.tokens_total)} tokens", show_time(step.time_to_train)),
+            ]
+    found += _pxn(result)
+    for sweep in sweeps(result):
+        curves = dict(sweep.curves)
+        if 0 in curves:
+            point = large_point(curves[0].points)
+            found.append((f"{sweep.title} bus bandwidth at {show_size(point.size)}", show_rate(point.busbw)))
+    if base.counts is not None:
+        c = base.counts
+        found += [
+            (f"switches ({_tiers(c.leaves, c.spines, c.cores)})", show_count(c.switches)),
+            ("cables", show_count(c.cables)),
+            (
+                "GPUs in " + show_count(c.servers) + (" server" if c.servers == 1 else " servers"),
+                show_count(c.gpus),
+            ),
+        ]
+    shown = (tag("div", tag("dt", name), tag("dd", value)) for name, value in found[:MOST_KEYS])
+    return tag("dl", *shown, class_="keys")
+
+
+def _pxn(result: Result) -> list[tuple[str, str]]:
+    """What PXN is worth to the first job, from the first pair of variants that differ in just that."""
+    for on, off in pxn_pairs(result)[:1]:
+        steps = [job.step for i in (on, off) for job in result.variants[i].jobs[:1]]
+        if len(steps) == 2 and steps[0] is not None and steps[1] is not None:
+            gain = steps[0].tokens_per_second / steps[1].tokens_per_second - 1
+            return [(f"training throughput from PXN ({letter(on)} over {letter(off)})", show_change(gain))]
+    return []
+
+
+def _tiers(leaves: int, spines: int, cores: int) -> str:
+    """'8 leaves, 4 spines'."""
+    parts = [f"{show_count(leaves)} {'leaf' if leaves == 1 else 'leaves'}"]
+    parts += [
+        f"{show_count(n)} {noun}{'' if n == 1 else 's'}"
+        for n, noun in ((spines, "spine"), (cores, "core"))
+        if n
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,148 @@
+"""The page's training step: where its time goes on every variant, its timeline, and the network's share."""
+
+from __future__ import annotations
+
+from railwright.report.charts import badge, stacked_bar
+from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job_of, letter
+from railwright.report.markup import Html, join, tag
+from railwright.report.page_table import data_table
+from railwright.report.timeline_drawing import close_look, draw_timeline, look_of
+from railwright.study.result import Result
+from railwright.training.result import StepResult
+from railwright.training.timeline import Timeline
+from railwright.units import show_count, show_share, show_time
+
+NETWORK = ("tp", "ep", "pp", "dp")
+LOOK_NAMES = {
+    "k-compute": "compute",
+    "k-attention": "attention",
+    "k-backward": "backward",
+    "k-optimizer": "optimizer",
+    "k-tp": "tensor parallel",
+    "k-ep": "expert parallel",
+    "k-pp": "pipeline",
+    "k-dp": "data parallel",
+    "k-host": "host",
+    "k-bubble": "bubble",
+}
+
+Steps = list[tuple[int, StepResult]]
+
+
+def step_section(result: Result) -> Html | None:
+    """Each job: a bar per variant, the network's share, the first variant's timeline."""
+    parts: list[Html] = []
+    names = job_names(result)
+    for nth, name in enumerate(names):
+        found = ((i, job_of(v, name)) for i, v in enumerate(result.variants))
+        steps = [(i, job.step) for i, job in found if job is not None and job.step is not None]
+        if len(names) > 1:
+            parts.append(tag("h3", f"Job: {name}"))
+        if not steps:
+            parts.append(
+                tag("p", f"{name} runs on none of the variants; the reasons stand under the first table.")
+            )
+            continue
+        parts += [_breakdown(result, steps, name), _network(result, steps, name)]
+        index, step = steps[0]
+        if step.timeline.events:
+            parts += _timeline(
+                f"{letter(index)} {result.variants[index].name}", step.timeline, f"timeline-{nth}"
+            )
+    return join(parts) if parts else None
+
+
+def _breakdown(result: Result, steps: Steps, name: str) -> Html:
+    """Bars of one scale: exposed time of each kind adds up to the step."""
+    longest = max(step.step_time for _, step in steps)
+    kinds = [k for k in KINDS if any(exposed(step, k) > 0 for _, step in steps)]
+    bars: list[Html] = []
+    for index, step in steps:
+        pieces = [
+            (f"k-{kind}", exposed(step, kind), f"{KIND_NAMES[kind]}: {show_time(exposed(step, kind))}")
+            for kind in kinds
+        ]
+        label = f"{result.variants[index].name}: " + ", ".join(tip for _, _, tip in pieces)
+        bars.append(tag("div", badge(index, letter(index)), result.variants[index].name, class_="who"))
+        bars.append(tag("div", stacked_bar(pieces, longest, label=label)))
+        bars.append(tag("div", show_time(step.step_time), class_="value"))
+    heads = ["variant", *(KIND_NAMES[k] for k in kinds), "step"]
+    rows = [
+        [
+            join([badge(i, letter(i)), result.variants[i].name]),
+            *(show_time(exposed(step, k)) for k in kinds),
+            show_time(step.step_time),
+        ]
+        for i, step in steps
+    ]
+    caption = f"{name}: time of one step that nothing hides, by kind"
+    table = data_table(caption, heads, rows, numbers=range(1, len(heads)))
+    return join(
+        [
+            tag("h3", "Where the time goes"),
+            tag(
+                "p",
+                f"{name}, {show_count(steps[0][1].tokens)} tokens a step; only what nothing hides.",
+                class_="note",
+            ),
+            _key([f"k-{kind}" for kind in kinds]),
+            tag("figure", tag("div", *bars, class_="bars")),
+            tag("details", tag("summary", "Table: where the time goes"), table, data_print=""),
+        ]
+    )
+
+
+def _network(result: Result, steps: Steps, name: str) -> Html:
+    """Exposed communication over the step, and how much of the communication is hidden."""
+    rows = []
+    for index, step in steps:
+        busy = sum(s.busy for s in step.shares if s.kind in NETWORK)
+        shown = sum(s.exposed for s in step.shares if s.kind in NETWORK)
+        pieces = [
+            (f"k-{k}", exposed(step, k), f"{KIND_NAMES[k]}: {show_share(exposed(step, k) / step.step_time)}")
+            for k in NETWORK
+        ]
+        label = f"{result.variants[index].name}: {show_share(step.network_share)} of the step"
+        rows.append(
+            [
+                join([badge(index, letter(index)), result.variants[index].name]),
+                show_share(step.network_share),
+                stacked_bar(pieces, step.step_time, label=label),
+                show_time(busy),
+                show_share(max(0.0, 1 - shown / busy)) if busy > 0 else "–",
+            ]
+        )
+    heads = ("variant", "share", "of the step", "network busy", "hidden behind compute")
+    table = data_table(f"{name}: the network's share of one step", heads, rows, numbers=(1, 3, 4), wide=(2,))
+    return join([tag("h3", "The network's share"), table])
+
+
+def _timeline(who: str, timeline: Timeline, name: str) -> list[Html]:
+    """The whole step, and a stretch of it that can be read."""
+    start, end = close_look(timeline)
+    looks = {look_of(event) for event in timeline.events}
+    whole = draw_timeline(
+        timeline, 0.0, timeline.span, name=f"{name}-whole", title=f"Timeline of one step on {who}"
+    )
+    parts = [
+        tag("h3", f"The step's timeline on {who}"),
+        tag("p", "The whole trace is in trace.json, for ui.perfetto.dev.", class_="note"),
+        _key([look for look in LOOK_NAMES if look in looks]),
+        tag("figure", tag("div", whole, class_="scroll")),
+    ]
+    if end - start < 0.8 * timeline.span:
+        close = draw_timeline(
+            timeline, start, end, name=f"{name}-close", title=f"{show_time(end - start)} of the step on {who}"
+        )
+        text = f"A close look: {show_time(end - start)} from {show_time(start)} on."
+        parts.append(tag("figure", tag("figcaption", text), tag("div", close, class_="scroll")))
+    return parts
+
+
+def _key(looks: list[str]) -> Html:
+    """What the colours of a bar or timeline stand for."""
+    return tag(
+        "ul",
+        *(tag("li", tag("span", "", class_=f"swatch {look}"), LOOK_NAMES[look]) for look in looks),
+        class_="key",
+    )

@@ -1,0 +1,36 @@
+"""A table with a caption, scoped headings and aligned numbers, which scrolls in its own box when narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from railwright.report.markup import Child, Html, tag
+
+
+def data_table(
+    caption: str,
+    heads: Sequence[Child],
+    rows: Iterable[Sequence[Child]],
+    numbers: Collection[int] = (),
+    wide: Collection[int] = (),
+) -> Html:
+    """A table whose first column names the row.
+
+    numbers  columns of numbers, right-aligned
+    wide     columns of sentences or bars, never squeezed to a few letters
+    """
+
+    def look(column: int) -> str | None:
+        return "n" if column in numbers else "t" if column in wide else None
+
+    head = tag("tr", *(tag("th", text, scope="col", class_=look(i)) for i, text in enumerate(heads)))
+    body = (
+        tag(
+            "tr",
+            tag("th", row[0], scope="row", class_=look(0)),
+            *(tag("td", cell, class_=look(i)) for i, cell in enumerate(row[1:], start=1)),
+        )
+        for row in rows
+    )
+    table = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body))
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)

@@ -1,0 +1,123 @@
+"""What moves the answer, published effects, the step's communication and its memory."""
+
+from __future__ import annotations
+
+from railwright.report.charts import diverging_bar, stacked_bar
+from railwright.report.figures import job_names, job_of, largest_first, letter, op_title
+from railwright.report.markup import Child, Html, join, tag
+from railwright.report.page_table import data_table
+from railwright.study.result import Result
+from railwright.training.result import StepResult
+from railwright.units import show_change, show_count, show_memory, show_rate, show_share, show_size, show_time
+
+
+def sensitivity_section(result: Result) -> Html | None:
+    """One changed assumption a row, the largest effect first."""
+    rows = largest_first(result.sensitivity)
+    if not rows:
+        return None
+    reach = max((abs(row.effect) for row in rows if row.effect is not None), default=0.0)
+    cells: list[list[Child]] = []
+    for row in rows:
+        why = tag("span", f" {row.why}", class_="soft") if row.why else None
+        name = join([row.name, why])
+        if row.effect is None or row.step_time is None:
+            cells.append([name, "–", tag("span", row.note or "cannot run", class_="soft"), "–", "–"])
+            continue
+        bar = tag(
+            "div",
+            diverging_bar(row.effect, reach, label=f"{row.name}: {show_change(row.effect)}"),
+            class_="diverge",
+        )
+        gain = show_change(row.pxn_gain) if row.pxn_gain is not None else "–"
+        cells.append([name, show_change(row.effect), bar, show_time(row.step_time), gain])
+    job = next(iter(job_names(result)), "the first job")
+    heads = ("changed assumption", "throughput", "loss · gain", "step time", "PXN gains then")
+    caption = f"One assumption changed at a time: throughput of {job} against the study as written"
+    return data_table(caption, heads, cells, numbers=(1, 3, 4), wide=(2,))
+
+
+def published_section(result: Result) -> Html | None:
+    """What others measured beside what this study predicts."""
+    if not result.published:
+        return None
+    cells: list[list[Child]] = [
+        [p.name, p.published, tag("strong", p.predicted), p.why, tag("span", p.source, class_="soft wrap")]
+        for p in result.published
+    ]
+    heads = ("effect", "published", "predicted here", "why", "source")
+    return data_table(
+        "Published effects and this study's prediction, nothing fitted to them", heads, cells, wide=(3, 4)
+    )
+
+
+def used_section(result: Result) -> Html | None:
+    """Every kind of communication that a step of the first variant makes."""
+    parts: list[Html] = []
+    for name, who, step in _first_steps(result):
+        if not step.collectives:
+            continue
+        cells: list[list[Child]] = []
+        for used in sorted(step.collectives, key=lambda u: -u.count * u.prediction.time):
+            p = used.prediction
+            groups = f" in {show_count(p.groups)} groups" if p.groups > 1 else ""
+            cells.append(
+                [
+                    used.purpose,
+                    f"{op_title(p.op)}, {p.ranks} ranks{groups}",
+                    show_size(p.size),
+                    show_count(used.count),
+                    f"{p.algorithm}/{p.protocol}",
+                    show_time(p.time),
+                    show_time(p.time * used.count),
+                    show_rate(p.busbw),
+                    p.bottleneck.name if p.bottleneck is not None else "–",
+                ]
+            )
+        heads = (
+            "purpose",
+            "collective",
+            "size",
+            "times",
+            "algorithm",
+            "each",
+            "in all",
+            "bus bandwidth",
+            "busiest link",
+        )
+        caption = f"{name} on {who}: what one rank communicates in a step, before any overlap"
+        parts.append(data_table(caption, heads, cells, numbers=(2, 3, 5, 6, 7), wide=(8,)))
+    return join(parts) if parts else None
+
+
+def memory_section(result: Result) -> Html | None:
+    """Peak memory of the fullest GPU, by what fills it."""
+    parts: list[Html] = []
+    for name, who, step in _first_steps(result):
+        m = step.memory
+        pieces = [
+            (f"m{i % 8}", size, f"{part}: {show_memory(size)}")
+            for i, (part, size) in enumerate(m.parts.items())
+        ]
+        full = max(m.capacity, m.total)
+        label = f"{show_memory(m.total)} of {show_memory(m.capacity)}"
+        key = (tag("li", tag("span", "", class_=f"swatch {look}"), tip) for look, _, tip in pieces)
+        used = f"{show_memory(m.total)} of {show_memory(m.capacity)}, {show_share(m.total / m.capacity)}"
+        parts += [
+            tag("p", tag("strong", used), f" on the fullest GPU: {name} on {who}."),
+            tag("figure", stacked_bar(pieces, full, label=label)),
+            tag("ul", *key, class_="key"),
+        ]
+    return join(parts) if parts else None
+
+
+def _first_steps(result: Result) -> list[tuple[str, str, StepResult]]:
+    """(job, variant, step) of each job on the first variant where it runs."""
+    found = []
+    for name in job_names(result):
+        for index, variant in enumerate(result.variants):
+            job = job_of(variant, name)
+            if job is not None and job.step is not None:
+                found.append((name, f"{letter(index)} {variant.name}", job.step))
+                break
+    return found

@@ -1,0 +1,200 @@
+"""The whole result as JSON: SI base units, named in the fields; keys in a fixed order; no NaN, no Infinity.
+
+Fields are documented in docs/report.md.  Fabrics are summarised (their cables are in cables.csv) and the
+timeline is referred to (it is in trace.json).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from railwright.collectives.prediction import CollectivePrediction
+from railwright.fabric.counts import Counts
+from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.network.solution import Bottleneck
+from railwright.report.figures import letter
+from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
+from railwright.training.result import StepResult
+
+FORMAT = "railwright-result"
+FORMAT_VERSION = 1
+
+
+def results(result: Result) -> dict[str, Any]:
+    """The result as plain dicts, lists, strings and finite numbers (null where a number is not finite)."""
+    whole = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "railwright_version": result.version,
+        "spec_sha256": result.spec_hash,
+        "models_used": list(result.models_used),
+        "seconds_to_compute": result.seconds,
+        "question": result.study.question,
+        "answer": list(result.answer),
+        "variants": [_variant(i, v) for i, v in enumerate(result.variants)],
+        "sensitivity": [_sensitivity(row) for row in result.sensitivity],
+        "published": [
+            {
+                "name": p.name,
+                "published": p.published,
+                "predicted": p.predicted,
+                "why": p.why,
+                "source": p.source,
+            }
+            for p in result.published
+        ],
+        "assumptions": [{"name": a.name, "value": a.value, "source": a.source} for a in result.assumptions],
+        "warnings": list(result.warnings),
+        "study": result.study.model_dump(mode="json"),
+    }
+    plain = _finite(whole)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def to_text(value: object) -> str:
+    """JSON text: two spaces of indent, UTF-8, a newline at the end; refuses what JSON cannot hold."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _variant(index: int, variant: VariantResult) -> dict[str, Any]:
+    return {
+        "letter": letter(index),
+        "name": variant.name,
+        "why": variant.why,
+        "infeasible": variant.infeasible,
+        "notes": list(variant.notes),
+        "fabric": None if variant.fabric is None else _fabric(variant.fabric),
+        "counts": None if variant.counts is None else _counts(variant.counts),
+        "curves": [
+            {"op": c.op, "label": c.label, "points": [_prediction(p) for p in c.points]}
+            for c in variant.curves
+        ],
+        "jobs": [_job(job) for job in variant.jobs],
+    }
+
+
+def _fabric(fabric: Fabric) -> dict[str, Any]:
+    worst = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2])
+    return {
+        "name": fabric.name,
+        "family": fabric.family,
+        "parts": dict(fabric.parts),
+        "devices": {kind.name.lower(): len(fabric.devices(kind)) for kind in Kind},
+        "cables": {role.name.lower(): int(np.count_nonzero(fabric.role == role)) for role in Role},
+        "cables_failed": int(np.count_nonzero(worst <= 0)),
+        "cables_slow": int(np.count_nonzero((worst > 0) & (worst < fabric.rate))),
+        "notes": list(fabric.notes),
+    }
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {
+        "servers": counts.servers,
+        "gpus": counts.gpus,
+        "leaves": counts.leaves,
+        "spines": counts.spines,
+        "cores": counts.cores,
+        "switches": counts.switches,
+        "cables_node_leaf": counts.node_leaf,
+        "cables_leaf_spine": counts.leaf_spine,
+        "cables_spine_core": counts.spine_core,
+        "cables": counts.cables,
+        "optics": counts.optics,
+        "switch_power_w": counts.switch_power,
+        "hops_max": counts.hops_max,
+        "bisection_bytes_per_s": counts.bisection,
+    }
+
+
+def _prediction(p: CollectivePrediction) -> dict[str, Any]:
+    return {
+        "op": p.op,
+        "size_bytes": p.size,
+        "ranks": p.ranks,
+        "groups": p.groups,
+        "time_s": p.time,
+        "algbw_bytes_per_s": p.algbw,
+        "busbw_bytes_per_s": p.busbw,
+        "algorithm": p.algorithm,
+        "protocol": p.protocol,
+        "terms": [{"name": t.name, "seconds": t.seconds, "why": t.why} for t in p.terms],
+        "bottleneck": None if p.bottleneck is None else _bottleneck(p.bottleneck),
+        "error_low": p.error_low,
+        "error_high": p.error_high,
+        "notes": list(p.notes),
+    }
+
+
+def _bottleneck(b: Bottleneck) -> dict[str, Any]:
+    return {"link": b.link, "name": b.name, "utilisation": b.utilisation, "demands": b.share, "why": b.why}
+
+
+def _job(job: JobResult) -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "infeasible": job.infeasible,
+        "step": None if job.step is None else _step(job.step),
+    }
+
+
+def _step(step: StepResult) -> dict[str, Any]:
+    return {
+        "step_time_s": step.step_time,
+        "tokens": step.tokens,
+        "tokens_per_s": step.tokens_per_second,
+        "tokens_per_s_per_gpu": step.tokens_per_second_per_gpu,
+        "model_flop": step.model_flops,
+        "mfu": step.mfu,
+        "network_share": step.network_share,
+        "shares": [{"kind": s.kind, "busy_s": s.busy, "exposed_s": s.exposed} for s in step.shares],
+        "memory": {
+            "parts_bytes": dict(step.memory.parts),
+            "total_bytes": step.memory.total,
+            "capacity_bytes": step.memory.capacity,
+        },
+        "collectives": [
+            {
+                "purpose": u.purpose,
+                "kind": u.kind,
+                "count_per_step": u.count,
+                "prediction": _prediction(u.prediction),
+            }
+            for u in step.collectives
+        ],
+        "timeline": {"span_s": step.timeline.span, "events": len(step.timeline.events), "file": "trace.json"},
+        "tokens_total": step.tokens_total,
+        "time_to_train_s": step.time_to_train,
+        "gpu_hours": step.gpu_hours,
+        "error_low": step.error_low,
+        "error_high": step.error_high,
+        "warnings": list(step.warnings),
+    }
+
+
+def _sensitivity(row: SensitivityRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "why": row.why,
+        "step_time_s": row.step_time,
+        "effect": row.effect,
+        "pxn_gain": row.pxn_gain,
+        "note": row.note,
+    }
+
+
+def _finite(value: object) -> object:
+    """The same value with NumPy scalars as Python numbers and null for NaN and infinities."""
+    if isinstance(value, dict):
+        return {str(key): _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, np.generic):
+        return _finite(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

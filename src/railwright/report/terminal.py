@@ -1,0 +1,169 @@
+"""The summary in the terminal: the question, the answer, the variants, what moves the answer, the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from railwright.report.figures import (
+    job_names,
+    job_of,
+    large_point,
+    largest_first,
+    letter,
+    op_title,
+    small_point,
+    sweeps,
+)
+from railwright.study.result import Result, VariantResult
+from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
+
+TOP_ROWS = 6
+
+
+def summary(result: Result, console: Console, folder: str | Path | None = None) -> None:
+    """Print what a person wants to know first; fits 80 columns, and reads as well in a pipe.
+
+    folder  where `write` has put the files, when it has
+    """
+    console.print()
+    console.print(Text(result.study.name, style="bold"))
+    if result.study.question:
+        console.print(Text(" ".join(result.study.question.split()), style="dim"))
+    console.print()
+    for nth, sentence in enumerate(result.answer):
+        console.print(Text(sentence, style="bold" if nth == 0 else ""))
+    _variants(result, console)
+    _sensitivity(result, console)
+    _published(result, console)
+    _error(result, console)
+    for warning in result.warnings:
+        console.print(Padding(Text(f"! {warning}", style="yellow"), (0, 0, 0, 0)))
+    if folder is not None:
+        console.print()
+        console.print(Text("Files", style="bold"))
+        about = {
+            "report.html": "the whole report, for any browser",
+            "result.json": "every number",
+            "trace.json": "one training step, for ui.perfetto.dev",
+            "cables.csv": "every cable, port by port",
+            "sweeps.csv": "every point of the curves",
+        }
+        for name, what in about.items():
+            console.print(
+                Text(f"  {Path(folder) / name}", style="cyan"), Text(f"  {what}", style="dim"), soft_wrap=True
+            )
+    console.print()
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(Rule(Text(text, style="bold"), align="left", style="dim"))
+
+
+def _variants(result: Result, console: Console) -> None:
+    """One row per variant: its parts, one collective small and large, the first job's step."""
+    if not result.variants:
+        return
+    _heading(console, "Variants")
+    jobs = job_names(result)
+    swept = {s.op: s for s in reversed(sweeps(result))}
+    shown = swept.get("all_to_all") or next(iter(sweeps(result)), None)
+    curves = dict(shown.curves) if shown is not None else {}
+    table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", collapse_padding=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("", ratio=1, min_width=17)
+    for name in ("switches", "cables"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if shown is not None:
+        first = shown.curves[0][1].points
+        for point in (small_point(first), large_point(first)):
+            table.add_column(show_size(point.size), justify="right", no_wrap=True)
+    if jobs:
+        for name in ("step", "tokens/s", "network"):
+            table.add_column(name, justify="right", no_wrap=True)
+    for index, variant in enumerate(result.variants):
+        counts = variant.counts
+        cells = [show_count(counts.switches), show_count(counts.cables)] if counts is not None else ["–", "–"]
+        if shown is not None:
+            points = curves[index].points if index in curves else ()
+            cells += (
+                [show_rate(small_point(points).busbw), show_rate(large_point(points).busbw)]
+                if points
+                else ["–"] * 2
+            )
+        if jobs:
+            cells += _job_cells(variant, jobs[0])
+        table.add_row(Text(letter(index), style="bold cyan"), Text(variant.name), *cells)
+    console.print(table)
+    if shown is not None:
+        about = f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."
+        about += f" Step, tokens/s and network share: {jobs[0]}." if jobs else ""
+        console.print(Text(about, style="dim"))
+    for index, variant in enumerate(result.variants):
+        for reason in _reasons(variant):
+            console.print(Text(f"{letter(index)} cannot work: {reason}", style="red"))
+
+
+def _job_cells(variant: VariantResult, name: str) -> list[str]:
+    job = job_of(variant, name)
+    if job is None or job.step is None:
+        return ["–", "–", "–"]
+    step = job.step
+    return [show_time(step.step_time), show_count(step.tokens_per_second), show_share(step.network_share)]
+
+
+def _reasons(variant: VariantResult) -> list[str]:
+    reasons = [variant.infeasible] if variant.infeasible else []
+    return reasons + [f"{job.name}: {job.infeasible}" for job in variant.jobs if job.infeasible]
+
+
+def _sensitivity(result: Result, console: Console) -> None:
+    rows = largest_first(result.sensitivity)
+    if not rows:
+        return
+    _heading(console, "What moves the answer most")
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    table.add_column("changed assumption", ratio=1)
+    table.add_column("throughput", justify="right", no_wrap=True)
+    table.add_column("PXN gain", justify="right", no_wrap=True)
+    for row in rows[:TOP_ROWS]:
+        effect = show_change(row.effect) if row.effect is not None else "cannot run"
+        table.add_row(Text(row.name), effect, show_change(row.pxn_gain) if row.pxn_gain is not None else "–")
+    console.print(table)
+    if len(rows) > TOP_ROWS:
+        console.print(Text(f"{len(rows) - TOP_ROWS} smaller ones are in the report.", style="dim"))
+
+
+def _published(result: Result, console: Console) -> None:
+    if not result.published:
+        return
+    _heading(console, "Published effects")
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    table.add_column("effect", ratio=2)
+    table.add_column("published", ratio=1)
+    table.add_column("predicted here", ratio=1)
+    for effect in result.published:
+        table.add_row(Text(effect.name), Text(effect.published), Text(effect.predicted))
+    console.print(table)
+
+
+def _error(result: Result, console: Console) -> None:
+    """How far off the prediction may be, from the first step or else the first curve."""
+    _heading(console, "Expected error")
+    steps = [job.step for v in result.variants for job in v.jobs if job.step is not None]
+    points = [p for v in result.variants for curve in v.curves for p in curve.points]
+    if steps:
+        subject, low, high = "Step times", steps[0].error_low, steps[0].error_high
+    elif points:
+        subject, low, high = "Collectives", points[0].error_low, points[0].error_high
+    else:
+        console.print(Text("Nothing was predicted, so there is no error to state."))
+        return
+    band = f"{low:.2f} and {high:.2f} of the predicted time"
+    console.print(Text(f"{subject}: 80 % of measurements are expected between {band}."))

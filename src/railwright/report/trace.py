@@ -1,0 +1,118 @@
+"""One training step as a trace in Chrome's Trace Event Format, for ui.perfetto.dev.
+
+Format: "Trace Event Format" (Google, catapult project): JSON object form, complete events ('X', times in
+microseconds) and metadata events ('M').
+One process per pipeline stage's representative rank, one thread per lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railwright.report.figures import letter
+from railwright.study.result import Result
+from railwright.training.result import StepResult, UsedCollective
+from railwright.training.timeline import Event
+
+MICROSECONDS = 1e6
+LANES = ("compute", "tp", "ep", "pp", "dp", "host")
+LANE_NAMES = {
+    "compute": "compute",
+    "tp": "tensor-parallel communication",
+    "ep": "expert-parallel communication",
+    "pp": "pipeline communication",
+    "dp": "data-parallel communication",
+    "host": "host",
+}
+
+
+def trace(result: Result) -> dict[str, Any]:
+    """The first job that runs, on the first variant where one does; without any, a trace without events."""
+    for index, variant in enumerate(result.variants):
+        for job in variant.jobs:
+            if job.step is not None:
+                about = {
+                    "study": result.study.name,
+                    "variant": f"{letter(index)} {variant.name}",
+                    "job": job.name,
+                }
+                return _whole(result, about, step_events(job.step))
+    return _whole(result, {"study": result.study.name, "note": "no job of this study runs"}, [])
+
+
+def step_events(step: StepResult) -> list[dict[str, Any]]:
+    """Metadata and complete events of one step, in the order (process, thread, start)."""
+    found: list[dict[str, Any]] = []
+    for rank in sorted({event.rank for event in step.timeline.events}):
+        found.append(_named("process_name", rank, 0, {"name": f"stage {rank} (representative GPU)"}))
+        found.append(_named("process_sort_index", rank, 0, {"sort_index": rank}))
+        for place, lane in enumerate(LANES):
+            events = [e for e in step.timeline.events if e.rank == rank and e.lane == lane]
+            for row, members in enumerate(_rows(events)):
+                thread = place * 10 + row + 1
+                name = LANE_NAMES[lane] + (f" ({row + 1})" if row else "")
+                found.append(_named("thread_name", rank, thread, {"name": name}))
+                found.append(_named("thread_sort_index", rank, thread, {"sort_index": thread}))
+                found += [_complete(event, thread, step) for event in members]
+    return found
+
+
+def _whole(result: Result, about: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
+    made = {"made_by": f"railwright {result.version}", "spec_sha256": result.spec_hash}
+    return {"displayTimeUnit": "ms", "otherData": {**about, **made}, "traceEvents": events}
+
+
+def _named(what: str, process: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": thread, "ts": 0, "args": args}
+
+
+def _complete(event: Event, thread: int, step: StepResult) -> dict[str, Any]:
+    args: dict[str, Any] = {"kind": event.kind}
+    used = _collective(event, step.collectives)
+    if used is not None:
+        p = used.prediction
+        args |= {
+            "collective": p.op,
+            "size_bytes": p.size,
+            "ranks": p.ranks,
+            "algorithm": f"{p.algorithm}/{p.protocol}",
+            "busbw_bytes_per_s": p.busbw,
+            "predicted_s": p.time,
+        }
+        if p.bottleneck is not None:
+            args["bottleneck"] = p.bottleneck.name
+    start, end = round(event.start * MICROSECONDS, 3), round(event.end * MICROSECONDS, 3)
+    return {
+        "name": event.name,
+        "cat": f"{event.lane},{event.kind}",
+        "ph": "X",
+        "ts": start,
+        "dur": round(end - start, 3),
+        "pid": event.rank,
+        "tid": thread,
+        "args": args,
+    }
+
+
+def _collective(event: Event, used: tuple[UsedCollective, ...]) -> UsedCollective | None:
+    """The prediction behind a communication event: by its purpose, else the only one of its kind."""
+    if event.lane in ("compute", "host"):
+        return None
+    for one in used:
+        if one.purpose == event.name:
+            return one
+    same = [one for one in used if one.kind == event.lane]
+    return same[0] if len(same) == 1 else None
+
+
+def _rows(events: list[Event]) -> list[list[Event]]:
+    """Events in rows without overlap: a viewer stacks the events of one thread, so they must not cross."""
+    rows: list[list[Event]] = []
+    for event in sorted(events, key=lambda e: (e.start, e.end, e.name)):
+        for row in rows:
+            if row[-1].end <= event.start + 1e-12:
+                row.append(event)
+                break
+        else:
+            rows.append([event])
+    return rows
