@@ -136,7 +136,7 @@ def test_a_part_is_shown_in_the_units_of_its_sheet() -> None:
     h100 = {field: shown for field, shown, _ in describe(catalog.gpus["h100-sxm"])}
     assert h100["peak_flops.bf16"] == "989 TFLOP/s"
     assert h100["peak_flops.tf32"] == "494.5 TFLOP/s"
-    assert (h100["hbm_bytes"], h100["hbm_bandwidth"]) == ("80 GB", "3350 GB/s")
+    assert (h100["hbm_bytes"], h100["hbm_bandwidth"]) == ("81559 MiB", "3350 GB/s")
     qm9700 = {field: shown for field, shown, _ in describe(catalog.switches["qm9700"])}
     assert (qm9700["rate"], qm9700["latency"], qm9700["sharp"]) == ("400 Gb/s", "0.13 us", "yes")
     dgx = {field: shown for field, shown, _ in describe(catalog.servers["dgx-h100"])}

@@ -21,19 +21,20 @@ def catalog() -> Catalog:
     return CATALOG
 
 
-# name: bf16 [TFLOP/s], memory [GB], memory bandwidth [GB/s], scale-up, one direction [GB/s], power [W]
-# Source: Bekman, Machine Learning Engineering at 744d01e, accelerator and network README tables.
+# name: bf16 [TFLOP/s], memory [MiB], memory bandwidth [GB/s], scale-up, one direction [GB/s], power [W]
+# Source: Bekman, Machine Learning Engineering at 744d01e, accelerator and network README tables; memory: the total that
+# nvidia-smi or rocm-smi prints (a label in GB counts differently).
 PUBLISHED_GPUS = {
-    "a100-sxm-80": (312, 80, 2039, 300, 400),
-    "h100-sxm": (989, 80, 3350, 450, 700),
-    "h100-pcie": (756, 80, 2000, 0, 350),
-    "h200-sxm": (989, 141, 4800, 450, 700),
-    "b200-sxm": (2250, 180, 8000, 900, 1000),
-    "gb200": (2500, 186, 8000, 900, 1200),
-    "gb300": (2500, 288, 8000, 900, 1400),
-    "mi300x": (1307.4, 192, 5300, 448, 750),
-    "mi325x": (1307.4, 256, 6000, 448, 1000),
-    "mi355x": (2500, 288, 8000, 535.5, 1400),
+    "a100-sxm-80": (312, 81920, 2039, 300, 400),
+    "h100-sxm": (989, 81559, 3350, 450, 700),
+    "h100-pcie": (756, 81559, 2000, 0, 350),
+    "h200-sxm": (989, 143771, 4800, 450, 700),
+    "b200-sxm": (2250, 183359, 8000, 900, 1000),
+    "gb200": (2500, 189471, 8000, 900, 1200),
+    "gb300": (2500, 284208, 8000, 900, 1400),
+    "mi300x": (1307.4, 196592, 5300, 448, 750),
+    "mi325x": (1307.4, 262144, 6000, 448, 1000),
+    "mi355x": (2500, 294912, 8000, 535.5, 1400),
 }
 
 
@@ -42,7 +43,7 @@ def test_gpus_have_their_published_values(catalog: Catalog, name: str) -> None:
     bf16, memory, bandwidth, scale_up, power = PUBLISHED_GPUS[name]
     gpu = catalog.gpus[name]
     assert gpu.peak_flops["bf16"] == pytest.approx(bf16 * 1e12, rel=1e-12)
-    assert gpu.hbm_bytes == pytest.approx(memory * 1e9, rel=1e-12)
+    assert gpu.hbm_bytes == pytest.approx(memory * 2**20, rel=1e-12)
     assert gpu.hbm_bandwidth == pytest.approx(bandwidth * 1e9, rel=1e-12)
     assert gpu.scale_up_bandwidth == pytest.approx(scale_up * 1e9, rel=1e-12)
     assert gpu.power == power

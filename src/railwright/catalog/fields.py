@@ -51,7 +51,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "vendor": _TEXT,
         "generation": _TEXT,
         "peak_flops": Field("peaks", "flop rate", "TFLOP/s", DTYPES, _POSITIVE),
-        "hbm_bytes": Field("quantity", "size", "GB", least=_POSITIVE),
+        "hbm_bytes": Field("quantity", "size", "MiB", least=_POSITIVE),
         "hbm_bandwidth": Field("quantity", "bandwidth", "GB/s", least=_POSITIVE),
         "scale_up_bandwidth": _GB_PER_S,
         "power": _WATTS,

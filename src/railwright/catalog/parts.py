@@ -26,7 +26,7 @@ class Gpu:
     """One GPU (for MI250X: one module of two dies).
 
     peak_flops       dense peak by dtype ('fp32', 'tf32', 'bf16', 'fp16', 'fp8', 'fp4') [flop/s]
-    hbm_bytes        memory [byte]
+    hbm_bytes        memory a job can address, as the driver reports it (a label of 80 GB is 79.6 GiB) [byte]
     hbm_bandwidth    memory bandwidth [byte/s]
     scale_up_bandwidth  what one GPU sends into its scale-up domain, one direction [byte/s]; 0 without one
     power            board power limit [W]
