@@ -12,6 +12,7 @@ _HOMES = {
     "apply_faults": "faults",
     "bisection": "counting",
     "count": "counting",
+    "hops_max": "counting",
     "cable_table": "cables",
     "director_spines": "director",
     "Counts": "counts",
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from railwright.fabric.cables import cable_table as cable_table
     from railwright.fabric.counting import bisection as bisection
     from railwright.fabric.counting import count as count
+    from railwright.fabric.counting import hops_max as hops_max
     from railwright.fabric.counts import Counts as Counts
     from railwright.fabric.director import director_spines as director_spines
     from railwright.fabric.faults import apply_faults as apply_faults

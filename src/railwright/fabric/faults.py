@@ -40,8 +40,8 @@ def apply_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
     broken = replace(fabric, capacity=capacity)
     if (parts := _parts(broken)) > (before := _parts(fabric)):
         notes.append(
-            f"the switches now fall into {parts} parts instead of {before}: GPUs under different parts reach each "
-            "other only through the scale-up domain of a server (PXN), or not at all"
+            f"the switches now fall into {parts} parts instead of {before}: GPUs under different parts reach "
+            "each other only through the scale-up domain of a server (PXN), or not at all"
         )
     return _move_gpus(replace(broken, notes=(*fabric.notes, *notes)))
 

@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def leaves(self) -> int:
-        """A last group that is not full has a leaf for every rail; without rails, only the leaves it fills."""
+        """A part-filled last group has a leaf for every rail; without rails, only the leaves it fills."""
         if self.rail_leaves:
             return self.groups * self.leaves_per_group
         before = self.groups - 1

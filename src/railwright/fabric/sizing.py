@@ -117,7 +117,10 @@ def three_tiers(order: Order, plan: Plan, prefer: PodChoice) -> Plan | None:
     """Pods joined by cores: fewest switches, then fewest cables, then `prefer`; None when none fits.
 
     Spine j of every pod and plane joins core set j with the same number of cables to each of its cores.
+    Raises PlanError when no spine can be divided in the core oversubscription asked for.
     """
+    ratio = order.network.core_oversubscription
+    check_ratio(ratio, order.spine.ports, "core_oversubscription", f"spine '{order.spine.name}'")
     found = [three for size in _pod_sizes(order, plan) if (three := _with_cores(order, plan, size))]
     return min(found, key=lambda p: (p.switches, p.cables, *prefer(p.groups_per_pod)), default=None)
 
