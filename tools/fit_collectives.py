@@ -2,8 +2,9 @@
 
 Reads src/railwright/measure/data/collectives.yaml, prices each point on a healthy fabric with NCCL's own
 model plus `launch + ramp sqrt(steps x bandwidth)`, and writes src/railwright/collectives/data/families.yaml.
-Each curve weighs the same within its family; the error is of log(predicted / measured).  A curve left out in
-turn gives the honest error beside the in-sample one.  Run: python tools/fit_collectives.py [--check]
+A family needs three points, and a quality-A curve or two others.  Each curve weighs the same within its
+family; the error is of log(predicted / measured).  A curve left out in turn gives the honest error beside
+the in-sample one.  Run: python tools/fit_collectives.py [--check]
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ class Curve:
     group: Group
     settings: NcclSettings
     points: tuple[tuple[float, float], ...]  # (S [byte], time [s])
+    full: bool  # a full table of a known set-up (quality A)
 
 
 def curves() -> list[Curve]:
-    """Every record of a plain collective with sizes and times, and the one-node fits sampled at powers of two."""
+    """Every record of a plain collective with sizes and times, and the one-node fits at powers of two."""
     content = YAML(typ="safe").load(CURVES.read_text(encoding="utf-8"))
     found = [c for c in map(_curve, content["records"]) if c is not None]
     for gpu, op, gpus, alpha, busbw, k, _error, _version in content["one_node_fits"]["rows"]:
@@ -60,7 +62,7 @@ def curves() -> list[Curve]:
         factor = bus_factor(op, gpus)
         times = [(alpha + k * sqrt(s) + factor * s / busbw / 1e3) * 1e-6 for s in SIZES]
         points = tuple(zip(SIZES.tolist(), times, strict=True))
-        found.append(Curve(f"fit {gpu}x{gpus} {op}", op, group, NcclSettings(), points))
+        found.append(Curve(f"fit {gpu}x{gpus} {op}", op, group, NcclSettings(), points, True))
     return found
 
 
@@ -99,13 +101,16 @@ def errors(part: np.ndarray, launch: float, ramp: float) -> np.ndarray:
 def fitted() -> dict[str, dict[str, Any]]:
     """Every family: launch, ramp, errors in sample and left out, 80 % band, curves."""
     by_family: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    full: set[str] = set()
     for curve in curves():
         for family, fixed, root, measured in samples(curve):
             by_family.setdefault(family, {}).setdefault(curve.name, []).append((fixed, root, measured))
+            if curve.full:
+                full.add(family)
     table: dict[str, dict[str, Any]] = {}
     for family in sorted(by_family):
         named = {n: np.array(p) for n, p in by_family[family].items()}
-        if sum(len(p) for p in named.values()) < 3:
+        if sum(len(p) for p in named.values()) < 3 or (len(named) == 1 and family not in full):
             continue
         parts = list(named.values())
         launch, ramp = fit(parts)
@@ -125,7 +130,8 @@ def fitted() -> dict[str, dict[str, Any]]:
             "median_error_in_sample": float(f"{_median(inside):.3f}"),
             "median_error_left_out": float(f"{_median(outside):.3f}") if len(parts) > 1 else None,
             "points": int(sum(len(p) for p in parts)),
-            "basis": f"{len(parts)} published curve(s): " + ", ".join(named),
+            "basis": f"{len(parts)} published curve{'s' if len(parts) > 1 else ''}",
+            "curves": list(named),
         }
     return table
 
@@ -139,7 +145,7 @@ def main(check: bool) -> int:
         band = f"{row['error_low']:.2f}-{row['error_high']:.2f}"
         print(
             f"{name:<26}{row['launch'] * 1e6:>10.1f}{row['ramp']:>7.2f}{row['median_error_in_sample']:>7.1%}"
-            f"{'-' if out is None else f'{out:.1%}':>7}{band:>14}  {row['basis'][:60]}"
+            f"{'-' if out is None else f'{out:.1%}':>7}{band:>14}  {row['basis']}"
         )
     text = (
         YAML(typ="safe").load(FAMILIES.read_text(encoding="utf-8"))["families"] if FAMILIES.exists() else {}
@@ -154,10 +160,11 @@ def main(check: bool) -> int:
         return 0 if same else 1
     with FAMILIES.open("w", encoding="utf-8") as out_file:
         out_file.write(
-            "# Written by tools/fit_collectives.py from src/railwright/measure/data/collectives.yaml; do not edit.\n"
-            "# launch [s]; ramp: coefficient of sqrt(steps x bandwidth); errors: median |predicted/measured - 1| of\n"
-            "# the fit on its own curves and on each curve left out in turn (null: one curve only);\n"
-            "# error_low, error_high: 80 % band of measured/predicted, left out, every curve weighing the same.\n"
+            "# Written by tools/fit_collectives.py from measure/data/collectives.yaml; do not edit.\n"
+            "# launch [s]; ramp: coefficient of sqrt(steps x bandwidth); errors: median of\n"
+            "# |predicted/measured - 1| on the fit's own curves and on each curve left out in turn\n"
+            "# (null: one curve only); error_low, error_high: 80 % band of measured/predicted, left out,\n"
+            "# every curve weighing the same.\n"
         )
         writer = YAML()
         writer.width = 1000
@@ -181,7 +188,8 @@ def _curve(record: dict[str, Any]) -> Curve | None:
     points = [
         (float(s), (v * 1e-6 if timed else bus_factor(op, gpus) * s / v / 1e9)) for s, v in record["points"]
     ]
-    return Curve(record["id"], op, group, settings, tuple(p for p in points if p[0] >= 1024))
+    points = [p for p in points if p[0] >= 1024]
+    return Curve(record["id"], op, group, settings, tuple(points), record["quality"] == "A")
 
 
 def _group(gpu: str, gpus: int, nic_gbps: float | None, transport: str, nodes: int | None = None) -> Group:
