@@ -13,7 +13,10 @@ from railwright.training.stages import StageShape
 from railwright.training.timeline import Event, Timeline
 
 MAX_EVENTS = 20_000
-"""Events a timeline carries at most: beyond it passes are drawn whole, then only the first ones."""
+"""Events of passes a timeline carries at most: beyond it they are drawn whole, then only the first ones."""
+
+PER_PASS = 3
+"""Events around what is inside a pass: itself, the wait before it, its send."""
 
 
 def timeline(
@@ -25,17 +28,17 @@ def timeline(
     overlapped_sends: bool,
 ) -> tuple[Timeline, tuple[str, ...]]:
     """Events of all stages ordered by (rank, start), and a note where some are left out."""
-    full = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
+    inside = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
     whole = sum(len(stage.passes) for stage in stages)
+    drawn_inside = inside + PER_PASS * whole <= MAX_EVENTS
+    limit = max(MAX_EVENTS // (PER_PASS * len(stages)), 1)
     notes: tuple[str, ...] = ()
-    limit = MAX_EVENTS
-    if full > MAX_EVENTS:
-        notes = (f"The step has {full} operators and messages; its timeline shows whole passes instead.",)
-    if full > MAX_EVENTS and whole > MAX_EVENTS:
-        limit = MAX_EVENTS // len(stages)
+    if not drawn_inside and PER_PASS * whole <= MAX_EVENTS:
+        notes = (f"The step has {inside} operators and messages; its timeline shows whole passes instead.",)
+    elif not drawn_inside:
         notes = (
             f"The step has {whole} passes; its timeline shows the first {limit} of each pipeline stage, "
-            "whole and without what is inside.",
+            "without what is inside.",
         )
     events: list[Event] = []
     for rank, stage in enumerate(stages):
@@ -43,7 +46,7 @@ def timeline(
         for i, (start, unit, one) in enumerate(stage.passes):
             if i >= limit:
                 break
-            if full > MAX_EVENTS:
+            if not drawn_inside:
                 own.append(_whole(rank, unit, start, start + one.duration))
             else:
                 first = shapes[rank].first[unit.chunk]

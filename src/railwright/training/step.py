@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railwright import collectives
 from railwright.collectives.machine import Machine
+from railwright.collectives.predict import predict as network_predict
 from railwright.compute import kernel_time
 from railwright.model import flops_per_token, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
@@ -53,7 +53,7 @@ def simulate(
     warnings = check(job, arch, fabric)
     memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
-    prices = Prices(machine, groups, predict or collectives.predict)
+    prices = Prices(machine, groups, predict or network_predict)
     timed = kernel or _timer(machine)
     stages, placed = _passes(job, arch, prices, timed)
     endings = _end(job, arch, prices, timed, stages, placed)

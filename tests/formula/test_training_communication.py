@@ -1,0 +1,136 @@
+"""A step sends what the layout says, in bytes and in counts (Megatron-LM; Korthikanti et al. 2022)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from railwright.model import count_parameters
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.buckets import bucket_threshold, make_buckets
+from training_cases import DENSE, MOE, job, machine, priced, roofline
+
+BSH = 1024 * 1024 * 2.0
+"""Bytes of one microbatch's hidden states in the cases here: 1 x 1024 tokens x 1024 wide x bf16."""
+
+
+def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
+    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
+    counts: dict[str, float] = defaultdict(float)
+    sizes: dict[str, float] = defaultdict(float)
+    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
+    for one in result.collectives:
+        counts[one.purpose] += one.count
+        sizes[one.purpose] += one.count * one.prediction.size
+    return counts, sizes
+
+
+@pytest.mark.parametrize("overlapped", [True, False])
+def test_distributed_optimizer_reduces_fp32_gradients_and_gathers_bf16_weights(overlapped: bool) -> None:
+    parameters = count_parameters(DENSE).total
+    _, sizes = sent(job(overlap=Overlap(dp=overlapped)), DENSE)
+    assert sizes["dp gradients"] == pytest.approx(4 * parameters)
+    assert sizes["dp parameters"] == pytest.approx(2 * parameters)
+
+
+def test_without_zero_gradients_are_all_reduced_and_nothing_gathered() -> None:
+    result = simulate(job(zero=0), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    dp = [c for c in result.collectives if c.kind == "dp"]
+    assert {c.prediction.op for c in dp} == {"all_reduce"}
+    total = sum(c.count * c.prediction.size for c in dp)
+    assert total == pytest.approx(4 * count_parameters(DENSE).total)
+
+
+def test_gradient_accumulation_does_not_reduce_more() -> None:
+    few, many = sent(job(batch=32), DENSE)[1], sent(job(batch=256), DENSE)[1]
+    assert few["dp gradients"] == many["dp gradients"]
+
+
+def test_experts_are_reduced_over_their_replicas_only() -> None:
+    count = count_parameters(MOE)
+    experts = MOE.layers * MOE.experts * count.expert
+    result = simulate(job(expert=4), MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    expert = [c for c in result.collectives if c.purpose == "expert dp gradients"]
+    dense = [c for c in result.collectives if c.purpose == "dp gradients"]
+    assert {c.prediction.ranks for c in expert} == {8}
+    assert {c.prediction.ranks for c in dense} == {32}
+    assert sum(c.count * c.prediction.size for c in expert) == pytest.approx(4 * experts / 4)
+    assert sum(c.count * c.prediction.size for c in dense) == pytest.approx(4 * (count.total - experts))
+
+
+def test_tensor_parallelism_all_reduces_twice_per_layer_and_pass() -> None:
+    # 8 layers x 2 forward + 2 backward, 8 microbatches; the embedding forward and the head backward once each
+    counts, sizes = sent(job(tensor=4, batch=64), DENSE)
+    assert counts["tp all-reduce"] == 8 * (8 * 4 + 2)
+    assert sizes["tp all-reduce"] == pytest.approx(8 * (8 * 4 + 2) * BSH)
+
+
+def test_sequence_parallelism_gathers_once_more_in_backward() -> None:
+    # per layer and microbatch: forward 2 gathers, 2 scatters; backward 2 and 2, and 2 gathers of inputs again
+    counts, _ = sent(job(tensor=4, batch=64, sequence_parallel=True), DENSE)
+    assert counts["tp reduce-scatter"] == 8 * (8 * 4 + 2)
+    assert counts["tp all-gather"] == 8 * (8 * 4 + 2)
+    assert counts["tp all-gather again"] == 8 * (8 * 2 + 1)
+
+
+def test_overlapped_tensor_parallelism_sends_the_same() -> None:
+    wanted = {"tensor": 4, "batch": 64, "sequence_parallel": True}
+    plain = sent(job(**wanted), DENSE)  # type: ignore[arg-type]
+    hidden = sent(job(**wanted, overlap=Overlap(tp=True)), DENSE)  # type: ignore[arg-type]
+    assert plain == hidden
+
+
+@pytest.mark.parametrize("imbalance", [1.0, 1.3])
+def test_expert_all_to_all_carries_each_token_to_its_top_k(imbalance: float) -> None:
+    # per layer and microbatch dispatch and combine, forward and backward; T k h x 2 bytes each
+    counts, sizes = sent(job(expert=8, batch=64, imbalance=imbalance), MOE)
+    for purpose in ("ep dispatch", "ep combine", "ep dispatch backward", "ep combine backward"):
+        assert counts[purpose] == 8 * 2
+        assert sizes[purpose] == pytest.approx(8 * 2 * 2 * BSH * imbalance)
+
+
+def test_half_microbatches_exchange_the_same_bytes_in_twice_the_calls() -> None:
+    whole = sent(job(expert=8), MOE)
+    halves = sent(job(expert=8, overlap=Overlap(ep=True)), MOE)
+    assert halves[0]["ep dispatch"] == 2 * whole[0]["ep dispatch"]
+    assert halves[1]["ep dispatch"] == pytest.approx(whole[1]["ep dispatch"])
+
+
+def test_full_recompute_sends_the_forward_collectives_again() -> None:
+    plain = sent(job(tensor=2, expert=4, sequence_parallel=True), MOE)[0]
+    again = sent(job(tensor=2, expert=4, sequence_parallel=True, recompute="full"), MOE)[0]
+    assert again["ep dispatch"] == 2 * plain["ep dispatch"]
+
+
+def test_stages_send_hidden_states_cut_by_sequence_parallelism() -> None:
+    # the middle stages send every microbatch forward and backward
+    counts, sizes = sent(job(tensor=2, pipeline=4, sequence_parallel=True), DENSE)
+    assert counts["pp send"] in (16, 32)
+    assert sizes["pp send"] / counts["pp send"] == pytest.approx(BSH / 2)
+
+
+def test_tied_embedding_is_reduced_between_first_and_last_stage() -> None:
+    from dataclasses import replace
+
+    tied = replace(DENSE, tied_embeddings=True)
+    counts, sizes = sent(job(pipeline=4), tied)
+    assert counts["tied embedding gradients"] == 1
+    assert sizes["tied embedding gradients"] == pytest.approx(4 * DENSE.vocab * DENSE.hidden)
+    assert "tied embedding gradients" not in sent(job(), tied)[0]
+
+
+def test_buckets_are_megatrons() -> None:
+    assert bucket_threshold(8) == 40e6
+    assert bucket_threshold(128) == 128e6
+    # layers of 30M under 40M buckets: two per bucket from the last layer down; ends on their own
+    buckets = make_buckets([30e6] * 5, [0.0] * 5, 7e6, 9e6, 8, 8)
+    assert [(b.first, b.last, b.parameters) for b in buckets] == [
+        (-1, -1, 7e6),
+        (0, 0, 30e6),
+        (1, 2, 60e6),
+        (3, 4, 60e6),
+        (5, 5, 9e6),
+    ]

@@ -1,0 +1,74 @@
+"""Pipeline schedules meet their closed forms (Narayanan et al., SC'21; Korthikanti et al. 2022)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from railwright.training.pipeline import compose
+from railwright.training.schedule import Unit, in_flight, interleaved, one_f_one_b, schedule
+
+F, B = 1.0, 2.0
+
+
+def step(stages: int, chunks: int, microbatches: int, send: float = 0.0, blocking: bool = False) -> float:
+    """Length of a step whose stages need F + B per microbatch, spread evenly over their chunks."""
+    placed = compose(
+        schedule(stages, chunks, microbatches),
+        chunks,
+        microbatches,
+        lambda stage, unit, start: (F if unit.kind == "F" else B) / chunks,
+        send,
+        blocking,
+    )
+    return max(p[-1].end for p in placed)
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 4), (2, 2), (4, 8), (4, 32), (8, 16), (4, 2)])
+def test_1f1b_wastes_p_minus_1_of_m_plus_p_minus_1(p: int, m: int) -> None:
+    # m (F+B) of work, (p-1)(F+B) of bubble
+    assert step(p, 1, m) == pytest.approx((m + p - 1) * (F + B))
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 2, 4), (4, 2, 8), (4, 4, 16), (8, 3, 64), (8, 2, 8)])
+def test_interleaving_divides_the_bubble_by_v(p: int, v: int, m: int) -> None:
+    assert step(p, v, m) == pytest.approx((m + (p - 1) / v) * (F + B))
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+def test_1f1b_stage_s_holds_p_minus_s_microbatches(p: int) -> None:
+    assert [in_flight(order) for order in one_f_one_b(p, 1, 4 * p)] == [p - s for s in range(p)]
+
+
+@pytest.mark.parametrize(("p", "v"), [(2, 2), (8, 3), (4, 5)])
+def test_interleaving_holds_p_times_1_plus_p_minus_1_over_pv(p: int, v: int) -> None:
+    # Korthikanti et al. 2022, section 4.2.3, for the first stage, in chunks of 1/v of a stage
+    assert in_flight(interleaved(p, v, 4 * p)[0]) / v == pytest.approx(p * (1 + (p - 1) / (p * v)))
+
+
+def test_each_stage_runs_every_pass_once_and_forward_first() -> None:
+    for order in interleaved(4, 3, 8):
+        assert len(set(order)) == len(order) == 2 * 3 * 8
+        for chunk in range(3):
+            for i in range(8):
+                assert order.index(Unit("F", chunk, i)) < order.index(Unit("B", chunk, i))
+
+
+def test_first_stage_of_four_warms_up_with_three() -> None:
+    kinds = "".join(u.kind for u in one_f_one_b(4, 1, 6)[0])
+    assert kinds == "FFF" + "FB" * 3 + "BBB"
+
+
+def test_a_send_delays_only_the_fill_and_drain_when_overlapped() -> None:
+    # two stages, sends of 0.1: the last stage starts 0.1 late, its last gradient comes back 0.1 late, and
+    # each 1F1B round trip waits for a send both ways.
+    assert step(2, 1, 1, send=0.1) == pytest.approx(2 * (F + B) + 0.2)
+    assert step(2, 1, 8, send=0.1, blocking=True) > step(2, 1, 8, send=0.1)
+
+
+def test_sends_of_one_stage_do_not_overlap() -> None:
+    placed = compose(schedule(4, 2, 8), 2, 8, lambda *_: 0.1, 0.5, False)
+    for stage in placed:
+        sends = sorted((p.send_start, p.send_start + p.sent) for p in stage if p.sent)
+        assert all(a[1] <= b[0] + 1e-12 for a, b in pairwise(sends))

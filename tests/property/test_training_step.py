@@ -1,0 +1,142 @@
+"""Laws of a step that hold for every layout, overlap and network."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright.spec.study import Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.lanes import Task, run
+from railwright.training.result import StepResult
+from training_cases import DENSE, MOE, job, machine, priced, roofline
+
+overlaps = st.builds(Overlap, dp=st.booleans(), tp=st.booleans(), ep=st.booleans(), pp=st.booleans())
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> TrainingJob:
+    """Any layout of a small model on 32 GPUs that can work."""
+    tensor = draw(st.sampled_from([1, 2, 4, 8]))
+    pipeline = draw(st.sampled_from([1, 2, 4]))
+    data = 32 // tensor // pipeline
+    expert = draw(st.sampled_from([e for e in (1, 2, 4, 8) if data % e == 0]))
+    return job(
+        overlap=draw(overlaps),
+        batch=data * pipeline * draw(st.sampled_from([1, 2, 3])),
+        tensor=tensor,
+        pipeline=pipeline,
+        virtual_pipeline=draw(st.sampled_from([1, 2])) if pipeline > 1 else 1,
+        expert=expert,
+        sequence_parallel=draw(st.booleans()),
+        zero=draw(st.sampled_from([0, 1])),
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+    )
+
+
+def stepped(wanted: TrainingJob, bandwidth: float, latency: float = 20e-6) -> StepResult:
+    arch = MOE if wanted.layout.expert > 1 else DENSE
+    return simulate(wanted, arch, machine(4), predict=priced(bandwidth, latency), kernel=roofline)
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs(), st.sampled_from([5e9, 50e9, 400e9]))
+def test_every_instant_belongs_to_one_share(wanted: TrainingJob, bandwidth: float) -> None:
+    result = stepped(wanted, bandwidth)
+    assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time, rel=1e-9)
+    assert all(s.exposed >= -1e-12 for s in result.shares)
+    for share in result.shares:
+        if share.kind in ("tp", "ep"):
+            assert share.exposed <= share.busy * (1 + 1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(jobs(), st.sampled_from([5e9, 50e9]))
+def test_one_lane_of_one_rank_does_one_thing_at_a_time(wanted: TrainingJob, bandwidth: float) -> None:
+    result = stepped(wanted, bandwidth)
+    lanes: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    for event in result.timeline.events:
+        lanes[(event.rank, event.lane)].append((event.start, event.end))
+    for spans in lanes.values():
+        spans.sort()
+        for (_, end), (start, _) in pairwise(spans):
+            assert start >= end - 1e-9 * result.step_time
+    assert max(e.end for e in result.timeline.events) <= result.step_time * (1 + 1e-9)
+    order = [(e.rank, e.start) for e in result.timeline.events]
+    assert order == sorted(order)
+
+
+@settings(max_examples=25, deadline=None)
+@given(jobs())
+def test_a_free_network_costs_nothing(wanted: TrainingJob) -> None:
+    assert stepped(wanted, 0.0).network_share == pytest.approx(0.0, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs(), st.sampled_from([5e9, 50e9]))
+def test_twice_the_bandwidth_is_never_slower(wanted: TrainingJob, bandwidth: float) -> None:
+    slow, fast = stepped(wanted, bandwidth), stepped(wanted, 2 * bandwidth)
+    assert fast.step_time <= slow.step_time * (1 + 1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(jobs())
+def test_same_input_same_result(wanted: TrainingJob) -> None:
+    assert stepped(wanted, 50e9) == stepped(wanted, 50e9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["compute", "tp", "ep", "dp"]),
+            st.floats(0.001, 2.0),
+            st.lists(st.integers(0, 30), max_size=3),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.floats(1.0, 2.0),
+)
+def test_tasks_wait_for_what_they_name_and_keep_their_length(
+    drawn: list[tuple[str, float, list[int]]], slowdown: float
+) -> None:
+    tasks = [
+        Task(lane, str(i), "x", seconds, tuple(sorted({d for d in after if d < i})))  # type: ignore[arg-type]
+        for i, (lane, seconds, after) in enumerate(drawn)
+    ]
+    done = run(tasks, slowdown)
+    spans = {int(s.task.name): s for s in done.spans}
+    assert len(spans) == len(tasks)
+    for i, task in enumerate(tasks):
+        length = spans[i].end - spans[i].start
+        if task.lane == "compute":
+            assert task.duration * (1 - 1e-9) <= length <= task.duration * slowdown * (1 + 1e-9)
+        else:
+            assert length == pytest.approx(task.duration)
+        assert all(spans[d].end <= spans[i].start + 1e-9 for d in task.after)
+    assert sum(done.exposed.values()) == pytest.approx(done.duration)
+
+
+def test_pxn_changes_the_exchange_of_experts_only() -> None:
+    wanted = job(tensor=2, expert=8, sequence_parallel=True, batch=32)
+    on, off = (simulate(wanted, MOE, machine(4, pxn=pxn)) for pxn in (True, False))
+    for a, b in zip(on.collectives, off.collectives, strict=True):
+        assert (a.purpose, a.count, a.prediction.size) == (b.purpose, b.count, b.prediction.size)
+        if a.kind != "ep":
+            assert a.prediction.time == pytest.approx(b.prediction.time), a.purpose
+    assert on.memory == off.memory
+
+
+def test_a_large_step_keeps_its_timeline_small() -> None:
+    from railwright.training.events import MAX_EVENTS
+
+    wanted = job(pipeline=4, virtual_pipeline=2, batch=8 * 1200)
+    result = stepped(wanted, 50e9)
+    assert len(result.timeline.events) <= MAX_EVENTS * 1.1
+    assert any("timeline shows" in w for w in result.warnings)
+    assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time, rel=1e-9)

@@ -1,0 +1,97 @@
+"""Jobs, machines and simple prices for tests of training: closed forms in place of network and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from railwright.catalog import load_catalog
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op
+from railwright.model.architecture import Operator, Transformer
+from railwright.spec.study import Cluster, ComputeNetwork, Layout, Overlap, TrainingJob
+from railwright.traffic.demand import Communicator
+from railwright.training.communication import Predict
+
+DENSE = Transformer(
+    name="dense-8",
+    layers=8,
+    hidden=1024,
+    vocab=32000,
+    heads=16,
+    kv_heads=4,
+    head_dim=64,
+    ffn=4096,
+    max_positions=4096,
+)
+MOE = Transformer(
+    name="moe-8",
+    layers=8,
+    hidden=1024,
+    vocab=32000,
+    heads=16,
+    kv_heads=4,
+    head_dim=64,
+    ffn=4096,
+    experts=8,
+    experts_per_token=2,
+    expert_ffn=4096,
+    max_positions=4096,
+)
+
+
+@cache
+def machine(servers: int = 4, pxn: bool = True, server: str = "dgx-h100") -> Machine:
+    """A rail-optimised cluster of 8-GPU servers."""
+    cluster = Cluster(
+        servers=servers, server=server, compute=ComputeNetwork(family="rail-optimised", switch="qm9700")
+    )
+    return Machine.of(cluster, load_catalog(), NcclSettings(pxn=pxn))
+
+
+def job(
+    *,
+    overlap: Overlap | None = None,
+    gpus: int | None = None,
+    sequence: int = 1024,
+    batch: int = 64,
+    micro_batch: int = 1,
+    imbalance: float = 1.0,
+    dtype: str = "bf16",
+    **layout: object,
+) -> TrainingJob:
+    """A small job; keywords not named here are the layout's."""
+    return TrainingJob(
+        name="case",
+        model="case",
+        gpus=gpus,
+        sequence=sequence,
+        global_batch=batch,
+        micro_batch=micro_batch,
+        tokens=1e9,
+        dtype=dtype,  # type: ignore[arg-type]
+        layout=Layout(**layout),  # type: ignore[arg-type]
+        overlap=overlap or Overlap(),
+        expert_imbalance=imbalance,
+    )
+
+
+def priced(bandwidth: float, latency: float = 20e-6) -> Predict:
+    """Every collective takes latency + wire bytes / bandwidth; a bandwidth of 0 means a free network."""
+
+    def predict(
+        machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
+    ) -> CollectivePrediction:
+        n = len(groups[0])
+        factor = {"all_reduce": 2 * (n - 1) / n, "sendrecv": 1.0}.get(op, (n - 1) / n)
+        time = latency + size * factor / bandwidth if bandwidth else 0.0
+        return CollectivePrediction(
+            op, size, n, len(groups), time, 0.0, 0.0, "ring", "simple", (), None, 0.9, 1.2
+        )
+
+    return predict
+
+
+def roofline(operator: Operator) -> float:
+    """Kernel time: 500 Tflop/s or 3 TB/s, whichever is slower, after 4 us. [s]"""
+    return 4e-6 + max(operator.flops / 500e12, operator.bytes / 3e12)
