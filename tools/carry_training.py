@@ -15,19 +15,26 @@ from typing import Any
 
 DATA = Path(__file__).parent.parent / "src" / "railwright" / "measure" / "data"
 COLUMNS = (
-    "id family kind model gpu gpus gpus_per_node nic_gbps seq tp pp vpp cp ep etp dp mbs gbs dtype zero sp "
-    "recompute schedule fsdp step_time_s tokens_s_gpu quality software source source_status notes"
-).split()
+    *("id", "family", "kind", "model", "gpu", "gpus", "gpus_per_node", "nic_gbps", "seq", "tp", "pp", "vpp"),
+    *("cp", "ep", "etp", "dp", "mbs", "gbs", "dtype", "zero", "sp", "recompute", "schedule", "fsdp"),
+    *("step_time_s", "tokens_s_gpu", "quality", "software", "source", "source_status", "notes"),
+)
+LAYOUT = tuple(COLUMNS[COLUMNS.index("tp") : COLUMNS.index("step_time_s")])
+RECORD = ("id", "family", "kind", "quality", "software", "source", "source_status", "notes")
 MODEL_KEYS = (
-    "layers hidden heads kv_heads head_dim ffn vocab glu experts topk moe_ffn shared_experts "
-    "first_dense_layers mla hybrid attn"
-).split()
+    *("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "glu", "experts", "topk"),
+    *("moe_ffn", "shared_experts", "first_dense_layers", "mla", "hybrid", "attn"),
+)
 
 
 def model_key(model: dict[str, Any], seen: dict[str, dict[str, Any]]) -> str:
     """A short name for an architecture; proxies with fewer layers get '-<layers>l'."""
     shape = {k: model[k] for k in MODEL_KEYS if model.get(k) is not None}
-    for name in (model["name"], f"{model['name']}-{model['layers']}l", f"{model['name']}-{model['layers']}l-{model.get('heads')}h"):
+    for name in (
+        model["name"],
+        f"{model['name']}-{model['layers']}l",
+        f"{model['name']}-{model['layers']}l-{model.get('heads')}h",
+    ):
         entry = seen.setdefault(name, {**shape, "source": model.get("arch_src", "")})
         if {k: v for k, v in entry.items() if k != "source"} == shape:
             return str(name)
@@ -36,17 +43,16 @@ def model_key(model: dict[str, Any], seen: dict[str, dict[str, Any]]) -> str:
 
 def main(collection: Path) -> None:
     """Write both files."""
-    import yaml  # PyYAML: only this tool needs it
+    from ruamel.yaml import YAML
 
-    records = yaml.safe_load(collection.read_text(encoding="utf-8"))
+    records = YAML(typ="safe").load(collection.read_text(encoding="utf-8"))
     models: dict[str, dict[str, Any]] = {}
     rows = []
     for r in records:
         if r["quality"] not in "AB" or r["metric"] not in ("step_time", "throughput"):
             continue
         m, h, p, measured = r["model"], r["hardware"], r["parallelism"], r["measured"]
-        row = {k: p.get(k) for k in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "mbs", "gbs", "dtype", "zero", "sp", "recompute", "schedule", "fsdp")}
-        row |= {k: r.get(k) for k in ("id", "family", "kind", "quality", "software", "source", "source_status", "notes")}
+        row = {k: p.get(k) for k in LAYOUT} | {k: r.get(k) for k in RECORD}
         row |= {"model": model_key(m, models), "seq": m.get("seq"), "gpu": h["gpu"], "gpus": h["gpus"]}
         row |= {"gpus_per_node": h.get("gpus_per_node"), "nic_gbps": h.get("nic_gbps_per_gpu")}
         row |= {"step_time_s": measured.get("step_time_s"), "tokens_s_gpu": measured.get("tokens_s_gpu")}
@@ -55,7 +61,9 @@ def main(collection: Path) -> None:
         writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    (DATA / "training_models.json").write_text(json.dumps(models, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (DATA / "training_models.json").write_text(
+        json.dumps(models, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
     print(f"{len(rows)} records, {len(models)} architectures")
 
 

@@ -49,7 +49,9 @@ def breaches(source: Path) -> list[str]:
         if room in ("__init__", "__main__"):
             continue
         if room not in FLOORS:
-            wrong.append(f"{path}: '{room}' has no floor; add it to {Path(__file__).name} and docs/architecture.md")
+            wrong.append(
+                f"{path}: '{room}' has no floor; add it to {Path(__file__).name} and docs/architecture.md"
+            )
             continue
         for line, name in imports(path):
             if not name.strip("."):
@@ -62,7 +64,9 @@ def breaches(source: Path) -> list[str]:
                 continue
             if FLOORS[target] < FLOORS[room] or (room, target) in SAME_FLOOR:
                 continue
-            wrong.append(f"{path}:{line}: {room} (floor {FLOORS[room]}) imports {target} (floor {FLOORS[target]})")
+            wrong.append(
+                f"{path}:{line}: {room} (floor {FLOORS[room]}) imports {target} (floor {FLOORS[target]})"
+            )
     return wrong
 
 

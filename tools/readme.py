@@ -18,7 +18,9 @@ VALIDATION = ROOT / "docs" / "validation.md"
 
 def command(name: str) -> str:
     """The shell line in the code block after `<!-- command: name -->`."""
-    match = re.search(rf"<!-- command: {name} -->\s*```(?:sh|bash)?\n(.+?)\n```", README.read_text(encoding="utf-8"))
+    match = re.search(
+        rf"<!-- command: {name} -->\s*```(?:sh|bash)?\n(.+?)\n```", README.read_text(encoding="utf-8")
+    )
     if match is None:
         raise SystemExit(f"README.md has no one-line command marked '<!-- command: {name} -->'")
     return match.group(1)

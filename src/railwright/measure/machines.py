@@ -26,6 +26,8 @@ SERVER_OF_GPU = {
 }
 """A record names a GPU; its usual server gives the scale-up domain and the processor, and the second
 name is the GPU where it differs from that server's."""
+EFA_SERVERS = {"A100": "aws-p4de", "H100": "aws-p5", "H200": "aws-p5en"}
+"""Servers on AWS, for their EFA adapters; GPUs not listed get p5's."""
 SWITCHES = ((100e9, "q3400-ra"), (50e9, "qm9700"), (0.0, "qm8700"))
 """The usual switch by NIC port rate [byte/s]: the first whose rate is reached."""
 
@@ -35,12 +37,15 @@ class Unsupported(Exception):
 
 
 @lru_cache(maxsize=256)
-def machine_of(gpu: str, gpus: int, nic_gbps: float | None, nccl: NcclSettings | None = None) -> Machine:
+def machine_of(
+    gpu: str, gpus: int, nic_gbps: float | None, nccl: NcclSettings | None = None, efa: bool = False
+) -> Machine:
     """A non-blocking fabric of the GPU's usual servers, large enough for `gpus`.
 
     Servers of 8 GPUs are joined by rails, racks of one NVLink domain by a fat tree, and a single server
     of 8 by one switch.
     nic_gbps  NIC rate per GPU where the record states it [Gb/s]; otherwise the usual server's
+    efa       the record was measured on AWS
     """
     if gpu not in SERVER_OF_GPU:
         raise Unsupported(f"no usual server for GPU '{gpu}'")
@@ -49,6 +54,8 @@ def machine_of(gpu: str, gpus: int, nic_gbps: float | None, nccl: NcclSettings |
     server = catalog.servers[name]
     if other_gpu is not None:
         server = replace(server, gpu=other_gpu)
+    if efa:
+        server = replace(server, nic=catalog.servers[EFA_SERVERS.get(gpu, "aws-p5")].nic)
     nic = catalog.nics[server.nic]
     if nic_gbps is not None:
         nic = _at_rate(nic, nic_gbps * 1e9 / 8 * server.gpus / server.nics / nic.ports)

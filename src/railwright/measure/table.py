@@ -1,11 +1,13 @@
-"""What a validation says: predicted, measured, error; by record, by family, in total; and what it left out."""
+"""What a validation says: predicted, measured, error; by record and by family; and what it left out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from statistics import mean, median
+
+WORST = 20
+"""Records shown of each family in the detailed table, the worst first."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Row:
 
     @property
     def error(self) -> float:
-        """Signed relative error of the prediction."""
+        """Signed relative error of the prediction; of a published zero, 0 when met and infinite when not."""
+        if self.measured == 0:
+            return 0.0 if self.predicted == 0 else float("inf")
         return self.predicted / self.measured - 1
 
 
@@ -120,19 +124,17 @@ class ValidationTable:
         return quantile(ratios, tail), quantile(ratios, 1 - tail)
 
     def lines(self, detail: bool = False) -> list[str]:
-        """The table as text; with `detail` every record, worst first, and the reasons of those left out."""
-        out = [
-            f"{'family':<34}{'records':>8}{'left out':>9}{'median':>8}{'mean':>8}{'p90':>8}{'bias':>8}{'worst':>8}  bar"
-        ]
+        """The table as text; with `detail` each family's worst records and why others were left out."""
+        heads = ("records", "left out", "median", "mean", "p90", "bias", "worst")
+        out = [f"{'family':<30}" + "".join(f"{head:>9}" for head in heads) + "  bar"]
         for s in self.families():
-            if not s.records:
-                out.append(f"{s.family:<34}{0:>8}{s.skipped:>9}")
-                continue
-            bar = "" if s.bar is None else f"{'met' if s.passed else 'MISSED'} (median ≤ {s.bar.median_abs:.0%})"
-            figures = "".join(f"{v:>8.1%}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
-            out.append(
-                f"{s.family:<34}{s.records:>8}{s.skipped:>9}{figures}{s.bias:>+8.1%}{s.worst:>+8.1%}  {bar}".rstrip()
-            )
+            line = f"{s.family:<30}{s.records:>9}{s.skipped:>9}"
+            if s.records:
+                line += "".join(f"{v:>9.1%}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
+                line += "".join(f"{v:>+9.1%}" for v in (s.bias, s.worst))
+            if s.bar is not None:
+                line += f"  {'met' if s.passed else 'MISSED'} (median ≤ {s.bar.median_abs:.1%})"
+            out.append(line)
         if detail:
             for s in self.families():
                 out += ["", f"{s.family}:"]
@@ -140,34 +142,15 @@ class ValidationTable:
                 out += [
                     f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
                     f"{r.unit:<10} {r.record}: {r.what}"
-                    for r in mine
+                    for r in mine[:WORST]
                 ]
+                if len(mine) > WORST:
+                    out.append(f"  … and {len(mine) - WORST} more, all closer")
                 reasons: dict[str, int] = {}
                 for left in self.skipped:
                     if left.family == s.family:
                         reasons[left.reason] = reasons.get(left.reason, 0) + 1
-                out += [f"  left out ({n}): {why}" for why, n in sorted(reasons.items(), key=lambda kv: -kv[1])]
+                out += [
+                    f"  left out ({n}): {why}" for why, n in sorted(reasons.items(), key=lambda kv: -kv[1])
+                ]
         return out
-
-
-def spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Rank correlation of (predicted, measured) pairs; ties get their mean rank."""
-    ranks = [_ranks([p[i] for p in pairs]) for i in (0, 1)]
-    centred = [[r - mean(side) for r in side] for side in ranks]
-    cross = sum(a * b for a, b in zip(*centred, strict=True))
-    norm = sqrt(sum(a * a for a in centred[0]) * sum(b * b for b in centred[1]))
-    return cross / norm if norm else float("nan")
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    ranks = [0.0] * len(values)
-    at = 0
-    while at < len(order):
-        end = at
-        while end + 1 < len(order) and values[order[end + 1]] == values[order[at]]:
-            end += 1
-        for i in order[at : end + 1]:
-            ranks[i] = (at + end) / 2
-        at = end + 1
-    return ranks

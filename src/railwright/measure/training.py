@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
@@ -32,7 +33,11 @@ DTYPES = {
 @lru_cache(maxsize=1)
 def architectures() -> Mapping[str, Transformer]:
     """The architectures that the training records name."""
-    text = resources.files("railwright.measure").joinpath("data/training_models.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("railwright.measure")
+        .joinpath("data/training_models.json")
+        .read_text(encoding="utf-8")
+    )
     return {name: _transformer(name, m) for name, m in json.loads(text).items() if not m.get("hybrid")}
 
 
@@ -79,7 +84,7 @@ def training_rows() -> Iterator[Row | Skipped]:
         try:
             yield _replay(record, family)
         except (Unsupported, PlanError) as no:
-            yield Skipped(family, record["id"], _short(str(no)))
+            yield Skipped(family, record["id"], _grouped(str(no), record["id"]))
 
 
 def family_of(record: Mapping[str, str]) -> str:
@@ -95,7 +100,9 @@ def _replay(record: Mapping[str, str], family: str) -> Row:
     job, gpus = _job(record), int(record["gpus"])
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
     step = simulate(job, architectures()[record["model"]], machine_of(record["gpu"], gpus, nic))
-    what = f"{gpus} GPUs, TP{record['tp'] or 1} PP{record['pp'] or 1} EP{record['ep'] or 1} {record['software']}"
+    what = (
+        f"{gpus} GPUs, TP{record['tp'] or 1} PP{record['pp'] or 1} EP{record['ep'] or 1} {record['software']}"
+    )
     if record["step_time_s"]:
         measured = float(record["step_time_s"])
     else:
@@ -147,6 +154,9 @@ def _job(record: Mapping[str, str]) -> TrainingJob:
     )
 
 
-def _short(reason: str) -> str:
-    """The reason without its figures' tail, so that equal reasons are counted together."""
-    return reason.split(";")[0].split("\n")[0]
+def _grouped(reason: str, record: str) -> str:
+    """The reason without the record's name and figures, so that equal reasons are counted together."""
+    text = reason.removeprefix(f"{record}: ").split(";")[0].split("\n")[0]
+    if "GiB" in text:
+        return "does not fit the GPU's memory by our model"
+    return re.sub(r"\d+(\.\d+)?", "#", text.split(" (")[0])

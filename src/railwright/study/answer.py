@@ -43,7 +43,11 @@ def answer(studies: Sequence[Study], variants: Sequence[VariantResult]) -> tuple
 
     studies   the study as written, then one per variant, in the order of `variants`
     """
-    sentences = [_which_fabric(studies, variants), _bottleneck(variants[0]), _rails_and_pxn(studies, variants)]
+    sentences = [
+        _which_fabric(studies, variants),
+        _bottleneck(variants[0]),
+        _rails_and_pxn(studies, variants),
+    ]
     return tuple(s for s in sentences if s)
 
 
@@ -81,8 +85,12 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     told = []
     for other in others:
         slower = other.step.step_time / step.step_time - 1
-        speed = "as fast" if abs(slower) < 0.0005 else f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}"
-        told.append(f"'{other.variant.name}' is {speed} with {other.parts[0]} switches and {other.parts[1]} cables")
+        speed = (
+            "as fast" if abs(slower) < 0.0005 else f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}"
+        )
+        told.append(
+            f"'{other.variant.name}' is {speed} with {other.parts[0]} switches and {other.parts[1]} cables"
+        )
     return sentence + "; " + "; ".join(told) + "."
 
 
@@ -95,8 +103,8 @@ def _bottleneck(base: VariantResult) -> str:
     compute = sum(s.exposed for s in step.shares if s.kind == "compute") / step.step_time
     verdict = "is" if step.network_share > NETWORK_BOUND else "is not"
     sentence = (
-        f"The network {verdict} your bottleneck: exposed communication is {step.network_share:.0%} of the step "
-        f"and compute {compute:.0%}"
+        f"The network {verdict} your bottleneck: exposed communication is {step.network_share:.0%} "
+        f"of the step and compute {compute:.0%}"
     )
     if not exposed:
         return sentence + "."
@@ -119,7 +127,8 @@ def _rails_and_pxn(studies: Sequence[Study], variants: Sequence[VariantResult]) 
             continue
         only_pxn = study.cluster == base_study.cluster and study.nccl.pxn != base_study.nccl.pxn
         only_family = (
-            study.nccl == base_study.nccl and study.cluster.compute.family != base_study.cluster.compute.family
+            study.nccl == base_study.nccl
+            and study.cluster.compute.family != base_study.cluster.compute.family
         )
         if only_pxn:
             on, off = (base, variant) if base_study.nccl.pxn else (variant, base)

@@ -32,7 +32,9 @@ def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect
         predicted = predict(study, workshop)
         if predicted is not None:
             why = record["mechanism"]
-            found.append(PublishedEffect(record["effect"], record["published"], predicted, why, record["source"]))
+            found.append(
+                PublishedEffect(record["effect"], record["published"], predicted, why, record["source"])
+            )
     return tuple(found)
 
 
@@ -48,7 +50,11 @@ def _all_to_all_gain(sizes: tuple[float, ...]) -> Callable[[Study, Workshop], st
         except PlanError:
             return None
         gains = [a.busbw / b.busbw - 1 for a, b in zip(on, off, strict=True)]
-        return f"{min(gains):+.0%} … {max(gains):+.0%}" if max(gains) - min(gains) > 0.005 else f"{gains[0]:+.0%}"
+        return (
+            f"{min(gains):+.0%} … {max(gains):+.0%}"
+            if max(gains) - min(gains) > 0.005
+            else f"{gains[0]:+.0%}"
+        )
 
     return gain
 

@@ -9,10 +9,14 @@ from railwright.study.evaluate import Workshop, run_job
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
 
 
-def sensitivity_row(study: Study, variant: Variant, base: VariantResult, workshop: Workshop) -> SensitivityRow:
+def sensitivity_row(
+    study: Study, variant: Variant, base: VariantResult, workshop: Workshop
+) -> SensitivityRow:
     """The first job with the variant's changes: step time, throughput against `base`, PXN's worth."""
     if not study.jobs:
-        return SensitivityRow(variant.name, variant.why, None, None, None, "the study has no job to measure it on")
+        return SensitivityRow(
+            variant.name, variant.why, None, None, None, "the study has no job to measure it on"
+        )
     changed = override(study, variant.set)
     job = first_job(changed, workshop)
     if job.step is None:

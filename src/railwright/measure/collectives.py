@@ -1,0 +1,88 @@
+"""Published nccl-tests curves replayed: our time beside theirs at every size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from railwright.collectives import predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import NcclSettings
+from railwright.errors import RailwrightError
+from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.table import Row, Skipped
+from railwright.traffic.demand import Communicator
+
+BANDS = ((256 * 1024.0, "≤ 256 KB"), (128 * 2.0**20, "512 KB - 128 MB"), (float("inf"), "≥ 256 MB"))
+"""Upper sizes of the bands in which errors are told: latency, ramp, plateau."""
+OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+ALGORITHMS = {"RING forced": "ring", "Ring": "ring", "Tree": "tree", "NVLSTree": "nvlstree"}
+"""How records name a forced algorithm -> NCCL_ALGO."""
+
+
+def collective_rows() -> Iterator[Row | Skipped]:
+    """Every point of every curve, or the record left out with the reason."""
+    data = _data()
+    for record in data["records"]:
+        try:
+            yield from _replay(record)
+        except (Unsupported, RailwrightError) as no:
+            yield Skipped("collectives", record["id"], str(no))
+    for left in data["left_out"]:
+        yield Skipped("collectives", left["id"], left["why"])
+
+
+def _data() -> dict[str, Any]:
+    from ruamel.yaml import YAML
+
+    path = resources.files("railwright.measure").joinpath("data/collectives.yaml")
+    data: dict[str, Any] = json.loads(json.dumps(YAML(typ="safe").load(path.read_text(encoding="utf-8"))))
+    return data
+
+
+def _replay(record: dict[str, Any]) -> Iterator[Row]:
+    """The points of one curve. Raises Unsupported for records that are not nccl-tests curves."""
+    if record["op"] not in OPS:
+        raise Unsupported(f"'{record['op']}' is not an nccl-tests collective modelled here")
+    if "gpus" not in record or "nodes" not in record or record["columns"][0] != "bytes":
+        raise Unsupported("no size or no rank count")
+    algorithm = record.get("algorithm", "auto")
+    nccl = NcclSettings(algorithm=ALGORITHMS.get(algorithm, "auto"))
+    efa = "EFA" in record.get("fabric", "")
+    machine = machine_of(record["gpu"], _gpus_to_build(record), record.get("nic_gbps"), nccl, efa)
+    group = (ranks(machine, record["gpus"], record["nodes"]),)
+    factor = bus_factor(record["op"], record["gpus"])
+    for size, value in record["points"]:
+        predicted = predict(machine, record["op"], float(size), group)
+        in_microseconds = record["columns"][1] == "us"
+        measured = value * 1e-6 if in_microseconds else size * factor / (value * 1e9)
+        band = next(name for top, name in BANDS if size <= top)
+        what = f"{record['op']} {record['gpus']} {record['gpu']}, {size:,} B"
+        yield Row(f"collectives {band}", record["id"], what, predicted.time, measured, "s", record["source"])
+
+
+def bus_factor(op: str, n: int) -> float:
+    """busbw / algbw of an op over n ranks (nccl-tests, doc/PERFORMANCE.md)."""
+    if op == "all_reduce":
+        return 2 * (n - 1) / n
+    return (n - 1) / n if op in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+def _gpus_to_build(record: dict[str, Any]) -> int:
+    """GPUs of the servers a record used: whole servers even when it ran on fewer GPUs of each."""
+    per_node = -(-record["gpus"] // record["nodes"])
+    return int(record["gpus"] if per_node >= 4 else record["nodes"] * 8)
+
+
+def ranks(machine: Machine, gpus: int, nodes: int) -> Communicator:
+    """The record's ranks: packed, or the first GPUs of each server when it used a few of each."""
+    fabric = machine.network.fabric
+    if gpus <= fabric.num_gpus and -(-gpus // nodes) >= 4:
+        return Communicator(np.arange(gpus, dtype=np.int32), "world")
+    each = gpus // nodes
+    first = np.arange(nodes, dtype=np.int32)[:, None] * fabric.gpus_per_server
+    return Communicator((first + np.arange(each, dtype=np.int32)).ravel().astype(np.int32), "world")

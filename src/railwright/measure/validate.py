@@ -1,0 +1,40 @@
+"""Replay the published record through the public API; one table of predicted, measured and error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import resources
+
+from railwright.errors import RailwrightError, nearest
+from railwright.measure.collectives import collective_rows
+from railwright.measure.counts import design_rows, parameter_rows
+from railwright.measure.table import Bar, Row, Skipped, ValidationTable
+from railwright.measure.training import training_rows
+
+FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
+    "designs": design_rows,
+    "models": parameter_rows,
+    "collectives": collective_rows,
+    "training": training_rows,
+}
+"""What `railwright validate FAMILY` can be asked for."""
+
+
+def validate(family: str | None = None) -> ValidationTable:
+    """Predict every published record of one family, or of all.
+
+    Raises RailwrightError for an unknown family.
+    """
+    if family is not None and family not in FAMILIES:
+        raise RailwrightError(
+            f"no validation family '{family}'; known: {', '.join(FAMILIES)}{nearest(family, FAMILIES)}"
+        )
+    found = [row for name, rows in FAMILIES.items() if family in (None, name) for row in rows()]
+    text = resources.files("railwright.measure").joinpath("data/bars.json").read_text(encoding="utf-8")
+    bars = {name: Bar(**bar) for name, bar in json.loads(text).items()}
+    return ValidationTable(
+        tuple(row for row in found if isinstance(row, Row)),
+        tuple(row for row in found if isinstance(row, Skipped)),
+        bars,
+    )

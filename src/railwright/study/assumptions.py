@@ -1,0 +1,57 @@
+"""What an answer rests on: the parts' figures, the kernel constants and the choices, each with its source."""
+
+from __future__ import annotations
+
+from railwright.catalog import find, source_of
+from railwright.catalog.parts import Gpu, Nic, Switch
+from railwright.compute import constants
+from railwright.spec.study import Study
+from railwright.study.evaluate import Workshop
+from railwright.study.result import Assumption
+from railwright.units import show_bit_rate, show_flop_rate, show_rate, show_size, show_time
+
+ROUTING_MEANS = {
+    "adaptive": "an even spread over all shortest paths: the ideal of adaptive routing, never reached quite",
+    "ecmp": "one hashed shortest path per flow; one seed of many",
+    "static": "one destination-based table, as a fat-tree subnet manager fills it",
+}
+
+
+def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
+    """In the order: parts, choices, kernel constants."""
+    catalog, cluster = workshop.catalog, study.cluster
+    server = find(catalog.servers, cluster.server)
+    gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
+    switch = find(catalog.switches, cluster.compute.switch)
+    found = [
+        Assumption(f"{gpu.name} HBM", show_size(gpu.hbm_bytes), cited(gpu, "hbm_bytes")),
+        Assumption(f"{gpu.name} HBM bandwidth", show_rate(gpu.hbm_bandwidth), cited(gpu, "hbm_bandwidth")),
+        Assumption(
+            f"{gpu.name} scale-up bandwidth, one direction",
+            show_rate(gpu.scale_up_bandwidth),
+            cited(gpu, "scale_up_bandwidth"),
+        ),
+        Assumption(f"{nic.name} rate", show_bit_rate(nic.rate), cited(nic, "rate")),
+        Assumption(f"{nic.name} latency, one side", show_time(nic.latency), cited(nic, "latency")),
+        Assumption(f"{switch.name} latency", show_time(switch.latency), cited(switch, "latency")),
+    ]
+    dtypes = dict.fromkeys(job.dtype for job in study.jobs)
+    found += [
+        Assumption(
+            f"{gpu.name} dense peak, {dtype}",
+            show_flop_rate(gpu.peak_flops[dtype]),
+            cited(gpu, f"peak_flops.{dtype}"),
+        )
+        for dtype in dtypes
+        if dtype in gpu.peak_flops
+    ]
+    found.append(Assumption("routing", cluster.compute.routing, ROUTING_MEANS[cluster.compute.routing]))
+    found += [Assumption(name, f"{value:.3g}", source) for name, value, source in constants(gpu)]
+    return tuple(found)
+
+
+def cited(part: Gpu | Nic | Switch, field: str) -> str:
+    """The source of one field in a line: document, place, and how far it was checked."""
+    source = source_of(part, field)
+    place = f", {source.where}" if source.where else ""
+    return f"{source.document}{place} ({source.status.replace('_', ' ')})"

@@ -1,0 +1,54 @@
+"""The validation table's arithmetic, by hand."""
+
+from railwright.measure.table import Bar, Row, Skipped, ValidationTable, quantile
+
+
+def table(bar: float = 0.1) -> ValidationTable:
+    rows = [
+        Row("steps", "a", "", 1.1, 1.0, "s", ""),
+        Row("steps", "b", "", 0.8, 1.0, "s", ""),
+        Row("steps", "c", "", 1.0, 1.0, "s", ""),
+        Row("counts", "d", "", 0.0, 0.0, "", ""),
+    ]
+    return ValidationTable(tuple(rows), (Skipped("steps", "e", "too new"),), {"steps": Bar(bar, "test")})
+
+
+def test_error_is_signed_and_relative_to_the_measurement():
+    assert [round(r.error, 9) for r in table().rows] == [0.1, -0.2, 0.0, 0.0]
+
+
+def test_a_published_zero_is_met_or_infinitely_missed():
+    assert Row("f", "r", "", 0.0, 0.0, "", "").error == 0
+    assert Row("f", "r", "", 3.0, 0.0, "", "").error == float("inf")
+
+
+def test_summary_of_a_family_by_hand():
+    steps = table().families()[0]
+    assert (steps.records, steps.skipped) == (3, 1)
+    assert round(steps.median_abs, 9) == 0.1  # of 0, 0.1, 0.2
+    assert round(steps.mean_abs, 9) == 0.1
+    assert round(steps.bias, 9) == round(-0.1 / 3, 9)
+    assert round(steps.worst, 9) == -0.2
+
+
+def test_a_bar_can_fail():
+    assert table(0.1).passed
+    assert not table(0.09).passed
+    assert any("MISSED" in line for line in table(0.09).lines())
+
+
+def test_band_is_of_measured_over_predicted():
+    low, high = table().band("steps", level=1.0)
+    assert round(low, 9) == round(1 / 1.1, 9)
+    assert round(high, 9) == 1.25
+
+
+def test_quantile_interpolates():
+    assert quantile([0.0, 10.0], 0.9) == 9.0
+    assert quantile([5.0], 0.9) == 5.0
+
+
+def test_detail_names_records_and_reasons():
+    text = "\n".join(table().lines(detail=True))
+    assert "too new" in text
+    assert text.index(" b:") < text.index(" a:")  # worst first
