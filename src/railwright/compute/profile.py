@@ -27,6 +27,7 @@ class Row:
     compute  fraction of the dense peak reached on large shapes
     memory   fraction of HBM bandwidth reached
     short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
+    narrow   softmax over matrix work at head width 128; 0 for the others
     source   where the constants come from
     """
 
@@ -35,6 +36,7 @@ class Row:
     memory: float
     source: str
     short: float = 0.0
+    narrow: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def _profile(name: str, generation: str) -> Profile:
             base.memory,
             _cite(chosen[phase]),
             chosen[phase]["short"],
+            chosen[phase]["narrow"],
         )
         for phase in ("forward", "backward")
     }

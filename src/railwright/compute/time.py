@@ -13,12 +13,16 @@ GROUPED_STREAMS = 4
 """Expert GEMMs in flight at once: Transformer Engine's grouped linear layer issues one cuBLAS GEMM per expert
 over four streams (memory)."""
 
+FULL_WIDTH = 128
+"""Head width at which attention kernels reach their `compute` share (the rows' reference)."""
+
 
 def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) -> float:
     """Time of one operator on one GPU. [s]
 
     t = fixed + max(flop / (compute * peak), bytes / (memory * bandwidth)), with constants of the operator's
     kind and dtype from `profile` (default: the GPU's own, see `profile_of`).
+    Short sequences and narrow heads slow attention as compute/data/attention.yaml says.
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
     Source: compute/data/*.yaml, row by row.
@@ -51,6 +55,7 @@ def constants(gpu: Gpu, profile: Profile | None = None) -> list[tuple[str, float
         found += [
             (f"attention {phase}: share of peak", row.compute, row.source),
             (f"attention {phase}: sequence of half speed [token]", row.short, row.source),
+            (f"attention {phase}: softmax work over matrix work at width 128", row.narrow, row.source),
         ]
     found.append(("memory-bound kernels: share of HBM bandwidth", chosen.memory.memory, chosen.memory.source))
     return found
@@ -69,8 +74,9 @@ def _grouped(operator: Operator, gpu: Gpu, profile: Profile) -> float:
 
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.attention_row(operator.phase)
-    slowed = operator.flops * (1.0 + row.short / max(operator.n, 1))
-    return row.fixed + _roofline(operator, gpu, row, slowed)
+    short = 1.0 + row.short / max(operator.n, 1)
+    narrow = (1.0 + row.narrow * max(1.0, FULL_WIDTH / max(operator.k, 1))) / (1.0 + row.narrow)
+    return row.fixed + _roofline(operator, gpu, row, operator.flops * short * narrow)
 
 
 def _memory(operator: Operator, gpu: Gpu, profile: Profile) -> float:
