@@ -53,7 +53,7 @@ def example_result(**changes: Any) -> Result:
         models_used=("network: max-min fluid (docs/network.md)", "training: event-driven step timeline"),
         answer=(
             "Build 'Rail-only': 8 switches and 240 cables, 1.85 s a step, 283,000 tokens/s.",
-            "The network is your bottleneck: exposed communication is 30 % of the step, led by expert parallelism.",
+            "The network is your bottleneck: exposed communication is 30 % of the step, most of it expert.",
             "PXN changes training throughput by +10 % and all-to-all bandwidth by +61 % on small messages.",
         ),
         variants=variants,

@@ -1,4 +1,4 @@
-"""Line charts and bars as SVG; lines are told apart by colour, dash, marker and letter, named at their ends."""
+"""Line charts and bars as SVG: lines are told apart by colour, dash, marker and letter."""
 
 from __future__ import annotations
 
@@ -190,7 +190,11 @@ def _line_chart(
     if axes.rule is not None and y_low <= axes.rule <= y_high:
         grid.append(tag("line", class_="rule", x1=left, x2=end, y1=to_y(axes.rule), y2=to_y(axes.rule)))
 
-    drawn = [_curve(line, to_x, to_y) for line in lines]
+    # Lines that coincide lie on each other; the lower ones are wider, so that all of them are seen.
+    drawn = [
+        _curve(line, to_x, to_y, 2.0 + 0.6 * above)
+        for above, line in zip(reversed(range(len(lines))), lines, strict=True)
+    ]
     ends = [(to_x(line.points[-1][0]), to_y(line.points[-1][1])) for line in lines]
     places = spread([y for _, y in ends], LABEL_GAP, top, height - bottom)
     labels = [_label(line, at, place, end, long) for line, at, place in zip(lines, ends, places, strict=True)]
@@ -207,12 +211,12 @@ def _line_chart(
     )
 
 
-def _curve(line: Line, to_x: Callable[[float], float], to_y: Callable[[float], float]) -> Html:
+def _curve(line: Line, to_x: Callable[[float], float], to_y: Callable[[float], float], width: float) -> Html:
     path = "M" + "L".join(f"{number(to_x(x))} {number(to_y(y))}" for x, y, _ in line.points)
     dash = DASHES[line.index % len(DASHES)]
     return tag(
         "g",
-        tag("path", class_=f"curve {colour(line.index)}", d=path, stroke_dasharray=dash),
+        tag("path", class_=f"curve {colour(line.index)}", d=path, stroke_width=width, stroke_dasharray=dash),
         *(marker(line.index, to_x(x), to_y(y), tip) for x, y, tip in line.points),
     )
 

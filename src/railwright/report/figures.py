@@ -103,6 +103,11 @@ def pxn_pairs(result: Result) -> tuple[tuple[int, int], ...]:
     return tuple((pair[True], pair[False]) for pair in table.values() if len(pair) == 2)
 
 
+def show_tokens(value: float) -> str:
+    """Tokens a second to the last one, so that variants a thousandth apart read differently."""
+    return f"{value:,.0f}"
+
+
 def same_fabric(one: Fabric, other: Fabric) -> bool:
     """Whether two fabrics are wired alike and have the same faults."""
     if one is other:

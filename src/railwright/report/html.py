@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from railwright.report.figures import job_names, job_of, large_point, letter, pxn_pairs, sweeps
+from railwright.report.figures import job_names, job_of, large_point, letter, pxn_pairs, show_tokens, sweeps
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_collectives import collectives_section
 from railwright.report.page_fabric import fabric_section, variants_section
@@ -106,7 +106,7 @@ def _keys(result: Result) -> Html | None:
             step = job.step
             found += [
                 (f"a step of {name}", show_time(step.step_time)),
-                ("tokens/s", show_count(step.tokens_per_second)),
+                ("tokens/s", show_tokens(step.tokens_per_second)),
                 ("of the step waits for the network", show_share(step.network_share)),
                 ("model FLOPs utilisation", show_share(step.mfu)),
                 (f"for {show_count(step.tokens_total)} tokens", show_time(step.time_to_train)),

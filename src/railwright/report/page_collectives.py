@@ -86,7 +86,6 @@ def _limits(result: Result, sweep: Sweeps) -> Html:
     for index, curve in sweep.curves:
         p = large_point(curve.points)
         longest = max(p.terms, key=lambda t: t.seconds, default=None)
-        b = p.bottleneck
         rows.append(
             [
                 join([badge(index, letter(index)), result.variants[index].name]),
@@ -95,7 +94,7 @@ def _limits(result: Result, sweep: Sweeps) -> Html:
                 f"{longest.name}, {show_share(longest.seconds / p.time)}".replace(" %", "\u00a0%")
                 if longest is not None
                 else "–",
-                f"{b.name}: {b.why}" if b is not None else "–",
+                _busiest(p),
             ]
         )
     size = show_size(large_point(sweep.curves[0][1].points).size)
@@ -129,6 +128,14 @@ def _table(result: Result, sweep: Sweeps) -> Html:
 def _letters(result: Result, sweep: Sweeps) -> Html:
     names = (tag("li", badge(i, letter(i)), result.variants[i].name) for i, _ in sweep.curves)
     return tag("ul", *names, class_="key")
+
+
+def _busiest(p: CollectivePrediction) -> str:
+    """The bottleneck in one sentence that names it once."""
+    if p.bottleneck is None:
+        return "–"
+    named = p.bottleneck.why.startswith(p.bottleneck.name)
+    return p.bottleneck.why if named else f"{p.bottleneck.name}: {p.bottleneck.why}"
 
 
 def _tip(p: CollectivePrediction) -> str:

@@ -13,6 +13,7 @@ from railwright.report.figures import (
     large_point,
     letter,
     same_fabric,
+    show_tokens,
     small_point,
     sweeps,
 )
@@ -28,8 +29,6 @@ from railwright.units import (
     show_size,
     show_time,
 )
-
-TIE = 0.002
 
 Row = tuple[str, Sequence[float | None], Callable[[float], str], int]
 """Name, a value per variant (None where there is none), how to print it, and whether more (+1)
@@ -48,7 +47,7 @@ PART_ROWS: tuple[tuple[str, Callable[[Counts], float], Callable[[float], str], i
 )
 STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str], int], ...] = (
     ("step time", lambda s: s.step_time, show_time, -1),
-    ("tokens/s", lambda s: s.tokens_per_second, show_count, 1),
+    ("tokens/s", lambda s: s.tokens_per_second, show_tokens, 1),
     ("model FLOPs utilisation", lambda s: s.mfu, show_share, 1),
     ("network share of the step", lambda s: s.network_share, show_share, -1),
     ("time for the token budget", lambda s: s.time_to_train, show_time, -1),
@@ -157,17 +156,12 @@ def _groups(result: Result) -> list[tuple[str, list[Row]]]:
 
 
 def _row(row: Row) -> Html:
+    """The best values are bold; what reads the same counts as the same."""
     name, values, show, better = row
-    known = [v for v in values if v is not None]
-    best = max((better * v for v in known), default=0.0)
-    differ = bool(known) and max(known) - min(known) > TIE * max(abs(v) for v in known)
-    cells = []
-    for value in values:
-        if value is None:
-            cells.append(tag("td", "–"))
-            continue
-        bold = better and differ and best - better * value <= TIE * abs(best)
-        cells.append(tag("td", show(value), class_="best" if bold else None))
+    texts = ["–" if v is None else show(v) for v in values]
+    known = [(better * v, text) for v, text in zip(values, texts, strict=True) if v is not None]
+    best = max(known)[1] if better and len({text for _, text in known}) > 1 else None
+    cells = (tag("td", text, class_="best" if text == best else None) for text in texts)
     return tag("tr", tag("th", name, scope="row"), *cells)
 
 

@@ -39,7 +39,7 @@ pre{overflow:auto;background:var(--wash);padding:1rem;border-radius:6px;max-heig
 .question{font-size:1.12rem;color:var(--soft)}
 .answer{margin:2rem 0;padding-left:1.2rem;border-left:3px solid var(--accent)}
 .answer p{font-size:1.1rem;margin:.55rem 0}
-.answer p:first-child{font-size:1.28rem;line-height:1.45;font-weight:600}
+.answer p:first-child{font-weight:600}
 .soft,figcaption,.note{color:var(--soft);font-size:.9rem}
 .bad{color:var(--bad)}
 nav{margin:1.5rem 0 0;font-size:.9rem;line-height:2}
@@ -64,7 +64,7 @@ tr.part th{padding-top:1.2rem;font-weight:600;color:var(--soft);font-size:.82rem
 caption span{display:inline-block;position:sticky;left:0;max-width:min(44rem,calc(100vw - 2.5rem))}
 .compare{table-layout:fixed}
 .compare thead th:first-child{width:11.5rem}
-.compare thead th{overflow-wrap:break-word}
+.compare thead th{overflow-wrap:break-word;vertical-align:top}
 tbody th{min-width:8.5rem}
 .stick tbody th,.stick thead th:first-child{position:sticky;left:0;background:var(--paper)}
 td.best{font-weight:650}
@@ -102,7 +102,7 @@ svg .row-name{font-weight:600;font-size:13px}
 svg .name{font-size:13px;font-weight:600}
 svg .grid{stroke:var(--line);stroke-width:1}
 svg .rule{stroke:var(--soft);stroke-width:1.2;stroke-dasharray:3 3}
-svg .curve{fill:none;stroke-width:2.2;stroke-linejoin:round}
+svg .curve{fill:none;stroke-linejoin:round}
 svg .lead{fill:none;stroke-width:.8;opacity:.55}
 svg .mark{stroke:var(--paper);stroke-width:1}
 svg .mark:hover{stroke:var(--ink);stroke-width:2}
@@ -153,11 +153,18 @@ svg.fabric .box-name{font-size:11px;fill:var(--soft)}
 """
 
 NARROW = """
-@media (max-width:40rem){
+@media screen and (max-width:40rem){
 header{padding-top:2rem}h2{margin-top:3rem}
 svg.wide{display:none}svg.narrow{display:block}
 dl.keys{grid-template-columns:repeat(2,minmax(0,1fr))}dl.keys dd{font-size:1.3rem}
 .compare thead th:first-child{width:8rem}
+.stack thead{display:none}
+.stack,.stack caption,.stack tbody,.stack tr,.stack th,.stack td{display:block}
+.stack tr{border-bottom:1px solid var(--line);padding:.6rem 0}
+.stack th,.stack td{border:0;padding:.08rem 0;text-align:left;white-space:normal;min-width:0}
+.stack tbody th{font-weight:600}
+.stack td::before{content:attr(data-name) " ";color:var(--soft);font-size:.82rem;margin-right:.4em}
+.stack td .diverge{width:100%}
 }
 """
 

@@ -31,7 +31,7 @@ SWEEPS = (
 
 
 def cable_schedule(fabric: Fabric | None) -> str:
-    """One row per cable of the scale-out network, in the fabric's order; without a fabric only the heading."""
+    """One row per cable of the scale-out network, in the fabric's order; without one only the heading."""
     if fabric is None:
         return _csv(CABLES, ())
     names: dict[int, str] = {}

@@ -17,6 +17,7 @@ from railwright.report.figures import (
     largest_first,
     letter,
     op_title,
+    show_tokens,
     small_point,
     sweeps,
 )
@@ -77,7 +78,7 @@ def _variants(result: Result, console: Console) -> None:
     curves = dict(shown.curves) if shown is not None else {}
     table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", collapse_padding=True)
     table.add_column("", no_wrap=True)
-    table.add_column("", ratio=1, min_width=17)
+    table.add_column("", ratio=1, min_width=14)
     for name in ("switches", "cables"):
         table.add_column(name, justify="right", no_wrap=True)
     if shown is not None:
@@ -115,7 +116,7 @@ def _job_cells(variant: VariantResult, name: str) -> list[str]:
     if job is None or job.step is None:
         return ["–", "–", "–"]
     step = job.step
-    return [show_time(step.step_time), show_count(step.tokens_per_second), show_share(step.network_share)]
+    return [show_time(step.step_time), show_tokens(step.tokens_per_second), show_share(step.network_share)]
 
 
 def _reasons(variant: VariantResult) -> list[str]:

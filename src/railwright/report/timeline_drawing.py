@@ -28,12 +28,15 @@ COMPUTE_LOOKS = {"attention": "k-attention", "optimizer": "k-optimizer", "backwa
 
 @dataclass(frozen=True)
 class Span:
-    """One drawn rectangle: an event, or several too thin to see apart."""
+    """One drawn rectangle: an event, or several too thin to see apart.
+
+    names  what may be written in it, the longest that fits
+    """
 
     start: float
     end: float
     look: str
-    name: str
+    names: tuple[str, ...]
     tip: str
 
 
@@ -110,10 +113,9 @@ def _lane(
         parts.append(
             tag("rect", tag("title", span.tip), class_=span.look, x=x, y=y + 1, width=width, height=LANE - 2)
         )
-        if len(span.name) * 6.3 + 6 <= width:
-            parts.append(
-                tag("text", span.name, class_="event", x=x + width / 2, y=y + 14, text_anchor="middle")
-            )
+        text = next((n for n in span.names if len(n) * 6.3 + 6 <= width), None)
+        if text is not None:
+            parts.append(tag("text", text, class_="event", x=x + width / 2, y=y + 14, text_anchor="middle"))
     return tag("g", *parts)
 
 
@@ -127,14 +129,12 @@ def _merged(events: Sequence[Event], thin: float) -> list[Span]:
             return
         first, end = crowd[0], max(e.end for e in crowd)
         if len(crowd) == 1:
-            tip, name = (
-                f"{first.name}: {show_time(first.end - first.start)}, from {show_time(first.start)}",
-                first.name,
-            )
+            tip = f"{first.name}: {show_time(first.end - first.start)}, from {show_time(first.start)}"
+            names: tuple[str, ...] = (first.name, first.kind.replace("_", "-"))
         else:
             busy = sum(e.end - e.start for e in crowd)
-            tip, name = f"{len(crowd)} × {first.kind}, together {show_time(busy)}", ""
-        spans.append(Span(first.start, end, look_of(first), name, tip))
+            tip, names = f"{len(crowd)} × {first.kind}, together {show_time(busy)}", ()
+        spans.append(Span(first.start, end, look_of(first), names, tip))
         crowd.clear()
 
     for event in sorted(events, key=lambda e: (e.start, e.end, e.name)):
