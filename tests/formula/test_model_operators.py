@@ -4,6 +4,7 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import (
+    bundled_models,
     embedding_operators,
     head_operators,
     layer_operators,
@@ -125,6 +126,25 @@ def test_head_is_one_gemm_over_the_vocabulary():
     gemm = by_name(head.forward)["lm head"]
     assert shape(gemm) == (8192, 128256 // 4, 4096)
     assert sum(op.flops for op in head.forward) == 2 * 8192 * 4096 * 128256 / 4
+
+
+@pytest.mark.parametrize(("job", "head"), [("bf16", "bf16"), ("fp16", "fp16"), ("fp8", "bf16")])
+def test_head_attention_and_router_run_in_the_16_bit_format_of_the_job(job, head):
+    assert by_name(head_operators(LLAMA, 8192, dtype=job).forward)["lm head"].dtype == head
+    ops = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, dtype=job).forward)
+    assert (ops["core attention"].dtype, ops["router"].dtype, ops["experts up"].dtype) == (head, head, job)
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_gradients_are_named_after_forward_operators(name):
+    arch = load_model(name)
+    for layer in ("dense", "moe") if arch.is_moe else ("dense",):
+        ops = layer_operators(arch, layer, 4096, 4096, dtype="fp8")
+        forward = [op.name for op in ops.forward]
+        assert len(set(forward)) == len(forward)
+        gradients = [op.name.rsplit(", ", 1)[0] for op in (*ops.backward_input, *ops.backward_weight)]
+        assert set(gradients) <= set(forward)
+        assert {op.name for op in ops.forward if op.flops} <= set(gradients)
 
 
 def test_embedding_moves_rows_and_multiplies_nothing():

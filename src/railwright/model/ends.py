@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import ELEMENT, elementwise, linear
+from railwright.model.kernels import ELEMENT, elementwise, half, linear
 from railwright.model.operators import LayerOperators
 
 ADAM_BYTES = 34.0
@@ -51,7 +51,7 @@ def head_operators(
 ) -> LayerOperators:
     """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
 
-    dtype  of the head's product; 16-bit in fp8 recipes too, which keep the head out of fp8
+    dtype  of the layers; the head's product runs in the 16-bit format beside it, also in fp8 recipes
     Columns per GPU are vocab/tp, rounded up.
     """
     if tp < 1:
@@ -60,7 +60,7 @@ def head_operators(
     local = -(-rows // tp) if sequence_parallel else rows
     norm = elementwise("final norm", local, reads=h, writes=h, back=3 * h)
     columns = -(-arch.vocab // tp)
-    head = linear("lm head", rows, columns, h, dtype)
+    head = linear("lm head", rows, columns, h, half(dtype))
     # fp32 logits: cast, max, exp-sum and the normalised probabilities kept for the backward pass, in 16-bit
     # elements (2 per fp32): read 1, write 2 | read 2 (max) | read 2, write 2.
     loss = elementwise("softmax and loss", rows, reads=5 * columns, writes=4 * columns, back=5 * columns)

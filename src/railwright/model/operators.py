@@ -21,6 +21,8 @@ Layer = Literal["dense", "moe"]
 class LayerOperators:
     """One layer's operators on one GPU for one microbatch, each tuple in the order it runs.
 
+    A gradient operator is named after its forward one: 'mlp up' -> 'mlp up, weight gradient'.
+
     forward          the forward pass
     backward_input   gradients of activations (all that the previous layer waits for)
     backward_weight  gradients of weights, in the same order; may run later (zero-bubble schedules)
