@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import network_fabrics as hand
 import numpy as np
 import pytest
 
+import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, ecmp_distribution, solve
@@ -53,14 +53,16 @@ def test_inside_a_server_the_scale_up_switch_alone() -> None:
 def test_incast_shares_the_receivers_nic(senders: int) -> None:
     """n senders of s bytes into one NIC: n s / rate."""
     fabric = hand.make(servers=8, gpus=1, family="single-switch")
-    answer = solve(Network(fabric), send_recv(fabric, np.arange(1, senders + 1), np.zeros(senders, int), 100.0))
+    answer = solve(
+        Network(fabric), send_recv(fabric, np.arange(1, senders + 1), np.zeros(senders, int), 100.0)
+    )
     assert answer.finish == pytest.approx(np.full(senders, senders * 100 / 50))
     assert answer.bottleneck is not None
     assert answer.bottleneck.share == senders
 
 
 def test_freed_bandwidth_is_taken_up() -> None:
-    """100 and 300 bytes into one NIC of 50: both at 25 until 100 are done at t=4, then 200 left at 50: t=8."""
+    """100 and 300 bytes into one NIC of 50: both at 25 until t=4, then the 200 left at 50: t=8."""
     fabric = hand.make(servers=3, gpus=1, family="single-switch")
     answer = solve(Network(fabric), send_recv(fabric, [1, 2], [0, 0], np.array([100.0, 300.0])))
     assert answer.finish == pytest.approx([4.0, 8.0])
@@ -125,7 +127,7 @@ def test_ring_of_part_of_each_server_stays_on_its_rail() -> None:
 
 
 def test_double_tree_sends_twice_the_data_per_server() -> None:
-    """Over both trees a server that is inner in one and leaf in the other sends 4 halves: 2 S over its NICs."""
+    """A server that is inner in one tree and leaf in the other sends 4 halves: 2 S over its NICs."""
     fabric, size = hand.make(servers=8, gpus=2), 800.0
     answer = solve(Network(fabric), tree(fabric, world(fabric), size))
     up = [x for x in hand.links_of(fabric, Role.NODE_LEAF) if x % 2 == 0]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import network_fabrics as hand
 import numpy as np
 import pytest
 
+import network_fabrics as hand
 from railwright.traffic import Communicator, all_to_all, broadcast, double_tree, join, ring, send_recv
 
 
@@ -16,7 +16,14 @@ def group(*gpus: int) -> Communicator:
 def test_all_to_all_has_every_ordered_pair_once() -> None:
     fabric = hand.make(servers=3, gpus=2)
     traffic = all_to_all(fabric, group(4, 0, 3), 7.0, pxn=False)
-    assert sorted(zip(traffic.src, traffic.dst, strict=True)) == [(0, 3), (0, 4), (3, 0), (3, 4), (4, 0), (4, 3)]
+    assert sorted(zip(traffic.src, traffic.dst, strict=True)) == [
+        (0, 3),
+        (0, 4),
+        (3, 0),
+        (3, 4),
+        (4, 0),
+        (4, 3),
+    ]
     assert set(traffic.size) == {7.0}
     assert set(traffic.relay) == {-1}
 
@@ -31,10 +38,12 @@ def test_sizes_per_pair_follow_rank_order() -> None:
 
 
 def test_pxn_relays_through_the_source_servers_gpu_on_the_destinations_rail() -> None:
-    """Servers of 2: GPU 0 (rail 0) reaches GPU 3 (rail 1) through GPU 1; GPU 2 (rail 0) and GPU 1 directly."""
+    """Servers of 2: GPU 0 (rail 0) reaches GPU 3 (rail 1) through GPU 1; GPUs 2 (rail 0) and 1 directly."""
     fabric = hand.make(servers=2, gpus=2)
     traffic = all_to_all(fabric, group(0, 1, 2, 3), 1.0, pxn=True)
-    relay = {(int(s), int(d)): int(r) for s, d, r in zip(traffic.src, traffic.dst, traffic.relay, strict=True)}
+    relay = {
+        (int(s), int(d)): int(r) for s, d, r in zip(traffic.src, traffic.dst, traffic.relay, strict=True)
+    }
     assert relay[0, 3] == 1
     assert relay[1, 2] == 0
     assert relay[3, 0] == 2
@@ -73,7 +82,11 @@ def test_every_ring_visits_every_rank_once(servers: int, pxn: bool) -> None:
 def test_ring_inside_a_server_is_one_ring() -> None:
     fabric = hand.make(servers=2, gpus=4)
     traffic = ring(fabric, group(0, 2, 3), 5.0)
-    assert list(zip(traffic.src, traffic.dst, traffic.size, strict=True)) == [(0, 2, 5.0), (2, 3, 5.0), (3, 0, 5.0)]
+    assert list(zip(traffic.src, traffic.dst, traffic.size, strict=True)) == [
+        (0, 2, 5.0),
+        (2, 3, 5.0),
+        (3, 0, 5.0),
+    ]
     assert len(ring(fabric, group(3), 5.0)) == 0
 
 
@@ -87,8 +100,8 @@ def test_broadcast_is_the_ring_without_the_edge_into_the_root() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 30, 64])
 def test_double_tree_spans_and_complements(count: int) -> None:
-    """Both trees reach a root from everywhere, no node has more than 2 children, and no node other than at the
-    rim is inside both."""
+    """Both trees reach a root from everywhere, no node has more than 2 children, and at most one is inside
+    both."""
     trees = double_tree(count)
     inner = []
     for parent in trees:
