@@ -16,6 +16,8 @@ def with_tiers(order: Order, draft: Plan, prefer: PodChoice, planes_of_three: in
     Raises PlanError when the tiers asked for do not reach all leaves.
     """
     tiers = order.network.tiers
+    if tiers == "auto" and draft.leaves == 1:
+        return draft
     draft_of_three = replace(draft, planes=planes_of_three)
     if tiers in ("auto", 2):
         if found := two_tiers(order, draft):
