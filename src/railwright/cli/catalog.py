@@ -45,7 +45,10 @@ def list_parts(
 
 
 def show(name: Annotated[str, typer.Argument(metavar="NAME")], catalog: UserFile = None) -> None:
-    """Show every value of a part with its source, the date it was read, and how far it was checked."""
+    """Show a part with all its sources.
+
+    Every value with where it is from, the date it was read, and how far it was checked.
+    """
     from railwright.catalog import KINDS, describe, find, load_catalog
     from railwright.cli.tables import print_table
 

@@ -17,7 +17,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def count(study: StudyArgument) -> None:
-    """Count switches, cables and optics of a study and of every variant."""
+    """Count switches, cables and optics.
+
+    Of the study as written and of every variant, side by side.
+    """
     asked = open_study(study)
 
     from railwright.catalog import load_catalog

@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_models() -> None:
-    """List the bundled models with their parameters."""
+    """List the bundled models."""
     from railwright.cli.tables import print_table
     from railwright.model import bundled_models, count_parameters, load_model
     from railwright.units import show_count
@@ -42,7 +42,7 @@ def show(
         int, typer.Option("--sequence", "-s", min=1, help="Sequence length in tokens.")
     ] = 4096,
 ) -> None:
-    """Show a model's shape, parameters and FLOPs per token."""
+    """Show shape, parameters and FLOPs per token."""
     from railwright.cli.tables import print_table
     from railwright.model import count_parameters, flops_per_token, load_model
     from railwright.units import show_count

@@ -45,7 +45,7 @@ def perf(
     Over all GPUs of the study, size by size, with NCCL's choice of algorithm and protocol.
     """
     name = op_named(op)
-    sizes = test_sizes(begin, end, factor)
+    sizes = sizes_between(begin, end, factor)
     settings = [changes(text) for text in compare or ()]
     study = open_study(cluster)
 
@@ -75,7 +75,7 @@ def op_named(text: str) -> str:
     raise RailwrightError(f"'{text}' is not a collective{nearest(text, OPS)} Known are {', '.join(OPS)}.")
 
 
-def test_sizes(begin: str, end: str, factor: int) -> list[float]:
+def sizes_between(begin: str, end: str, factor: int) -> list[float]:
     """Sizes from begin to end, each `factor` times the one before [byte]. Raises RailwrightError."""
     from railwright.units import parse_test_size
 
@@ -145,4 +145,4 @@ def _row(point: CollectivePrediction) -> str:
 
 def _short(value: float) -> str:
     """Two decimals while they fit, as nccl-tests does."""
-    return f"{value:.2f}" if value < 1000 else f"{value:.1f}" if value < 1e5 else f"{value:.0f}"
+    return f"{value:.2f}" if value < 1000 else f"{value:.1f}" if value < 1e6 else f"{value:.0f}"

@@ -147,7 +147,7 @@ def _refuse_existing(folder: Path) -> None:
 
 
 def _run(study: Study, quiet: bool) -> Result:
-    """Run a study with its progress on stderr, which disappears at the end."""
+    """Run a study with its progress on stderr, where that is a terminal; it disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -158,7 +158,7 @@ def _run(study: Study, quiet: bool) -> Result:
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task("starting", total=1.0)
 
         def tell(what: str, done: float) -> None:

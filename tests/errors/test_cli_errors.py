@@ -1,0 +1,175 @@
+"""A user's mistake ends in one message on stderr and status 2: no traceback, and nothing is written."""
+# ruff: noqa: E501 - one row per mistake: what is typed, what is said
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
+from railwright.spec import template
+
+SMALL = """\
+railwright: 1
+name: small
+cluster:
+  servers: 2
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+sweeps:
+  - {op: all_reduce, begin: 1 MiB, end: 1 MiB}
+"""
+MAIN = "from railwright.cli.main import main; main()"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def refused(*arguments):
+    before = sorted(os.listdir())
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert isinstance(result.exception, SystemExit)
+    assert sorted(os.listdir()) == before
+    return result.stderr
+
+
+def shown(*arguments):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("command", [["run"], ["check"], ["fabric", "count"], ["perf", "all_reduce", "-c"]])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("servers: 2", "serves: 2", "wrong.yaml:4:3: cluster.serves: not a field; did you mean 'servers'"),
+        ("switch: qm9700", "switch: qm9701", "'qm9701'"),
+        ("server: dgx-h100", "server: dgx-h1000", "'dgx-h1000'"),
+        ("begin: 1 MiB", "begin: 1024", "1024 has no unit"),
+        ("name: small", "name: small\nname: large", "wrong.yaml:3:1: name: written twice"),
+        ("  servers", "\tservers", "wrong.yaml:4:1: not YAML: a tab indents this line"),
+    ],
+)
+def test_a_wrong_study(folder, command, old, new, said):
+    assert old in SMALL
+    (folder / "wrong.yaml").write_text(SMALL.replace(old, new, 1))
+    assert said in refused(*command, "wrong.yaml")
+
+
+@pytest.mark.parametrize("command", [["run"], ["check"], ["fabric", "count"], ["perf", "all_reduce", "-c"]])
+def test_what_is_no_study(folder, command):
+    (folder / "binary.yaml").write_bytes(b"\x00\x01\x02")
+    (folder / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    (folder / "empty.yaml").write_bytes(b"")
+    assert "this is a binary file" in refused(*command, "binary.yaml")
+    assert "not UTF-8" in refused(*command, "latin.yaml")
+    assert "the file is empty" in refused(*command, "empty.yaml")
+    assert "stduy.yaml: no such file; did you mean 'study.yaml'" in refused(*command, "stduy.yaml")
+    assert "this is a folder" in refused(*command, ".")
+
+
+def test_an_existing_output_folder_is_left_alone_and_a_free_name_offered(folder):
+    for name in ("results/study", "results/study-2"):
+        (folder / name).mkdir(parents=True)
+    (folder / "results/study/report.html").write_text("mine")
+    message = refused("run", "study.yaml")
+    assert "'results/study' exists and results are never overwritten" in message
+    assert "--out results/study-3" in message
+    assert (folder / "results/study/report.html").read_text() == "mine"
+    assert "--out study.yaml-2" in refused("run", "study.yaml", "--out", "study.yaml")
+
+
+def test_a_plan_that_cannot_work_is_said_in_one_sentence(folder):
+    crowd = SMALL.replace("servers: 2", "servers: 100").replace("rail-optimised", "single-switch")
+    (folder / "crowd.yaml").write_text(crowd)
+    message = refused("run", "crowd.yaml")
+    assert message.startswith("error: ")
+    assert "64" in message
+    assert "64" in refused("perf", "all_reduce", "-c", "crowd.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["perf", "all_redcue", "-c", "study.yaml"], "'all_redcue' is not a collective; did you mean 'all_reduce'"),
+        (["perf", "all_reduce", "-c", "study.yaml", "-b", "8Q"], "'8Q' is not a message size"),
+        (["perf", "all_reduce", "-c", "study.yaml", "-b", "8M", "-e", "8K"], "-e 8K is smaller than -b 8M"),
+        (["perf", "all_reduce", "-c", "study.yaml", "-b", "0"], "must be above 0"),
+        (["perf", "all_reduce", "-c", "study.yaml", "-f", "1"], "at least twice"),
+        (["perf", "all_reduce", "-c", "study.yaml", "--compare", "pxn"], "write NAME=VALUE, like pxn=off"),
+        (["perf", "all_reduce", "-c", "study.yaml", "--compare", "pxm=off"], "'pxm' is not a field"),
+        (["perf", "all_reduce", "-c", "study.yaml", "--compare", "family=fat-tee"], "did you mean 'fat-tree'?"),
+        (["perf", "all_reduce"], "--cluster"),
+        (["catalog", "show", "qm9701"], "'qm9700'"),
+        (["catalog", "list", "cables"], "kinds are gpus, nics, switches, servers"),
+        (["catalog", "list", "--catalog", "nothing.yaml"], "nothing.yaml"),
+        (["model", "show", "mixtral-8x8b"], "mixtral-8x7b"),
+        (["init", "--template", "rail-24"], "there is no template 'rail-24'; did you mean 'rail-240'?"),
+        (["init", "study.yaml"], "'study.yaml' exists and is never overwritten"),
+        (["init", "nowhere/study.yaml"], "cannot write 'nowhere/study.yaml'"),
+        (["runn"], "No such command 'runn'"),
+        (["run"], "STUDY"),
+    ],
+)  # fmt: skip
+def test_wrong_words_on_the_command_line(folder, arguments, said):
+    assert said in refused(*arguments)
+
+
+def test_ctrl_c_ends_quietly_with_130(folder, monkeypatch):
+    def interrupted(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("railwright.spec.load_study", interrupted)
+    result = CliRunner().invoke(app, ["check", "study.yaml"])
+    assert result.exit_code == 130
+    assert "Traceback" not in result.output
+
+
+def test_a_closed_pipe_is_no_error_of_ours():
+    command = f"{sys.executable} -c '{MAIN}' schema | head -1"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert ended.stdout == "{\n"
+    assert ended.stderr == ""
+
+
+def test_our_own_mistakes_keep_their_traceback(folder, monkeypatch):
+    def broken(path):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("railwright.spec.load_study", broken)
+    assert isinstance(CliRunner().invoke(app, ["check", "study.yaml"]).exception, ZeroDivisionError)
+
+
+def test_a_variant_that_cannot_be_built_is_named_beside_those_that_can(folder):
+    text = (
+        SMALL
+        + "variants:\n  - {name: crowd, set: {cluster.servers: 100, cluster.compute.family: single-switch}}\n"
+    )
+    (folder / "study.yaml").write_text(text)
+    table = shown("fabric", "count", "study.yaml")
+    assert "cables server-leaf" in table
+    assert "impossible: crowd: " in table
+
+
+def test_init_writes_a_study_that_is_correct(folder):
+    assert "wrote new.yaml" in shown("init", "new.yaml", "--template", "single-rack")
+    assert (folder / "new.yaml").read_text() == template("single-rack")
+    assert shown("check", "new.yaml").startswith(
+        "new.yaml: correct (4 x dgx-h100, single-switch, 1 job, 2 sweeps"
+    )
+
+
+def test_run_writes_its_files_and_says_where(folder):
+    listed = shown("run", "study.yaml", "--quiet").split()
+    assert listed[0] == "results/study/report.html"
+    assert all((folder / name).stat().st_size for name in listed)
