@@ -45,15 +45,6 @@ def design_rows() -> Iterator[Row | Skipped]:
 def parameter_rows() -> Iterator[Row | Skipped]:
     """Total and active parameters of the bundled architectures."""
     for record in _data("parameters.json"):
-        counted = count_parameters(load_model(record["model"]))
-        for name in ("total", "active"):
-            if name in record:
-                yield Row(
-                    "model parameters",
-                    record["model"],
-                    name,
-                    float(getattr(counted, name)),
-                    record[name],
-                    "parameters",
-                    record["source"],
-                )
+        counted = float(getattr(count_parameters(load_model(record["model"])), record["what"]))
+        what, published = record["what"].replace("_", " "), record["published"]
+        yield Row("model parameters", record["model"], what, counted, published, "", record["source"])

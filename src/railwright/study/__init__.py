@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.study.evaluate import build_fabric
-from railwright.study.perf import perf
-from railwright.study.run import run
+from railwright.study.curves import perf
+from railwright.study.runner import run
 
 __all__ = ["build_fabric", "perf", "run"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railwright.spec.study import Study
-from railwright.study.result import Curve, VariantResult
+from railwright.study.result import Curve, SensitivityRow, VariantResult
 from railwright.training.result import StepResult
-from railwright.units import show_rate, show_time
+from railwright.units import show_size, show_time
 
 CLOSE = 0.01
 """Designs within 1 % of the fastest count as equally fast: the noise floor between two well-built
@@ -38,16 +38,19 @@ class Candidate:
         return counts.switches, counts.cables
 
 
-def answer(studies: Sequence[Study], variants: Sequence[VariantResult]) -> tuple[str, ...]:
-    """Up to three sentences, from the variants' results alone.
+def answer(
+    studies: Sequence[Study], variants: Sequence[VariantResult], rows: Sequence[SensitivityRow]
+) -> tuple[str, ...]:
+    """Up to three sentences, from the results alone.
 
     studies   the study as written, then one per variant, in the order of `variants`
+    rows      the sensitivity, for what would change the verdict on PXN
     """
-    sentences = [
+    sentences = (
         _which_fabric(studies, variants),
         _bottleneck(variants[0]),
-        _rails_and_pxn(studies, variants),
-    ]
+        _rails_and_pxn(studies, variants, rows),
+    )
     return tuple(s for s in sentences if s)
 
 
@@ -62,7 +65,7 @@ def candidates(studies: Sequence[Study], variants: Sequence[VariantResult]) -> l
 
 
 def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -> str:
-    """The design with the fewest parts among the fastest."""
+    """The design with the fewest parts among the fastest, and what the others would bring."""
     designs = candidates(studies, variants)
     if not designs:
         counts = variants[0].counts
@@ -74,24 +77,25 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     fastest = min(d.step.step_time for d in designs)
     close = [d for d in designs if d.step.step_time <= fastest * (1 + CLOSE)]
     best = min(close, key=lambda d: (d.parts, d.step.step_time))
-    step, (switches, cables) = best.step, best.parts
     sentence = (
-        f"Build '{best.variant.name}': {switches} switches and {cables} cables, "
-        f"{show_time(step.step_time)} a step, {step.tokens_per_second:,.0f} tokens/s"
+        f"Build '{best.variant.name}': {best.parts[0]} switches and {best.parts[1]} cables, "
+        f"{show_time(best.step.step_time)} a step, {best.step.tokens_per_second:,.0f} tokens/s"
     )
-    others = [d for d in designs if d.variant.name != best.variant.name]
-    if not others:
-        return sentence + "."
-    told = []
-    for other in others:
-        slower = other.step.step_time / step.step_time - 1
-        speed = (
-            "as fast" if abs(slower) < 0.0005 else f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'}"
+    dearer = [d for d in close if d.parts != best.parts]
+    if dearer:
+        names = ", ".join(f"'{d.variant.name}'" for d in dearer)
+        extra = max(d.parts for d in dearer)
+        sentence += (
+            f"; {names} {'is' if len(dearer) == 1 else 'are'} no faster for this job "
+            f"(within {CLOSE:.0%}) and take{'s' if len(dearer) == 1 else ''} up to {extra[0]} switches "
+            f"and {extra[1]} cables"
         )
-        told.append(
-            f"'{other.variant.name}' is {speed} with {other.parts[0]} switches and {other.parts[1]} cables"
-        )
-    return sentence + "; " + "; ".join(told) + "."
+    for slower in (d for d in designs if d not in close):
+        loss = slower.step.step_time / best.step.step_time - 1
+        sentence += f"; '{slower.variant.name}' is {loss:.0%} slower"
+    if best.variant.fabric is not None and best.variant.fabric.family == "rail-only":
+        sentence += "; without spines its rails meet only over NVLink, so every job on it depends on PXN"
+    return sentence + "."
 
 
 def _bottleneck(base: VariantResult) -> str:
@@ -118,40 +122,50 @@ def _bottleneck(base: VariantResult) -> str:
     return sentence + "."
 
 
-def _rails_and_pxn(studies: Sequence[Study], variants: Sequence[VariantResult]) -> str:
-    """What PXN and the rails change, from the variants that differ in just that."""
+def _rails_and_pxn(
+    studies: Sequence[Study], variants: Sequence[VariantResult], rows: Sequence[SensitivityRow]
+) -> str:
+    """What PXN and the rails change, from the variants that differ in just that, and what would change it."""
     base_study, base = studies[0], variants[0]
     told: list[str] = []
     for study, variant in zip(studies[1:], variants[1:], strict=True):
         if study.cluster.faults != base_study.cluster.faults:
             continue
         only_pxn = study.cluster == base_study.cluster and study.nccl.pxn != base_study.nccl.pxn
-        only_family = (
-            study.nccl == base_study.nccl
-            and study.cluster.compute.family != base_study.cluster.compute.family
-        )
+        families = (base_study.cluster.compute.family, study.cluster.compute.family)
         if only_pxn:
             on, off = (base, variant) if base_study.nccl.pxn else (variant, base)
             told.append(_compare("PXN", on, off))
-        elif only_family and variant.fabric is not None:
-            told.append(_compare(f"'{base.name}' against '{variant.name}'", base, variant))
+        elif study.nccl == base_study.nccl and set(families) == {"rail-optimised", "fat-tree"}:
+            rails, tree = (base, variant) if families[0] == "rail-optimised" else (variant, base)
+            told.append(_compare("rails instead of a fat tree", rails, tree))
     told = [text for text in told if text]
-    return "; ".join(told) + "." if told else ""
+    if not told:
+        return ""
+    sentence = f"With {base_study.cluster.compute.routing} routing, " + "; ".join(told)
+    most = max(
+        (row for row in rows if row.pxn_gain is not None), key=lambda r: r.pxn_gain or 0.0, default=None
+    )
+    if most is not None and most.pxn_gain is not None and most.pxn_gain > CLOSE:
+        sentence += (
+            f"; PXN would be worth most to this job under '{most.name}' ({most.pxn_gain:+.0%} throughput)"
+        )
+    return sentence + "."
 
 
 def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
-    """'PXN changes training throughput by +1.2 % and all_to_all busbw by +40 % at 1 KiB, +0 % at 1 GiB'."""
+    """'PXN changes training throughput by +1 % and all-to-all by +40 % (1 MiB) and +0 % (1 GiB)'."""
     parts = []
     if better.jobs and other.jobs and better.jobs[0].step and other.jobs[0].step:
         gain = better.jobs[0].step.tokens_per_second / other.jobs[0].step.tokens_per_second - 1
         parts.append(f"training throughput by {gain:+.1%}")
     pair = [curve_of(v, "all_to_all") for v in (better, other)]
     if pair[0] is not None and pair[1] is not None:
-        small, large = (pair[0].points[i].busbw / pair[1].points[i].busbw - 1 for i in (0, -1))
-        parts.append(
-            f"all-to-all bandwidth by {small:+.0%} on small and {large:+.0%} on large messages "
-            f"(to {show_rate(pair[0].points[-1].busbw)} a GPU)"
-        )
+        ends = [
+            f"{mine.busbw / its.busbw - 1:+.0%} at {show_size(mine.size)}"
+            for mine, its in ((pair[0].points[i], pair[1].points[i]) for i in (0, -1))
+        ]
+        parts.append(f"all-to-all bandwidth by {' and '.join(ends)}")
     return f"{subject} changes {' and '.join(parts)}" if parts else ""
 
 
