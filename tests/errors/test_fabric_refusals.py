@@ -69,10 +69,12 @@ def test_core_oversubscription_no_ports_divide():
     assert "spine 'qm9700'" in text
 
 
-def test_nics_that_gpus_cannot_share():
-    odd = replace(CATALOG.servers["dgx-h100"], name="odd", nics=3)
-    text = refusal(2, replace(CATALOG, servers={"odd": odd}), "odd", family="rail-optimised")
-    assert "3 NICs for 8 GPUs" in text
+@pytest.mark.parametrize("nics", [0, 3, 12])
+@pytest.mark.parametrize("family", list(fabric.FAMILIES))
+def test_nics_that_gpus_cannot_share(nics, family):
+    odd = replace(CATALOG.servers["dgx-h100"], name="odd", nics=nics)
+    text = refusal(2, replace(CATALOG, servers={"odd": odd}), "odd", family=family)
+    assert f"{nics} NICs for 8 GPUs" in text
 
 
 def test_an_unknown_part_names_the_nearest():

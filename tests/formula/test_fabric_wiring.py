@@ -159,3 +159,22 @@ def test_bisection_is_what_the_uplinks_of_one_half_carry(oversubscription):
     """Fat tree, whole leaves in each half: half of the NICs over the oversubscription."""
     f = built(48, family="fat-tree", oversubscription=oversubscription, servers_per_group=3)
     assert fabric.bisection(f) == pytest.approx(24 * 8 * 50e9 / oversubscription)
+
+
+@pytest.mark.parametrize("family", ["fat-tree", "rail-optimised"])
+def test_one_leaf_needs_no_spine(family):
+    """20 servers with one NIC each share one leaf; a second tier would join nothing."""
+    host = replace(CATALOG.servers["dgx-h100"], name="host", gpus=1, nics=1)
+    f = built(20, "host", catalog=with_parts(servers=[host]), family=family)
+    assert len(f.devices(Kind.LEAF)) == 1
+    assert not len(f.devices(Kind.SPINE))
+    assert fabric.bisection(f) == 10 * 50e9
+
+
+@pytest.mark.parametrize("family", ["fat-tree", "rail-optimised"])
+def test_32768_gpus(family):
+    """Twice the largest DGX SuperPOD: P^3/8 = 32,768 ports at P = 64 take 1,024 + 1,024 + 512 switches."""
+    c = fabric.count(built(4096, family=family), CATALOG)
+    assert (c.gpus, c.leaves, c.spines, c.cores) == (32768, 1024, 1024, 512)
+    assert c.cables == 3 * 32768
+    assert c.bisection == 16384 * 50e9

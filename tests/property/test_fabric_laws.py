@@ -140,8 +140,10 @@ def test_the_oversubscription_asked_for_is_kept(order, ratio):
 @settings(max_examples=80, deadline=None)
 @given(orders(ratios=(1.0,)), st.sampled_from(RATIOS[1:]))
 def test_more_oversubscription_never_takes_more_cables(order, ratio):
-    """With the same groups of servers under the leaves, and no spares: each spare takes a bundle of every leaf,
-    and fewer spines with thicker bundles can make spares dearer in cables while they save switches."""
+    """With the same groups of servers under the leaves, and no spares.
+
+    (A spare takes a bundle of every leaf: fewer spines with thicker bundles save switches but not cables.)
+    """
     cluster, catalog = order
     assume(cluster.compute.spare_spines == 0)
     tight = fabric_plan(cluster, catalog)

@@ -55,4 +55,16 @@ def size(asked: Order) -> Plan:
     if family not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise PlanError(f"no fabric family '{family}'; known: {known}{nearest(family, FAMILIES)}")
+    _check_sharing(asked)
     return FAMILIES[family](asked)
+
+
+def _check_sharing(asked: Order) -> None:
+    """Raise PlanError unless every NIC serves as many GPUs, or every GPU has as many NICs."""
+    server = asked.server
+    few, many = sorted((server.gpus, server.nics))
+    if few == 0 or many % few:
+        raise PlanError(
+            f"server '{server.name}' has {server.nics} NICs for {server.gpus} GPUs, which cannot be shared "
+            "evenly; one of the two counts has to divide the other"
+        )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright.errors import PlanError
 from railwright.fabric import devices
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
 from railwright.fabric.plan import Order, Plan
@@ -32,8 +31,7 @@ class Cables:
 
 
 def wire(order: Order, plan: Plan) -> Fabric:
-    """The fabric of a plan, healthy.  Raises PlanError when its GPUs cannot share its NICs evenly."""
-    _check_sharing(order)
+    """The fabric of a plan, healthy."""
     server = order.server
     cables = [make(order, plan) for make in (_scale_up, _pcie, _node_leaf, _leaf_spine, _spine_core)]
     rate = _each(cables, [c.rate for c in cables])
@@ -151,16 +149,6 @@ def _spine_core(order: Order, plan: Plan) -> Cables:
         order.spine_core_rate,
         order.network.lengths.spine_core,
     )
-
-
-def _check_sharing(order: Order) -> None:
-    server = order.server
-    few, many = sorted((server.gpus, server.nics))
-    if few == 0 or many % few:
-        raise PlanError(
-            f"server '{server.name}' has {server.nics} NICs for {server.gpus} GPUs, which cannot be shared "
-            "evenly; one of the two counts has to divide the other"
-        )
 
 
 def _parts(order: Order, plan: Plan) -> dict[str, str]:
