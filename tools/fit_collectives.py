@@ -2,9 +2,9 @@
 
 Reads src/railwright/measure/data/collectives.yaml, prices each point on a healthy fabric with NCCL's own
 model plus `launch + ramp sqrt(steps x bandwidth)`, and writes src/railwright/collectives/data/families.yaml.
-A family needs three points, and a quality-A curve or two others.  Each curve weighs the same within its
-family; the error is of log(predicted / measured).  A curve left out in turn gives the honest error beside
-the in-sample one.  Run: python tools/fit_collectives.py [--check]
+A family needs three points, and a quality-A curve or two others.  Curves of quality A weigh 1, B 1/2, C 1/4,
+whatever their number of points; the error is of log(predicted / measured).  A curve left out in turn gives the
+honest error beside the in-sample one.  Run: python tools/fit_collectives.py [--check]
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ SERVERS = {
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 FORCED = {"RING forced": "ring", "NVLSTree": "nvlstree", "Ring": "ring", "Tree": "tree"}
 TRANSPORTS = {"EFA": "efa", "p5": "efa", "p4de": "efa", "TCPXO": "tcpxo"}
+WEIGHTS = {"A": 1.0, "B": 0.5, "C": 0.25}
+"""Weight of a whole curve by the quality of its record."""
 PRIOR = np.array([2e-4, 2e-2])
 """Pull of (launch [us], ramp) towards zero, so that curves without small sizes cannot invent a launch."""
 SIZES = 2.0 ** np.arange(10, 31)
@@ -50,7 +52,7 @@ class Curve:
     group: Group
     settings: NcclSettings
     points: tuple[tuple[float, float], ...]  # (S [byte], time [s])
-    full: bool  # a full table of a known set-up (quality A)
+    quality: str
 
 
 def curves() -> list[Curve]:
@@ -62,7 +64,7 @@ def curves() -> list[Curve]:
         factor = bus_factor(op, gpus)
         times = [(alpha + k * sqrt(s) + factor * s / busbw / 1e3) * 1e-6 for s in SIZES]
         points = tuple(zip(SIZES.tolist(), times, strict=True))
-        found.append(Curve(f"fit {gpu}x{gpus} {op}", op, group, NcclSettings(), points, True))
+        found.append(Curve(f"fit {gpu}x{gpus} {op}", op, group, NcclSettings(), points, "A"))
     return found
 
 
@@ -80,11 +82,14 @@ def samples(curve: Curve) -> list[tuple[str, float, float, float]]:
     return rows
 
 
-def fit(parts: list[np.ndarray]) -> tuple[float, float]:
-    """(launch [s], ramp) of least squared log error; each curve's points share one weight."""
+def fit(parts: list[np.ndarray], shares: list[float]) -> tuple[float, float]:
+    """(launch [s], ramp) of least squared log error; each curve's points share that curve's weight."""
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        logs = [np.log((p[:, 0] + x[0] * 1e-6 + x[1] * p[:, 1]) / p[:, 2]) / sqrt(len(p)) for p in parts]
+        logs = [
+            np.log((p[:, 0] + x[0] * 1e-6 + x[1] * p[:, 1]) / p[:, 2]) * sqrt(share / len(p))
+            for p, share in zip(parts, shares, strict=True)
+        ]
         return np.concatenate([*logs, PRIOR * x])
 
     answer = least_squares(
@@ -101,25 +106,25 @@ def errors(part: np.ndarray, launch: float, ramp: float) -> np.ndarray:
 def fitted() -> dict[str, dict[str, Any]]:
     """Every family: launch, ramp, errors in sample and left out, 80 % band, curves."""
     by_family: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-    full: set[str] = set()
+    quality: dict[str, str] = {}
     for curve in curves():
         for family, fixed, root, measured in samples(curve):
             by_family.setdefault(family, {}).setdefault(curve.name, []).append((fixed, root, measured))
-            if curve.full:
-                full.add(family)
+            quality[curve.name] = curve.quality
     table: dict[str, dict[str, Any]] = {}
     for family in sorted(by_family):
         named = {n: np.array(p) for n, p in by_family[family].items()}
-        if sum(len(p) for p in named.values()) < 3 or (len(named) == 1 and family not in full):
+        if sum(len(p) for p in named.values()) < 3 or (len(named) == 1 and quality[next(iter(named))] != "A"):
             continue
         parts = list(named.values())
-        launch, ramp = fit(parts)
+        shares = [WEIGHTS[quality[n]] for n in named]
+        launch, ramp = fit(parts, shares)
         inside = [errors(p, launch, ramp) for p in parts]
         outside = [
-            errors(p, *fit([q for j, q in enumerate(parts) if j != i])) if len(parts) > 1 else inside[i]
+            errors(p, *fit(_without(parts, i), _without(shares, i))) if len(parts) > 1 else inside[i]
             for i, p in enumerate(parts)
         ]
-        weights = np.concatenate([np.full(len(e), 1 / len(e)) for e in outside])
+        weights = _weights(outside, shares)
         ratios = np.exp(-np.concatenate(outside))
         low, high = (_quantile(ratios, weights, q) for q in (0.1, 0.9))
         table[family] = {
@@ -127,8 +132,8 @@ def fitted() -> dict[str, dict[str, Any]]:
             "ramp": float(f"{ramp:.3g}"),
             "error_low": float(f"{low:.3g}"),
             "error_high": float(f"{high:.3g}"),
-            "median_error_in_sample": float(f"{_median(inside):.3f}"),
-            "median_error_left_out": float(f"{_median(outside):.3f}") if len(parts) > 1 else None,
+            "median_error_in_sample": float(f"{_median(inside, shares):.3f}"),
+            "median_error_left_out": float(f"{_median(outside, shares):.3f}") if len(parts) > 1 else None,
             "points": int(sum(len(p) for p in parts)),
             "basis": f"{len(parts)} published curve{'s' if len(parts) > 1 else ''}",
             "curves": list(named),
@@ -164,7 +169,7 @@ def main(check: bool) -> int:
             "# launch [s]; ramp: coefficient of sqrt(steps x bandwidth); errors: median of\n"
             "# |predicted/measured - 1| on the fit's own curves and on each curve left out in turn\n"
             "# (null: one curve only); error_low, error_high: 80 % band of measured/predicted, left out,\n"
-            "# every curve weighing the same.\n"
+            "# curves weighing by quality.\n"
         )
         writer = YAML()
         writer.width = 1000
@@ -189,7 +194,7 @@ def _curve(record: dict[str, Any]) -> Curve | None:
         (float(s), (v * 1e-6 if timed else bus_factor(op, gpus) * s / v / 1e9)) for s, v in record["points"]
     ]
     points = [p for p in points if p[0] >= 1024]
-    return Curve(record["id"], op, group, settings, tuple(points), record["quality"] == "A")
+    return Curve(record["id"], op, group, settings, tuple(points), record["quality"])
 
 
 def _group(gpu: str, gpus: int, nic_gbps: float | None, transport: str, nodes: int | None = None) -> Group:
@@ -215,10 +220,17 @@ def _quantile(values: np.ndarray, weights: np.ndarray, q: float) -> float:
     return float(values[order][np.searchsorted(cumulative, q)])
 
 
-def _median(parts: list[np.ndarray]) -> float:
-    """Median absolute relative error, every curve weighing the same."""
-    weights = np.concatenate([np.full(len(e), 1 / len(e)) for e in parts])
-    return _quantile(np.abs(np.expm1(np.concatenate(parts))), weights, 0.5)
+def _median(parts: list[np.ndarray], shares: list[float]) -> float:
+    """Median absolute relative error, every curve weighing as in the fit."""
+    return _quantile(np.abs(np.expm1(np.concatenate(parts))), _weights(parts, shares), 0.5)
+
+
+def _weights(parts: list[np.ndarray], shares: list[float]) -> np.ndarray:
+    return np.concatenate([np.full(len(e), share / len(e)) for e, share in zip(parts, shares, strict=True)])
+
+
+def _without(items: list[Any], i: int) -> list[Any]:
+    return items[:i] + items[i + 1 :]
 
 
 if __name__ == "__main__":

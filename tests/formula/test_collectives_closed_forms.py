@@ -1,0 +1,160 @@
+"""Hand calculations of NCCL's model; every constant is the one printed in NCCL's source."""
+
+import numpy as np
+import pytest
+
+from collectives_machines import machine, world
+from railwright.collectives import NcclSettings, bus_factor, p2p, predict, ranks_of_ratio
+from railwright.collectives.algorithm import Path
+from railwright.collectives.choice import ALGORITHMS, choose
+from railwright.collectives.cost import on_healthy_fabric
+from railwright.collectives.group import Group, group_of
+from railwright.collectives.pat import traffic as pat_traffic
+from railwright.traffic.demand import Communicator
+
+H100 = {"nic_rate": 50e9, "scale_up": 450e9, "generation": "hopper", "cpu": "intel"}
+A100 = {"nic_rate": 25e9, "scale_up": 300e9, "generation": "ampere", "cpu": "amd"}
+
+
+def h100(ranks: int, nodes: int, nics: int = 8) -> Group:
+    return Group(ranks, nodes, nics, **H100)
+
+
+def test_bus_factors_are_those_of_nccl_tests() -> None:
+    # doc/PERFORMANCE.md: 2(n-1)/n for all-reduce, (n-1)/n for all-gather and all-to-all, 1 for broadcast
+    assert bus_factor("all_reduce", 8) == 1.75
+    assert (
+        bus_factor("all_gather", 8) == bus_factor("reduce_scatter", 8) == bus_factor("all_to_all", 8) == 0.875
+    )
+    assert bus_factor("broadcast", 8) == bus_factor("sendrecv", 8) == 1.0
+
+
+def test_the_ratio_of_two_columns_tells_the_ranks() -> None:
+    # a table captioned 144 ranks prints busbw/algbw = 1.9844, which only 128 ranks give
+    assert ranks_of_ratio(bus_factor("all_reduce", 128)) == pytest.approx(128)
+
+
+def test_ring_of_eight_a100_in_one_node_takes_fourteen_steps() -> None:
+    # 6.6 us base + 2 x 7 steps of 0.6 us with LL = 15 us; 8.4 + 14 x 3.4 = 56 us with Simple
+    ring = ALGORITHMS["ring"]
+    one_node = Group(8, 1, 8, **A100)
+    assert ring.steps("all_reduce", "ll", one_node, Path()) == pytest.approx(15.0e-6)
+    assert ring.steps("all_reduce", "simple", one_node, Path()) == pytest.approx(56.0e-6)
+    assert ring.steps("all_gather", "ll", one_node, Path()) == pytest.approx(10.8e-6)
+
+
+def test_ring_over_two_nodes_pays_two_network_steps_and_the_posts_in_between() -> None:
+    # Simple on AMD: inner steps cost 3 posts of 2 us = 6 us; 8.4 + 28 x 6 + 2 x 14 = 204.4, plateau x 1.4
+    group = Group(16, 2, 8, **A100)
+    assert ALGORITHMS["ring"].steps("all_reduce", "simple", group, Path()) == pytest.approx(1.4 * 204.4e-6)
+
+
+def test_nvlstree_climbs_log2_of_the_nodes() -> None:
+    # 25 us inside + 2 x log2(4) x 20.9 us; a path 1 us longer adds 4 us
+    nvlstree = ALGORITHMS["nvlstree"]
+    assert nvlstree.steps("all_reduce", "simple", h100(32, 4), Path()) == pytest.approx(108.6e-6)
+    longer = nvlstree.steps("all_reduce", "simple", h100(32, 4), Path(0.5e-6, 1e-6))
+    assert longer == pytest.approx(112.6e-6)
+
+
+def test_nvls_carries_510_gigabytes_of_busbw_on_eight_h100() -> None:
+    # 16 channels x 20 GB/s x 0.85 x 15/16 x 2 = 510 GB/s (NCCL's graph value)
+    assert ALGORITHMS["nvls"].inside("all_reduce", "simple", h100(8, 1)) == pytest.approx(510e9, rel=1e-3)
+
+
+def test_ring_traffic_is_two_thirty_oneths_short_of_twice_the_buffer() -> None:
+    # 32 ranks, 8 NICs a node: each NIC sends 2 x 31/32 S / 8
+    assert ALGORITHMS["ring"].per_nic("all_reduce", h100(32, 4)) == pytest.approx(2 * 31 / 32 / 8)
+    assert ALGORITHMS["ring"].per_nic("all_gather", h100(32, 4)) == pytest.approx(31 / 32 / 8)
+
+
+def test_two_nodes_cross_the_tree_edge_once() -> None:
+    # four nodes: 2 S per node and direction; two nodes: S
+    assert ALGORITHMS["nvlstree"].per_nic("all_reduce", h100(32, 4)) == 2 / 8
+    assert ALGORITHMS["nvlstree"].per_nic("all_reduce", h100(16, 2)) == 1 / 8
+
+
+@pytest.mark.parametrize("servers", [2, 3, 4, 8, 30])
+@pytest.mark.parametrize("algorithm", ["ring", "nvlstree"])
+def test_a_healthy_rail_fabric_gives_the_closed_form(servers: int, algorithm: str) -> None:
+    # the solver's makespan of one byte equals bytes per NIC / NIC rate: no collisions, no thin tier
+    on = machine(servers, nccl=NcclSettings(algorithm=algorithm, protocol="simple"))
+    group = group_of(on, world(on)[0])
+    size = 2.0**34
+    here = {t.name: t.seconds for t in predict(on, "all_reduce", size, world(on)).terms}
+    ideal = {t.name: t.seconds for t in on_healthy_fabric("all_reduce", size, group, on.nccl).terms}
+    # trees of an odd number of nodes may leave the busiest NIC a little less than two full edges
+    assert here["bandwidth"] == pytest.approx(ideal["bandwidth"], rel=0.01 if algorithm == "ring" else 0.3)
+    assert here["bandwidth"] <= ideal["bandwidth"] * 1.001
+
+
+@pytest.mark.parametrize("pxn", [True, False])
+@pytest.mark.parametrize("servers", [2, 4, 8])
+def test_all_to_all_on_a_healthy_rail_fabric_gives_the_closed_form(servers: int, pxn: bool) -> None:
+    on = machine(servers, nccl=NcclSettings(pxn=pxn))
+    group = group_of(on, world(on)[0])
+    terms = {t.name: t.seconds for t in predict(on, "all_to_all", 2.0**34, world(on)).terms}
+    ideal = 2.0**34 * p2p.nominal_seconds_per_byte("all_to_all", group, pxn)
+    assert terms["bandwidth"] == pytest.approx(ideal, rel=1e-6)
+
+
+def test_posts_of_an_all_to_all_over_thirty_nodes() -> None:
+    # 232 remote ranks at 1 us each; with PXN 29 multi-sends of 8: each 1 us + 7 x 7/15 us
+    group = h100(240, 30)
+    assert p2p.posting_seconds("all_to_all", 240e3, group, pxn=False) == pytest.approx(232e-6)
+    assert p2p.posting_seconds("all_to_all", 240e3, group, pxn=True) == pytest.approx(
+        29 * (1 + 7 * 7 / 15) * 1e-6, rel=1e-3
+    )
+
+
+def test_chunks_shrink_with_the_message() -> None:
+    # 128 KiB; half below 1 MiB, a quarter below 128 KiB
+    assert [p2p.chunk_size(m) for m in (2.0**16, 2.0**17, 2.0**19, 2.0**20)] == [32768, 65536, 65536, 131072]
+
+
+def test_network_messages_never_use_ll() -> None:
+    assert p2p.protocol_of(1024, h100(16, 2)) == "simple"
+    assert p2p.protocol_of(16384, h100(8, 1)) == "ll"
+    assert p2p.protocol_of(16385, h100(8, 1)) == "simple"
+
+
+def test_sixteen_channels_of_eight_peers_need_two_rounds_for_240_ranks() -> None:
+    assert p2p.rounds("all_to_all", h100(240, 30)) == 2
+    assert p2p.rounds("all_to_all", h100(64, 8)) == 1
+
+
+def test_pat_sends_every_other_part_once() -> None:
+    # log2 rounds of 1, 2, 4, ... parts: each rank sends n-1 parts of S/n in all
+    fabric = machine(30).network.fabric
+    comm = Communicator(np.arange(0, 240, 8, dtype=np.int32))
+    sent = np.bincount(pat_traffic(fabric, comm, "all_gather", True).src, weights=None, minlength=240)
+    demands = pat_traffic(fabric, comm, "all_gather", True)
+    bytes_sent = np.bincount(demands.src, weights=demands.size, minlength=240)[comm.gpus]
+    assert sent[comm.gpus].tolist() == [5] * 30
+    assert bytes_sent == pytest.approx(np.full(30, 29 / 30))
+
+
+def test_nccl_chooses_nvls_above_four_gpus_and_nvlstree_across_nodes() -> None:
+    auto = NcclSettings()
+    assert choose("all_reduce", 2.0**30, h100(8, 1), auto)[0].name == "nvls"
+    assert choose("all_reduce", 2.0**30, h100(4, 1), auto)[0].name == "ring"
+    assert choose("all_reduce", 2.0**30, h100(256, 32), auto)[0].name == "nvlstree"
+    assert choose("all_reduce", 1024, h100(256, 32), auto)[0].name == "tree"
+    assert choose("all_gather", 2.0**30, h100(256, 32), auto)[0].name == "ring"
+    assert choose("all_gather", 1024, h100(30, 30, 1), auto)[0].name in ("pat", "ring")
+    assert choose("all_reduce", 2.0**30, h100(256, 32), NcclSettings(sharp=True))[0].name == "collnet"
+
+
+def test_terms_add_up_to_the_time() -> None:
+    on = machine(4)
+    for op in ("all_reduce", "all_gather", "all_to_all", "broadcast", "sendrecv"):
+        answer = predict(on, op, 2.0**20, world(on))
+        assert sum(t.seconds for t in answer.terms) == pytest.approx(answer.time)
+        assert answer.algbw == pytest.approx(2.0**20 / answer.time)
+        assert answer.busbw == pytest.approx(answer.algbw * bus_factor(op, 32))
+
+
+def test_one_rank_sends_nothing() -> None:
+    answer = predict(machine(2), "all_reduce", 1e6, [Communicator(np.array([3], np.int32))])
+    assert answer.time == 0.0
+    assert answer.algorithm == "none"
