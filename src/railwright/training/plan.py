@@ -48,7 +48,7 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
             f"{job.name}: layout.tensor is {tensor}, but only the {domain} GPUs of one server share a "
             f"scale-up network; tensor parallelism of {fitting} works (use pipeline for more)."
         )
-    if domain % tensor:
+    if domain % tensor and gpus > domain:
         raise PlanError(
             f"{job.name}: layout.tensor {tensor} does not divide the {domain} GPUs of a server, so a group "
             f"would straddle two servers; {fitting} work."
