@@ -161,6 +161,17 @@ def test_a_variant_that_cannot_be_built_is_named_beside_those_that_can(folder):
     assert "impossible: crowd: " in table
 
 
+def test_unknown_names_of_variants_are_found_before_anything_is_computed(folder):
+    text = SMALL + "jobs:\n  - {name: j, model: lama-3-8b, sequence: 1, global_batch: 1, tokens: 1}\n"
+    text += "variants:\n  - {name: v, set: {cluster.compute.switch: qm9701}}\n"
+    (folder / "study.yaml").write_text(text)
+    for command in ("check", "run"):
+        message = refused(command, "study.yaml")
+        assert "cluster.compute.switch (variant 'v'): no switch 'qm9701'" in message
+        assert message.count("jobs.j.model: ") == 1
+        assert "llama-3-8b" in message
+
+
 def test_init_writes_a_study_that_is_correct(folder):
     assert "wrote new.yaml" in shown("init", "new.yaml", "--template", "single-rack")
     assert (folder / "new.yaml").read_text() == template("single-rack")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +37,39 @@ def open_study(name: str) -> Study:
     return load_study(name)
 
 
+def refuse_unknown_names(study: Study) -> None:
+    """Raise RailwrightError naming every part and model, of the study or of a variant, that nobody knows."""
+    from railwright.catalog import find, load_catalog
+    from railwright.model import load_model
+    from railwright.spec import override
+
+    unknown: dict[str, None] = {}
+    changed = [
+        (f" (variant '{v.name}')", override(study, v.set)) for v in (*study.variants, *study.sensitivity)
+    ]
+    for where, one in [("", study), *changed]:
+        catalog = load_catalog(one.catalog)
+        compute = one.cluster.compute
+        asked: list[tuple[Callable[[], object], str]] = [
+            (partial(find, catalog.servers, one.cluster.server), "cluster.server"),
+            *(
+                (partial(find, catalog.switches, name), f"cluster.compute.{field}")
+                for field in ("switch", "spine_switch", "core_switch")
+                if (name := getattr(compute, field)) is not None
+            ),
+            *((partial(load_model, job.model), f"jobs.{job.name}.model") for job in one.jobs),
+        ]
+        for look_up, field in asked:
+            try:
+                look_up()
+            except RailwrightError as error:
+                # A variant repeats what is wrong with the study itself; once is enough.
+                if f"{field}: {error}" not in unknown:
+                    unknown[f"{field}{where}: {error}"] = None
+    if unknown:
+        raise RailwrightError("\n".join(unknown))
+
+
 def run(
     study: StudyArgument,
     out: Annotated[
@@ -51,6 +86,7 @@ def run(
     asked = open_study(study)
     folder = out or RESULTS / Path(study).stem
     _refuse_existing(folder)
+    refuse_unknown_names(asked)
     result = _run(asked, quiet)
 
     from railwright.report import summary, write
@@ -69,16 +105,7 @@ def check(study: StudyArgument) -> None:
     Each with its line and column, what is allowed, and the nearest known name; nothing is computed.
     """
     asked = open_study(study)
-
-    from railwright.catalog import find, load_catalog
-
-    catalog = load_catalog(asked.catalog)
-    find(catalog.servers, asked.cluster.server)
-    find(catalog.switches, asked.cluster.compute.switch)
-    from railwright.model import load_model
-
-    for job in asked.jobs:
-        load_model(job.model)
+    refuse_unknown_names(asked)
     parts = [
         f"{asked.cluster.servers} x {asked.cluster.server}",
         asked.cluster.compute.family,
