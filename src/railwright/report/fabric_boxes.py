@@ -71,7 +71,7 @@ def boxes_of(fabric: Fabric) -> tuple[list[Box], Ints]:
         members = _servers(fabric, groups) if kind == Kind.GPU else _switches(fabric, kind, groups)
         if not members:
             continue
-        gathered = _gather(members, MOST_SERVERS if kind == Kind.GPU else MOST_SWITCHES)
+        gathered = _gather(members, _single(kind, members, boxes))
         over = spans if kind == Kind.LEAF else _pod_spans(spans, pods, by_pod) if kind == Kind.SPINE else {}
         places = _places(gathered, over)
         for (label, short, group), (centre, width) in zip(gathered, places, strict=True):
@@ -151,9 +151,20 @@ def _switches(fabric: Fabric, kind: Kind, groups: Ints) -> list[_Member]:
     ]
 
 
-def _gather(members: Sequence[_Member], most: int) -> list[tuple[str, str, list[_Member]]]:
+def _single(kind: Kind, members: Sequence[_Member], boxes: Sequence[Box]) -> bool:
+    """Whether a tier is drawn device by device.
+
+    Leaves are not where their servers share one box for many groups: they would all have to stand over it.
+    """
+    if len(members) > (MOST_SERVERS if kind == Kind.GPU else MOST_SWITCHES):
+        return False
+    crowded = len({member.group for member in members}) > MOST_GROUPS and any(box.count > 1 for box in boxes)
+    return kind != Kind.LEAF or not crowded
+
+
+def _gather(members: Sequence[_Member], single: bool) -> list[tuple[str, str, list[_Member]]]:
     """(label, short label, members) of each box: single devices where they are few, else groups."""
-    if len(members) <= most:
+    if single:
         return [(f"{m.ordinal + 1:02d}", str(m.ordinal + 1), [m]) for m in members]
     groups: dict[int, list[_Member]] = {}
     for member in members:

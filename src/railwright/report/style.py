@@ -6,7 +6,7 @@ LIGHT = """
 --paper:#fff;--ink:#18212b;--soft:#56626e;--line:#dde3e8;--wash:#f4f6f8;--accent:#0b6570;--bad:#b3261e;
 --s0:#0b6570;--s1:#a34700;--s2:#7b3fa0;--s3:#1f5fbf;--s4:#b3261e;--s5:#4d6b00;--s6:#8a2a66;--s7:#56626e;
 --r0:#2b6cb0;--r1:#0f8b8d;--r2:#3f8f3f;--r3:#8f8a1d;--r4:#c9791a;--r5:#c8502f;--r6:#b03a79;--r7:#7352b3;
---compute:#7fa9c9;--attention:#a9c6dc;--backward:#5f8db3;--optimizer:#9aa7b3;--experts:#7fa9c9;
+--compute:#7fa9c9;--attention:#a9c6dc;--backward:#5f8db3;--optimizer:#9aa7b3;
 --tp:#e0a030;--ep:#d1603d;--pp:#9a6bb8;--dp:#c98bb0;--host:#8794a0;--idle:#eef1f3;--bubble:#d5dce2;--event:#0d151c;
 --gain:#2f7fb8;--loss:#c8662b;--box:#fff;--edge:#8a96a2
 """.replace("\n", "")
@@ -15,7 +15,7 @@ DARK = """
 --paper:#11161b;--ink:#e6ebf0;--soft:#a2aeb9;--line:#2b343d;--wash:#182027;--accent:#5fc9d3;--bad:#ff8f85;
 --s0:#5fc9d3;--s1:#f2a65a;--s2:#cfa2ec;--s3:#86b6ff;--s4:#ff8f85;--s5:#b4cf5f;--s6:#f09ccb;--s7:#a2aeb9;
 --r0:#6ea8e6;--r1:#45bfc1;--r2:#78c478;--r3:#c9c455;--r4:#efab5c;--r5:#ee8a6c;--r6:#e07fb2;--r7:#ab8fe6;
---compute:#5d8db3;--attention:#7fa9c9;--backward:#456f93;--optimizer:#75828e;--experts:#5d8db3;
+--compute:#6f9fc6;--attention:#9cc0da;--backward:#5688b0;--optimizer:#8a97a3;
 --tp:#d6992f;--ep:#d9714f;--pp:#a57fc4;--dp:#bd7fa4;--host:#7d8892;--idle:#222a32;--bubble:#3b4752;--event:#0b1015;
 --gain:#5aa7dc;--loss:#e58a52;--box:#1a222a;--edge:#71808d
 """.replace("\n", "")
@@ -126,6 +126,7 @@ rect.k-bubble{stroke:var(--edge);stroke-width:.6;stroke-dasharray:2 2}
 .m3{fill:var(--r7);background:var(--r7)}.m4{fill:var(--r6);background:var(--r6)}.m5{fill:var(--r3);background:var(--r3)}
 .m6{fill:var(--r5);background:var(--r5)}.m7{fill:var(--r2);background:var(--r2)}
 svg.timeline .event{fill:var(--event);font-size:11px;pointer-events:none}
+svg.timeline .k-bubble+.event{fill:var(--ink)}
 svg.timeline .lane{fill:var(--wash)}
 svg.timeline,svg.fabric{width:100%;min-width:46rem;height:auto}
 svg.fabric .cables path{fill:none;stroke:var(--edge);opacity:.6}

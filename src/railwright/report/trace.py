@@ -95,14 +95,12 @@ def _complete(event: Event, thread: int, step: StepResult) -> dict[str, Any]:
 
 
 def _collective(event: Event, used: tuple[UsedCollective, ...]) -> UsedCollective | None:
-    """The prediction behind a communication event: by its purpose, else the only one of its kind."""
-    if event.lane in ("compute", "host"):
+    """The prediction behind a communication event: the longest purpose in its name, of the nearest time."""
+    named = [one for one in used if one.kind == event.lane and one.purpose in event.name]
+    if not named:
         return None
-    for one in used:
-        if one.purpose == event.name:
-            return one
-    same = [one for one in used if one.kind == event.lane]
-    return same[0] if len(same) == 1 else None
+    took = event.end - event.start
+    return min(named, key=lambda one: (-len(one.purpose), abs(one.prediction.time - took)))
 
 
 def _rows(events: list[Event]) -> list[list[Event]]:

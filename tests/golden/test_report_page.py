@@ -1,0 +1,250 @@
+"""The page: whole, self-contained, well-formed, the same every time, and honest about what is missing."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html import escape
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from railwright.report import page
+from railwright.spec.study import Variant
+from railwright.study.result import JobResult, VariantResult
+from report_fixture import example_result, example_study, toy_fabric, variant
+
+VOID = {"br", "col", "hr", "link", "meta"}
+
+
+class Outline(HTMLParser):
+    """Fails on tags that do not close; collects ids, links, headings and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.headings: list[int] = []
+        self.tables = self.captions = 0
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag == "a":
+            self.links.append(values["href"])
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        self.tables += tag == "table"
+        self.captions += tag == "caption"
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return page(example_result())
+
+
+def outline(text: str) -> Outline:
+    found = Outline()
+    found.feed(text)
+    assert found.open == []
+    return found
+
+
+def test_nothing_is_fetched(html):
+    fetched = re.findall(r"""(?:src|href|xlink:href|action|poster)\s*=\s*["']?([^"'\s>]*)""", html)
+    assert fetched
+    assert all(link.startswith(("#", "data:,")) for link in fetched)
+    assert "url(" not in html
+    assert "@import" not in html
+    assert not re.search(r"https?://", html)
+
+
+def test_a_content_security_policy_forbids_fetching(html):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy
+    assert "default-src &#x27;none&#x27;" in policy[1]
+    assert "http" not in policy[1]
+
+
+def test_the_policy_lets_exactly_our_script_run(html):
+    import base64
+    import hashlib
+
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.S)
+    assert len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert f"script-src &#x27;sha256-{digest}&#x27;" in html
+
+
+def test_tags_close_and_ids_are_unique_and_links_lead_somewhere(html):
+    found = outline(html)
+    assert len(found.ids) == len(set(found.ids))
+    assert {link[1:] for link in found.links} <= set(found.ids)
+
+
+def test_headings_descend_one_by_one_and_every_table_has_a_caption(html):
+    found = outline(html)
+    assert found.headings[0] == 1
+    assert found.headings.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(found.headings, found.headings[1:], strict=False))
+    assert found.tables == found.captions > 5
+
+
+def test_every_drawing_is_well_formed_and_says_what_it_is(html):
+    drawings = re.findall(r"<svg.*?</svg>", html, re.S)
+    assert len(drawings) > 20
+    for text in drawings:
+        svg = ElementTree.fromstring(text)
+        assert svg.get("role") == "img"
+        named = svg.get("aria-labelledby")
+        assert svg.get("aria-label") or any(e.get("id") == named for e in svg.iter("title"))
+
+
+def test_no_coordinate_is_not_a_number(html):
+    assert not re.search(r'="[^"]*\b(?:nan|inf)\b[^"]*"', html, re.I)
+
+
+def test_all_variants_and_the_answer_are_there(html):
+    result = example_result()
+    for text in (*result.answer, *(v.name for v in result.variants), *(s.name for s in result.sensitivity)):
+        assert text in html
+
+
+def test_sections_come_in_the_order_question_answer_why(html):
+    anchors = (
+        "variants fabric collectives step sensitivity published communication memory assumptions error made"
+    )
+    order = ['class="question"', 'class="answer"', 'class="keys"', *(f'id="{a}"' for a in anchors.split())]
+    places = [html.index(text) for text in order]
+    assert places == sorted(places)
+
+
+def test_sensitivity_has_the_largest_effect_first(html):
+    section = html[html.index('id="sensitivity"') : html.index('id="published"')]
+    names = ("Overlap the expert all-to-all", "Expert imbalance 1.5", "ECMP routing", "NIC latency doubled")
+    places = [section.index(name) for name in names]
+    assert places == sorted(places)
+    assert "needs 96 GB of memory and the GPU has 80 GB" in section
+
+
+def test_one_drawing_serves_variants_with_the_same_fabric(html):
+    assert html.count('class="fabric"') == 4
+    assert "the same fabric as A" in html
+
+
+def test_a_failed_leaf_is_marked(html):
+    assert "leaf-03 (rail 3) · failed" in html
+    assert "1 cable of 400 Gb/s, all failed" in html
+
+
+def test_what_pxn_changes_is_drawn_for_the_pair_that_differs_in_it(html):
+    assert "all-to-all: what PXN changes" in html
+    assert "A/C" in html
+
+
+def test_the_same_result_gives_the_same_bytes():
+    assert page(example_result()) == page(example_result())
+
+
+def test_what_a_user_writes_stays_text():
+    bad = "<script>alert('x')</script>\"&"
+    study = example_study(bad, question=bad, variants=(Variant(name=bad, set={"nccl.pxn": False}),))
+    rails = toy_fabric(2, leaves_per_group=8, spines=2, by_rail=True)
+    variants = (variant("plain", "", rails, 1.0, 1.0), variant(bad, bad, rails, 0.5, 1.2))
+    html = page(example_result(study=study, variants=variants, answer=(bad,), warnings=(bad,)))
+    outline(html)
+    assert html.count("<script>") == 1
+    assert "alert(&#x27;x&#x27;)" in html or "alert('x')&lt;/script&gt;" in html
+    for text in re.findall(r"<svg.*?</svg>", html, re.S):
+        ElementTree.fromstring(text)
+
+
+def test_an_infeasible_variant_is_told_with_its_reason():
+    result = example_result()
+    reason = "a 2-tier fabric of radix 64 takes 2,048 endpoints and this one has 4,096"
+    impossible = VariantResult("Two tiers", "cheaper", None, None, (), (), infeasible=reason)
+    too_big = replace(result.variants[1], jobs=(JobResult("fine-tune", None, "the model does not fit"),))
+    html = page(replace(result, variants=(result.variants[0], impossible, too_big)))
+    outline(html)
+    assert reason in html
+    assert "Two tiers cannot work" in html
+    assert "fine-tune: the model does not fit" in html
+
+
+@pytest.mark.parametrize("missing", ["jobs", "curves", "both", "variants", "all"])
+def test_a_study_without_some_parts_still_makes_a_page(missing):
+    result = example_result()
+    bare = {"jobs": {"jobs": ()}, "curves": {"curves": ()}, "both": {"jobs": (), "curves": ()}}
+    variants = tuple(replace(v, **bare.get(missing, {})) for v in result.variants)
+    changes = {"variants": variants}
+    if missing in ("variants", "all"):
+        changes = {"variants": ()}
+    if missing == "all":
+        changes |= dict.fromkeys(("sensitivity", "published", "assumptions", "warnings", "answer"), ())
+    html = page(replace(result, **changes))
+    found = outline(html)
+    assert {link[1:] for link in found.links} <= set(found.ids)
+    assert ('id="step"' in html) == (missing == "curves")
+    assert ('id="collectives"' in html) == (missing == "jobs")
+    assert ('id="sensitivity"' in html) == (missing != "all")
+
+
+def test_colours_of_text_have_contrast_enough():
+    """WCAG 2.1, 1.4.3: 4.5 to 1 for text, in both schemes."""
+    from railwright.report.style import DARK, LIGHT
+
+    def luminance(colour: str) -> float:
+        digits = colour.lstrip("#")
+        digits = "".join(c * 2 for c in digits) if len(digits) == 3 else digits
+        parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    def contrast(one: str, other: str) -> float:
+        high, low = sorted((luminance(one), luminance(other)), reverse=True)
+        return (high + 0.05) / (low + 0.05)
+
+    for scheme in (LIGHT, DARK):
+        colours = dict(part.split(":") for part in scheme.split(";"))
+        for name in ("--ink", "--soft", "--accent", "--bad", *(f"--s{i}" for i in range(8))):
+            for ground in ("--paper", "--wash"):
+                assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
+        for name in ("compute", "attention", "backward", "optimizer", "tp", "ep", "pp", "dp", "host"):
+            assert contrast(colours["--event"], colours[f"--{name}"]) >= 4.5, name
+        assert contrast(colours["--ink"], colours["--bubble"]) >= 4.5
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_browser_lays_the_page_out_without_sideways_scrolling(html, tmp_path, width):
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no chromium on this machine; the page is checked as text above")
+    target = tmp_path / "frame.html"
+    measure = "this.parentNode.dataset.found=this.contentDocument.documentElement.scrollWidth"
+    frame = f'<iframe srcdoc="{escape(html)}" style="border:0;width:{width}px" onload="{measure}"></iframe>'
+    target.write_text(f'<meta charset="utf-8"><body>{frame}', encoding="utf-8")
+    flags = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
+    )
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    command = [browser, *flags.split(), profile, "--dump-dom", target.as_uri()]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"chromium does not run here: {error}")
+    found = re.search(r'<body data-found="(\d+)"', done.stdout)
+    assert found
+    assert int(found[1]) == width

@@ -1,0 +1,77 @@
+"""The terminal summary: what it says, and that it fits 80 columns and a pipe."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from railwright.report import summary
+from railwright.study.result import VariantResult
+from report_fixture import example_result
+
+
+def printed(result, width: int = 80, folder=None) -> str:
+    out = io.StringIO()
+    summary(result, Console(file=out, width=width), folder)
+    return out.getvalue()
+
+
+def test_it_fits_80_columns_without_colour_codes():
+    text = printed(example_result(), folder="out")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert "…" not in text.replace("+40 % … +61 %", ""), "nothing is cut off"
+
+
+def test_it_says_what_a_person_wants_to_know():
+    result = example_result()
+    text = printed(result, folder="out")
+    flat = " ".join(text.split())
+    assert result.study.question in flat
+    for sentence in result.answer:
+        assert sentence in flat
+    for expected in (
+        "switches",
+        "cables",
+        "tokens/s",
+        "network",
+        "47.5 GB/s",
+        "496",
+        "+20.4 %",
+        "about +50 %",
+    ):
+        assert expected in text
+    assert "out/report.html" in text
+    assert "between 0.88 and 1.22" in text
+    assert "expert loads are taken as balanced" in text
+
+
+def test_sensitivity_has_the_largest_effect_first():
+    text = printed(example_result())
+    places = [text.index(name) for name in ("Overlap the expert", "Expert imbalance", "ECMP", "NIC latency")]
+    assert places == sorted(places)
+
+
+def test_what_cannot_work_is_told_with_its_reason():
+    result = example_result()
+    impossible = VariantResult(
+        "Two tiers", "", None, None, (), (), infeasible="needs 4,096 ports and has 2,048"
+    )
+    text = printed(replace(result, variants=(result.variants[0], impossible)))
+    assert "B cannot work: needs 4,096 ports and has 2,048" in text
+
+
+@pytest.mark.parametrize("missing", ["jobs", "curves"])
+def test_a_study_without_some_parts_still_prints(missing):
+    result = example_result()
+    variants = tuple(replace(v, **{missing: ()}) for v in result.variants)
+    text = printed(replace(result, variants=variants, sensitivity=(), published=()))
+    assert ("tokens/s" in text) == (missing == "curves" or "tokens/s" in " ".join(result.answer))
+    assert "Rails with PXN" in text
+
+
+def test_brackets_in_names_are_text_not_markup():
+    result = example_result()
+    odd = replace(result.variants[0], name="rails [bold]x[/bold]")
+    assert "[bold]x[/bold]" in " ".join(printed(replace(result, variants=(odd,)), width=120).split())
