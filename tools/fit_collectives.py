@@ -3,8 +3,8 @@
 Reads src/railwright/measure/data/collectives.yaml, prices each point on a healthy fabric with NCCL's own
 model plus `launch + ramp sqrt(steps x bandwidth)`, and writes src/railwright/collectives/data/families.yaml.
 A family needs three points, and a quality-A curve or two others.  Curves of quality A weigh 1, B 1/2, C 1/4,
-whatever their number of points; the error is of log(predicted / measured).  A curve left out in turn gives the
-honest error beside the in-sample one.  Run: python tools/fit_collectives.py [--check]
+whatever their number of points; the error is of log(predicted / measured).  A curve left out in turn gives
+the honest error beside the in-sample one.  Run: python tools/fit_collectives.py [--check]
 """
 
 from __future__ import annotations

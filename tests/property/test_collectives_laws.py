@@ -138,6 +138,30 @@ def test_a_thinner_spine_slows_cross_rail_messages_and_pxn_avoids_it() -> None:
     assert lost[1] > 1.5 * lost[0]
 
 
+@pytest.mark.parametrize(
+    ("server", "family", "switch"),
+    [
+        ("mi300x-8", "rail-optimised", "qm9700"),
+        ("server-8x-l40s", "fat-tree", "qm9700"),
+        ("gb200-nvl72", "fat-tree", "qm9700"),
+        ("gh200-1", "fat-tree", "qm9700"),
+        ("dgx-1-v100", "rail-optimised", "qm9700"),
+    ],
+)
+@pytest.mark.parametrize("op", OPS)
+def test_every_kind_of_server_gets_a_finite_answer(server: str, family: str, switch: str, op: str) -> None:
+    on = machine(3, server=server, family=family, switch=switch)
+    per_server = on.server.gpus
+    one_each = [
+        Communicator(np.arange(i, 3 * per_server, per_server, dtype=np.int32))
+        for i in range(min(per_server, 8))
+    ]
+    for groups_at_once in (world(on), one_each):
+        answers = sweep(on, op, (1e3, 2.0**20, 2.0**30), groups_at_once)
+        assert all(0 < a.time < 60 and np.isfinite(a.busbw) for a in answers)
+        assert all(a.error_low < 1 < a.error_high for a in answers)
+
+
 def test_a_second_sweep_of_240_gpus_takes_no_time() -> None:
     on = machine(30)
     doubling = [2.0**k for k in range(10, 31)]

@@ -35,7 +35,7 @@ def inside(op: Op, protocol: str, group: Group) -> float:
     """busbw inside the nodes: NVLS multicast, or 0.85 of the ring's rate. [byte/s]"""
     if not missing(group):
         return multicast_rate(op, group, 2 * channels_of(group))
-    return 0.85 * group.usable_scale_up if group.ranks > group.nodes else float("inf")
+    return 0.85 * group.usable_lane if group.ranks > group.nodes else float("inf")
 
 
 def per_nic(op: Op, group: Group) -> float:

@@ -80,7 +80,7 @@ def point_to_point(op: Op, size: float, group: Group, pxn: bool, wires: Wires) -
     protocol = p2p.protocol_of(message, group)
     family = family_of(group, "p2p")
     latency = p2p.steps(op, size, group, pxn, wires.path)
-    usable = group.scale_up / group.usable_scale_up if group.scale_up else 1.0
+    usable = group.lane / group.usable_lane
     bandwidth = size * p2p.wire(protocol)
     bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
     posting = p2p.posting_seconds(op, size, group, pxn)

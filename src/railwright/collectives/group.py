@@ -29,6 +29,7 @@ class Group:
     generation 'volta', 'ampere', 'hopper', 'blackwell' or 'cdna'
     cpu        'intel', 'amd' or 'arm'
     transport  'ib' (verbs: InfiniBand and RoCE) or 'efa'
+    pcie       what one GPU sends to its neighbours where there is no NVLink [byte/s]
     """
 
     ranks: int
@@ -39,6 +40,7 @@ class Group:
     generation: str
     cpu: str
     transport: str = "ib"
+    pcie: float = 0.0
 
     @property
     def ranks_per_node(self) -> float:
@@ -50,9 +52,15 @@ class Group:
         return "one-node" if self.nodes == 1 else self.transport
 
     @property
-    def usable_scale_up(self) -> float:
-        """What NCCL's topology search can use of one GPU's scale-up rate. [byte/s]"""
-        return self.scale_up * float(nccl()["usable"]["scale_up"][self.generation])
+    def lane(self) -> float:
+        """What joins a GPU to the others of its node: NVLink, or PCIe without it. [byte/s]"""
+        return self.scale_up or self.pcie
+
+    @property
+    def usable_lane(self) -> float:
+        """What NCCL's topology search can use of it. [byte/s]"""
+        usable = nccl()["usable"]
+        return self.lane * float(usable["scale_up"][self.generation] if self.scale_up else usable["pcie"])
 
     @property
     def usable_nic(self) -> float:
@@ -88,6 +96,7 @@ def group_of(machine: Machine, comm: Communicator) -> Group:
         generation=generation_of(machine.gpu),
         cpu=machine.server.cpu,
         transport=transport_of(machine.nic),
+        pcie=machine.nic.pcie_bandwidth,
     )
 
 

@@ -121,12 +121,12 @@ def nominal_seconds_per_byte(op: Op, group: Group, pxn: bool) -> float:
     """
     n, local = group.ranks, group.ranks_per_node
     if op == "sendrecv":
-        return 1 / (group.usable_nic if group.nodes > 1 else group.usable_scale_up)
+        return 1 / (group.usable_nic if group.nodes > 1 else group.usable_lane)
     network = (n - local) / n * local / group.nics / group.usable_nic if group.nodes > 1 else 0.0
     lanes = (local - 1) / n
     if uses_relays(group, pxn):
         lanes += (n - local) / n * (1 - 1 / group.nics)
-    return max(network, lanes / group.usable_scale_up if group.scale_up else 0.0)
+    return max(network, lanes / group.usable_lane if lanes else 0.0)
 
 
 def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:

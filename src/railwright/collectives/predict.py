@@ -152,6 +152,8 @@ def _notes(cost: Cost, group: Group, shapes: int) -> tuple[str, ...]:
     notes = [f"error band: {cost.family.basis}"]
     if group.generation == "cdna":
         notes.append("AMD: rings with NCCL's Ampere latencies; RCCL's own tuning is not modelled")
+    if not group.scale_up and group.ranks > group.nodes:
+        notes.append("no NVLink: traffic through CPU sockets is not modelled and can be ten times slower")
     if shapes > 1:
         notes.append(f"groups of {shapes} shapes; this is the slowest")
     return tuple(notes)

@@ -37,7 +37,7 @@ def inside(op: Op, protocol: str, group: Group) -> float:
 
     Source: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates).
     """
-    rate = group.usable_scale_up if group.nodes < group.ranks else float("inf")
+    rate = group.usable_lane if group.nodes < group.ranks else float("inf")
     if protocol == "ll":
         row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
         return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))

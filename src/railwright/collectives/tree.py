@@ -36,7 +36,7 @@ def inside(op: Op, protocol: str, group: Group) -> float:
     perChMaxTreeLL128Bws, and 1/3.8 of it for LL; ncclTopoTuneModel halves it to algbw.
     """
     channels = channels_of(group)
-    full = group.usable_scale_up if group.nodes < group.ranks else float("inf")
+    full = group.usable_lane if group.nodes < group.ranks else float("inf")
     if group.nodes > 2:  # with two nodes the tuner takes the rate inside them
         full = min(full, group.nics * group.usable_nic)
     full = min(0.92 * full, channels * by_nodes("channel_max_tree", group.generation, group.nodes))
