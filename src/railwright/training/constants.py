@@ -39,10 +39,20 @@ def constants() -> tuple[Constant, ...]:
 
 
 @cache
-def error_band() -> ErrorBand:
-    """The error band every step prediction carries."""
+def error_band(family: str) -> ErrorBand:
+    """The error band of one family ('dense H100 16-bit'), or the default one where it is not validated."""
     data = _read("error_band")
-    return ErrorBand(float(data["low"]), float(data["high"]), str(data["source"]))
+    row = data["families"].get(family, data["default"])
+    return ErrorBand(float(row["low"]), float(row["high"]), str(row["source"]))
+
+
+def family_of(is_moe: bool, gpu: str, dtype: str) -> str:
+    """Steps that share kernels and constants: kind of model, GPU and width of the products.
+
+    gpu  catalogue name; its first word counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
+    """
+    width = "fp8" if dtype == "fp8" else "16-bit"
+    return f"{'moe' if is_moe else 'dense'} {gpu.split('-')[0].upper()} {width}"
 
 
 @cache

@@ -162,6 +162,11 @@ def _warnings(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
             f"{job.name}: Megatron runs experts under tensor parallelism only with sequence_parallel; the "
             "expert layers are predicted as if each GPU routed its own 1/tensor of the tokens."
         )
+    if arch.mtp_layers:
+        found.append(
+            f"{job.name}: the {arch.mtp_layers} multi-token-prediction layers of {arch.name} are left out of "
+            "time and memory."
+        )
     if job.layout.sequence_parallel and tensor == 1:
         found.append(f"{job.name}: sequence_parallel does nothing while layout.tensor is 1.")
     if job.sequence % tensor and job.layout.sequence_parallel:

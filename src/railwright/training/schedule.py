@@ -7,6 +7,7 @@ Legend: p stages, v model chunks per stage, m microbatches; chunk c of stage s h
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -62,6 +63,7 @@ SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
 }
 
 
+@lru_cache(maxsize=8)
 def schedule(stages: int, chunks: int, microbatches: int) -> Orders:
     """Units of every stage in the order it runs them: interleaved when a stage has several chunks."""
     return SCHEDULES["interleaved" if chunks > 1 else "1f1b"](stages, chunks, microbatches)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
-from railwright.collectives.predict import predict as network_predict
 from railwright.compute import kernel_time
 from railwright.model import flops_per_token, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
@@ -19,7 +19,7 @@ from railwright.spec.study import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import make_buckets
 from railwright.training.communication import GRADIENT_BYTES, Predict, Prices, stage_size
-from railwright.training.constants import error_band
+from railwright.training.constants import error_band, family_of
 from railwright.training.events import timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory
@@ -65,7 +65,7 @@ def simulate(
     gpus = job.gpus or fabric.num_gpus
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.sequence).total * tokens
-    band = error_band()
+    band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype))
     return StepResult(
         step_time=step_time,
         tokens=tokens,

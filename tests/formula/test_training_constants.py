@@ -1,0 +1,40 @@
+"""Every constant of training has a source, and a step carries the band of its own family."""
+
+from __future__ import annotations
+
+from railwright.training import constants, error_band, simulate
+from railwright.training.constants import family_of
+from training_cases import MOE, job, machine, priced, roofline
+
+
+def test_every_constant_has_unit_source_and_status() -> None:
+    for one in constants():
+        assert one.unit
+        assert one.source
+        assert one.status in ("read", "read_third_party", "computed", "memory")
+
+
+def test_family_is_model_gpu_and_width() -> None:
+    assert family_of(True, "h100-sxm", "bf16") == "moe H100 16-bit"
+    assert family_of(False, "a100-sxm-80", "fp8") == "dense A100 fp8"
+
+
+def test_an_unvalidated_family_gets_the_wide_default() -> None:
+    band = error_band("dense MI250X 16-bit")
+    assert (band.low, band.high) == (0.75, 1.4)
+    assert "default" in band.source
+
+
+def test_a_step_carries_the_band_of_its_family() -> None:
+    result = simulate(job(expert=8), MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    band = error_band("moe H100 16-bit")
+    assert (result.error_low, result.error_high) == (band.low, band.high)
+    assert result.error_low < result.error_high
+
+
+def test_token_budget_gives_time_and_gpu_hours() -> None:
+    # 1e9 tokens at 64 x 1024 per step
+    result = simulate(job(expert=8), MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    assert result.tokens == 64 * 1024
+    assert result.time_to_train == 1e9 / 65536 * result.step_time
+    assert abs(result.gpu_hours - result.time_to_train * 32 / 3600) < 1e-9 * result.gpu_hours
