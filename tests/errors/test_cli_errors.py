@@ -93,7 +93,7 @@ def test_a_plan_that_cannot_work_is_said_in_one_sentence(folder):
     crowd = SMALL.replace("servers: 2", "servers: 100").replace("rail-optimised", "single-switch")
     (folder / "crowd.yaml").write_text(crowd)
     message = refused("run", "crowd.yaml")
-    assert message.startswith("error: ")
+    assert message.startswith("Error: ")
     assert "64" in message
     assert "64" in refused("perf", "all_reduce", "-c", "crowd.yaml")
 

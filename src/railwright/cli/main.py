@@ -29,10 +29,10 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except RailwrightError as error:
-            typer.echo(f"error: {error}" if "\n" not in str(error) else f"error:\n{error}", err=True)
+            typer.echo(f"Error: {error}" if "\n" not in str(error) else f"Error:\n{error}", err=True)
             raise typer.Exit(USER_MISTAKE) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            typer.echo("Interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             # `railwright … | head` is no failure of ours; what Python still wants to flush goes nowhere.
