@@ -9,7 +9,7 @@ from pathlib import Path
 FLOORS = {
     "errors": 0, "units": 0, "catalog": 0, "spec": 0,
     "fabric": 1,
-    "traffic": 2, "model": 2, "compute": 2,
+    "asbuilt": 2, "export": 2, "traffic": 2, "model": 2, "compute": 2,
     "network": 3,
     "collectives": 4,
     "training": 5,
