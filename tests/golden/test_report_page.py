@@ -236,9 +236,7 @@ def test_a_browser_lays_the_page_out_without_sideways_scrolling(html, tmp_path, 
     measure = "this.parentNode.dataset.found=this.contentDocument.documentElement.scrollWidth"
     frame = f'<iframe srcdoc="{escape(html)}" style="border:0;width:{width}px" onload="{measure}"></iframe>'
     target.write_text(f'<meta charset="utf-8"><body>{frame}', encoding="utf-8")
-    flags = (
-        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
-    )
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --disable-sync"
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     command = [browser, *flags.split(), profile, "--dump-dom", target.as_uri()]
     try:

@@ -91,9 +91,7 @@ def _limits(result: Result, sweep: Sweeps) -> Html:
                 join([badge(index, letter(index)), result.variants[index].name]),
                 show_rate(p.busbw),
                 show_time(p.time),
-                f"{longest.name}, {show_share(longest.seconds / p.time)}".replace(" %", "\u00a0%")
-                if longest is not None
-                else "–",
+                f"{longest.name}, {show_share(longest.seconds / p.time)}" if longest is not None else "–",
                 _busiest(p),
             ]
         )

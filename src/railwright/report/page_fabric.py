@@ -74,7 +74,7 @@ def variants_section(result: Result) -> Html | None:
         tag("thead", tag("tr", tag("th", ""), *heads)),
         tag("tbody", *body),
         class_="compare stick",
-        style=f"min-width:{8 + 6 * len(result.variants)}rem",
+        style=f"min-width:{8 + 6 * len(result.variants)}rem;max-width:{14 + 12 * len(result.variants)}rem",
     )
     return join([_whys(result), tag("div", table, class_="scroll"), _impossible(result)])
 
@@ -104,7 +104,7 @@ def fabric_section(result: Result) -> Html | None:
             continue
         title = f"Fabric of {variant.name}: {_in_words(variant)}"
         picture = draw_fabric(variant.fabric, name=f"fabric-{index}", title=title)
-        notes = tag("p", " ".join(variant.notes), class_="note") if variant.notes else None
+        notes = join(tag("p", note, class_="note") for note in variant.notes)
         parts.append(
             tag(
                 "details",

@@ -30,7 +30,10 @@ def data_table(
         tag(
             "tr",
             tag("th", row[0], scope="row", class_=look(0)),
-            *(tag("td", cell, class_=look(i), data_name=names[i]) for i, cell in enumerate(row[1:], start=1)),
+            *(
+                tag("td", _whole(cell), class_=look(i), data_name=names[i])
+                for i, cell in enumerate(row[1:], 1)
+            ),
         )
         for row in rows
     )
@@ -39,3 +42,8 @@ def data_table(
         "table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), class_=kind
     )
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _whole(cell: Child) -> Child:
+    """A cell whose '14 %' is not torn apart at the end of a line."""
+    return cell.replace(" %", "\u00a0%") if isinstance(cell, str) and not isinstance(cell, Html) else cell

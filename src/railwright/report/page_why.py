@@ -60,11 +60,11 @@ def used_section(result: Result) -> Html | None:
         cells: list[list[Child]] = []
         for used in sorted(step.collectives, key=lambda u: -u.count * u.prediction.time):
             p = used.prediction
-            groups = f" in {show_count(p.groups)} groups" if p.groups > 1 else ""
+            groups = f" × {show_count(p.groups)} groups" if p.groups > 1 else ""
+            what = tag("div", f"{op_title(p.op)}, {p.ranks} ranks{groups}", class_="soft")
             cells.append(
                 [
-                    used.purpose,
-                    f"{op_title(p.op)}, {p.ranks} ranks{groups}",
+                    join([used.purpose, what]),
                     show_size(p.size),
                     show_count(used.count),
                     f"{p.algorithm}/{p.protocol}",
@@ -76,7 +76,6 @@ def used_section(result: Result) -> Html | None:
             )
         heads = (
             "purpose",
-            "collective",
             "size",
             "times",
             "algorithm",
@@ -86,7 +85,7 @@ def used_section(result: Result) -> Html | None:
             "busiest link",
         )
         caption = f"{name} on {who}: what one rank communicates in a step, before any overlap"
-        parts.append(data_table(caption, heads, cells, numbers=(2, 3, 5, 6, 7), wide=(8,)))
+        parts.append(data_table(caption, heads, cells, numbers=(1, 2, 4, 5, 6), wide=(7,)))
     return join(parts) if parts else None
 
 

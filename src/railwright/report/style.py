@@ -173,15 +173,19 @@ PRINT = """
 @media print{
 :root{LIGHT;color-scheme:light}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
-@page{margin:16mm 14mm}
-body{font-size:10.5pt;line-height:1.45}
+@page{margin:13mm 14mm}
+body{font-size:10pt;line-height:1.4}
 main,header,footer{max-width:none;padding:0}
 header{padding-top:0}nav,.screen{display:none}
-h2{margin-top:1.8rem}h2,h3,caption,summary{break-after:avoid}
+h2{margin-top:1.2rem;padding-top:.6rem}h2,h3,caption,summary{break-after:avoid}
 figure,tr,.keys,.answer,.bars>*{break-inside:avoid}
-.scroll{overflow:visible}table{font-size:8.6pt}th,td{padding-right:.5rem}
-.compare{min-width:0!important}tbody th,.t{min-width:0}caption span{max-width:none}
+.scroll{overflow:visible;margin:.4rem 0}table{font-size:8.4pt;line-height:1.35}
+th,td{padding:.18rem .5rem .18rem 0}
+tr.part th{padding-top:.5rem}
+.compare{min-width:0!important}tbody th,.t{min-width:0}tbody th{min-width:6.5rem}caption span{max-width:none}
 svg.timeline,svg.fabric{min-width:0}
+svg.chart{max-height:6.2cm}svg.fabric{max-height:7cm}svg.bar{height:.8rem}
+h3{margin-top:1.2rem}figure{margin:.6rem 0}
 pre{max-height:none;white-space:pre-wrap;font-size:7.5pt}
 summary{list-style:none}summary::-webkit-details-marker{display:none}
 .stick tbody th,.stick thead th:first-child{position:static}
