@@ -53,6 +53,12 @@ def test_sharp_needs_a_switch_that_reduces() -> None:
         machine(2, switch="sn5600", nccl=NcclSettings(sharp=True))
 
 
+def test_more_messages_than_can_be_solved() -> None:
+    on = machine(1024)
+    with pytest.raises(PlanError, match=r"67,100,672 messages.*smaller or fewer groups"):
+        predict(on, "all_to_all", 1e9, world(on))
+
+
 def test_rail_only_without_pxn_has_pairs_out_of_reach() -> None:
     on = machine(2, family="rail-only", nccl=NcclSettings(pxn=False))
     with pytest.raises(PlanError, match="cannot reach"):

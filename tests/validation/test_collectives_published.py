@@ -37,8 +37,8 @@ PLATEAUS = [
     ("ar-peak-gtc: DGX B200 ring", 1, {"server": "dgx-b200", "nccl": NcclSettings(algorithm="ring")},
      "all_reduce", 700, 0.05),
     ("ar-peak-gtc: A100 multi-node", 16, {"server": "dgx-a100", "switch": "qm8700"}, "all_reduce", 192, 0.12),
-    # a miss of 11 %: NCCL's model picks the ring at 16 GiB, and our ramp of long rings is too large there
-    ("ar-peak-gtc: H100 multi-node", 16, {}, "all_reduce", 375, 0.12),
+    # 9 % under: NCCL's model picks the ring at 16 GiB, and our ramp of long rings is too large there
+    ("ar-peak-gtc: H100 multi-node", 16, {}, "all_reduce", 375, 0.10),
     ("ar-peak-gtc: H100 SHARP", 16, {"nccl": NcclSettings(sharp=True)}, "all_reduce", 480, 0.08),
     ("ar-h100-2n-nebius", 2, {}, "all_reduce", 467.5, 0.05),
     ("ar-b200-2n-lambda (2 GiB row)", 2, {"server": "dgx-b200"}, "all_reduce", 696, 0.10),

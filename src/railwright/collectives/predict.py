@@ -25,6 +25,8 @@ from railwright.traffic.demand import Communicator, join
 
 UNIT = float(2**30)
 """S at which traffic is solved; bandwidth scales linearly from there [byte]."""
+MOST_MESSAGES = 20_000_000
+"""Messages that are solved one by one: about 4,470 ranks in one group, half a minute and 3 GB."""
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
 
 
@@ -131,6 +133,8 @@ def _solve(
     from railwright.network import solve
 
     fabric = machine.network.fabric
+    if op == "all_to_all":
+        _check_messages(groups)
     build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
     demands = join([build(fabric, g, op, machine.nccl.pxn) for g in groups if len(g) > 1]).scaled(UNIT)
     if not len(demands):
@@ -167,6 +171,15 @@ def _check(op: Op, sizes: Sequence[float], groups: Sequence[Communicator]) -> No
     for size in sizes:
         if not (isfinite(size) and size > 0):
             raise PlanError(f"A collective of {size:g} bytes cannot be predicted; give a size above zero.")
+
+
+def _check_messages(groups: Sequence[Communicator]) -> None:
+    count = sum(len(g) * (len(g) - 1) for g in groups)
+    if count > MOST_MESSAGES:
+        raise PlanError(
+            f"This all_to_all has {count:,} messages; every one is solved, and at most {MOST_MESSAGES:,} "
+            "can be (about 4,470 ranks in one group): use smaller or fewer groups, such as expert-parallel ones."
+        )
 
 
 def _check_disjoint(groups: Sequence[Communicator]) -> None:
