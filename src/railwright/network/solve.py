@@ -85,12 +85,8 @@ def _finish(routes: Routes, size: Floats, capacity: Floats) -> tuple[Floats, str
     finish = finish_times(system, SAME if exact else COARSE, compiled_rates if compiled else max_min_rates)
     if merged is not None:
         finish = finish[flow_class]
-    name = f"explicit max-min ({'numba' if compiled else 'NumPy'}, {number})"
-    return (
-        finish,
-        name if exact else f"{name}, finishes within {COARSE:.1%} taken as one event)",
-        exact,
-    )
+    coarse = "" if exact else f", finishes within {COARSE:.1%} taken as one event"
+    return finish, f"explicit max-min ({'numba' if compiled else 'NumPy'}, {number}{coarse})", exact
 
 
 def _bound(network: Network, traffic: Traffic) -> Solution:
