@@ -178,7 +178,8 @@ def _check_messages(groups: Sequence[Communicator]) -> None:
     if count > MOST_MESSAGES:
         raise PlanError(
             f"This all_to_all has {count:,} messages; every one is solved, and at most {MOST_MESSAGES:,} "
-            "can be (about 4,470 ranks in one group): use smaller or fewer groups, such as expert-parallel ones."
+            "can be (about 4,470 ranks in one group): use smaller or fewer groups, "
+            "such as the expert-parallel ones."
         )
 
 
