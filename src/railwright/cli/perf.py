@@ -50,7 +50,11 @@ def perf(
     study = open_study(cluster)
 
     from railwright import __version__
+    from railwright.spec import override
     from railwright.study import perf as predict
+
+    for text, fields in zip(compare or (), settings, strict=True):
+        override(study, fields, name=f"--compare {text}")
 
     curves = predict(study, name, sizes, compare=settings)
     first = curves[0].points[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from railwright.errors import RailwrightError
+from railwright.errors import RailwrightError, nearest
 
 SHORT = {
     "pxn": "nccl.pxn",
@@ -36,6 +36,11 @@ def changes(text: str) -> dict[str, Any]:
                 f"--compare '{text}': write NAME=VALUE, like pxn=off; "
                 f"short names are {', '.join(SHORT)}, any dotted field of the study works too"
             )
+        if name not in SHORT and "." not in name:
+            hint = (
+                nearest(name, SHORT) or f"; known are {', '.join(SHORT)}, and any dotted field of the study"
+            )
+            raise RailwrightError(f"--compare '{text}': there is no setting '{name}'{hint}")
         field = SHORT.get(name, name)
         if field in found:
             raise RailwrightError(f"--compare '{text}': '{name}' is written twice")
