@@ -5,9 +5,11 @@ One server has `gpus` GPUs with a NIC each; rails as given by `rail`; leaves joi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.graph import Fabric, Role
 
 
 def make(
@@ -91,8 +93,6 @@ def make(
 
 def with_capacity(fabric: Fabric, factor: dict[int, float]) -> Fabric:
     """The same fabric with some directed links at a fraction of their rate (0: failed)."""
-    from dataclasses import replace
-
     capacity = fabric.capacity.copy()
     for link, part in factor.items():
         capacity[link] *= part
@@ -102,7 +102,3 @@ def with_capacity(fabric: Fabric, factor: dict[int, float]) -> Fabric:
 def links_of(fabric: Fabric, role: Role) -> list[int]:
     """Directed links of one role, ascending."""
     return [int(x) for x in np.flatnonzero(np.repeat(fabric.role, 2) == role)]
-
-
-def kinds(fabric: Fabric) -> list[str]:
-    return [Kind(int(k)).name for k in fabric.kind]
