@@ -17,7 +17,8 @@ DATA = Path(__file__).parent.parent / "src" / "railwright" / "measure" / "data"
 COLUMNS = (
     *("id", "family", "kind", "model", "gpu", "gpus", "gpus_per_node", "nic_gbps", "seq", "tp", "pp", "vpp"),
     *("cp", "ep", "etp", "dp", "mbs", "gbs", "dtype", "zero", "sp", "recompute", "schedule", "fsdp"),
-    *("step_time_s", "tokens_s_gpu", "quality", "software", "source", "source_status", "notes"),
+    *("step_time_s", "tokens_s_gpu", "allocated_gib", "resident_gb"),
+    *("quality", "software", "source", "source_status", "notes"),
 )
 LAYOUT = tuple(COLUMNS[COLUMNS.index("tp") : COLUMNS.index("step_time_s")])
 RECORD = ("id", "family", "kind", "quality", "software", "source", "source_status", "notes")
@@ -56,6 +57,7 @@ def main(collection: Path) -> None:
         row |= {"model": model_key(m, models), "seq": m.get("seq"), "gpu": h["gpu"], "gpus": h["gpus"]}
         row |= {"gpus_per_node": h.get("gpus_per_node"), "nic_gbps": h.get("nic_gbps_per_gpu")}
         row |= {"step_time_s": measured.get("step_time_s"), "tokens_s_gpu": measured.get("tokens_s_gpu")}
+        row |= {"allocated_gib": measured.get("mem_alloc_GiB"), "resident_gb": measured.get("mem_GB")}
         rows.append(row)
     with (DATA / "training.csv").open("w", newline="", encoding="utf-8") as f:
         writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")

@@ -22,8 +22,8 @@ def catalog() -> Catalog:
 
 
 # name: bf16 [TFLOP/s], memory [MiB], memory bandwidth [GB/s], scale-up, one direction [GB/s], power [W]
-# Source: Bekman, Machine Learning Engineering at 744d01e, accelerator and network README tables; memory: the total that
-# nvidia-smi or rocm-smi prints (a label in GB counts differently).
+# Source: Bekman, Machine Learning Engineering at 744d01e, accelerator and network README tables;
+# memory: the total that nvidia-smi or rocm-smi prints (a label in GB counts differently).
 PUBLISHED_GPUS = {
     "a100-sxm-80": (312, 81920, 2039, 300, 400),
     "h100-sxm": (989, 81559, 3350, 450, 700),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["fault", "warning", "note"]
-"""fault: the machine is not what was designed or cannot work; warning: likely to hurt; note: worth knowing."""
+"""fault: the machine is not as designed or cannot work; warning: likely to hurt; note: worth knowing."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from railwright.measure.table import Row, Skipped
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, TrainingJob
 from railwright.training import simulate
+from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.plan import check
 
 DTYPES = {
     "bf16": "bf16",
@@ -71,6 +73,13 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
     )
 
 
+def architecture_of(record: Mapping[str, str]) -> Transformer:
+    """The record's architecture. Raises Unsupported for one that is not a plain transformer."""
+    if record["model"] not in architectures():
+        raise Unsupported("not a plain transformer (hybrid of Mamba and attention)")
+    return architectures()[record["model"]]
+
+
 def records() -> Iterator[dict[str, str]]:
     """The carried rows (tools/carry_training.py), as text."""
     text = resources.files("railwright.measure").joinpath("data/training.csv").read_text(encoding="utf-8")
@@ -87,6 +96,18 @@ def training_rows() -> Iterator[Row | Skipped]:
             yield Skipped(family, record["id"], _grouped(str(no), record["id"]))
 
 
+def memory_rows() -> Iterator[Row | Skipped]:
+    """Peak memory of every record that states it: tensors allocated, or all that is resident on the GPU."""
+    for record in records():
+        if not (record["allocated_gib"] or record["resident_gb"]):
+            continue
+        try:
+            yield _memory(record)
+        except (Unsupported, PlanError) as no:
+            family = "memory allocated" if record["allocated_gib"] else "memory resident"
+            yield Skipped(family, record["id"], _grouped(str(no), record["id"]))
+
+
 def family_of(record: Mapping[str, str]) -> str:
     """'dense H100 bf16': the GPU generation, dtype and kind of model that share kernels and constants."""
     arch = architectures().get(record["model"])
@@ -99,7 +120,7 @@ def _replay(record: Mapping[str, str], family: str) -> Row:
     """One record through `training.simulate`. Raises Unsupported or PlanError."""
     job, gpus = _job(record), int(record["gpus"])
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
-    step = simulate(job, architectures()[record["model"]], machine_of(record["gpu"], gpus, nic))
+    step = simulate(job, architecture_of(record), machine_of(record["gpu"], gpus, nic))
     what = (
         f"{gpus} GPUs, TP{record['tp'] or 1} PP{record['pp'] or 1} EP{record['ep'] or 1} {record['software']}"
     )
@@ -110,10 +131,25 @@ def _replay(record: Mapping[str, str], family: str) -> Row:
     return Row(family, record["id"], what, step.step_time, measured, "s/step", record["source"])
 
 
+def _memory(record: Mapping[str, str]) -> Row:
+    """One record's peak memory. Raises Unsupported or PlanError."""
+    job, arch = _job(record), architecture_of(record)
+    nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
+    machine = machine_of(record["gpu"], int(record["gpus"]), nic)
+    check(job, arch, machine.network.fabric)
+    memory = peak_memory(job, arch, machine.network.fabric, machine.gpu.hbm_bytes)
+    what = f"TP{record['tp'] or 1} PP{record['pp'] or 1} microbatch {record['mbs']}, {record['software']}"
+    if record["allocated_gib"]:
+        predicted, measured = memory.total - memory.parts[SYSTEM], float(record["allocated_gib"])
+        family = "memory allocated"
+    else:
+        predicted, measured = memory.total, float(record["resident_gb"])
+        family = "memory resident"
+    return Row(family, record["id"], what, predicted / 2**30, measured, "GiB", record["source"])
+
+
 def _job(record: Mapping[str, str]) -> TrainingJob:
     """The record's job. Raises Unsupported for what this stage does not model."""
-    if record["model"] not in architectures():
-        raise Unsupported("not a plain transformer (hybrid of Mamba and attention)")
     if record["kind"] == "lora":
         raise Unsupported("LoRA is not modelled yet")
     if (record["cp"] or "1") != "1":

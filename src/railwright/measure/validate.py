@@ -10,12 +10,13 @@ from railwright.errors import RailwrightError, nearest
 from railwright.measure.collectives import collective_rows
 from railwright.measure.counts import design_rows, parameter_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
-from railwright.measure.training import training_rows
+from railwright.measure.training import memory_rows, training_rows
 
 FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "designs": design_rows,
     "models": parameter_rows,
     "collectives": collective_rows,
+    "memory": memory_rows,
     "training": training_rows,
 }
 """What `railwright validate FAMILY` can be asked for."""

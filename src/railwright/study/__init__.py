@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.study.evaluate import build_fabric
 from railwright.study.curves import perf
+from railwright.study.evaluate import build_fabric
 from railwright.study.runner import run
 
 __all__ = ["build_fabric", "perf", "run"]

@@ -21,6 +21,9 @@ STATE_BYTES = {"bf16": 12.0, "fp16": 16.0, "fp8": 12.0}
 gradient.  Source: Megatron-LM, docs, "dist_optimizer": bf16 parameters with fp32 gradients 18 bytes, or
 6 + 12/d over d ranks; fp16 20 bytes, or 4 + 16/d."""
 
+SYSTEM = "CUDA context and NCCL buffers"
+"""The part of the memory that no tensor of the job takes."""
+
 GIB = 2.0**30
 
 
@@ -38,7 +41,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
         parts = {
             **state_parts(job, shape, data),
             **_activations(job, arch, shape, in_flight(order)),
-            "CUDA context and NCCL buffers": _system(job, data),
+            SYSTEM: _system(job, data),
         }
         if sum(parts.values()) > sum(fullest.values()):
             fullest = parts
