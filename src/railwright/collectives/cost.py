@@ -74,17 +74,17 @@ def collective(op: Op, size: float, group: Group, algorithm: str, protocol: str,
     return Cost(algorithm, protocol, family, terms)
 
 
-def point_to_point(op: Op, size: float, group: Group, pxn: bool, wires: Wires) -> Cost:
+def point_to_point(op: Op, size: float, group: Group, settings: NcclSettings, wires: Wires) -> Cost:
     """An all-to-all or send/recv of S = size [byte]; posting hides behind the wire as far as that is busy."""
     message = p2p.message_size(op, size, group)
     protocol = p2p.protocol_of(message, group)
     family = family_of(group, "p2p")
-    latency = p2p.steps(op, size, group, pxn, wires.path)
+    latency = p2p.steps(op, size, group, settings.pxn, wires.path)
     usable = group.lane / group.usable_lane
     bandwidth = size * p2p.wire(protocol)
     bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
-    posting = p2p.posting_seconds(op, size, group, pxn)
-    relays = p2p.uses_relays(group, pxn)
+    posting = p2p.posting_seconds(op, size, group, settings.pxn, settings.sub_message_share)
+    relays = p2p.uses_relays(group, settings.pxn)
     aggregated = "aggregated through PXN relays" if relays else "each posted by its own GPU"
     terms = (
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
@@ -105,6 +105,6 @@ def on_healthy_fabric(op: Op, size: float, group: Group, settings: NcclSettings)
     algorithm, protocol = selected(op, size, group, settings)
     if algorithm == "p2p":
         nominal = p2p.nominal_seconds_per_byte(op, group, settings.pxn) * group.usable_nic / group.nic_rate
-        return point_to_point(op, size, group, settings.pxn, Wires(nominal, 0.0))
+        return point_to_point(op, size, group, settings, Wires(nominal, 0.0))
     network = ALGORITHMS[algorithm].per_nic(op, group) / group.nic_rate
     return collective(op, size, group, algorithm, protocol, Wires(network, 0.0))

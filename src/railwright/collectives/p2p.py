@@ -52,14 +52,14 @@ def chunk_size(message: float) -> int:
     return full // 2 if message < 8 * full else full
 
 
-def posting_seconds(op: Op, size: float, group: Group, pxn: bool) -> float:
+def posting_seconds(op: Op, size: float, group: Group, pxn: bool, share: float | None = None) -> float:
     """How long the busiest GPU's proxy threads are busy posting network messages. [s]
 
     Every chunk to every remote rank costs NCCL's post overhead (1 us Intel, 2 us AMD; tuning.cc
     getNetOverhead), send and receive side together. Under PXN the up to 8 local ranks that send to one
     remote GPU do so through one proxy in one multi-send: they share the verbs calls and keep their own
-    visits of the state machine (`sub_message_share`). The overhead is a latency in NCCL's tuner; using it as
-    the cost of one post in a row of many is an assumption of ours.
+    visits of the state machine (`share`; None: nccl.yaml's `sub_message_share`). The overhead is a latency
+    in NCCL's tuner; using it as the cost of one post in a row of many is an assumption of ours.
     Source: NCCL 2.30 src/transport/net.cc sendProxyProgress, src/transport/net_ib/p2p.cc ncclIbMultiSend.
     """
     message = message_size(op, size, group)
@@ -70,7 +70,8 @@ def posting_seconds(op: Op, size: float, group: Group, pxn: bool) -> float:
     if not uses_relays(group, pxn) or op != "all_to_all":
         return remote * chunks * each
     together = min(local, int(nccl()["point_to_point"]["max_receives"]))
-    share = float(nccl()["point_to_point"]["sub_message_share"])
+    if share is None:
+        share = float(nccl()["point_to_point"]["sub_message_share"])
     return ceil(remote / together) * chunks * each * (1 - share + share * together)
 
 

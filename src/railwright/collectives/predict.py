@@ -85,7 +85,7 @@ def _one(
             solved.wires[place] = _solve(machine, op, algorithm, groups)
         wires, bottleneck = solved.wires[place]
         if algorithm == "p2p":
-            cost = point_to_point(op, size, group, machine.nccl.pxn, wires)
+            cost = point_to_point(op, size, group, machine.nccl, wires)
         else:
             cost = collective(op, size, group, algorithm, protocol, wires)
         costs.append((cost.time, cost, group, bottleneck))

@@ -18,12 +18,15 @@ class NcclSettings:
     algorithm    ALGO: 'auto' or one of 'ring', 'tree', 'nvls', 'nvlstree', 'collnet'
     protocol     PROTO: 'auto' or one of 'll', 'll128', 'simple'
     sharp        whether in-network reduction may be used (switch and plugin)
+    sub_message_share  part of a post's cost that each message keeps when PXN sends several in one post,
+                 0..1; None: the estimate of data/nccl.yaml.  An assumption of ours, here to be varied.
     """
 
     pxn: bool = True
     algorithm: str = "auto"
     protocol: str = "auto"
     sharp: bool = False
+    sub_message_share: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ WORST = 20
 """Records shown of each family in the detailed table, the worst first."""
 
 
+HEADS = ("median", "mean", "p90", "bias")
+
+
 @dataclass(frozen=True)
 class Row:
     """One published figure beside our prediction.
@@ -124,20 +127,21 @@ class ValidationTable:
         return quantile(ratios, tail), quantile(ratios, 1 - tail)
 
     def lines(self, detail: bool = False) -> list[str]:
-        """The table as text; with `detail` each family's worst records and why others were left out."""
-        heads = ("records", "left out", "median", "mean", "p90", "bias", "worst")
-        out = [f"{'family':<30}" + "".join(f"{head:>9}" for head in heads) + "  bar"]
+        """The table as text of 80 columns; with `detail` the worst records and why others were left out."""
+        out = [f"{'family':<27}{'points':>7}{'out':>5}" + "".join(f"{h:>7}" for h in HEADS) + f"{'worst':>8}"]
         for s in self.families():
-            line = f"{s.family:<30}{s.records:>9}{s.skipped:>9}"
+            line = f"{s.family:<27}{s.records:>7}{s.skipped:>5}"
             if s.records:
-                line += "".join(f"{v:>9.1%}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
-                line += "".join(f"{v:>+9.1%}" for v in (s.bias, s.worst))
+                line += "".join(f"{v:>7.1%}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
+                line += f"{s.bias:>+7.1%}{s.worst:>+8.1%}"
             if s.bar is not None:
-                line += f"  {'met' if s.passed else 'MISSED'} (median ≤ {s.bar.median_abs:.1%})"
+                line += "  met" if s.passed else " MISS"
             out.append(line)
         if detail:
             for s in self.families():
                 out += ["", f"{s.family}:"]
+                if s.bar is not None:
+                    out.append(f"  bar: median at most {s.bar.median_abs:.1%}; {s.bar.why}")
                 mine = sorted((r for r in self.rows if r.family == s.family), key=lambda r: -abs(r.error))
                 out += [
                     f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "

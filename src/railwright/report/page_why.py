@@ -46,9 +46,16 @@ def published_section(result: Result) -> Html | None:
         for p in result.published
     ]
     heads = ("effect", "published", "predicted here", "why", "source")
-    return data_table(
-        "Published effects and this study's prediction, nothing fitted to them", heads, cells, wide=(3, 4)
-    )
+    parts = [data_table("Published effects and this study's prediction", heads, cells, wide=(3, 4))]
+    names = list(dict.fromkeys(name for p in result.published for name, _ in p.under))
+    if names:
+        rows: list[list[Child]] = [
+            [name, *(dict(p.under).get(name, "") for p in result.published)] for name in names
+        ]
+        caption = "The same predictions with one assumption changed at a time"
+        numbers = range(1, len(result.published) + 1)
+        parts.append(data_table(caption, ("assumption", *(p.name for p in result.published)), rows, numbers))
+    return join(parts)
 
 
 def used_section(result: Result) -> Html | None:

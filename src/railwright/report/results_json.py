@@ -44,6 +44,7 @@ def results(result: Result) -> dict[str, Any]:
                 "predicted": p.predicted,
                 "why": p.why,
                 "source": p.source,
+                "under": [{"assumption": name, "predicted": value} for name, value in p.under],
             }
             for p in result.published
         ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from railwright.spec.study import Study
 from railwright.study.result import Curve, SensitivityRow, VariantResult
+from railwright.study.words import percent, share
 from railwright.training.result import StepResult
 from railwright.units import show_size, show_time
 
@@ -87,12 +88,12 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
         extra = max(d.parts for d in dearer)
         sentence += (
             f"; {names} {'is' if len(dearer) == 1 else 'are'} no faster for this job "
-            f"(within {CLOSE:.0%}) and take{'s' if len(dearer) == 1 else ''} up to {extra[0]} switches "
+            f"(within {share(CLOSE)}) and take{'s' if len(dearer) == 1 else ''} up to {extra[0]} switches "
             f"and {extra[1]} cables"
         )
     for slower in (d for d in designs if d not in close):
         loss = slower.step.step_time / best.step.step_time - 1
-        sentence += f"; '{slower.variant.name}' is {loss:.0%} slower"
+        sentence += f"; '{slower.variant.name}' is {share(loss)} slower"
     if best.variant.fabric is not None and best.variant.fabric.family == "rail-only":
         sentence += "; without spines its rails meet only over NVLink, so every job on it depends on PXN"
     return sentence + "."
@@ -107,8 +108,8 @@ def _bottleneck(base: VariantResult) -> str:
     compute = sum(s.exposed for s in step.shares if s.kind == "compute") / step.step_time
     verdict = "is" if step.network_share > NETWORK_BOUND else "is not"
     sentence = (
-        f"The network {verdict} your bottleneck: exposed communication is {step.network_share:.0%} "
-        f"of the step and compute {compute:.0%}"
+        f"The network {verdict} your bottleneck: exposed communication is {share(step.network_share)} "
+        f"of the step and compute {share(compute)}"
     )
     if not exposed:
         return sentence + "."
@@ -148,7 +149,7 @@ def _rails_and_pxn(
     )
     if most is not None and most.pxn_gain is not None and most.pxn_gain > CLOSE:
         sentence += (
-            f"; PXN would be worth most to this job under '{most.name}' ({most.pxn_gain:+.0%} throughput)"
+            f"; PXN would be worth most to this job under '{most.name}': {percent(most.pxn_gain)} throughput"
         )
     return sentence + "."
 
@@ -158,11 +159,11 @@ def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
     parts = []
     if better.jobs and other.jobs and better.jobs[0].step and other.jobs[0].step:
         gain = better.jobs[0].step.tokens_per_second / other.jobs[0].step.tokens_per_second - 1
-        parts.append(f"training throughput by {gain:+.1%}")
+        parts.append(f"training throughput by {percent(gain, 1)}")
     pair = [curve_of(v, "all_to_all") for v in (better, other)]
     if pair[0] is not None and pair[1] is not None:
         ends = [
-            f"{mine.busbw / its.busbw - 1:+.0%} at {show_size(mine.size)}"
+            f"{percent(mine.busbw / its.busbw - 1)} at {show_size(mine.size)}"
             for mine, its in ((pair[0].points[i], pair[1].points[i]) for i in (0, -1))
         ]
         parts.append(f"all-to-all bandwidth by {' and '.join(ends)}")

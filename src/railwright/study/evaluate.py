@@ -33,6 +33,7 @@ class Workshop:
     """
 
     catalog: Catalog
+    sub_message_share: float | None = None
     machines: dict[str, Machine] = field(default_factory=dict)
 
     @classmethod
@@ -43,8 +44,13 @@ class Workshop:
         """The machine of a study. Raises PlanError when its fabric is impossible."""
         key = study.cluster.model_dump_json() + study.nccl.model_dump_json()
         if key not in self.machines:
-            self.machines[key] = Machine.of(study.cluster, self.catalog, nccl_settings(study.nccl))
+            settings = replace(nccl_settings(study.nccl), sub_message_share=self.sub_message_share)
+            self.machines[key] = Machine.of(study.cluster, self.catalog, settings)
         return self.machines[key]
+
+    def assuming(self, sub_message_share: float | None) -> Workshop:
+        """The same catalogue under another cost of aggregated messages; itself under the usual one."""
+        return self if sub_message_share is None else Workshop(self.catalog, sub_message_share)
 
 
 def nccl_settings(nccl: Nccl) -> NcclSettings:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
@@ -13,10 +15,31 @@ from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, architecture, curve
 from railwright.study.result import PublishedEffect
 from railwright.study.sensitivity import first_job, pxn_gain
+from railwright.study.words import percent, share
 
 KIB, MIB = 1024.0, 1024.0**2
 SMALL = (1 * KIB, 16 * KIB, 256 * KIB)
 LARGE = (256 * MIB, 1024 * MIB)
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """An assumption changed alone: fields of the study, or the cost that aggregated messages keep."""
+
+    name: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    sub_message_share: float | None = None
+
+
+ASSUMED = (
+    Assumed("ECMP routing", {"cluster.compute.routing": "ecmp"}),
+    Assumed("static routing", {"cluster.compute.routing": "static"}),
+    Assumed("2:1 oversubscription", {"cluster.compute.oversubscription": 2.0}),
+    Assumed("aggregated messages keep 20 % of a post", sub_message_share=0.2),
+    Assumed("aggregated messages keep 70 % of a post", sub_message_share=0.7),
+)
+"""What could move the published effects: routing, a thinner spine layer, and the least certain constant
+(the range of collectives/data/nccl.yaml)."""
 
 
 def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect, ...]:
@@ -26,14 +49,22 @@ def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect
     text = resources.files("railwright.measure").joinpath("data/effects.json").read_text(encoding="utf-8")
     found = []
     for record in json.loads(text):
-        predict = PREDICTORS.get(record["id"])
-        if predict is None:
-            continue
+        predict = PREDICTORS[record["id"]]
         predicted = predict(study, workshop)
         if predicted is not None:
-            why = record["mechanism"]
+            under = []
+            for assumed in ASSUMED:
+                other = workshop.assuming(assumed.sub_message_share)
+                under.append((assumed.name, predict(override(study, assumed.changes), other) or "impossible"))
             found.append(
-                PublishedEffect(record["effect"], record["published"], predicted, why, record["source"])
+                PublishedEffect(
+                    record["effect"],
+                    record["published"],
+                    predicted,
+                    record["mechanism"],
+                    record["source"],
+                    tuple(under),
+                )
             )
     return tuple(found)
 
@@ -50,11 +81,8 @@ def _all_to_all_gain(sizes: tuple[float, ...]) -> Callable[[Study, Workshop], st
         except PlanError:
             return None
         gains = [a.busbw / b.busbw - 1 for a, b in zip(on, off, strict=True)]
-        return (
-            f"{min(gains):+.0%} … {max(gains):+.0%}"
-            if max(gains) - min(gains) > 0.005
-            else f"{gains[0]:+.0%}"
-        )
+        shown = list(dict.fromkeys(percent(g) for g in (min(gains), max(gains))))
+        return " … ".join(shown)
 
     return gain
 
@@ -64,11 +92,11 @@ def _training_gain(study: Study, workshop: Workshop) -> str | None:
     if _moe(study) is None:
         return None
     gain = pxn_gain(study, workshop)
-    return None if gain is None else f"{gain:+.1%}"
+    return None if gain is None else percent(gain, 1)
 
 
 def _network_share(study: Study, workshop: Workshop) -> str | None:
-    """Share of the step in communication with every overlap off."""
+    """Share of the step in communication with every overlap off, and the part of it on the fabric."""
     if not study.jobs:
         return None
     off = {f"jobs.0.overlap.{kind}": False for kind in ("dp", "tp", "ep", "pp")}
@@ -76,7 +104,7 @@ def _network_share(study: Study, workshop: Workshop) -> str | None:
     if step is None:
         return None
     scale_out = sum(s.exposed for s in step.shares if s.kind in ("ep", "pp", "dp")) / step.step_time
-    return f"{step.network_share:.0%} (of it {scale_out:.0%} over the fabric)"
+    return f"{share(step.network_share)} (fabric {share(scale_out)})"
 
 
 def _moe(study: Study) -> Transformer | None:

@@ -65,13 +65,17 @@ class SensitivityRow:
 
 @dataclass(frozen=True)
 class PublishedEffect:
-    """A published effect beside what this study predicts for it, in the same unit."""
+    """A published effect beside what this study predicts for it, in the same unit.
+
+    under   (assumption, prediction) for each assumption that could move it, changed alone
+    """
 
     name: str
     published: str
     predicted: str
     why: str
     source: str
+    under: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
