@@ -7,7 +7,7 @@ from functools import cache
 
 from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
-from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op
+from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op, Term
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import Cluster, ComputeNetwork, Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator
@@ -84,9 +84,11 @@ def priced(bandwidth: float, latency: float = 20e-6) -> Predict:
     ) -> CollectivePrediction:
         n = len(groups[0])
         factor = {"all_reduce": 2 * (n - 1) / n, "sendrecv": 1.0}.get(op, (n - 1) / n)
-        time = latency + size * factor / bandwidth if bandwidth else 0.0
+        wire = size * factor / bandwidth if bandwidth else 0.0
+        time = latency + wire if bandwidth else 0.0
+        terms = (Term("steps", time - wire, ""), Term("bandwidth", wire, ""))
         return CollectivePrediction(
-            op, size, n, len(groups), time, 0.0, 0.0, "ring", "simple", (), None, 0.9, 1.2
+            op, size, n, len(groups), time, 0.0, 0.0, "ring", "simple", terms, None, 0.9, 1.2
         )
 
     return predict

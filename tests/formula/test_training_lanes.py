@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from railwright.training.chain import Chain, take_turns
-from railwright.training.lanes import Task, run
+from railwright.training.lanes import Begun, Task, drain, run
 
 
-def compute(seconds: float, *after: int, gate: int = -1) -> Task:
-    return Task("compute", "work", "mlp", seconds, after, gate)
+def compute(seconds: float, *after: int) -> Task:
+    return Task("compute", "work", "mlp", seconds, after)
 
 
 def test_blocking_communication_is_fully_exposed() -> None:
@@ -25,26 +27,53 @@ def test_compute_under_communication_takes_slowdown_times_as_long() -> None:
     assert done.exposed == pytest.approx({"compute": 2.2})
 
 
-def test_a_reduction_that_outlasts_the_pass_spills_over() -> None:
-    done = run([compute(1.0), Task("dp", "dp gradients", "reduce_scatter", 3.0, (0,))], 1.2)
-    assert done.duration == pytest.approx(1.0)
-    assert done.dp_end == pytest.approx(4.0)
+def test_a_reduction_that_outlasts_the_pass_is_handed_on() -> None:
+    done = run([compute(1.0), Task("dp", "dp gradients", "reduce_scatter", 3.0, (0,)), compute(1.2, 0)], 1.2)
+    assert done.duration == pytest.approx(1.0 + 1.2 * 1.2)
+    (rest,) = done.left
+    assert rest.fixed == pytest.approx(3.0 - 1.44)
+    assert rest.start == pytest.approx(1.0)
+
+
+def test_dp_work_goes_on_alone_between_passes() -> None:
+    two = [Begun.new(Task("dp", name, "reduce_scatter", 1.0, wire=0.5)) for name in "ab"]
+    spans, left = drain(two, 1.75)
+    assert [(s.task.name, s.start, s.end) for s in spans] == [("a", 0.0, 1.0)]
+    assert [(one.start, one.fixed, one.wire) for one in left] == [(-0.75, 0.0, 0.25)]
+    spans, left = drain(left, inf)
+    assert (spans[0].start, spans[0].end, left) == (-0.75, 0.25, ())
+
+
+def test_two_communications_over_the_nics_get_half_each() -> None:
+    # both need the NIC for 1 s alone; from 0.2 (after its start-up) the exchange shares with the reduction
+    tasks = [
+        Task("dp", "dp gradients", "reduce_scatter", 1.0, wire=1.0),
+        Task("ep", "ep dispatch", "all_to_all", 1.2, wire=1.0),
+    ]
+    done = run(tasks)
+    # alone until 0.2, then 0.8 of the reduction takes 1.6 s while 0.8 of the exchange is done; 0.2 is left
+    assert {s.task.lane: s.end for s in done.spans} == pytest.approx({"dp": 1.8, "ep": 2.0})
+
+
+def test_communication_inside_servers_shares_nothing() -> None:
+    tasks = [
+        Task("dp", "dp gradients", "reduce_scatter", 1.0, wire=1.0),
+        Task("ep", "ep dispatch", "all_to_all", 1.2),
+    ]
+    assert run(tasks).duration == pytest.approx(1.2)
 
 
 def test_a_lane_keeps_its_order() -> None:
-    # the second dp task could start at once, but its stream is held by the first, which waits for compute
-    tasks = [
-        compute(2.0),
-        Task("dp", "a", "reduce_scatter", 1.0, (0,)),
-        Task("dp", "b", "reduce_scatter", 1.0),
-    ]
+    # the second tp task could start at once, but its stream is held by the first, which waits for compute
+    tasks = [compute(2.0), Task("tp", "a", "all_reduce", 1.0, (0,)), Task("tp", "b", "all_reduce", 1.0)]
     spans = {s.task.name: s for s in run(tasks).spans}
     assert spans["b"].start == pytest.approx(3.0)
 
 
 def test_parameters_that_arrive_late_are_charged_to_dp() -> None:
-    done = run([compute(1.0, gate=0), compute(1.0, 0, gate=1)], 1.5, gates=[0.5, 1.0], dp_until=1.0)
-    # from 0.5 to 1.0 slowed: 1/3 done; 2/3 left
+    # the first bucket arrives at 0.5, the second at 1.0; compute between is slowed: 1/3 done, 2/3 left
+    gathers = [Begun.new(Task("dp", name, "all_gather", 0.5)) for name in "ab"]
+    done = run([*(g.task for g in gathers), compute(1.0, 0), compute(1.0, 2, 1)], 1.5, gathers)
     assert done.duration == pytest.approx(1.0 + 2 / 3 + 1.0)
     assert done.exposed == pytest.approx({"dp": 0.5, "compute": 0.5 + 2 / 3 + 1.0})
 

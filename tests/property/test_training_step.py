@@ -95,6 +95,7 @@ def test_same_input_same_result(wanted: TrainingJob) -> None:
         st.tuples(
             st.sampled_from(["compute", "tp", "ep", "dp"]),
             st.floats(0.001, 2.0),
+            st.floats(0.0, 1.0),
             st.lists(st.integers(0, 30), max_size=3),
         ),
         min_size=1,
@@ -103,22 +104,27 @@ def test_same_input_same_result(wanted: TrainingJob) -> None:
     st.floats(1.0, 2.0),
 )
 def test_tasks_wait_for_what_they_name_and_keep_their_length(
-    drawn: list[tuple[str, float, list[int]]], slowdown: float
+    drawn: list[tuple[str, float, float, list[int]]], slowdown: float
 ) -> None:
     tasks = [
-        Task(lane, str(i), "x", seconds, tuple(sorted({d for d in after if d < i})))  # type: ignore[arg-type]
-        for i, (lane, seconds, after) in enumerate(drawn)
+        Task(
+            lane,  # type: ignore[arg-type]
+            str(i),
+            "x",
+            seconds,
+            tuple(sorted({d for d in after if d < i})),
+            wire=0.0 if lane == "compute" else share * seconds,
+        )
+        for i, (lane, seconds, share, after) in enumerate(drawn)
     ]
     done = run(tasks, slowdown)
     spans = {int(s.task.name): s for s in done.spans}
-    assert len(spans) == len(tasks)
-    for i, task in enumerate(tasks):
-        length = spans[i].end - spans[i].start
-        if task.lane == "compute":
-            assert task.duration * (1 - 1e-9) <= length <= task.duration * slowdown * (1 + 1e-9)
-        else:
-            assert length == pytest.approx(task.duration)
-        assert all(spans[d].end <= spans[i].start + 1e-9 for d in task.after)
+    assert len(spans) + len(done.left) == len(tasks)
+    for span in spans.values():
+        task, length = span.task, span.end - span.start
+        most = slowdown * task.duration if task.lane == "compute" else task.duration + 2 * task.wire
+        assert task.duration * (1 - 1e-9) <= length <= most * (1 + 1e-9)
+        assert all(spans[d].end <= span.start + 1e-9 for d in task.after)
     assert sum(done.exposed.values()) == pytest.approx(done.duration)
 
 

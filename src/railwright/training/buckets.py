@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from railwright.collectives.prediction import Op
 from railwright.training.communication import GRADIENT_BYTES, WEIGHT_BYTES, Prices
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
@@ -72,7 +73,8 @@ def gather_tasks(buckets: Sequence[Bucket], prices: Prices) -> list[Task]:
         size = bucket.parameters * WEIGHT_BYTES
         purpose = f"{PURPOSE[bucket.kind]} parameters"
         seconds = prices.time("dp", purpose, "all_gather", size, bucket.kind)
-        tasks.append(Task("dp", purpose, "all_gather", seconds, (), -1, bucket.first, size))
+        wire = prices.wire("all_gather", size, bucket.kind)
+        tasks.append(Task("dp", purpose, "all_gather", seconds, (), bucket.first, size, wire))
     return tasks
 
 
@@ -89,13 +91,14 @@ def reduce_tasks(
         if task.lane == "compute":
             done[task.layer] = index
     tasks = []
-    op = "reduce_scatter" if zero else "all_reduce"
+    op: Op = "reduce_scatter" if zero else "all_reduce"
     for bucket in sorted(buckets, key=lambda b: (-b.first, b.kind)):
         size = bucket.parameters * GRADIENT_BYTES[dtype]
         purpose = f"{PURPOSE[bucket.kind]} gradients"
-        seconds = prices.time("dp", purpose, op, size, bucket.kind)  # type: ignore[arg-type]
+        seconds = prices.time("dp", purpose, op, size, bucket.kind)
+        wire = prices.wire(op, size, bucket.kind)
         after = (done[bucket.first],) if bucket.first in done else ()
-        tasks.append(Task("dp", purpose, op, seconds, after, -1, bucket.first, size))
+        tasks.append(Task("dp", purpose, op, seconds, after, bucket.first, size, wire))
     return tasks
 
 

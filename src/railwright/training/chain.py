@@ -32,12 +32,14 @@ class Chain:
         self._name, self._kind = name, kind
         self._seconds += seconds
 
-    def communicate(self, lane: Lane, purpose: str, op: str, seconds: float, size: float) -> None:
-        """Communication that blocks the chain."""
+    def communicate(
+        self, lane: Lane, purpose: str, op: str, seconds: float, size: float, wire: float = 0.0
+    ) -> None:
+        """Communication that blocks the chain; `wire` is its part bound by NIC bandwidth [s]."""
         if seconds <= 0:
             return
         self.flush()
-        self._chained(lane, purpose, op, seconds, size)
+        self._chained(lane, purpose, op, seconds, size, wire)
 
     def gather_into(
         self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float, parts: int
@@ -99,20 +101,29 @@ class Chain:
         """Turn gathered compute into a task."""
         if self._seconds:
             seconds, self._seconds = self._seconds, 0.0
-            self._chained("compute", self._name, self._kind, seconds, 0.0)
+            self._chained("compute", self._name, self._kind, seconds)
 
     def at_layer(self, layer: int) -> None:
         """Everything from here on belongs to `layer`."""
         self.flush()
         self.layer = layer
 
-    def _chained(self, lane: Lane, name: str, kind: str, seconds: float, size: float) -> None:
-        self.tail = (self._put(lane, name, kind, seconds, self.tail, size),)
+    def _chained(
+        self, lane: Lane, name: str, kind: str, seconds: float, size: float = 0.0, wire: float = 0.0
+    ) -> None:
+        self.tail = (self._put(lane, name, kind, seconds, self.tail, size, wire),)
 
     def _put(
-        self, lane: Lane, name: str, kind: str, seconds: float, after: tuple[int, ...], size: float = 0.0
+        self,
+        lane: Lane,
+        name: str,
+        kind: str,
+        seconds: float,
+        after: tuple[int, ...],
+        size: float = 0.0,
+        wire: float = 0.0,
     ) -> int:
-        self.tasks.append(Task(lane, name, kind, seconds, after, -1, self.layer, size))
+        self.tasks.append(Task(lane, name, kind, seconds, after, self.layer, size, wire))
         return len(self.tasks) - 1
 
 

@@ -52,6 +52,7 @@ class Prices:
     predict: Predict
     known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
+    _crossing: dict[GroupKind, bool] = field(default_factory=dict)
 
     def time(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> float:
         """Seconds of one collective that all groups of `kind` run at the same time; 0 for groups of one."""
@@ -65,6 +66,24 @@ class Prices:
                 self._asked[asked] = self.predict(self.machine, op, size, groups)
             self.known[key] = Priced(lane, purpose, self._asked[asked])
         return self.known[key].prediction.time
+
+    def wire(self, op: Op, size: float, kind: GroupKind) -> float:
+        """The part of a priced collective bound by NIC bandwidth, 0 inside servers. [s]
+
+        Its 'bandwidth' term: start-up and steps go at their own pace whatever else runs.
+        """
+        priced = self._asked.get((op, size, kind))
+        if priced is None or not self._crosses_servers(kind):
+            return 0.0
+        return min(priced.time, sum(term.seconds for term in priced.terms if term.name == "bandwidth"))
+
+    def _crosses_servers(self, kind: GroupKind) -> bool:
+        if kind not in self._crossing:
+            server = self.machine.network.fabric.server
+            self._crossing[kind] = any(
+                bool((server[group.gpus] != server[group.gpus[0]]).any()) for group in self.groups.of(kind)
+            )
+        return self._crossing[kind]
 
 
 def activation_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:

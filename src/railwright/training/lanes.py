@@ -1,13 +1,14 @@
-"""One pass through one chunk as tasks on lanes, run in order per lane, with communication slowing compute.
+"""One pass through one chunk as tasks on lanes, run in order per lane.
 
 A lane is a CUDA stream: its tasks run one at a time in the order given; each also waits for the tasks it
-names.  Communication keeps its predicted time; compute under running communication goes slower.
+names.  Compute goes slower while communication runs; communications that cross servers at the same time
+share the NICs evenly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from railwright.training.timeline import Lane
@@ -24,9 +25,9 @@ class Task:
     name      what it is; for communication its purpose ('ep dispatch')
     duration  alone, without interference [s]
     after     indices of earlier tasks that must have finished
-    gate      index of a parameter bucket that must have arrived, -1 for none
     layer     place in its chunk: 0 is the first layer, -1 the embedding; the head follows the last layer
     size      nccl-tests' size of a communication; 0 for the later parts of one that is sent in parts [byte]
+    wire      part of `duration` bound by the bandwidth of NICs; it comes last [s]
     """
 
     lane: Lane
@@ -34,9 +35,9 @@ class Task:
     kind: str
     duration: float
     after: tuple[int, ...] = ()
-    gate: int = -1
     layer: int = -1
     size: float = 0.0
+    wire: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,83 +50,146 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """A task on the dp lane that is waiting or half done when a pass starts or ends.
+
+    start   when it started, from the start of the pass (negative: before); None when it has not [s]
+    fixed, wire  what is left of it: the part at its own pace, the part that shares the NICs [s]
+    tag     the caller's mark, handed through
+    """
+
+    task: Task
+    start: float | None
+    fixed: float
+    wire: float
+    tag: int = -1
+
+    @classmethod
+    def new(cls, task: Task, tag: int = -1) -> Begun:
+        """A task that has not started."""
+        return cls(task, None, task.duration - task.wire, task.wire, tag)
+
+
+@dataclass(frozen=True)
 class Pass:
     """A run of tasks.
 
     duration  until the last task that is not on the dp lane has finished [s]
-    dp_end    when the dp lane falls free; may be later than `duration` [s]
+    left      what is left on the dp lane then
     exposed   seconds of `duration` by lane: 'compute' while it computes, else the one lane waited for
     """
 
     spans: tuple[Span, ...]
     duration: float
-    dp_end: float
+    left: tuple[Begun, ...]
     exposed: dict[str, float] = field(hash=False)
 
 
-def run(
-    tasks: Sequence[Task], slowdown: float = 1.0, gates: Sequence[float] = (), dp_until: float = 0.0
-) -> Pass:
-    """Place tasks in time.
+@dataclass
+class _Active:
+    index: int
+    start: float
+    fixed: float
+    wire: float
+
+
+def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = ()) -> Pass:
+    """Place tasks in time, until all that are not on the dp lane have finished.
 
     slowdown  time of compute under running communication over its time alone (>= 1)
-    gates     when each parameter bucket arrives, from the start of this pass [s]; () = all are there
-    dp_until  until when earlier work keeps the dp lane busy [s]
+    begun     how far the first len(begun) tasks are: dp work carried over from before this pass
     """
     queues: dict[Lane, list[int]] = {lane: [] for lane in LANES}
     for index, task in enumerate(tasks):
         queues[task.lane].append(index)
     lanes = [lane for lane in LANES if queues[lane]]
     head = dict.fromkeys(lanes, 0)
-    active: dict[Lane, tuple[int, float, float]] = {}  # lane -> (task, start, work left)
-    end: list[float | None] = [None] * len(tasks)
+    active: dict[Lane, _Active] = {}
+    done = [False] * len(tasks)
     spans: list[Span] = []
-    now, left = 0.0, len(tasks)
+    now, left = 0.0, sum(1 for task in tasks if task.lane != "dp")
     while left:
         for lane in lanes:
-            if lane in active or head[lane] == len(queues[lane]) or (lane == "dp" and dp_until > now):
+            if lane in active or head[lane] == len(queues[lane]):
                 continue
             index = queues[lane][head[lane]]
-            task = tasks[index]
-            gated = 0 <= task.gate < len(gates) and gates[task.gate] > now
-            if not gated and all(end[d] is not None for d in task.after):
-                active[lane] = (index, now, task.duration)
+            if all(done[d] for d in tasks[index].after):
+                active[lane] = _start(tasks, index, now, begun)
                 head[lane] += 1
-        busy = dp_until > now or any(lane != "compute" for lane in active)
-        rate = 1.0 / slowdown if busy else 1.0
-        later = [
-            left_over / (rate if lane == "compute" else 1.0) for lane, (_, _, left_over) in active.items()
-        ]
-        later += [g - now for g in gates if g > now]
-        if dp_until > now:
-            later.append(dp_until - now)
-        assert later, "tasks wait for each other"
-        wait = min(later)
-        limit = wait * (1 + 1e-12)
-        for lane in list(active):
-            index, start, left_over = active[lane]
-            speed = rate if lane == "compute" else 1.0
-            if left_over / speed <= limit:
-                end[index] = now + wait
-                spans.append(Span(tasks[index], start, now + wait))
-                del active[lane]
-                left -= 1
+        assert active, "tasks wait for each other"
+        rate = 1.0 / slowdown if len(active) > ("compute" in active) else 1.0
+        sharing = sum(1 for one in active.values() if one.fixed <= 0 < one.wire)
+        waits = {
+            lane: _wait(one, rate if lane == "compute" else 1.0, sharing) for lane, one in active.items()
+        }
+        wait = min(waits.values())
+        now += wait
+        for lane, need in waits.items():
+            one = active[lane]
+            if need > wait * (1 + 1e-12):
+                if one.fixed > 0:
+                    one.fixed -= wait * (rate if lane == "compute" else 1.0)
+                else:
+                    one.wire -= wait / sharing
+            elif one.fixed > 0 and one.wire > 0:
+                one.fixed = 0.0
             else:
-                active[lane] = (index, start, left_over - wait * speed)
-        now = _advance(now, wait, gates, dp_until)
-    duration = max((s.end for s in spans if s.task.lane != "dp"), default=0.0)
-    dp_end = max([dp_until] + [s.end for s in spans if s.task.lane == "dp"])
+                done[one.index] = True
+                spans.append(Span(tasks[one.index], one.start, now))
+                del active[lane]
+                left -= lane != "dp"
     spans.sort(key=lambda s: (s.start, s.end, LANES.index(s.task.lane)))
-    return Pass(tuple(spans), duration, dp_end, exposure(spans, duration))
+    rest = _rest(tasks, active.get("dp"), queues["dp"][head.get("dp", 0) :], begun)
+    return Pass(tuple(spans), now, rest, exposure(spans, now))
 
 
-def _advance(now: float, wait: float, gates: Sequence[float], dp_until: float) -> float:
-    """`now + wait`, put exactly on a gate or `dp_until` where rounding would fall just short of it."""
-    after = now + wait
-    for mark in (*gates, dp_until):
-        if mark > after and mark - after <= 1e-12 * mark:
-            return mark
-    return after
+def drain(begun: Sequence[Begun], seconds: float) -> tuple[list[Span], tuple[Begun, ...]]:
+    """Run dp work alone for some seconds: what finished, and what is left, counted from their end."""
+    now = 0.0
+    spans: list[Span] = []
+    for i, one in enumerate(begun):
+        start = now if one.start is None else one.start
+        end = now + one.fixed + one.wire
+        if end > seconds:
+            if one.start is None and now >= seconds:
+                return spans, tuple(begun[i:])
+            fixed = max(0.0, one.fixed - (seconds - now))
+            wire = one.wire - max(0.0, seconds - now - one.fixed)
+            return spans, (Begun(one.task, start - seconds, fixed, wire, one.tag), *begun[i + 1 :])
+        spans.append(Span(one.task, start, end))
+        now = end
+    return spans, ()
+
+
+def _start(tasks: Sequence[Task], index: int, now: float, begun: Sequence[Begun]) -> _Active:
+    task = tasks[index]
+    if index < len(begun):
+        earlier = begun[index]
+        return _Active(index, now if earlier.start is None else earlier.start, earlier.fixed, earlier.wire)
+    return _Active(index, now, task.duration - task.wire, task.wire)
+
+
+def _wait(one: _Active, rate: float, sharing: int) -> float:
+    """Until the task finishes or changes from its own pace to the shared one."""
+    return one.fixed / rate if one.fixed > 0 else one.wire * sharing
+
+
+def _rest(
+    tasks: Sequence[Task], active: _Active | None, waiting: Sequence[int], begun: Sequence[Begun]
+) -> tuple[Begun, ...]:
+    """Work left on the dp lane; `start` is still counted from the start of this pass."""
+    found: list[Begun] = []
+    if active is not None:
+        tag = begun[active.index].tag if active.index < len(begun) else -1
+        found.append(Begun(_freed(tasks[active.index]), active.start, active.fixed, active.wire, tag))
+    for index in waiting:
+        found.append(begun[index] if index < len(begun) else Begun.new(_freed(tasks[index])))
+    return tuple(found)
+
+
+def _freed(task: Task) -> Task:
+    """A dp task without what it waited for: at the end of a pass all of that has run."""
+    return replace(task, after=()) if task.after else task
 
 
 def exposure(spans: Sequence[Span], duration: float) -> dict[str, float]:
@@ -133,7 +197,7 @@ def exposure(spans: Sequence[Span], duration: float) -> dict[str, float]:
 
     An instant in which nothing runs inside a pass waits for parameters and belongs to 'dp'.
     """
-    marks = sorted({0.0, duration, *(t for s in spans for t in (s.start, s.end) if t < duration)})
+    marks = sorted({0.0, duration, *(t for s in spans for t in (s.start, s.end) if 0 < t < duration)})
     rank = {lane: i for i, lane in enumerate(LANES)}
     starts = sorted((s for s in spans if s.end > s.start), key=lambda s: s.start)
     running: list[Span] = []

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
-from railwright.training.lanes import Pass, Span, Task, run
+from railwright.training.lanes import Begun, Pass, Span, Task, drain, run
 from railwright.training.schedule import Unit
 from railwright.training.work import Chunk, Work
 
@@ -72,11 +73,15 @@ class Stage:
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
         self._gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if data.zero else []
-        self._gates: list[float] = []
-        self._gated: list[dict[int, int]] = []
-        self.dp_free = 0.0
+        self._pending: tuple[Begun, ...] = ()
+        self._now = 0.0
+        self._needed: list[dict[int, int]] = []
+        offset = 0
+        for held in self.buckets:
+            self._needed.append(gate_of(held, offset))
+            offset += len(held)
         if data.overlapped:
-            self._start_gathers()
+            self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self._gathers))
 
     def run(self, unit: Unit, start: float) -> float:
         """Place one pass at `start`; returns its duration [s]."""
@@ -87,7 +92,8 @@ class Stage:
     def after_passes(self, finish: float) -> float:
         """Place what reductions are left after the last pass; returns when all gradients are there [s]."""
         if self.data.overlapped:
-            return max(finish, self.dp_free)
+            self._let_run(inf)
+            return max([finish] + [span.end for span in self.dp_spans])
         tasks = [
             t
             for held in reversed(self.buckets)
@@ -106,33 +112,49 @@ class Stage:
             start += task.duration
         return start
 
-    def _start_gathers(self) -> None:
-        now = self.exchange(self._gathers, 0.0)
-        self.dp_free = now
-        self._gates = [span.end for span in self.dp_spans]
-        offset = 0
-        for held in self.buckets:
-            self._gated.append(gate_of(held, offset) if self._gates else {})
-            offset += len(held)
-
     def _place(self, unit: Unit, start: float) -> Pass:
         chunk = self.chunks[unit.chunk]
         tasks = self.book.tasks(chunk, unit.kind)
+        self._let_run(start)
         reduces: list[Task] = []
         if self.data.overlapped and unit.kind == "B" and unit.microbatch == self.last:
             reduces = reduce_tasks(
                 self.buckets[unit.chunk], self.prices, self.data.dtype, self.data.zero, tasks
             )
-        if not reduces and self.dp_free <= start:
-            return self.book.passed(chunk, unit.kind)
-        gates: list[float] = []
-        if unit.kind == "F" and self._gates and self._gates[-1] > start:
-            gates = [gate - start for gate in self._gates]
-            needed = self._gated[unit.chunk]
-            tasks = [replace(t, gate=needed.get(t.layer, -1)) for t in tasks]
-        placed = run([*tasks, *reduces], self.book.slowdown, gates, self.dp_free - start)
-        for span in placed.spans:
-            if span.task.lane == "dp":
-                self.dp_spans.append(Span(span.task, start + span.start, start + span.end))
-        self.dp_free = max(self.dp_free, start + placed.dp_end)
+        if not reduces and not self._pending:
+            placed = self.book.passed(chunk, unit.kind)
+        else:
+            placed = run(self._beside(unit, [*tasks, *reduces]), self.book.slowdown, self._pending)
+            self._keep(placed.spans, start)
+            self._pending = tuple(
+                replace(one, start=None if one.start is None else one.start - placed.duration)
+                for one in placed.left
+            )
+        self._now = start + placed.duration
         return placed
+
+    def _beside(self, unit: Unit, tasks: Sequence[Task]) -> list[Task]:
+        """A pass's tasks behind the dp work still pending; a forward layer waits for its parameters."""
+        shift = len(self._pending)
+        place = {one.tag: i for i, one in enumerate(self._pending) if one.tag >= 0}
+        needed = self._needed[unit.chunk] if unit.kind == "F" else {}
+        found = [one.task for one in self._pending]
+        for task in tasks:
+            after = tuple(d + shift for d in task.after)
+            bucket = needed.get(task.layer, -1)
+            if bucket in place and task.lane == "compute":
+                after = (*after, place[bucket])
+            found.append(replace(task, after=after))
+        return found
+
+    def _let_run(self, until: float) -> None:
+        """Run pending dp work alone up to an instant."""
+        if self._pending and until > self._now:
+            spans, self._pending = drain(self._pending, until - self._now)
+            self._keep(spans, self._now)
+        self._now = max(self._now, until)
+
+    def _keep(self, spans: Sequence[Span], start: float) -> None:
+        self.dp_spans += [
+            Span(span.task, start + span.start, start + span.end) for span in spans if span.task.lane == "dp"
+        ]

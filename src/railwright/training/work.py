@@ -256,7 +256,9 @@ class Work:
             return
         size = routed_size(self.job, self.arch, self.part)
         seconds = self.prices.time("ep", purpose, "all_to_all", size, "ep")
-        chain.communicate("ep", purpose, "all_to_all", seconds, size)
+        chain.communicate(
+            "ep", purpose, "all_to_all", seconds, size, self.prices.wire("all_to_all", size, "ep")
+        )
         if self.halves > 1:
             chain.cut()
 
