@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
 from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, architecture, curve
@@ -22,24 +21,48 @@ SMALL = (1 * KIB, 16 * KIB, 256 * KIB)
 LARGE = (256 * MIB, 1024 * MIB)
 
 
+Values = tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Assumed:
-    """An assumption changed alone: fields of the study, or the cost that aggregated messages keep."""
+    """An assumption changed alone: fields of the study (a set per case), or what aggregated messages keep."""
 
     name: str
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: tuple[dict[str, Any], ...] = ({},)
     sub_message_share: float | None = None
 
 
 ASSUMED = (
-    Assumed("ECMP routing", {"cluster.compute.routing": "ecmp"}),
-    Assumed("static routing", {"cluster.compute.routing": "static"}),
-    Assumed("2:1 oversubscription", {"cluster.compute.oversubscription": 2.0}),
+    Assumed(
+        "ECMP routing, 4 seeds",
+        tuple({"cluster.compute.routing": "ecmp", "cluster.compute.seed": seed} for seed in range(4)),
+    ),
+    Assumed("static routing", ({"cluster.compute.routing": "static"},)),
+    Assumed("2:1 oversubscription", ({"cluster.compute.oversubscription": 2.0},)),
     Assumed("aggregated messages keep 20 % of a post", sub_message_share=0.2),
     Assumed("aggregated messages keep 70 % of a post", sub_message_share=0.7),
 )
 """What could move the published effects: routing, a thinner spine layer, and the least certain constant
 (the range of collectives/data/nccl.yaml)."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """How one published effect is predicted, and how its values are said."""
+
+    values: Callable[[Study, Workshop], Values]
+    say: Callable[[float], str]
+
+    def predict(self, studies: Sequence[Study], workshop: Workshop) -> str:
+        """The range of all values over the studies; '' where the effect is not defined, or impossible."""
+        try:
+            found = [value for study in studies for value in self.values(study, workshop)]
+        except PlanError:
+            return "impossible"
+        if not found:
+            return ""
+        return " … ".join(dict.fromkeys(self.say(v) for v in (min(found), max(found))))
 
 
 def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect, ...]:
@@ -49,73 +72,60 @@ def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect
     text = resources.files("railwright.measure").joinpath("data/effects.json").read_text(encoding="utf-8")
     found = []
     for record in json.loads(text):
-        predict = PREDICTORS[record["id"]]
-        predicted = predict(study, workshop)
-        if predicted is not None:
-            under = []
-            for assumed in ASSUMED:
-                other = workshop.assuming(assumed.sub_message_share)
-                under.append((assumed.name, predict(override(study, assumed.changes), other) or "impossible"))
-            found.append(
-                PublishedEffect(
-                    record["effect"],
-                    record["published"],
-                    predicted,
-                    record["mechanism"],
-                    record["source"],
-                    tuple(under),
+        predictor = PREDICTORS[record["id"]]
+        predicted = predictor.predict([study], workshop)
+        if predicted:
+            under = tuple(
+                (
+                    assumed.name,
+                    predictor.predict(
+                        [override(study, changes) for changes in assumed.changes],
+                        workshop.assuming(assumed.sub_message_share),
+                    ),
                 )
+                for assumed in ASSUMED
+            )
+            why, source = record["mechanism"], record["source"]
+            found.append(
+                PublishedEffect(record["effect"], record["published"], predicted, why, source, under)
             )
     return tuple(found)
 
 
-def _all_to_all_gain(sizes: tuple[float, ...]) -> Callable[[Study, Workshop], str | None]:
-    """Predictor of the all-to-all bandwidth with PXN over without, at some total sizes."""
+def _all_to_all_gain(sizes: Values) -> Callable[[Study, Workshop], Values]:
+    """Values of the all-to-all bandwidth with PXN over without, minus 1, at some total sizes."""
 
-    def gain(study: Study, workshop: Workshop) -> str | None:
-        try:
-            on, off = (
-                curve(workshop.machine(override(study, {"nccl.pxn": pxn})), "all_to_all", sizes, "").points
-                for pxn in (True, False)
-            )
-        except PlanError:
-            return None
-        gains = [a.busbw / b.busbw - 1 for a, b in zip(on, off, strict=True)]
-        shown = list(dict.fromkeys(percent(g) for g in (min(gains), max(gains))))
-        return " … ".join(shown)
+    def gain(study: Study, workshop: Workshop) -> Values:
+        on, off = (
+            curve(workshop.machine(override(study, {"nccl.pxn": pxn})), "all_to_all", sizes, "").points
+            for pxn in (True, False)
+        )
+        return tuple(a.busbw / b.busbw - 1 for a, b in zip(on, off, strict=True))
 
     return gain
 
 
-def _training_gain(study: Study, workshop: Workshop) -> str | None:
-    """Throughput of the first job (a MoE) with PXN over without."""
-    if _moe(study) is None:
-        return None
+def _training_gain(study: Study, workshop: Workshop) -> Values:
+    """Throughput of the first job (a MoE) with PXN over without, minus 1."""
+    if not study.jobs or not architecture(study.jobs[0].model).is_moe:
+        return ()
     gain = pxn_gain(study, workshop)
-    return None if gain is None else percent(gain, 1)
+    return () if gain is None else (gain,)
 
 
-def _network_share(study: Study, workshop: Workshop) -> str | None:
-    """Share of the step in communication with every overlap off, and the part of it on the fabric."""
+def _network_share(study: Study, workshop: Workshop) -> Values:
+    """Share of the first job's step in communication with every overlap off."""
     if not study.jobs:
-        return None
+        return ()
     off = {f"jobs.0.overlap.{kind}": False for kind in ("dp", "tp", "ep", "pp")}
     step = first_job(override(study, off), workshop).step
-    if step is None:
-        return None
-    scale_out = sum(s.exposed for s in step.shares if s.kind in ("ep", "pp", "dp")) / step.step_time
-    return f"{share(step.network_share)} (fabric {share(scale_out)})"
+    return () if step is None else (step.network_share,)
 
 
-def _moe(study: Study) -> Transformer | None:
-    """The first job's model when it is a mixture of experts."""
-    arch = architecture(study.jobs[0].model) if study.jobs else None
-    return arch if arch is not None and arch.is_moe else None
-
-
-PREDICTORS: dict[str, Callable[[Study, Workshop], str | None]] = {
-    "pxn-small": _all_to_all_gain(SMALL),
-    "pxn-large": _all_to_all_gain(LARGE),
-    "pxn-mixtral": _training_gain,
-    "network-share": _network_share,
+PREDICTORS = {
+    "pxn-small": Predictor(_all_to_all_gain(SMALL), percent),
+    "pxn-large": Predictor(_all_to_all_gain(LARGE), percent),
+    "pxn-mixtral": Predictor(_training_gain, percent),
+    "network-share": Predictor(_network_share, share),
 }
+"""Record of measure/data/effects.json -> its predictor."""

@@ -1,0 +1,44 @@
+"""The README's Python session runs as it stands, from a copy elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_python_session_of_ten_lines_runs(tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    session = re.search(r"```python\n(.+?)```", text, re.S)
+    assert session is not None
+    lines = [line for line in session[1].splitlines() if line.strip()]
+    assert len(lines) <= 10
+    (tmp_path / "examples").mkdir()
+    example = "examples/mixtral-240-h100.yaml"
+    (tmp_path / example).write_text((ROOT / example).read_text(encoding="utf-8"), encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-c", session[1]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Rail-only" in ran.stdout
+    assert (tmp_path / "results" / "from-python" / "report.html").is_file()
+
+
+def test_the_two_commands_are_one_line_each():
+    for name in ("run", "test"):
+        ran = subprocess.run(
+            [sys.executable, str(ROOT / "tools" / "readme.py"), "command", name],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert ran.stdout.count("\n") == 1

@@ -1,0 +1,143 @@
+"""The main job: 30 servers with 8 H100, Mixtral 8x7B. What its answer must say, by mechanism."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import railwright as rw
+from railwright.report.results_json import results, to_text
+from railwright.spec.study import Variant
+from railwright.study.result import Result, VariantResult
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return rw.run(rw.load_study(EXAMPLE))
+
+
+def variant(result: Result, name: str) -> VariantResult:
+    return next(v for v in result.variants if v.name == name)
+
+
+def step_time(result: Result, name: str) -> float:
+    step = variant(result, name).jobs[0].step
+    assert step is not None
+    return step.step_time
+
+
+def busbw(result: Result, name: str, op: str, size: float) -> float:
+    curve = next(c for c in variant(result, name).curves if c.op == op)
+    return next(p.busbw for p in curve.points if p.size == size)
+
+
+def test_the_variants_the_question_asks_for_are_side_by_side(result):
+    assert [v.name for v in result.variants] == [
+        "Rails with PXN",
+        "Fat tree",
+        "Rails without PXN",
+        "Rail-only",
+        "Rails with PXN, one leaf failed",
+    ]
+    assert all(v.counts is not None and v.jobs[0].step is not None for v in result.variants)
+
+
+def test_30_servers_take_8_leaves_and_4_spines_by_hand(result):
+    # 240 NICs over 8 rails: 30 ports down of 32; 32 up over 4 spines of 64 ports: 8 x 32 = 4 x 64
+    counts = variant(result, "Rails with PXN").counts
+    assert counts is not None
+    assert (counts.leaves, counts.spines, counts.node_leaf, counts.leaf_spine) == (8, 4, 240, 256)
+
+
+def test_the_answer_is_three_sentences_that_name_fabric_bottleneck_and_pxn(result):
+    which, bottleneck, pxn = result.answer
+    assert which.startswith("Build '")
+    assert "bottleneck" in bottleneck
+    assert "PXN" in pxn
+    assert "+0 %" not in " ".join(result.answer)
+
+
+def test_pxn_helps_small_messages_by_aggregation_and_large_ones_not_under_adaptive_routing(result):
+    def gain(size: float) -> float:
+        with_pxn, without = "Rails with PXN", "Rails without PXN"
+        return busbw(result, with_pxn, "all_to_all", size) / busbw(result, without, "all_to_all", size) - 1
+
+    assert gain(1024.0) > 0.2
+    assert abs(gain(2.0**30)) < 0.02
+
+
+def test_pxn_is_worth_most_where_the_spine_layer_collides_or_is_thin(result):
+    rows = {row.name: row.pxn_gain for row in result.sensitivity}
+    assert rows["ECMP routing"] > rows["2:1 oversubscription"] > 0.01 > abs(rows["Static routing"])
+
+
+def test_rail_only_carries_this_job_as_well_as_rails(result):
+    assert step_time(result, "Rail-only") == pytest.approx(step_time(result, "Rails with PXN"), rel=1e-6)
+
+
+def test_a_failed_leaf_halves_two_nics_and_slows_the_step(result):
+    # two GPUs of every server share one NIC: the largest messages run at half speed, the step at more
+    whole, broken = "Rails with PXN", "Rails with PXN, one leaf failed"
+    loss = busbw(result, broken, "all_to_all", 2.0**30) / busbw(result, whole, "all_to_all", 2.0**30)
+    assert loss == pytest.approx(0.5, abs=0.03)
+    assert 1.0 < step_time(result, broken) / step_time(result, whole) < 2.0
+
+
+def test_all_reduce_does_not_care_about_pxn(result):
+    for size in (1024.0, 2.0**30):
+        a, b = (busbw(result, name, "all_reduce", size) for name in ("Rails with PXN", "Rails without PXN"))
+        assert a == pytest.approx(b, rel=1e-9)
+
+
+def test_shares_add_up_to_the_step(result):
+    for v in result.variants:
+        step = v.jobs[0].step
+        assert step is not None
+        assert sum(s.exposed for s in step.shares) == pytest.approx(step.step_time, rel=1e-9)
+
+
+def test_published_effects_stand_beside_predictions_with_what_would_move_them(result):
+    assert [p.published for p in result.published] == ["about +50 %", "about +50 %", "+14 %", "25-30 %"]
+    for effect in result.published:
+        assert effect.predicted
+        assert len(effect.under) >= 5
+
+
+def test_every_assumption_names_its_source(result):
+    assert len(result.assumptions) > 10
+    assert all(a.source for a in result.assumptions)
+
+
+def test_expected_error_is_the_band_of_its_family(result):
+    step = variant(result, "Rails with PXN").jobs[0].step
+    assert step is not None
+    assert step.error_low < step.error_high
+
+
+def test_same_study_same_bytes(result):
+    again = rw.run(rw.load_study(EXAMPLE))
+    assert to_text(results(replace(result, seconds=0.0))) == to_text(results(replace(again, seconds=0.0)))
+
+
+def test_progress_runs_from_nothing_to_everything():
+    told: list[tuple[str, float]] = []
+    study = rw.load_study(EXAMPLE).model_copy(update={"sweeps": (), "sensitivity": ()})
+    rw.run(study, lambda what, fraction: told.append((what, fraction)))
+    fractions = [fraction for _, fraction in told]
+    assert fractions == sorted(fractions)
+    assert fractions[0] == 0
+    assert fractions[-1] == 1
+
+
+def test_an_impossible_variant_is_told_with_its_reason_and_the_rest_still_runs():
+    impossible = Variant(name="too small", set={"cluster.compute.family": "single-switch"})
+    changes = {"sweeps": (), "sensitivity": (), "variants": (impossible,)}
+    study = rw.load_study(EXAMPLE).model_copy(update=changes)
+    result = rw.run(study)
+    assert "240" in result.variants[1].infeasible
+    assert json.loads(to_text(results(result)))["variants"][1]["infeasible"]
