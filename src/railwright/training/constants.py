@@ -40,9 +40,10 @@ def constants() -> tuple[Constant, ...]:
 
 @cache
 def error_band(family: str) -> ErrorBand:
-    """The error band of one family ('dense H100 16-bit'), or the default one where it is not validated."""
+    """The error band of one family ('dense H100 16-bit'); of all families of its kind of model where it has
+    too few published records of its own."""
     data = _read("error_band")
-    row = data["families"].get(family, data["default"])
+    row = data["families"].get(family) or data["kinds"][family.split()[0]]
     return ErrorBand(float(row["low"]), float(row["high"]), str(row["source"]))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from railwright.collectives.prediction import Op
 from railwright.model import embedding_operators, head_operators, layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import Layer, LayerOperators
@@ -16,11 +17,8 @@ from railwright.spec.study import TrainingJob
 from railwright.training.chain import Chain, take_turns
 from railwright.training.communication import Prices, activation_size, routed_size
 from railwright.training.lanes import Task
-from railwright.training.placement import GroupKind
 
 KernelTime = Callable[[Operator], float]
-
-Kind = Layer
 
 _ROUTER_START, _EXPERTS_START, _EXPERTS_END = "mlp norm", ("sort by expert", "experts up"), "unpermute"
 _SHARED = "shared expert"
@@ -30,7 +28,7 @@ _SHARED = "shared expert"
 class Chunk:
     """What one chunk of a stage holds: its layers in order, and the ends of the model."""
 
-    layers: tuple[Kind, ...]
+    layers: tuple[Layer, ...]
     embedding: bool
     head: bool
 
@@ -60,9 +58,9 @@ class Work:
         self.halves = 2 if job.overlap.ep and arch.is_moe and job.layout.expert > 1 else 1
         self.part = 1.0 / self.halves
         rows = job.micro_batch * job.sequence
-        self._layers: dict[Kind, list[_Cost]] = {}
-        self._again: dict[Kind, float] = {}
-        kinds: tuple[Kind, ...] = (
+        self._layers: dict[Layer, list[_Cost]] = {}
+        self._again: dict[Layer, float] = {}
+        kinds: tuple[Layer, ...] = (
             ("dense", "moe")
             if arch.is_moe and arch.dense_layers
             else (("moe",) if arch.is_moe else ("dense",))
@@ -130,12 +128,12 @@ class Work:
         chain.at_layer(-1)
         if chunk.embedding:
             if self.sp:
-                self._gather(chain, "", "", 0.0)
+                chain.communicate("tp", *self._gathering("tp all-gather"))
             self._compute(chain, "embedding backward", "embedding", sum(c.backward for c in self._embedding))
         chain.flush()
         return chain
 
-    def _layer_forward(self, chain: Chain, kind: Kind, again: str) -> None:
+    def _layer_forward(self, chain: Chain, kind: Layer, again: str) -> None:
         attention, rest = _sections(self._layers[kind])
         self._block_forward(chain, f"{again}attention", "recompute" if again else "attention", attention)
         if kind == "dense":
@@ -154,7 +152,7 @@ class Work:
         self._compute(chain, f"{again}combine", label, sum(c.forward for c in after))
         self._whole_again(chain)
 
-    def _layer_backward(self, chain: Chain, kind: Kind) -> None:
+    def _layer_backward(self, chain: Chain, kind: Layer) -> None:
         attention, rest = _sections(self._layers[kind])
         if kind == "dense":
             self._block_backward(chain, "mlp backward", "mlp", rest)
@@ -270,7 +268,7 @@ class Work:
         if self.job.layout.expert > 1:
             self._expert_tp(chain, "expert tp all-gather", "all_gather")
         elif self.sp:
-            self._gather(chain, "", "", 0.0)
+            chain.communicate("tp", *self._gathering("tp all-gather"))
 
     def _expert_reduce(self, chain: Chain) -> None:
         if self.job.layout.expert > 1:
@@ -278,10 +276,9 @@ class Work:
         else:
             self._reduce(chain)
 
-    def _expert_tp(self, chain: Chain, purpose: str, op: str) -> None:
+    def _expert_tp(self, chain: Chain, purpose: str, op: Op) -> None:
         size = routed_size(self.job, self.arch, self.part) * self.tp
-        kind: GroupKind = "tp"
-        seconds = self.prices.time("tp", purpose, op, size, kind)  # type: ignore[arg-type]
+        seconds = self.prices.time("tp", purpose, op, size, "tp")
         chain.communicate("tp", purpose, op, seconds, size)
 
     def _whole_again(self, chain: Chain) -> None:
