@@ -1,19 +1,31 @@
 """Keep the README true: run its commands, and keep the figures it quotes equal to what the tool prints.
 
 readme.py command run|test   print the one-line command under that marker, for .ci/run
-readme.py write              put `railwright validate`'s table into README.md and docs/validation.md
-readme.py check              exit 1 if either differs from what `write` would put there
+readme.py write              put `railwright validate`'s table into README.md and docs/validation.md, the
+                             example's answer into README.md, and the bands of the training families into
+                             src/railwright/training/data/error_band.yaml
+readme.py check              exit 1 if any of them differs from what `write` would put there
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railwright.measure.table import Row, ValidationTable
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 VALIDATION = ROOT / "docs" / "validation.md"
+BANDS = ROOT / "src" / "railwright" / "training" / "data" / "error_band.yaml"
+EXAMPLE = ROOT / "examples" / "mixtral-240-h100.yaml"
+FEWEST = 10
+"""A family with fewer published records than this gets the band of its kind of model."""
 
 
 def command(name: str) -> str:
@@ -26,26 +38,71 @@ def command(name: str) -> str:
     return match.group(1)
 
 
-def filled(path: Path, block: str, lines: list[str]) -> str:
-    """The file's text with the block between its two markers replaced."""
+def filled(text: str, block: str, lines: list[str]) -> str:
+    """The text with the block between its two markers replaced."""
     begin, end = f"<!-- {block} -->", f"<!-- /{block} -->"
-    text = path.read_text(encoding="utf-8")
     if begin not in text or end not in text:
-        raise SystemExit(f"{path.name} lacks the markers '{begin}' and '{end}'")
+        raise SystemExit(f"the markers '{begin}' and '{end}' are missing")
     before, rest = text.split(begin, 1)
     after = rest.split(end, 1)[1]
     return f"{before}{begin}\n```text\n" + "\n".join(lines) + f"\n```\n{end}{after}"
 
 
-def wanted() -> dict[Path, str]:
-    """Both files as they should read."""
+def example_answer() -> list[str]:
+    """What `railwright run` prints for the example, without the list of files."""
+    from rich.console import Console
+
+    import railwright
+
+    console = Console(width=80, file=StringIO(), color_system=None)
+    railwright.summary(railwright.run(railwright.load_study(EXAMPLE)), console)
+    return [line.rstrip() for line in console.file.getvalue().strip().splitlines()]  # type: ignore[attr-defined]
+
+
+def bands(table: ValidationTable) -> str:
+    """The error bands of training as YAML: one per well-covered family, and one per kind of model."""
+    lines = [
+        "# Written by tools/readme.py from `railwright validate training`; do not edit.",
+        "# 80 % band (10th to 90th percentile) of measured / predicted step time.  A family is here with at",
+        f"# least {FEWEST} replayed records of its own; the others get the band of their kind of model.",
+    ]
+    training = [r for r in table.rows if r.family.startswith("training ")]
+
+    def add(name: str, rows: list[Row], what: str) -> None:
+        from railwright.measure.table import quantile
+
+        ratios = [1 / (1 + r.error) for r in rows]
+        lines.append(f"  {name}:")
+        lines.append(f"    low: {quantile(ratios, 0.1):.2f}")
+        lines.append(f"    high: {quantile(ratios, 0.9):.2f}")
+        lines.append(
+            f'    source: "railwright validate training: {what}, median {quantile(ratios, 0.5):.2f}"'
+        )
+
+    lines.append("kinds:")
+    for kind in ("dense", "moe"):
+        rows = [r for r in training if r.family.split()[1] == kind]
+        add(kind, rows, f"all {kind} models, {len(rows)} records")
+    lines.append("families:")
+    for family in sorted({r.family for r in training}):
+        rows = [r for r in training if r.family == family]
+        if len(rows) >= FEWEST:
+            add(family.removeprefix("training "), rows, f"{len(rows)} records")
+    return "\n".join(lines) + "\n"
+
+
+def wanted() -> Iterator[tuple[Path, str]]:
+    """Each file as it should read; the bands first, because the example quotes them once they are written."""
     from railwright.measure import validate
+    from railwright.training import error_band
 
     table = validate()
-    return {
-        README: filled(README, "validate", table.lines()),
-        VALIDATION: filled(VALIDATION, "validate-detail", table.lines(detail=True)),
-    }
+    yield BANDS, bands(table)
+    error_band.cache_clear()
+    readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer())
+    yield README, filled(readme, "validate", table.lines())
+    page = VALIDATION.read_text(encoding="utf-8")
+    yield VALIDATION, filled(page, "validate-detail", table.lines(detail=True))
 
 
 def main(arguments: list[str]) -> int:
@@ -54,11 +111,11 @@ def main(arguments: list[str]) -> int:
         print(command(arguments[1]))
         return 0
     if arguments == ["write"]:
-        for path, text in wanted().items():
+        for path, text in wanted():
             path.write_text(text, encoding="utf-8")
         return 0
     if arguments == ["check"]:
-        stale = [p.name for p, text in wanted().items() if p.read_text(encoding="utf-8") != text]
+        stale = [p.name for p, text in wanted() if p.read_text(encoding="utf-8") != text]
         if stale:
             print(f"stale: {', '.join(stale)}; run `.venv/bin/python tools/readme.py write` and commit")
         return bool(stale)

@@ -31,9 +31,9 @@ def collective_rows() -> Iterator[Row | Skipped]:
         try:
             yield from _replay(record)
         except (Unsupported, RailwrightError) as no:
-            yield Skipped("collectives", record["id"], str(no))
+            yield Skipped("collectives, others", record["id"], str(no))
     for left in data["left_out"]:
-        yield Skipped("collectives", left["id"], left["why"])
+        yield Skipped("collectives, others", left["id"], left["why"])
 
 
 def _data() -> dict[str, Any]:
