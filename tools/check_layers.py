@@ -10,7 +10,7 @@ FLOORS = {
     "errors": 0, "units": 0, "catalog": 0, "spec": 0,
     "fabric": 1,
     "asbuilt": 2, "export": 2, "traffic": 2, "model": 2, "compute": 2,
-    "network": 3,
+    "network": 3, "audit": 3,
     "collectives": 4,
     "training": 5,
     "measure": 6,
