@@ -1,0 +1,106 @@
+"""The bill of materials: what to buy, counted from the graph; no prices."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from railwright.export.sheet import SWITCH_KINDS, Cable, Sheet, csv_text, gigabits, medium
+from railwright.fabric.graph import Kind, Role
+
+COLUMNS = ("item", "part", "quantity", "note")
+
+# Lengths cables are stocked in [m]: NVIDIA LinkX ordering tables (copper 0.5 to 3 m, fibre 3 to 100 m and
+# single-mode up to 150 m); longer ones are ordered to length.
+STOCK = (0.5, 1, 1.5, 2, 2.5, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 100, 150)
+
+
+def render(sheet: Sheet) -> dict[str, str]:
+    """Servers, NICs, switches, cables by rate, medium and stock length, and transceivers.
+
+    Ports reserved for machines outside the graph get cables and transceivers too.
+    A twin-port module in a switch cage serves both of its cables, so modules are fewer than optical ends.
+    """
+    rows = [*_parts(sheet), *_cables(sheet), *_transceivers(sheet)]
+    return {"bom.csv": csv_text(COLUMNS, rows)}
+
+
+def _parts(sheet: Sheet) -> list[tuple[str, str, int, str]]:
+    f = sheet.fabric
+    rows = [
+        (
+            "server",
+            sheet.part_name("server"),
+            f.num_servers,
+            f"{sheet.gpus} GPUs '{sheet.part_name('gpu')}' each",
+        ),
+        (
+            "nic",
+            sheet.part_name("nic"),
+            len(f.devices(Kind.NIC)),
+            "compute network; usually part of the server",
+        ),
+    ]
+    for kind in SWITCH_KINDS:
+        if count := len(f.devices(kind)):
+            word = kind.name.lower()
+            rows.append((f"{word} switch", sheet.part_name(word), count, ""))
+    return rows
+
+
+def _cables(sheet: Sheet) -> list[tuple[str, str, int, str]]:
+    """Shortest, slowest first; a cable is bought in the next stock length."""
+    counts: Counter[tuple[float, float]] = Counter((c.rate, c.length) for c in sheet.cables)
+    if reserved := sheet.fabric.reserved_ports:
+        counts[_to_nodes(sheet)] += reserved
+    rows = []
+    for (rate, length), count in sorted(counts.items()):
+        made_of = medium(length) or "unknown medium"
+        bought = next((f"{s:g} m" for s in STOCK if s >= length), f"{length:g} m, to order")
+        bought = bought if length else "length not planned yet"
+        note = f"planned {length:g} m" if length else ""
+        rows.append(("cable", f"{gigabits(rate)} Gb/s {made_of}, {bought}", count, note))
+    return rows
+
+
+def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
+    optical = [c for c in sheet.cables if c.medium in ("multimode", "single-mode")]
+    ends: Counter[tuple[str, float]] = Counter()
+    modules: dict[tuple[str, float, int], set[tuple[int, int]]] = {}
+    per_cage = {k: max(1, s.ports // s.cages) if (s := sheet.switch(k)) else 1 for k in SWITCH_KINDS}
+    kinds = sheet.fabric.kind.tolist()
+    for cable in optical:
+        ends[cable.medium, cable.rate] += 2
+        for device, port in _ends(cable):
+            each = per_cage.get(Kind(kinds[device]), 1)
+            cage = (device, (port - 1) // each)
+            modules.setdefault((cable.medium, cable.rate, each), set()).add(cage)
+    rows = []
+    for (made_of, rate, each), cages in sorted(modules.items()):
+        what = f"{each}-port module" if each > 1 else "module"
+        rows.append((f"transceiver {what}", f"{gigabits(rate)} Gb/s a port, {made_of}", len(cages), ""))
+    reserved = sheet.fabric.reserved_ports
+    if reserved and (made_of := medium(_to_nodes(sheet)[1])) in ("multimode", "single-mode"):
+        ends[made_of, _to_nodes(sheet)[0]] += 2 * reserved
+        rows.append(
+            (
+                "transceiver module",
+                f"{gigabits(_to_nodes(sheet)[0])} Gb/s a port, {made_of}",
+                2 * reserved,
+                "reserved ports",
+            )
+        )
+    for (made_of, rate), count in sorted(ends.items()):
+        rows.append(
+            ("optical cable ends", f"{gigabits(rate)} Gb/s, {made_of}", count, "what the modules above serve")
+        )
+    return rows
+
+
+def _to_nodes(sheet: Sheet) -> tuple[float, float]:
+    """Rate and length of the cables to servers, which the reserved ones are taken to be like."""
+    first = next(c for c in sheet.cables if c.role == Role.NODE_LEAF)
+    return first.rate, first.length
+
+
+def _ends(cable: Cable) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (cable.a, cable.port_a), (cable.b, cable.port_b)
