@@ -186,3 +186,32 @@ def test_run_writes_its_files_and_says_where(folder):
     listed = shown("run", "study.yaml", "--quiet").split()
     assert listed[0] == "results/study/report.html"
     assert all((folder / name).stat().st_size for name in listed)
+
+
+@pytest.mark.parametrize("place", ["", ".", "/", ".."])
+def test_an_output_place_without_a_name_of_its_own_is_refused_with_one_that_is_free(folder, place):
+    message = refused("run", "study.yaml", "--out", place)
+    assert "exists and results are never overwritten" in message
+    assert "--out results/study-2" in message
+
+
+def test_a_name_that_is_neither_file_nor_template_is_offered_the_nearest_template(folder):
+    assert "'rail240' is neither a file nor a template; did you mean 'rail-240'?" in refused("run", "rail240")
+    assert "templates are workstation, server," in refused("check", "xyz")
+
+
+def test_a_hint_and_the_known_names_are_never_run_together(folder):
+    assert "'foo' is not a collective; known are all_reduce," in refused("perf", "foo", "-c", "study.yaml")
+    for name in ("qqqq", "", "~nobody-here/config.json"):
+        assert f"unknown model '{name}'. Give the path" in refused("model", "show", name)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_one_sentence_and_a_closed_pipe_none(folder):
+    command = f"{sys.executable} -c '{MAIN}' run study.yaml --out"
+    done = subprocess.run(f"{command} one > /dev/full", shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "Error: cannot read or write: No space left on device\n")
+    closed = subprocess.run(
+        ["bash", "-c", f"{command} two | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True
+    )
+    assert (closed.stdout, closed.stderr) == ("141\n", "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -29,16 +30,32 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except RailwrightError as error:
-            typer.echo(f"Error: {error}" if "\n" not in str(error) else f"Error:\n{error}", err=True)
+            _say_error(str(error))
             raise typer.Exit(USER_MISTAKE) from None
         except KeyboardInterrupt:
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # `railwright … | head` is no failure of ours; what Python still wants to flush goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # `railwright … | head` is no failure of ours.
+            _drop_output()
             raise typer.Exit(BROKEN_PIPE) from None
+        except OSError as error:
+            # What we read and write ourselves says more; this is a full disk, or a terminal that has gone.
+            where = f" '{error.filename}'" if error.filename else ""
+            _say_error(f"cannot read or write{where}: {error.strerror or error}")
+            _drop_output()
+            raise typer.Exit(USER_MISTAKE) from None
         return result
+
+
+def _say_error(text: str) -> None:
+    typer.echo(f"Error:{chr(10) if chr(10) in text else ' '}{text}", err=True)
+
+
+def _drop_output() -> None:
+    """What Python still wants to flush at its end goes nowhere, rather than fail again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

@@ -76,7 +76,8 @@ def op_named(text: str) -> str:
     for op in OPS:
         if plain == op.replace("_", ""):
             return op
-    raise RailwrightError(f"'{text}' is not a collective{nearest(text, OPS)} Known are {', '.join(OPS)}.")
+    hint = nearest(text, OPS) or f"; known are {', '.join(OPS)}"
+    raise RailwrightError(f"'{text}' is not a collective{hint}")
 
 
 def sizes_between(begin: str, end: str, factor: int) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from railwright.errors import RailwrightError
+from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
     from railwright.spec import Study
@@ -34,6 +35,9 @@ def open_study(name: str) -> Study:
 
     if name in template_names() and not Path(name).exists():
         return load_study_text(template(name), name)
+    if not os.path.lexists(name) and not name.endswith((".yaml", ".yml")):
+        hint = nearest(name, template_names()) or f"; templates are {', '.join(template_names())}"
+        raise RailwrightError(f"'{name}' is neither a file nor a template{hint}")
     return load_study(name)
 
 
@@ -81,7 +85,7 @@ def run(
 
     Prints a summary, and writes a folder with the report, all numbers and a trace of one training step.
     """
-    from rich.console import Console
+    from railwright.cli.tables import terminal
 
     asked = open_study(study)
     folder = out or RESULTS / Path(study).stem
@@ -96,7 +100,7 @@ def run(
         for file in files:
             typer.echo(file)
     else:
-        summary(result, Console(), folder)
+        summary(result, terminal(), folder)
 
 
 def check(study: StudyArgument) -> None:
@@ -158,15 +162,18 @@ def schema() -> None:
 
 def free_name(folder: Path) -> Path:
     """The first of folder-2, folder-3, … that does not exist."""
+    if folder.name in ("", ".."):
+        # '.', '/' and '..' have no name of their own to count up.
+        folder = RESULTS / "study"
     number = 2
-    while (free := folder.with_name(f"{folder.name}-{number}")).exists():
+    while os.path.lexists(free := folder.with_name(f"{folder.name}-{number}")):
         number += 1
     return free
 
 
 def _refuse_existing(folder: Path) -> None:
     """Refuse before the work rather than after it; `report.write` refuses too."""
-    if folder.exists() or folder.is_symlink():
+    if os.path.lexists(folder):
         raise RailwrightError(
             f"'{folder}' exists and results are never overwritten; "
             f"choose another folder with --out {free_name(folder)}, or remove it"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False) -> None:
@@ -26,3 +30,14 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], right: boo
         console.print(table)
     # Rich fills every line to the width of the table; in a pipe or a file that is noise.
     print("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+
+
+def terminal() -> Console:
+    """A console that leaves a closed pipe to `main`, where Rich would exit with a status of its own."""
+    from rich.console import Console
+
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Terminal()

@@ -88,21 +88,24 @@ def _family(config: dict[str, Any], keys: Keys) -> Family:
         )
     raise keys.refuse(
         "model_type",
-        f"'{kind}' is not supported{nearest(kind, FAMILIES)} Supported: {', '.join(FAMILIES)}. "
+        f"'{kind}' is not supported{nearest(kind, FAMILIES) or '.'} Supported: {', '.join(FAMILIES)}. "
         "An architecture with the same layers can be given under one of these.",
     )
 
 
 def _as_path(text: str) -> Path | None:
     """The config file meant, or None where the text is a name."""
-    path = Path(text).expanduser()
+    if not text.strip():
+        return None
     try:
+        path = Path(text).expanduser()
         if path.is_dir() and (path / "config.json").is_file():
             return path / "config.json"
         if path.is_file():
             return path
         folder = path.is_dir()
-    except (OSError, ValueError):
+    except (OSError, RuntimeError, ValueError):
+        # Too long, a null byte, or the home of a user that is not there: no file, but perhaps a name.
         return None
     meant = text.endswith((".json", "/")) or text.startswith((".", "/", "~"))
     if folder and (meant or _find(text) is None):
@@ -131,7 +134,7 @@ def _bundled(text: str) -> str:
     if found is None:
         known = bundled_models()
         raise RailwrightError(
-            f"unknown model '{text}'{nearest(text.rsplit('/', 1)[-1], known)} "
+            f"unknown model '{text}'{nearest(text.rsplit('/', 1)[-1], known) or '.'} "
             f"Give the path of a Hugging Face config.json, or one of: {', '.join(known)}."
         )
     return found

@@ -37,8 +37,9 @@ def write(result: Result, folder: str | Path) -> list[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     except OSError as error:
+        reason = "not a folder" if isinstance(error, FileExistsError) else error.strerror
         raise RailwrightError(
-            f"cannot write to '{target.parent}': {error.strerror}; choose another folder"
+            f"cannot write to '{target.parent}': {reason}; choose another folder"
         ) from error
     try:
         for name, text in files.items():
