@@ -43,6 +43,9 @@ def orders(draw, families=tuple(fabric.FAMILIES), ratios=tuple(RATIOS)):
         core_oversubscription=draw(st.sampled_from([1.0, 1.0, 2.0])),
         spare_spines=draw(st.sampled_from([0, 0, 1, 2])),
         servers_per_group=draw(st.sampled_from([None, None, 1, 2, 3])),
+        breakout=draw(st.sampled_from([1, 1, 2, 4])),
+        nic_ports=draw(st.sampled_from([None, None, 2, 3])),
+        nics_per_tray=draw(st.sampled_from([None, *(n for n in (1, 2, 4) if nics % n == 0)])),
     )
     return Cluster(servers=draw(st.integers(1, 40)), server="s", compute=network), catalog
 
@@ -59,19 +62,59 @@ def built(order) -> Fabric:
 @settings(max_examples=150, deadline=None)
 @given(orders())
 def test_ports(order):
-    """No port is used twice, none lies beyond the switch, and every NIC port has its cable."""
+    """No port is used twice, none lies beyond the switch, and every NIC port has its cable.
+
+    Where leaf ports are broken out: a server cable takes one part of a port, an uplink all parts of it.
+    """
     f = built(order)
     ports = order[1].switches["sw"].ports
+    parts = f.breakout
     cabled = f.role >= Role.NODE_LEAF
     ends = np.concatenate([f.a[cabled], f.b[cabled]]), np.concatenate([f.port_a[cabled], f.port_b[cabled]])
     used = ends[0].astype(np.int64) * 10_000 + ends[1]
     assert len(np.unique(used)) == len(used)
     on_switch = f.kind[ends[0]] >= Kind.LEAF
     assert ends[1].min() >= 1
-    assert ends[1][on_switch].max() <= ports
-    assert np.bincount(ends[0][on_switch]).max() <= ports
-    nics = order[1].servers["s"].nics * order[1].nics["cx7-400"].ports * f.num_servers
-    assert np.count_nonzero(f.role == Role.NODE_LEAF) == nics
+    assert ends[1][f.kind[ends[0]] > Kind.LEAF].max(initial=0) <= ports
+    assert ends[1][on_switch].max() <= ports * parts
+    down, up = f.role == Role.NODE_LEAF, f.role == Role.LEAF_SPINE
+    assert ((f.port_a[up] - 1) % parts == 0).all(), "an uplink begins at the first part of its port"
+    whole = f.a[up].astype(np.int64) * 10_000 + (f.port_a[up] - 1) // parts
+    split = f.b[down].astype(np.int64) * 10_000 + (f.port_b[down] - 1) // parts
+    assert not np.isin(split, whole).any()
+    per_leaf = np.bincount(np.unique(np.concatenate([whole, split])) // 10_000)
+    assert per_leaf.max() <= ports
+    asked = fabric.order(*order)
+    assert np.count_nonzero(down) == asked.endpoints
+    assert (f.rate[down] <= asked.leaf.rate / parts).all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(orders(families=("dual-plane",)))
+def test_planes_meet_in_the_cores_at_the_earliest(order):
+    """Port p of every NIC is on leaves of plane p alone, and no leaf or spine is on two planes."""
+    f = built(order)
+    planes = fabric.order(*order).nic.ports
+    down, mesh = f.role == Role.NODE_LEAF, f.role == Role.LEAF_SPINE
+    plane = np.full(f.num_devices, -1)
+    plane[f.b[down]] = f.port_a[down] - 1
+    assert (plane[f.b[down]] == f.port_a[down] - 1).all()
+    plane[f.b[mesh]] = plane[f.a[mesh]]
+    assert (plane[f.b[mesh]] == plane[f.a[mesh]]).all()
+    assert len(np.unique(plane[f.devices(Kind.LEAF)])) == planes
+
+
+@settings(max_examples=80, deadline=None)
+@given(orders(families=("rack-rails", "rail-optimised", "rail-only")))
+def test_a_leaf_serves_one_rail_whose_nics_stand_at_one_place_of_their_trays(order):
+    f = built(order)
+    asked = fabric.order(*order)
+    down = f.role == Role.NODE_LEAF
+    nic, leaf = f.a[down], f.b[down]
+    place = (nic - f.devices(Kind.NIC)[0]) % asked.server.nics % asked.rails
+    assert (f.rail[nic] == place).all()
+    assert (f.rail[leaf] == place).all()
+    assert (f.rail[f.nic_of_gpu] == f.rail[: f.num_gpus]).all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -134,7 +177,9 @@ def test_the_oversubscription_asked_for_is_kept(order, ratio):
     down = np.bincount(f.b[f.role == Role.NODE_LEAF], minlength=f.num_devices)
     assume(up.any())
     leaves = f.devices(Kind.LEAF)
-    assert (down[leaves] <= ratio * up[leaves] + 1e-9).all()
+    asked = fabric.order(cluster, catalog)
+    into, out_of = down[leaves] * asked.node_rate, up[leaves] * asked.leaf_spine_rate
+    assert (into <= ratio * out_of * (1 + 1e-9)).all()
 
 
 @settings(max_examples=80, deadline=None)
@@ -196,6 +241,8 @@ def test_bisection_is_the_maximum_flow_of_the_unmerged_network(order, random):
     cables = np.flatnonzero(f.role >= Role.NODE_LEAF)
     tail = np.concatenate([node[f.a[cables]], node[f.b[cables]]])
     head = np.concatenate([node[f.b[cables]], node[f.a[cables]]])
-    units = np.rint(np.concatenate([capacity[2 * cables], capacity[2 * cables + 1]]) / 25e9).astype(np.int32)
+    # 50e9 byte/s over 1 to 3 ports of a NIC and 1, 2 or 4 parts of a leaf port, halved at random.
+    unit = 50e9 / 24
+    units = np.rint(np.concatenate([capacity[2 * cables], capacity[2 * cables + 1]]) / unit).astype(np.int32)
     plain = maximum_flow(coo_array((units, (tail, head)), shape=(sink + 1, sink + 1)).tocsr(), source, sink)
-    assert fabric.bisection(f) == pytest.approx(plain.flow_value * 25e9)
+    assert fabric.bisection(f) == pytest.approx(plain.flow_value * unit)

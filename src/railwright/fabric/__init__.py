@@ -1,4 +1,4 @@
-"""The port-exact graph of a cluster's compute network: families, sizes, wiring, counts and faults."""
+"""The port-exact graphs of a cluster's networks: families, sizes, wiring, counts, faults and designs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,23 @@ _HOMES = {
     "build": "building",
     "order": "building",
     "size": "building",
+    "build_networks": "networks",
+    "count_networks": "networks",
+    "network_cables": "networks",
     "apply_faults": "faults",
     "bisection": "counting",
     "count": "counting",
     "hops_max": "counting",
     "cable_table": "cables",
     "director_spines": "director",
+    "expand_directors": "director",
+    "Option": "designing",
+    "Requirement": "designing",
+    "design": "designing",
+    "lines": "offering",
+    "Published": "explaining",
+    "Wanted": "explaining",
+    "explain": "explaining",
     "Counts": "counts",
     "Fabric": "graph",
     "Kind": "graph",

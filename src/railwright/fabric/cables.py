@@ -26,9 +26,9 @@ ROLE_WORDS = {Role.NODE_LEAF: "node-leaf", Role.LEAF_SPINE: "leaf-spine", Role.S
 
 
 def cable_table(fabric: Fabric) -> list[CableRow]:
-    """The network's cables in the order of the graph; lanes inside servers are no cables to pull."""
+    """The network's cables in the order of the graph, without lanes inside servers and directors."""
     names = device_names(fabric)
-    pulled = np.flatnonzero(fabric.role >= Role.NODE_LEAF)
+    pulled = np.flatnonzero((fabric.role >= Role.NODE_LEAF) & ~fabric.backplane)
     columns = (fabric.a, fabric.port_a, fabric.b, fabric.port_b, fabric.role, fabric.rate, fabric.length)
     return [
         CableRow(names[a], port_a, names[b], port_b, ROLE_WORDS[Role(role)], rate, length)

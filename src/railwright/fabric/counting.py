@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import dijkstra, maximum_flow
 
@@ -20,10 +21,13 @@ direct attached copper reaches 3 m.  Active copper (to 5 m) counts as a pair of 
 
 
 def count(fabric: Fabric, catalog: Catalog) -> Counts:
-    """The parts of the scale-out network; faults do not remove a part, but lower the bisection."""
-    by_role = np.bincount(fabric.role, minlength=len(Role))
-    by_kind = np.bincount(fabric.kind, minlength=len(Kind))
-    cabled = fabric.role >= Role.NODE_LEAF
+    """The parts of the scale-out network; faults do not remove a part, but lower the bisection.
+
+    A director is one switch, also where it is drawn as its modules.
+    """
+    cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
+    by_role = np.bincount(fabric.role[cabled], minlength=len(Role))
+    by_kind = _units(fabric)
     optical = int(np.count_nonzero(cabled & (fabric.length > COPPER_REACH)))
     to_nodes = fabric.length[fabric.role == Role.NODE_LEAF]
     optical += fabric.reserved_ports * int(to_nodes[0] > COPPER_REACH)
@@ -44,6 +48,7 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
         ),
         hops_max=hops_max(fabric),
         bisection=bisection(fabric),
+        cages=_cages(fabric, catalog, cabled),
     )
 
 
@@ -85,6 +90,31 @@ def bisection(fabric: Fabric) -> float:
     size = int(max(tail.max(), head.max())) + 1
     graph = csr_array(coo_array((whole, (tail, head)), shape=(size, size)))
     return float(maximum_flow(graph, 0, 1).flow_value * unit)
+
+
+def _units(fabric: Fabric) -> Ints:
+    """Devices of each kind as they are bought."""
+    by_kind = np.bincount(fabric.kind, minlength=len(Kind)).astype(np.int32)
+    if fabric.directors:
+        top = int(fabric.kind.max())
+        by_kind[top - 1 : top + 1] = fabric.directors, 0
+    return by_kind
+
+
+def _cages(fabric: Fabric, catalog: Catalog, cabled: NDArray[np.bool_]) -> int:
+    """Switch cages that hold an end of one of the cables."""
+    ends = np.concatenate([fabric.a[cabled], fabric.b[cabled]])
+    ports = np.concatenate([fabric.port_a[cabled], fabric.port_b[cabled]]) - 1
+    total = 0
+    for kind, part in ((Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core")):
+        at = fabric.kind[ends] == kind
+        if not at.any():
+            continue
+        switch = find(catalog.switches, fabric.parts[part])
+        parts = fabric.breakout if kind == Kind.LEAF else 1
+        cage = ports[at] * switch.cages // (switch.ports * parts)
+        total += len(np.unique(ends[at].astype(np.int64) * (switch.cages + 1) + cage))
+    return total
 
 
 def _halves(fabric: Fabric) -> tuple[Ints, Ints, Floats] | None:

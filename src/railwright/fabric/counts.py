@@ -14,6 +14,8 @@ class Counts:
     switch_power  sum of the switches' maximum power where the catalogue has one [W]
     hops_max  switches on the longest shortest path between two GPUs
     bisection  nominal bandwidth between the two halves of the servers, one direction [byte/s]
+    cages     switch cages with a cable in them, those of reserved ports left out; a twin-port cage has two
+              ports, and a broken-out port as many cables as it has parts
     """
 
     servers: int
@@ -28,6 +30,7 @@ class Counts:
     switch_power: float
     hops_max: int
     bisection: float
+    cages: int = 0
 
     @property
     def switches(self) -> int:

@@ -1,6 +1,7 @@
 """The devices of a planned fabric: their numbers, and the columns that say where each one is.
 
-GPUs come first (server by server), then NICs (server by server), one scale-up device per server, then leaves
+GPUs come first (server by server), then NICs (server by server), one scale-up device per server (none where
+servers count as hosts without GPUs, on storage and management networks), then leaves
 (group by group), spines (pod by pod, plane by plane) and cores (set by set).
 """
 
@@ -19,7 +20,8 @@ from railwright.fabric.plan import Order, Plan
 def counts(order: Order, plan: Plan) -> tuple[int, ...]:
     """Devices of each `Kind`, in its order."""
     server = order.server
-    inside = (plan.servers * server.gpus, plan.servers * server.nics, plan.servers)
+    scale_up = plan.servers if server.gpus else 0
+    inside = (plan.servers * server.gpus, plan.servers * server.nics, scale_up)
     return (*inside, plan.leaves, plan.spines, plan.cores)
 
 
@@ -35,21 +37,22 @@ def kinds(order: Order, plan: Plan) -> Ints:
 def servers(order: Order, plan: Plan) -> Ints:
     """Server of every device; -1 for the network's switches."""
     server = np.arange(plan.servers)
-    inside = [np.repeat(server, order.server.gpus), np.repeat(server, order.server.nics), server]
+    inside = [np.repeat(server, order.server.gpus), np.repeat(server, order.server.nics)]
+    inside += [server] if order.server.gpus else []
     return joined([*inside, np.full(plan.switches, -1)])
 
 
 def rails(order: Order, plan: Plan) -> Ints:
-    """Rail of every device: a NIC's place in its server, and what serves only NICs of that place."""
+    """Rail of every device: a NIC's place in its server or tray, and what serves only NICs of that place."""
     leaf = np.arange(plan.leaves) % plan.leaves_per_group // order.nic.ports
     spine = _spine_planes(plan) % plan.planes // order.nic.ports
     return joined(
         [
-            np.tile(nic_of_local_gpu(order), plan.servers),
-            np.tile(np.arange(order.server.nics), plan.servers),
-            np.full(plan.servers, -1),
+            np.tile(nic_of_local_gpu(order) % order.rails, plan.servers),
+            np.tile(np.arange(order.server.nics) % order.rails, plan.servers),
+            np.full(plan.servers if order.server.gpus else 0, -1),
             leaf if plan.rail_leaves else np.full(plan.leaves, -1),
-            spine if plan.planes > 1 else np.full(plan.spines, -1),
+            spine if 1 < plan.planes == plan.leaves_per_group else np.full(plan.spines, -1),
             np.full(plan.cores, -1),
         ]
     )
@@ -77,7 +80,7 @@ def latencies(order: Order, plan: Plan) -> Floats:
 
 def nic_of_local_gpu(order: Order) -> Ints:
     """The NIC each GPU of a server sends through; its first one when it has several."""
-    return (np.arange(order.server.gpus) * order.server.nics // order.server.gpus).astype(np.int32)
+    return (np.arange(order.server.gpus) * order.server.nics // max(order.server.gpus, 1)).astype(np.int32)
 
 
 def joined(parts: Sequence[NDArray[np.signedinteger[Any]]]) -> Ints:

@@ -20,15 +20,15 @@ def plan(order: Order) -> Plan:
     Raises PlanError when the servers do not fit or the tiers do not reach.
     """
     network = order.network
-    fits_one = order.endpoints + network.reserved_ports <= order.leaf.ports
+    fits_one = order.endpoints + network.reserved_ports <= order.leaf_endpoints
     if network.tiers == 1 or (network.tiers == "auto" and fits_one):
-        return replace(single_switch.plan(order), family="fat-tree")
+        return replace(single_switch.plan(order), family=network.family)
     down = down_ports(order)
     endpoints = order.endpoints_per_server
     servers_per_group = network.servers_per_group or max(1, down // endpoints)
     servers_per_group = min(servers_per_group, order.servers)
     draft = Plan(
-        family="fat-tree",
+        family=network.family,
         servers=order.servers,
         endpoints_per_server=endpoints,
         servers_per_group=servers_per_group,

@@ -43,9 +43,9 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Fabric:
-    """A compute fabric with its scale-up domains inside.
+    """A compute fabric with its scale-up domains inside; or a storage or management network, without GPUs.
 
-    family    'single-switch', 'fat-tree', 'rail-optimised', 'rail-only'
+    family    'single-switch', 'fat-tree', 'clos', 'rail-optimised', 'rail-only', 'rack-rails', 'dual-plane'
     kind      (N,) Kind of each device
     server    (N,) server of a GPU, NIC or scale-up switch; -1 for switches
     rail      (N,) rail of a GPU, NIC, leaf (and of a spine or core that serves one rail); -1 otherwise
@@ -60,6 +60,9 @@ class Fabric:
     parts     catalogue names: 'server', 'gpu', 'nic', 'leaf', 'spine', 'core'
     latency   (N,) time to cross each device, port to port [s]; 0 for GPUs and scale-up switches
     reserved_ports  leaf ports cabled to machines outside the graph (subnet managers, storage)
+    breakout  parts that ports of leaves are numbered in: leaf port p is numbered (p - 1) x breakout + 1 when
+              whole, and that and the next ones when a breakout cable splits it
+    directors  chassis whose modules stand in the graph one by one, as its two upper tiers; 0: none do
     """
 
     name: str
@@ -81,6 +84,8 @@ class Fabric:
     parts: Mapping[str, str]
     notes: tuple[str, ...] = ()
     reserved_ports: int = 0
+    breakout: int = 1
+    directors: int = 0
 
     @property
     def num_devices(self) -> int:
@@ -105,6 +110,12 @@ class Fabric:
     @property
     def gpus_per_server(self) -> int:
         return self.num_gpus // self.num_servers
+
+    @property
+    def backplane(self) -> NDArray[np.bool_]:
+        """(C,) which cables are links inside a director drawn as its modules: nobody pulls those."""
+        none: NDArray[np.bool_] = np.zeros(len(self.role), dtype=np.bool_)
+        return self.role == self.role.max() if self.directors else none
 
     def devices(self, kind: Kind) -> Ints:
         """Device ids of one kind, ascending."""

@@ -45,7 +45,8 @@ def device_names(fabric: Fabric) -> list[str]:
     nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers
     inner = [f"gpu-{i}" for i in range(fabric.gpus_per_server)], [f"nic-{i}" for i in range(nics)]
     names: list[str] = []
-    for locals_ in (*inner, ["nvswitch"]):
+    scale_up = ["nvswitch"] if len(fabric.devices(Kind.SCALE_UP)) else []
+    for locals_ in (*inner, scale_up):
         names += [f"server-{s + 1:02d}/{local}" for s in range(fabric.num_servers) for local in locals_]
     for word, kind in SWITCHES.items():
         names += [f"{word}-{i + 1:02d}" for i in range(len(fabric.devices(kind)))]

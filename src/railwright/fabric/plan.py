@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.catalog.parts import Gpu, Nic, Server, Switch
-from railwright.spec.study import ComputeNetwork
+from railwright.spec.study import ComputeNetwork, ServiceNetwork
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class Order:
     """The parts of one cluster, looked up, and the network asked for.
 
     leaf, spine, core  switch models of the three tiers (the same one unless the study says otherwise)
+    rails              NICs of a server that are rails of their own: all, or those of one compute tray
     """
 
     servers: int
@@ -22,7 +23,8 @@ class Order:
     leaf: Switch
     spine: Switch
     core: Switch
-    network: ComputeNetwork
+    network: ComputeNetwork | ServiceNetwork
+    rails: int
 
     @property
     def endpoints_per_server(self) -> int:
@@ -35,8 +37,20 @@ class Order:
 
     @property
     def node_rate(self) -> float:
-        """Rate of a NIC-leaf cable: the slower of its two ends, one direction [byte/s]."""
-        return min(self.nic.rate, self.leaf.rate)
+        """Rate of a NIC-leaf cable: the slower of its two ends, one direction [byte/s].
+
+        A leaf port that is broken out gives each of its cables an equal share.
+        """
+        return min(self.nic.rate, self.leaf.rate / self.network.breakout)
+
+    def whole_ports(self, endpoints: int) -> int:
+        """Leaf ports that so many NIC ports take: `breakout` of them share one."""
+        return -(-endpoints // self.network.breakout)
+
+    @property
+    def leaf_endpoints(self) -> int:
+        """NIC ports that would fill a leaf without uplinks."""
+        return self.leaf.ports * self.network.breakout
 
     @property
     def leaf_spine_rate(self) -> float:
@@ -53,13 +67,15 @@ class Plan:
 
     A *group* is a set of servers with its own `leaves_per_group` leaves (a rack, or a scalable unit).
     A *pod* is `groups_per_pod` groups with their own spines; two-tier fabrics are one pod.
-    A *plane* is a set of leaves of a pod that mesh with the same spines: one plane for all leaves, or one
-    per rail.  Within a pod and plane every leaf has `leaf_spine_links` cables to every spine.
+    A *plane* is a set of leaves of a pod that mesh with the same spines: one plane for all leaves, one per
+    rail, or one per port of a NIC; leaf i of a group is in plane i modulo `planes`.  Within a pod and plane
+    every leaf has `leaf_spine_links` cables to every spine.
     Spine j of every plane of every pod has `spine_core_links` cables to every core of core set j.
 
-    leaf_ports        most ports used downwards on a leaf, reserved ones included
-    rail_leaves       leaf i of a group serves endpoint i of each of its servers (otherwise leaves are
-                      filled server by server)
+    leaf_ports        most NIC ports on a leaf, reserved ones included
+    rail_leaves       leaf i of a group serves endpoint i of each of its servers, or of each tray of each
+                      server (otherwise leaves are filled server by server)
+    ports_per_rail    NIC ports of a server on each of its rail leaves: its compute trays
     spines_per_plane  per pod and plane, spares included; 0 without a spine tier
     cores_per_set     0 without a core tier
     """
@@ -78,6 +94,7 @@ class Plan:
     cores_per_set: int = 0
     spine_core_links: int = 0
     reserved_ports: int = 0
+    ports_per_rail: int = 1
 
     @property
     def groups(self) -> int:

@@ -21,8 +21,9 @@ def plan(order: Order) -> Plan:
     Raises PlanError when a rail outgrows two tiers.
     """
     network = order.network
-    per_rail = order.servers + -(-network.reserved_ports // order.endpoints_per_server)
-    if network.tiers == 1 or (network.tiers == "auto" and per_rail <= order.leaf.ports):
+    leaves = order.rails * order.nic.ports
+    per_rail = -(-(order.endpoints + network.reserved_ports) // leaves)
+    if network.tiers == 1 or (network.tiers == "auto" and per_rail <= order.leaf_endpoints):
         return _flat(order)
     if network.tiers == 3:
         raise PlanError("rail-only: a rail has at most 2 tiers of its own; set tiers to 'auto', 1 or 2")
@@ -43,24 +44,26 @@ def plan(order: Order) -> Plan:
 def _flat(order: Order) -> Plan:
     """One switch per rail, all of its ports facing servers."""
     network = order.network
-    ports = order.leaf.ports
-    endpoints = order.endpoints_per_server
-    free = endpoints * (ports - order.servers)
-    if order.servers > ports or network.reserved_ports > free:
+    ports = order.leaf_endpoints
+    leaves = order.rails * order.nic.ports
+    per_leaf = order.endpoints // leaves
+    free = leaves * (ports - per_leaf)
+    if per_leaf > ports or network.reserved_ports > free:
         raise PlanError(
-            f"rail-only with 1 tier: {order.servers} servers put {order.servers} ports on each rail's switch "
+            f"rail-only with 1 tier: {order.servers} servers put {per_leaf} ports on each rail's switch "
             f"(and {network.reserved_ports} are reserved), but '{order.leaf.name}' has {ports}; "
             "set tiers to 2 or 'auto'"
         )
     return Plan(
         family="rail-only",
         servers=order.servers,
-        endpoints_per_server=endpoints,
+        endpoints_per_server=order.endpoints_per_server,
         servers_per_group=order.servers,
-        leaves_per_group=endpoints,
-        leaf_ports=max(order.servers, -(-(order.endpoints + network.reserved_ports) // endpoints)),
+        leaves_per_group=leaves,
+        leaf_ports=-(-(order.endpoints + network.reserved_ports) // leaves),
         rail_leaves=True,
         groups_per_pod=1,
-        planes=endpoints,
+        planes=leaves,
         reserved_ports=network.reserved_ports,
+        ports_per_rail=per_leaf // order.servers,
     )

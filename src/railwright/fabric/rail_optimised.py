@@ -36,24 +36,28 @@ def plan(order: Order) -> Plan:
 
 
 def rail_leaves(order: Order, family: str) -> Plan:
-    """Groups of servers with one leaf per NIC port: port p of NIC r of every server goes to the same leaf.
+    """Groups of servers with one leaf per rail and NIC port: port p of NIC r of all goes to the same leaf.
 
-    A NIC with two ports goes to two leaves of its rail.
+    A NIC with two ports goes to two leaves of its rail.  Of a rack-scale server the NICs r of all its trays
+    are one rail, so it puts as many ports on the leaf as it has trays.
     """
     network = order.network
     down = down_ports(order)
-    servers_per_group = min(network.servers_per_group or down, order.servers)
+    leaves = order.rails * order.nic.ports
+    per_server = order.endpoints_per_server // leaves
+    servers_per_group = min(network.servers_per_group or max(1, down // per_server), order.servers)
     draft = Plan(
         family=family,
         servers=order.servers,
         endpoints_per_server=order.endpoints_per_server,
         servers_per_group=servers_per_group,
-        leaves_per_group=order.endpoints_per_server,
+        leaves_per_group=leaves,
         leaf_ports=0,
         rail_leaves=True,
         groups_per_pod=1,
         planes=1,
         reserved_ports=network.reserved_ports,
+        ports_per_rail=per_server,
     )
     return check_leaf(order, replace(draft, groups_per_pod=draft.groups), down)
 

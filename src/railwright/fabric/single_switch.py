@@ -18,12 +18,12 @@ def plan(order: Order) -> Plan:
             "take family fat-tree or rail-optimised for more"
         )
     needed = order.endpoints + network.reserved_ports
-    if needed > order.leaf.ports:
-        fits = (order.leaf.ports - network.reserved_ports) // order.endpoints_per_server
+    if needed > order.leaf_endpoints:
+        fits = (order.leaf_endpoints - network.reserved_ports) // order.endpoints_per_server
         raise PlanError(
             f"{network.family}: {order.servers} servers x {order.endpoints_per_server} NIC ports and "
             f"{network.reserved_ports} reserved need {needed} ports of one switch, "
-            f"{needed - order.leaf.ports} more than the {order.leaf.ports} of '{order.leaf.name}'; "
+            f"{needed - order.leaf_endpoints} more than the {order.leaf_endpoints} of '{order.leaf.name}'; "
             f"at most {max(fits, 0)} servers fit, "
             "or take a fabric of more tiers (fat-tree, rail-optimised)"
         )

@@ -21,14 +21,16 @@ PodChoice = Callable[[int], tuple[int, ...]]
 
 
 def down_ports(order: Order) -> int:
-    """Most ports of a leaf that can face servers, so that the rest still carry them upwards.
+    """Most NIC ports on a leaf, so that the ports they leave still carry them upwards.
 
-    The largest D with D + uplinks(D) <= ports.
+    The largest D with D + uplinks(D) <= ports; broken out b ways, D NIC ports take D / b ports.
     Raises PlanError when no leaf can be divided in the oversubscription asked for.
     """
     ports, ratio = order.leaf.ports, order.network.oversubscription
-    check_ratio(ratio, ports, "oversubscription", f"leaf '{order.leaf.name}'")
-    down = _largest_half(ports, order.node_rate / (ratio * order.leaf_spine_rate))
+    check_ratio(ratio, order.leaf_endpoints, "oversubscription", f"leaf '{order.leaf.name}'")
+    down = _largest_half(
+        ports, order.node_rate / (ratio * order.leaf_spine_rate), per_port=order.network.breakout
+    )
     if down == 0:
         raise PlanError(
             f"a leaf '{order.leaf.name}' with {ports} ports has none left for servers "
@@ -60,7 +62,7 @@ def uplinks_needed(order: Order, down: int) -> int:
 def fullest_leaf(plan: Plan) -> int:
     """Ports used on the fullest leaf once reserved ports are spread over the emptiest leaves."""
     if plan.rail_leaves:
-        most = min(plan.servers, plan.servers_per_group)
+        most = min(plan.servers, plan.servers_per_group) * plan.ports_per_rail
     else:
         in_group = min(plan.servers, plan.servers_per_group) * plan.endpoints_per_server
         most = min(plan.ports_per_leaf, in_group)
@@ -70,14 +72,14 @@ def fullest_leaf(plan: Plan) -> int:
 def check_leaf(order: Order, plan: Plan, down: int) -> Plan:
     """The plan with `leaf_ports` set; raise PlanError when its leaves have too few ports for the servers."""
     most = fullest_leaf(replace(plan, reserved_ports=0))
-    per_leaf = "servers" if plan.rail_leaves else "NIC ports"
+    per_leaf = "servers" if plan.rail_leaves and plan.ports_per_rail == 1 else "NIC ports"
     if most > down:
+        fits = down * plan.leaves_per_group // plan.endpoints_per_server
         raise PlanError(
             f"{plan.family}: a group of {min(plan.servers, plan.servers_per_group)} servers puts {most} "
-            f"{per_leaf} on a leaf, {most - down} more than the {down} of its {order.leaf.ports} ports that "
-            f"can face servers at oversubscription {order.network.oversubscription:g}; "
-            f"set servers_per_group to at most "
-            f"{down if plan.rail_leaves else down * plan.leaves_per_group // plan.endpoints_per_server}"
+            f"{per_leaf} on a leaf, {most - down} more than the {down} of its {order.leaf_endpoints} ports "
+            f"that can face servers at oversubscription {order.network.oversubscription:g}; "
+            + (f"set servers_per_group to at most {fits}" if fits else "take a switch with more ports")
         )
     free = plan.leaves * down - plan.servers * plan.endpoints_per_server
     if plan.reserved_ports > free:
@@ -99,7 +101,7 @@ def add_spines(order: Order, plan: Plan, spine_down: int) -> Plan | None:
     """
     network = order.network
     need = uplinks_needed(order, plan.leaf_ports)
-    free = order.leaf.ports - plan.leaf_ports
+    free = order.leaf.ports - order.whole_ports(plan.leaf_ports)
     leaves = min(plan.leaves_per_plane, plan.leaves // plan.planes)
     for spines in [network.spines] if network.spines else range(1, need + 1):
         links = ceil(need / spines)
@@ -149,7 +151,7 @@ def _with_cores(order: Order, plan: Plan, groups_per_pod: int) -> Plan | None:
         return None
     down = with_spines.leaves_per_plane * with_spines.leaf_spine_links
     need = _ceil(down * up_per_down)
-    for cores in range(1, need + 1):
+    for cores in [network.cores] if network.cores else range(1, need + 1):
         links = ceil(need / cores)
         spines_below = with_spines.pods * with_spines.planes
         if down + cores * links <= order.spine.ports and spines_below * links <= order.core.ports:
@@ -157,10 +159,10 @@ def _with_cores(order: Order, plan: Plan, groups_per_pod: int) -> Plan | None:
     return None
 
 
-def _largest_half(ports: int, up_per_down: float) -> int:
-    """The most down-ports that leave room for up_per_down up-ports each."""
-    down = int(ports / (1 + up_per_down)) + 1
-    while down > 0 and down + _ceil(down * up_per_down) > ports:
+def _largest_half(ports: int, up_per_down: float, per_port: int = 1) -> int:
+    """The most down-cables that leave room for up_per_down up-ports each; `per_port` of them share a port."""
+    down = int(ports / (1 / per_port + up_per_down)) + 1
+    while down > 0 and ceil(down / per_port) + _ceil(down * up_per_down) > ports:
         down -= 1
     return down
 

@@ -40,10 +40,11 @@ def largest_first(groups_per_pod: int) -> tuple[int, ...]:
 def no_room_for_spares(order: Order, draft: Plan) -> PlanError:
     """Each spare spine takes an uplink of every leaf; say how many the leaves have left."""
     network = order.network
-    free = order.leaf.ports - draft.leaf_ports
+    face_servers = order.whole_ports(draft.leaf_ports)
+    free = order.leaf.ports - face_servers
     return PlanError(
         f"{draft.family}: spare_spines {network.spare_spines} needs ports the leaves do not have: "
-        f"'{order.leaf.name}' has {order.leaf.ports} ports, {draft.leaf_ports} face servers and the {free} "
+        f"'{order.leaf.name}' has {order.leaf.ports} ports, {face_servers} face servers and the {free} "
         "left for uplinks are too few for spares as well; put fewer servers in a group (servers_per_group), "
         "or take a switch with more ports"
     )
@@ -52,7 +53,7 @@ def no_room_for_spares(order: Order, draft: Plan) -> PlanError:
 def _two_too_few(order: Order, draft: Plan, three: Plan | None) -> PlanError:
     network = order.network
     down = down_ports(order)
-    most = order.spine.ports * down
+    most = order.spine.ports * down * draft.planes
     head = (
         f"{draft.family}: 2 tiers cannot join {order.endpoints} NIC ports at oversubscription "
         f"{network.oversubscription:g}: "
@@ -82,10 +83,14 @@ def _three_too_few(order: Order, draft: Plan) -> PlanError:
         f"{draft.family}: 3 tiers cannot join {order.endpoints} NIC ports at oversubscription "
         f"{network.oversubscription:g}"
     )
-    if network.groups_per_pod or network.spines:
+    if network.groups_per_pod or network.spines or network.cores:
         asked = [
             f"{name} {value}"
-            for name, value in (("groups_per_pod", network.groups_per_pod), ("spines", network.spines))
+            for name, value in (
+                ("groups_per_pod", network.groups_per_pod),
+                ("spines", network.spines),
+                ("cores", network.cores),
+            )
             if value
         ]
         return PlanError(

@@ -3,7 +3,8 @@
 Legend: G GPUs, K NIC ports (K = servers x endpoints_per_server), D leaves, S spines, C cables.
 On a leaf, ports 1.. face servers and the last ports are uplinks: a bundle of `leaf_spine_links` for spine 1,
 the next bundle for spine 2, and so on.  On a spine, ports 1.. face leaves in leaf order and the last ports
-are uplinks, bundled by core in the same way.
+are uplinks, bundled by core in the same way.  With breakout cables ports of leaves are numbered in parts
+(see `Fabric.breakout`), as SONiC numbers the lanes of a port: NIC ports take one part each, uplinks all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def wire(order: Order, plan: Plan) -> Fabric:
     cables = [make(order, plan) for make in (_scale_up, _pcie, _node_leaf, _leaf_spine, _spine_core)]
     rate = _each(cables, [c.rate for c in cables])
     gpus = np.arange(plan.servers * server.gpus, dtype=np.int32)
-    nics = gpus // server.gpus * server.nics + devices.nic_of_local_gpu(order)[gpus % server.gpus]
+    each = max(server.gpus, 1)
+    nics = gpus // each * server.nics + devices.nic_of_local_gpu(order)[gpus % each]
     return Fabric(
         name=f"{plan.family}, {plan.servers} x {server.name}",
         family=plan.family,
@@ -57,6 +59,7 @@ def wire(order: Order, plan: Plan) -> Fabric:
         parts=_parts(order, plan),
         notes=_notes(order, plan),
         reserved_ports=plan.reserved_ports,
+        breakout=order.network.breakout,
     )
 
 
@@ -67,7 +70,9 @@ def leaf_ports(plan: Plan) -> tuple[Ints, Ints]:
     server = index // per_server
     group, place = server // plan.servers_per_group, server % plan.servers_per_group
     if plan.rail_leaves:
-        return group * plan.leaves_per_group + index % per_server, place + 1
+        nth = index % per_server
+        leaf = group * plan.leaves_per_group + nth % plan.leaves_per_group
+        return leaf, place * plan.ports_per_rail + nth // plan.leaves_per_group + 1
     in_group = place * per_server + index % per_server
     leaf = group * plan.leaves_per_group + in_group // plan.ports_per_leaf
     return leaf, in_group % plan.ports_per_leaf + 1
@@ -78,14 +83,12 @@ def leaf_planes(plan: Plan) -> tuple[Ints, Ints, Ints]:
     leaf = np.arange(plan.leaves, dtype=np.int32)
     group, within = leaf // plan.leaves_per_group, leaf % plan.leaves_per_group
     pod, place = group // plan.groups_per_pod, group % plan.groups_per_pod
-    if plan.planes == 1:
-        return pod, np.zeros_like(pod), place * plan.leaves_per_group + within
-    return pod, within, place
+    return pod, within % plan.planes, place * (plan.leaves_per_group // plan.planes) + within // plan.planes
 
 
 def _scale_up(order: Order, plan: Plan) -> Cables:
     gpu = np.arange(plan.servers * order.server.gpus, dtype=np.int32)
-    device = devices.first(order, plan, Kind.SCALE_UP) + gpu // order.server.gpus
+    device = devices.first(order, plan, Kind.SCALE_UP) + gpu // max(order.server.gpus, 1)
     rate = order.gpu.scale_up_bandwidth or order.nic.pcie_bandwidth
     return Cables(Role.SCALE_UP, gpu, device, np.zeros_like(gpu), np.zeros_like(gpu), rate, 0.0)
 
@@ -93,11 +96,12 @@ def _scale_up(order: Order, plan: Plan) -> Cables:
 def _pcie(order: Order, plan: Plan) -> Cables:
     """A lane from every GPU to every NIC it shares, NIC by NIC."""
     gpus, nics = order.server.gpus, order.server.nics
-    lanes = max(gpus, nics)
+    lanes = max(gpus, nics) if gpus else 0
     lane = np.arange(lanes * plan.servers, dtype=np.int32)
-    server, local = lane // lanes, lane % lanes
-    gpu = server * gpus + local * gpus // lanes
-    nic = devices.first(order, plan, Kind.NIC) + server * nics + local * nics // lanes
+    each = max(lanes, 1)
+    server, local = lane // each, lane % each
+    gpu = server * gpus + local * gpus // each
+    nic = devices.first(order, plan, Kind.NIC) + server * nics + local * nics // each
     return Cables(Role.PCIE, gpu, nic, np.zeros_like(gpu), np.zeros_like(gpu), order.nic.pcie_bandwidth, 0.0)
 
 
@@ -126,7 +130,7 @@ def _leaf_spine(order: Order, plan: Plan) -> Cables:
         Role.LEAF_SPINE,
         devices.first(order, plan, Kind.LEAF) + leaf,
         devices.first(order, plan, Kind.SPINE) + spine,
-        order.leaf.ports - uplinks + up + 1,
+        (order.leaf.ports - uplinks + up) * order.network.breakout + 1,
         place[leaf] * links + up % links + 1,
         order.leaf_spine_rate,
         order.network.lengths.leaf_spine,
@@ -152,12 +156,10 @@ def _spine_core(order: Order, plan: Plan) -> Cables:
 
 
 def _parts(order: Order, plan: Plan) -> dict[str, str]:
-    parts = {
-        "server": order.server.name,
-        "gpu": order.gpu.name,
-        "nic": order.nic.name,
-        "leaf": order.leaf.name,
-    }
+    parts = {"server": order.server.name}
+    if order.server.gpus:
+        parts |= {"gpu": order.gpu.name, "nic": order.nic.name}
+    parts["leaf"] = order.leaf.name
     if plan.spines:
         parts["spine"] = order.spine.name
     if plan.cores:
@@ -172,15 +174,13 @@ def _notes(order: Order, plan: Plan) -> tuple[str, ...]:
             f"GPU '{order.gpu.name}' has no scale-up link: GPUs of a server talk through the host at the "
             "NIC's PCIe bandwidth"
         )
-    if order.nic.rate > order.leaf.rate:
+    parts = order.network.breakout
+    port = f"a port of '{order.leaf.name}'" if parts == 1 else f"1/{parts} of a port of '{order.leaf.name}'"
+    if order.nic.rate > order.leaf.rate / parts:
+        notes.append(f"NIC '{order.nic.name}' is faster than {port}; its cables run at the port's rate")
+    if order.nic.rate < order.leaf.rate / parts:
         notes.append(
-            f"NIC '{order.nic.name}' is faster than a port of '{order.leaf.name}'; its cables run at the "
-            "port's rate"
-        )
-    if order.nic.rate < order.leaf.rate:
-        notes.append(
-            f"NIC '{order.nic.name}' is slower than a port of '{order.leaf.name}' and takes a whole one: "
-            "break-out cables are not modelled (some switches are catalogued at their break-out rate too)"
+            f"NIC '{order.nic.name}' is slower than {port} and takes a whole one; `breakout` splits it"
         )
     if plan.spines:
         down = plan.leaf_ports * order.node_rate

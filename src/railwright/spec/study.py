@@ -35,13 +35,9 @@ class CableLengths(Section):
     spine_core: Length = Field(default=100.0, description="spine to core, e.g. '100 m'")
 
 
-class ComputeNetwork(Section):
-    """The network the GPUs talk over."""
+class SwitchedNetwork(Section):
+    """What every network of the cluster is asked for: how its switches are sized and joined."""
 
-    family: Literal["single-switch", "fat-tree", "rail-optimised", "rail-only"] = Field(
-        description="single-switch: one for all; fat-tree: a leaf (ToR) per server group; "
-        "rail-optimised: leaf i joins GPU i of every server; rail-only: the same without spines"
-    )
     switch: str = Field(description="catalogue name of the switch, e.g. 'qm9700'")
     tiers: Annotated[Literal["auto", 1, 2, 3], BeforeValidator(_not_bool)] = Field(
         default="auto", description="switch tiers; auto takes the fewest"
@@ -59,11 +55,6 @@ class ComputeNetwork(Section):
     reserved_ports: Annotated[int, Field(ge=0)] = Field(
         default=0, description="leaf ports kept for the subnet manager, storage, …, over the whole fabric"
     )
-    routing: Literal["adaptive", "ecmp", "static"] = Field(
-        default="adaptive",
-        description="adaptive: per-packet spread; ecmp: one hashed path per flow; static: destination tables",
-    )
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of the ECMP hash")
     spine_switch: str | None = Field(
         default=None, description="catalogue name of the spine switch; default: the same as `switch`"
     )
@@ -79,7 +70,65 @@ class ComputeNetwork(Section):
     core_oversubscription: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="spine down-link over up-link bandwidth, with 3 tiers"
     )
+    cores: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="cores per core set, with 3 tiers; default: the fewest that fit"
+    )
+    breakout: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="server cables per leaf port, by breakout cables; each runs at that share"
+    )
+    expand_directors: bool = Field(
+        default=False,
+        description="draw a director of the top tier as its modules; it is still bought and counted as one",
+    )
     lengths: CableLengths = CableLengths()
+
+
+class ComputeNetwork(SwitchedNetwork):
+    """The network the GPUs talk over."""
+
+    family: Literal[
+        "single-switch", "fat-tree", "clos", "rail-optimised", "rail-only", "rack-rails", "dual-plane"
+    ] = Field(
+        description="single-switch: one for all; fat-tree: a leaf (ToR) per server group; clos: the same; "
+        "rail-optimised: leaf i joins GPU i of every server; rail-only: the same without spines; "
+        "rack-rails: leaf i joins NIC i of every tray of a rack; "
+        "dual-plane: port p of every NIC goes to plane p, which has leaves and spines of its own"
+    )
+    nic_ports: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="ports each NIC is split into, its rate shared by them; default: as catalogued "
+        "(dual-plane: 2)",
+    )
+    nics_per_tray: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="rails: NICs of one compute tray of a rack-scale server; default: every NIC is a rail "
+        "(rack-rails: 4)",
+    )
+    routing: Literal["adaptive", "ecmp", "static"] = Field(
+        default="adaptive",
+        description="adaptive: per-packet spread; ecmp: one hashed path per flow; static: destination tables",
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of the ECMP hash")
+
+
+class ServiceNetwork(SwitchedNetwork):
+    """A network beside the compute network: storage, in-band or out-of-band management."""
+
+    family: Literal["single-switch", "fat-tree", "clos", "rail-optimised", "dual-plane"] = Field(
+        description="single-switch: one for all; fat-tree: a leaf (ToR) per server group; clos: the same; "
+        "rail-optimised: port i of every server on leaf i of its group; "
+        "dual-plane: the same, each with spines of its own"
+    )
+    ports_per_server: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="ports of every server on this network, e.g. 2"
+    )
+    rate: Bandwidth | None = Field(
+        default=None, description="of a server's port, e.g. '25 Gb/s'; default: that of the switch port"
+    )
+    hosts: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="machines on it beside the GPU servers (storage, management), with as many ports each",
+    )
 
 
 class Fault(Section):
@@ -100,6 +149,13 @@ class Cluster(Section):
     servers: Annotated[int, Field(gt=0)] = Field(description="how many servers, e.g. 30")
     server: str = Field(description="catalogue name of the server, e.g. 'dgx-h100'")
     compute: ComputeNetwork = Field(description="the network the GPUs talk over")
+    storage: ServiceNetwork | None = Field(default=None, description="the network to the storage, if any")
+    inband: ServiceNetwork | None = Field(
+        default=None, description="the in-band management network (logins, scheduler, provisioning), if any"
+    )
+    oob: ServiceNetwork | None = Field(
+        default=None, description="the out-of-band management network (BMCs), if any"
+    )
     faults: tuple[Fault, ...] = Field(
         default=(), description="what is broken or slow; empty is a sound cluster"
     )
