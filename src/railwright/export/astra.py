@@ -20,6 +20,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     A delay counts two links per way, so a link is half of the way: NIC, cables and switches up to the top
     tier, whose crossing is shared by both halves.
     """
+    sheet.need_gpus("ASTRA-sim")
     f = sheet.fabric
     dims: list[tuple[int, float, float]] = []
     if sheet.gpus > 1:

@@ -49,7 +49,7 @@ def _parts(sheet: Sheet) -> list[tuple[str, str, int, str]]:
 
 def _cables(sheet: Sheet) -> list[tuple[str, str, int, str]]:
     """Shortest, slowest first; a cable is bought in the next stock length."""
-    counts: Counter[tuple[float, float]] = Counter((c.rate, c.length) for c in sheet.cables)
+    counts: Counter[tuple[float, float]] = Counter((c.rate, c.length) for c in sheet.pulled)
     if reserved := sheet.fabric.reserved_ports:
         counts[_to_nodes(sheet)] += reserved
     rows = []
@@ -63,10 +63,10 @@ def _cables(sheet: Sheet) -> list[tuple[str, str, int, str]]:
 
 
 def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
-    optical = [c for c in sheet.cables if c.medium in ("multimode", "single-mode")]
+    optical = [c for c in sheet.pulled if c.medium in ("multimode", "single-mode")]
     ends: Counter[tuple[str, float]] = Counter()
     modules: dict[tuple[str, float, int], set[tuple[int, int]]] = {}
-    per_cage = {k: max(1, s.ports // s.cages) if (s := sheet.switch(k)) else 1 for k in SWITCH_KINDS}
+    per_cage = {k: sheet.cage_ports(k) for k in SWITCH_KINDS}
     kinds = sheet.fabric.kind.tolist()
     for cable in optical:
         ends[cable.medium, cable.rate] += 2
@@ -98,7 +98,7 @@ def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
 
 def _to_nodes(sheet: Sheet) -> tuple[float, float]:
     """Rate and length of the cables to servers, which the reserved ones are taken to be like."""
-    first = next(c for c in sheet.cables if c.role == Role.NODE_LEAF)
+    first = next(c for c in sheet.pulled if c.role == Role.NODE_LEAF)
     return first.rate, first.length
 
 

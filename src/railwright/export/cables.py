@@ -28,7 +28,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     """
     names = sheet.names
     rows = []
-    for number, cable in enumerate(sheet.cables, 1):
+    for number, cable in enumerate(sheet.pulled, 1):
         a, b = names[cable.a], names[cable.b]
         near, far = f"{a}:{cable.port_a}", f"{b}:{cable.port_b}"
         rows.append(

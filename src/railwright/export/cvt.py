@@ -29,7 +29,7 @@ def render(sheet: Sheet) -> dict[str, str]:
             return device[at], "Host", f"rail{number}" if rails else str(number)
         return device[at], "Switch", styles[kinds[at]].name(port)
 
-    rows = [(*end(c.a, c.port_a), *end(c.b, c.port_b)) for c in sheet.cables]
+    rows = [(*end(c.a, c.port_a), *end(c.b, c.port_b)) for c in sheet.pulled]
     ports = range(sheet.nic_ports)
     numbers = [
         (i * sheet.nic_ports + p + 1, name, p + 1) for i, name in enumerate(sheet.adapters) for p in ports
@@ -46,7 +46,7 @@ class _Ports:
 
     def __init__(self, sheet: Sheet, kind: Kind) -> None:
         switch = sheet.switch(kind)
-        self.each = max(1, switch.ports // switch.cages) if switch else 1
+        self.each = sheet.cage_ports(kind)
         self.ethernet = switch is not None and switch.technology == "ethernet"
         self.nvos = switch is not None and not self.ethernet and switch.rate >= XDR
 
@@ -63,12 +63,12 @@ class _Ports:
 def _topo(sheet: Sheet, device: list[str], kinds: list[Kind]) -> str:
     """A section per switch: its port, lanes and their rate [Gb/s], and what is at the other end."""
     at: dict[int, list[tuple[int, int, int, Cable]]] = {}
-    for c in sheet.cables:
+    for c in sheet.pulled:
         for near, port, far, far_port in ((c.b, c.port_b, c.a, c.port_a), (c.a, c.port_a, c.b, c.port_b)):
             if kinds[near] != Kind.NIC:
                 at.setdefault(near, []).append((port, far, far_port, c))
     models = {kind: _model(sheet, kind) for kind in SWITCH_KINDS}
-    speeds = {rate: speed_name(rate) for rate in sorted({c.rate for c in sheet.cables})}
+    speeds = {rate: speed_name(rate) for rate in sorted({c.rate for c in sheet.pulled})}
     lines = []
     for switch in sorted(at):
         lines.append(f"{models[kinds[switch]]} {device[switch]}")

@@ -98,7 +98,7 @@ def gpus_per_host(sheet: Sheet) -> int:
 def _groups(sheet: Sheet) -> list[tuple[int, list[int]]]:
     """(group, its servers), ascending; a fabric without groups is one."""
     f = sheet.fabric
-    first = f.devices(Kind.GPU)[:: sheet.gpus]
+    first = f.devices(Kind.NIC)[:: sheet.nics]
     groups: dict[int, list[int]] = {}
     for server, group in enumerate(f.group[first].tolist()):
         groups.setdefault(group, []).append(server)

@@ -17,7 +17,7 @@ def hostlist(names: Iterable[str]) -> str:
     """
     groups: list[tuple[str, list[str]]] = []
     for prefix, first, last in _runs(names):
-        if not groups or groups[-1][0] != prefix or not first:
+        if not groups or groups[-1][0] != prefix or not (first and groups[-1][1]):
             groups.append((prefix, []))
         if first:
             groups[-1][1].append(first if first == last else f"{first}-{last}")

@@ -24,6 +24,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     A server is a device of xpus, nics and its scale-up switch; a switch is its asic and its ports.
     Failed cables are left out; a slow one has a link of its rate.  Cables of a bundle are one edge of slices.
     """
+    sheet.need_gpus("InfraGraph")
     graph = infrastructure(sheet)
     return {"infragraph.json": json.dumps(graph, indent=1) + "\n", "infragraph.yaml": _yaml(graph)}
 

@@ -20,6 +20,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     The labels are complete objects of kind Node for `kubectl apply --server-side`, which merges them into
     the nodes that exist.
     """
+    sheet.need_gpus("Kueue")
     labels = node_labels(sheet)
     levels = list(next(iter(labels.values())))
     topology = [

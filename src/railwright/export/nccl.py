@@ -41,6 +41,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     The catalogue knows neither bus ids nor sockets: those here are placeholders, to be replaced by the
     machine's own (`nvidia-smi -q`, `ibdev2netdev -v`) before NCCL finds its devices in the file.
     """
+    sheet.need_gpus("NCCL")
     switches = _switches(sheet)
     sockets = 2 if len(switches) > 1 else 1
     cpu = _CPUS[sheet.server.cpu] if sheet.server else ""

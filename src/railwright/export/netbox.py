@@ -115,7 +115,7 @@ def _devices(sheet: Sheet, makers: dict[str, str], site: str) -> str:
 def _cables(sheet: Sheet) -> str:
     device = [h.split("/")[0] for h in sheet.names]
     rows = []
-    for number, c in enumerate(sheet.cables, 1):
+    for number, c in enumerate(sheet.pulled, 1):
         length = (f"{c.length:g}", "m") if c.length else ("", "")
         ends = (
             *(device[c.a], "dcim.interface", interface(sheet, c.a, c.port_a)),
@@ -138,7 +138,7 @@ def _interface_type(technology: str, rate: float) -> str:
 
 
 def _node_rate(sheet: Sheet) -> float:
-    return sheet.cables[0].rate
+    return sheet.pulled[0].rate
 
 
 def _slug(text: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server, Switch
-from railwright.errors import RailwrightError
+from railwright.errors import PlanError, RailwrightError
 from railwright.fabric.counting import COPPER_REACH
 from railwright.fabric.graph import Fabric, Ints, Kind, Role
 from railwright.fabric.names import device_names
@@ -102,7 +102,7 @@ class Sheet:
 
     @property
     def gpus(self) -> int:
-        """GPUs of one server."""
+        """GPUs of one server; 0 in a storage or management network."""
         return self.fabric.gpus_per_server
 
     @cached_property
@@ -125,7 +125,7 @@ class Sheet:
 
     @cached_property
     def cables(self) -> list[Cable]:
-        """The cables an installer pulls, in the order of the graph, whatever works of them."""
+        """Every link between NICs and switches, in the order of the graph, whether it works or not."""
         f = self.fabric
         pulled = np.flatnonzero(f.role >= Role.NODE_LEAF)
         live = np.minimum(f.capacity[2 * pulled], f.capacity[2 * pulled + 1])
@@ -136,6 +136,12 @@ class Sheet:
             f.length[pulled].tolist(),
         ]
         return [Cable(*row) for row in zip(*columns, strict=True)]
+
+    @cached_property
+    def pulled(self) -> list[Cable]:
+        """Those that are cables to pull; links inside a director are none."""
+        backplane = self.fabric.backplane.tolist()
+        return [c for c in self.cables if not backplane[c.link]]
 
     @cached_property
     def working(self) -> list[Cable]:
@@ -158,6 +164,20 @@ class Sheet:
     def server(self) -> Server | None:
         return _part(self.catalog.servers, self.fabric.parts.get("server"))
 
+    def cage_ports(self, kind: Kind) -> int:
+        """Ports that one front-panel cage of a tier's switch holds; 1 where the catalogue does not know."""
+        switch = self.switch(kind)
+        split = self.fabric.breakout if kind is Kind.LEAF else 1
+        return max(1, switch.ports * split // switch.cages) if switch else 1
+
+    def need_gpus(self, format: str) -> None:
+        """Raise PlanError where there are no GPUs to speak of."""
+        if not self.fabric.num_gpus:
+            raise PlanError(
+                f"{format} is about GPUs, and this network joins none; export the compute network, or take "
+                "format cable-schedule, netbox, dot or graphml"
+            )
+
     def part_name(self, part: str) -> str:
         """Catalogue name of a part; 'unknown' where the fabric does not say."""
         return self.fabric.parts.get(part, "unknown")
@@ -176,6 +196,7 @@ class Sheet:
         most = self.most_port
         known = {k: (s.ports if (s := self.switch(k)) else 0) for k in SWITCH_KINDS}
         known[Kind.NIC] = self.nic_ports
+        known[Kind.LEAF] *= self.fabric.breakout
         kinds = self.fabric.kind.tolist()
         return [max(known.get(Kind(kind), 0), used) for kind, used in zip(kinds, most, strict=True)]
 

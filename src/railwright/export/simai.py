@@ -23,6 +23,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     link of its own.  Failed cables are left out, slow ones have their rate.
     Raises PlanError where a GPU has no scale-up domain, which SimAI cannot say.
     """
+    sheet.need_gpus("SimAI")
     f = sheet.fabric
     gpu = sheet.gpu
     if gpu is not None and not gpu.scale_up_bandwidth and sheet.gpus > 1:

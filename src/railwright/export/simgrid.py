@@ -22,6 +22,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     Failed cables are left out, slow ones count what they carry.  A host's speed is its GPU's dense bf16 peak
     (fp16 or fp32 where it has none).
     """
+    sheet.need_gpus("SimGrid")
     f, names = sheet.fabric, [quoteattr(n) for n in sheet.names]
     speed = f"{_speed(sheet):.10g}f"
     lines = [

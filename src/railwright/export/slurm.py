@@ -21,6 +21,7 @@ from railwright.export.sheet import Sheet
 
 def render_tree(sheet: Sheet) -> dict[str, str]:
     """topology/tree: what hangs on which logical switch (see `hierarchy`)."""
+    sheet.need_gpus("Slurm")
     tree, hosts = hierarchy(sheet), hosts_of(sheet)
     switches = _switches(tree, hosts)
     conf = [

@@ -15,6 +15,7 @@ DOMAIN = "accelerator.topology.test/domain"
 
 def render(sheet: Sheet) -> dict[str, str]:
     """Switches above the scalable units; the nodes of each unit, a block per rack where racks are domains."""
+    sheet.need_gpus("topograph")
     tree, hosts = hierarchy(sheet), hosts_of(sheet)
     lines = [f"# {sheet.title}"]
     tops = [(top, list(children)) for top, children in tree.islands]
