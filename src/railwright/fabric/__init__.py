@@ -19,6 +19,10 @@ _HOMES = {
     "cable_table": "cables",
     "director_spines": "director",
     "expand_directors": "director",
+    "FaultDomain": "blast",
+    "largest_fault_domain": "blast",
+    "Growth": "growing",
+    "growth": "growing",
     "Option": "designing",
     "Requirement": "designing",
     "design": "designing",
@@ -37,6 +41,8 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
+    from railwright.fabric.blast import FaultDomain as FaultDomain
+    from railwright.fabric.blast import largest_fault_domain as largest_fault_domain
     from railwright.fabric.building import FAMILIES as FAMILIES
     from railwright.fabric.building import build as build
     from railwright.fabric.building import order as order
@@ -46,11 +52,24 @@ if TYPE_CHECKING:
     from railwright.fabric.counting import count as count
     from railwright.fabric.counting import hops_max as hops_max
     from railwright.fabric.counts import Counts as Counts
+    from railwright.fabric.designing import Option as Option
+    from railwright.fabric.designing import Requirement as Requirement
+    from railwright.fabric.designing import design as design
     from railwright.fabric.director import director_spines as director_spines
+    from railwright.fabric.director import expand_directors as expand_directors
+    from railwright.fabric.explaining import Published as Published
+    from railwright.fabric.explaining import Wanted as Wanted
+    from railwright.fabric.explaining import explain as explain
     from railwright.fabric.faults import apply_faults as apply_faults
     from railwright.fabric.graph import Fabric as Fabric
     from railwright.fabric.graph import Kind as Kind
     from railwright.fabric.graph import Role as Role
+    from railwright.fabric.growing import Growth as Growth
+    from railwright.fabric.growing import growth as growth
+    from railwright.fabric.networks import build_networks as build_networks
+    from railwright.fabric.networks import count_networks as count_networks
+    from railwright.fabric.networks import network_cables as network_cables
+    from railwright.fabric.offering import lines as lines
     from railwright.fabric.plan import Order as Order
     from railwright.fabric.plan import Plan as Plan
 

@@ -43,7 +43,7 @@ def expand_directors(fabric: Fabric, catalog: Catalog) -> Fabric:
 
     External port p of a director is port of leaf module p / half; each leaf module has as many links to every
     spine module of its chassis, over the backplane (length 0).  The modules become the two top
-    tiers, chassis by chassis.  A way through a director takes its catalogued latency: three modules, a third each.
+    tiers, chassis by chassis.  Each module takes a third of the director's catalogued latency.
     Raises PlanError when the top tier has no directors, or none whose modules are packet switches.
     """
     below, above = _top_tiers(fabric)

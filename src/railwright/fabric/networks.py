@@ -71,5 +71,5 @@ def service_order(cluster: Cluster, network: ServiceNetwork, catalog: Catalog) -
 
 
 def _port(nic: Nic, network: ServiceNetwork, rate: float) -> Nic:
-    """What a server plugs into the network, its latency borrowed from the compute NIC: no model is asked for."""
+    """What a server plugs into the network, with the compute NIC's latency: no model is asked for."""
     return replace(nic, name="host port", rate=rate, ports=network.ports_per_server)
