@@ -1,7 +1,7 @@
-"""OpenSM routes our fabrics on ibsim: its fat-tree engine accepts them, spreads evenly, and sees the same graph.
+"""OpenSM routes our fabrics on ibsim: its fat-tree engine accepts them, spreads evenly, sees the same graph.
 
-ibsim answers management packets as a fabric of the net file would; OpenSM and ibnetdiscover speak to it through
-libumad2sim instead of a kernel.  Debian: ibsim-utils, libumad2sim0, opensm, infiniband-diags.
+ibsim answers management packets as the fabric of the net file would; OpenSM and ibnetdiscover speak to it
+through libumad2sim instead of a kernel.  Debian: ibsim-utils, libumad2sim0, opensm, infiniband-diags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import pytest
 
 from export_fabrics import built, cables_by_name, small_parts
 from railwright import export
-from railwright.fabric import Fabric, Kind
+from railwright.fabric import Fabric, Kind, apply_faults
+from railwright.spec.study import Fault
 
 PRELOAD = next(iter(sorted(Path("/usr/lib").glob("*/umad2sim/libumad2sim.so"))), None)
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.skipif(
     reason=f"not installed: {', '.join([*MISSING, *([] if PRELOAD else ['libumad2sim'])])}",
 )
 
-TINY, SMALL = small_parts(8), small_parts(16)
+TINY, SMALL, PAIRS = small_parts(8), small_parts(16), small_parts(8, nics=2)
 DESIGNS = {
     "rails, 2 tiers, 8 servers": lambda: (built(8, "rail-optimised", "small", "tiny", TINY), TINY),
     "rails, 2 tiers, bundles": lambda: (
@@ -50,13 +51,13 @@ PART_FILLED = {
         built(6, "rail-optimised", "small", "tiny", TINY, servers_per_group=4),
         TINY,
     ),
-    "fat tree, 13 servers": lambda: (built(13, "fat-tree", "small", "tiny", TINY), TINY),
+    "fat tree, 7 servers on leaves for 2": lambda: (built(7, "fat-tree", "small", "tiny", PAIRS), PAIRS),
 }
 
 
 @dataclass
 class Routed:
-    """What OpenSM and ibnetdiscover said: the log, switch -> port -> adapters behind it, and the discovery."""
+    """What OpenSM and ibnetdiscover said: log, switch -> port -> adapters behind it, discovery."""
 
     log: str
     behind: dict[str, dict[int, list[str]]]
@@ -70,12 +71,8 @@ def route(tmp_path) -> Iterator:
     def run(f: Fabric, catalog) -> Routed:
         (net,) = export.write(f, "ibsim", tmp_path, catalog=catalog)
         # The simulator's socket is named, not a file: one name per process and test keeps instances apart.
-        env = {
-            **os.environ,
-            "PATH": PATH,
-            "IBSIM_SOCKNAME": f"railwright-{os.getpid()}-{tmp_path.name}"[-60:],
-        }
-        env |= {"OSM_TMP_DIR": str(tmp_path), "OSM_CACHE_DIR": str(tmp_path)}
+        env = {**os.environ, "PATH": PATH, "OSM_TMP_DIR": str(tmp_path), "OSM_CACHE_DIR": str(tmp_path)}
+        env["IBSIM_SOCKNAME"] = f"railwright-{os.getpid()}-{time.monotonic_ns()}"
         with (tmp_path / "ibsim.log").open("w") as log:
             sizes = ["-N", "4096", "-S", "1024", "-P", "65536"]
             started.append(
@@ -189,7 +186,15 @@ def test_with_leaves_part_filled_each_leafs_adapters_still_spread_over_all_uplin
                 assert max(loads) - min(loads) <= 1, f"{switch} to {other}: {loads}"
 
 
-@pytest.mark.parametrize("design", [*DESIGNS, *PART_FILLED])
+def test_a_part_filled_pod_breaks_the_rule_that_ftree_has(route):
+    """opensm(8), "Fat-tree Routing": switches of a rank, leaves aside, need as many down-going port
+    groups.  13 servers leave the last pod with one leaf of two, so OpenSM falls back to its minimum hops."""
+    routed = route(built(13, "fat-tree", "small", "tiny", TINY), TINY)
+    assert "Different number of downward port groups on switches" in routed.log
+    assert "minhop tables configured on all switches" in routed.log
+
+
+@pytest.mark.parametrize("design", ["rails, 3 tiers", "fat tree, 3 tiers", "DGX B200, 2 SU", *PART_FILLED])
 def test_the_simulated_fabric_is_discovered_as_the_identical_graph(route, design):
     f, catalog = (DESIGNS | PART_FILLED)[design]()
     routed = route(f, catalog)
@@ -200,9 +205,6 @@ def test_the_simulated_fabric_is_discovered_as_the_identical_graph(route, design
 
 
 def test_a_failed_cable_is_absent_from_the_simulated_fabric(route):
-    from railwright.fabric import apply_faults
-    from railwright.spec.study import Fault
-
     whole, catalog = DESIGNS["rails, 2 tiers, 8 servers"]()
     broken = apply_faults(whole, (Fault(element="leaf-03 port 5"),))
     found = graph(route(broken, catalog).discovered)
