@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cuts:
-    """What falls off.
+    """What falls off: the weight that is no longer joined to the heaviest of the pieces a part falls into.
 
-    node   (M,) weight that is no longer joined to the heaviest rest of its part once the node is gone,
-           the node's own weight not counted
-    bridges  (one, other) -> weight of the lighter side, for each edge without which its part falls in two
+    A piece of one node alone has nothing left to be joined to: it falls off however heavy it is.
+
+    node     (M,) what falls off once the node is gone, its own weight not counted
+    bridges  (one, other) -> what falls off without the edge, for each edge that holds two pieces together
     """
 
     node: list[int]
@@ -28,8 +29,9 @@ def cuts(ptr: Sequence[int], idx: Sequence[int], weight: Sequence[int]) -> Cuts:
     """Depth-first search of every part; `weight` (M,) says what each node counts for."""
     size = len(weight)
     seen, low = [0] * size, [0] * size
-    below, at, parent = list(weight), list(ptr[:size]), [-1] * size
-    split_sum, split_most, off = [0] * size, [0] * size, [0] * size
+    below, nodes, at, parent = list(weight), [1] * size, list(ptr[:size]), [-1] * size
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    off = [0] * size
     bridges: dict[tuple[int, int], int] = {}
     clock = 0
     for root in range(size):
@@ -58,18 +60,24 @@ def cuts(ptr: Sequence[int], idx: Sequence[int], weight: Sequence[int]) -> Cuts:
                 break
             above = path[-1]
             below[above] += below[node]
+            nodes[above] += nodes[node]
             if low[node] < low[above]:
                 low[above] = low[node]
             if low[node] >= seen[above]:
-                split_sum[above] += below[node]
-                split_most[above] = max(split_most[above], below[node])
+                pieces.setdefault(above, []).append((below[node], nodes[node]))
                 if low[node] > seen[above]:
                     hanging.append(node)
-        whole = below[root]
+        whole, count = below[root], nodes[root]
         for node in met:
-            if split_sum[node]:
-                rest = whole - weight[node] - split_sum[node]
-                off[node] = whole - weight[node] - max(rest, split_most[node])
+            split = pieces.get(node, [])
+            rest = whole - weight[node] - sum(w for w, _ in split), count - 1 - sum(n for _, n in split)
+            off[node] = _falls_off([*split, rest]) if split or count == 2 else 0
         for node in hanging:
-            bridges[parent[node], node] = min(below[node], whole - below[node])
+            piece = below[node], nodes[node]
+            bridges[parent[node], node] = _falls_off([piece, (whole - piece[0], count - piece[1])])
     return Cuts(off, bridges)
+
+
+def _falls_off(pieces: list[tuple[int, int]]) -> int:
+    """Weight outside the heaviest piece of (weight, nodes) that has more than one node."""
+    return sum(w for w, _ in pieces) - max((w for w, nodes in pieces if nodes > 1), default=0)
