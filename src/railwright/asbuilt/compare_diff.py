@@ -6,7 +6,7 @@ swapped, or more in turn); an open one is a moved, a missing or an extra cable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from railwright.asbuilt.compare_plan import Blueprint, Planned, label, relative_speed
@@ -107,6 +107,9 @@ def _absent_devices(board: Board, words: Words) -> list[Finding]:
         for n in (p.a, p.b):
             if n >= known or (n not in alive and board.plan.tier[n] != 0):
                 gone.setdefault(n, []).append(p)
+    for n in [n for n in gone if n < known]:  # cut off by missing neighbours alone: they are told instead
+        if all(p.a >= known or p.b >= known for p in gone[n]):
+            del gone[n]
     switches = {n for n in gone if board.plan.nodes[n].kind != "host"}
     explained = _only_behind(board, switches, alive)
     findings: list[Finding] = []
@@ -183,7 +186,8 @@ def _chains(board: Board) -> list[tuple[list[Link], list[Planned], bool]]:
                         queue.append(other)
         links = [board.found[i] for side, i in sorted(members) if side == 0]
         cables = [board.planned[i] for side, i in sorted(members) if side == 1]
-        ports = {end for k in (*links, *cables) for end in _ends(k)}
+        pieces_here: list[Link | Planned] = [*links, *cables]
+        ports = {end for k in pieces_here for end in _ends(k)}
         closed = len(links) == len(cables) and len(ports) == 2 * len(links)
         chains.append((links, cables, closed))
     return chains

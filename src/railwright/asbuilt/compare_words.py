@@ -42,7 +42,7 @@ class Words:
     def down(self, link: Link, planned: Planned) -> Finding:
         return Finding(
             "down port", "fault", self.cable(link), self.ends(link), "up", "plugged, but down",
-            "the dump lists this cable without a working link", 0.95, MISSING_TEST,
+            "The dump lists this cable without a working link", 0.95, MISSING_TEST,
         )  # fmt: skip
 
     def degraded(self, link: Link, planned: Planned) -> Finding:
@@ -50,7 +50,7 @@ class Words:
         have = speed_name(link.width, link.speed, link.rate)
         return Finding(
             "degraded link", "fault", self.cable(link), self.ends(link), want, have,
-            f"cables of this kind run at {want}", 0.95, SLOW_TEST,
+            f"Cables of this kind run at {want}", 0.95, SLOW_TEST,
         )  # fmt: skip
 
     def faster(self, link: Link, planned: Planned) -> Finding:
@@ -58,7 +58,7 @@ class Words:
         have = speed_name(link.width, link.speed, link.rate)
         return Finding(
             "uneven speed", "note", self.cable(link), self.ends(link), want, have,
-            f"cables of this kind run at {want}, this one faster", 0.8,
+            f"Cables of this kind run at {want}, this one faster", 0.8,
             "see whether the other ports are capped on purpose",
         )  # fmt: skip
 
@@ -74,7 +74,7 @@ class Words:
             return self._wrong_tier(link, low, high, "no cable between these tiers")
         return Finding(
             "extra link", "fault", self.cable(link), self.ends(link), "no cable", "a cable",
-            "no pattern of the design has a cable here", 0.85, TRACE_TEST,
+            "No pattern of the design has a cable here", 0.85, TRACE_TEST,
         )  # fmt: skip
 
     def moved(self, link: Link, planned: Planned) -> Finding:
@@ -142,7 +142,7 @@ class Words:
         names = listed(label(self.plan.nodes[n]) for n in adapters)
         return Finding(
             "missing device", "fault", server, self._far_ends(cables), f"{len(adapters)} adapters ({names})",
-            "none of them in the dump", "no adapter of this server is in the dump", 0.95,
+            "none of them in the dump", "No adapter of this server is in the dump", 0.95,
             "see whether the server is up and its subnet agent answers",
         )  # fmt: skip
 
@@ -188,5 +188,5 @@ def _pair(link: Link | Planned) -> tuple[int, int]:
 
 
 def _sentence(text: str) -> str:
-    """First letter large, as a sentence has it; names keep theirs."""
-    return text[:1].upper() + text[1:] if text[:1].islower() and " " in text[:12] else text
+    """With a capital, unless it begins with a name."""
+    return text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() else text

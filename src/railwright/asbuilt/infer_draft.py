@@ -16,6 +16,9 @@ STRAY = 0.2
 """Up to this share of switch cables may join switches that are not in neighbouring tiers and be called wrong;
 above it the machine is no Clos and such cables are its design."""
 
+STRAY_OF_ALL = 0.1
+"""With rails, at least this share of all cables must be of that sort: up to as many may simply be wrong."""
+
 SAME_SPEED = 0.9
 """Share of a tier's cables with one speed above which that speed is expected of cables of no known kind."""
 
@@ -42,7 +45,8 @@ def draft(
             sketch.keep(_between(wiring, tier, mesh.level))
     stray = [k for k in wiring.links if _is_stray(k, wiring, tier)]
     between = sum(tier[k.a] > 0 and tier[k.b] > 0 for k in wiring.links)
-    if len(stray) > STRAY * between:
+    # Rails need no cables between their leaves; other leaves without spines have no other way to meet.
+    if len(stray) > STRAY * between and (not hosts.by_rail or len(stray) > STRAY_OF_ALL * len(wiring.links)):
         notes.append(
             f"{len(stray)} of {between} switch cables join switches that are not in neighbouring tiers: this "
             "is no folded Clos, and they are taken as intended"

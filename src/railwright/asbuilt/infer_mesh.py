@@ -17,10 +17,16 @@ from railwright.asbuilt.infer_hosts import REGULAR, joined
 from railwright.asbuilt.wiring import Wiring
 
 SAME_UPPERS = 0.5
-"""Two lowers are of one block when they share more than this share of the fewer uppers of the two."""
+"""Two lowers are of one block when more than this share of the cables of the one with fewer go to the same
+uppers as the other's."""
 
 MESHED = 0.7
 """A tier is a regular mesh when at least this share of its pairs have the commonest number of cables."""
+
+
+ASTRAY = 0.15
+"""It is one too when over half of its pairs have that number, and at most this share of its cables is missing
+or too many: one in ten wrong, and an exchange counts twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,11 @@ def read_mesh(wiring: Wiring, tier: Sequence[int], level: int) -> Mesh:
     for joint in joints:
         rows[joint.low][joint.up] += 1
     bundle = mode([n for row in rows.values() for n in row.values()])
-    blocks = _blocks(rows)
+    blocks = _blocks(rows, bundle)
     pairs = [rows[low][up] for block in blocks for low in block.lowers for up in block.uppers]
-    regular = bool(pairs) and pairs.count(bundle) >= MESHED * len(pairs)
+    alike = pairs.count(bundle) / len(pairs) if pairs else 0.0
+    astray = sum(abs(n - bundle) for n in pairs) / (bundle * len(pairs)) if pairs else 1.0
+    regular = alike >= MESHED or (alike > 0.5 and astray <= ASTRAY)
     return Mesh(level, blocks, bundle, regular, joints)
 
 
@@ -85,23 +93,30 @@ def _joints(wiring: Wiring, tier: Sequence[int], level: int) -> list[Joint]:
     return found
 
 
-def _blocks(rows: Mapping[int, Counter[int]]) -> tuple[Block, ...]:
+def _blocks(rows: Mapping[int, Counter[int]], bundle: int) -> tuple[Block, ...]:
     lowers = list(rows)
     under: dict[int, list[int]] = {}
     for low, row in rows.items():
         for up in row:
             under.setdefault(up, []).append(low)
     shared: Counter[tuple[int, int]] = Counter()
-    for around in under.values():
-        shared.update((a, b) for i, a in enumerate(around) for b in around[i + 1 :])
+    for up, around in under.items():
+        for i, a in enumerate(around):
+            for b in around[i + 1 :]:
+                shared[a, b] += min(rows[a][up], rows[b][up])
     number = joined(
-        lowers, [p for p, n in shared.items() if n > SAME_UPPERS * min(len(rows[p[0]]), len(rows[p[1]]))]
+        lowers,
+        [p for p, n in shared.items() if n > SAME_UPPERS * min(rows[p[0]].total(), rows[p[1]].total())],
     )
     members: dict[int, list[int]] = {}
     for low in lowers:
         members.setdefault(number[low], []).append(low)
     uppers = {
-        k: tuple(sorted(u for u in under if 2 * sum(1 for low in lows if rows[low][u]) >= len(lows)))
+        k: tuple(
+            sorted(
+                u for u in under if 2 * sum(min(rows[low][u], bundle) for low in lows) >= bundle * len(lows)
+            )
+        )
         for k, lows in members.items()
         if any(rows[low] for low in lows)
     }
@@ -147,21 +162,29 @@ def _planned_block(block: Block, bundle: int, joints: Sequence[Joint]) -> list[P
 
 
 def _votes(ballots: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Port -> the switch most say it leads to; ports on which two are named as often are left out.
+    """Port -> the switch most say it leads to; of two named as often, the one the ports beside it lead to.
 
-    Empty when too few agree for the ports to follow any rule.
+    Ports that stay undecided are left out.  Empty when too few agree for the ports to follow any rule.
     """
     rows: dict[int, Counter[int]] = {}
     for port, switch in ballots:
         rows.setdefault(port, Counter())[switch] += 1
     if not ballots or sum(max(row.values()) for row in rows.values()) < REGULAR * len(ballots):
         return {}
-    chosen: dict[int, int] = {}
+    clear: dict[int, int] = {}
+    tied: dict[int, list[int]] = {}
     for port, row in rows.items():
-        first = row.most_common(2)
-        if port and (len(first) == 1 or first[0][1] > first[1][1]):
-            chosen[port] = first[0][0]
-    return chosen
+        best = [switch for switch, n in sorted(row.items()) if n == max(row.values())]
+        if port and len(best) == 1:
+            clear[port] = best[0]
+        elif port:
+            tied[port] = best
+    beside = {port: [clear.get(port - 1), clear.get(port + 1)] for port in tied}
+    for port, best in tied.items():
+        near = [switch for switch in best if switch in beside[port]]
+        if len(near) == 1:
+            clear[port] = near[0]
+    return clear
 
 
 def _ports_of(vote: Mapping[int, int], switches: Sequence[int], bundle: int) -> dict[int, list[int]]:

@@ -167,18 +167,23 @@ def _sequence_places(
     ends: Mapping[tuple[str, Lane], Endpoint],
     runs: Sequence[Run],
 ) -> Places:
-    top_port = max(end.port for end in keep.values())
+    top_port = max(end.port for end in ends.values())
     taken = {(end.leaf, end.port) for end in keep.values()}
     of_server: dict[str, Counter[int]] = {}
     for (server, _), end in ends.items():
         of_server.setdefault(server, Counter())[end.leaf] += 1
+    with_runs = {run.leaf for run in runs}
     found: Places = {}
     for key, q in order.items():
         if key in keep:
             found[key] = Place(keep[key].leaf, keep[key].port, "it keeps the sequence of its leaf", 0.95)
             continue
         inside = [run for run in runs if run.low <= q <= run.high]
+        if not inside and key in ends and ends[key].leaf not in with_runs:
+            continue  # a leaf of fewer endpoints than witnesses: nothing speaks against it
         near = [run for run in runs if 1 <= q + run.shift <= top_port]
+        if not near:  # the last of a leaf may be the one that is missing
+            near = [run for run in runs if run.high < q <= run.high + WITNESSES]
         here = of_server.get(key[0], Counter())
         ranked = sorted(inside or near, key=lambda r: (-here[r.leaf], max(r.low - q, q - r.high)))
         free = [run for run in ranked if (run.leaf, q + run.shift) not in taken]

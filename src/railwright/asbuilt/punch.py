@@ -28,7 +28,7 @@ def punch_list(machine: Inferred | Wiring, design: Wiring | None = None) -> list
     inferred = infer(machine) if isinstance(machine, Wiring) else machine
     wiring = inferred.wiring
     if design is not None:
-        return in_order([*compare(inferred, design), *_names(wiring), *_undescribed(wiring)])
+        return in_order([*_named_twice(compare(inferred, design), _names(wiring)), *_undescribed(wiring)])
     found = [*diff(wiring, inferred.design), *_names(wiring), *_undescribed(wiring)]
     return in_order([*_recurring(found), *_turned(inferred), *_bundles(inferred, found), *_unused(inferred)])
 
@@ -115,6 +115,21 @@ def _names(wiring: Wiring) -> list[Finding]:
             )
         )  # fmt: skip
     return findings
+
+
+def _named_twice(differences: Sequence[Finding], names: Sequence[Finding]) -> list[Finding]:
+    """Where one of two hosts of one name was told by its cables, that is said once, with the name it should have."""
+    told: list[Finding] = []
+    merged: set[int] = set()
+    for finding in names:
+        if finding.kind == "two hosts of one name":
+            for other in differences:
+                if other.kind == "renamed device" and other.element.split("/")[0] == finding.element:
+                    merged.add(id(other))
+                    evidence = f"{finding.evidence}; one of them is cabled as {other.expected} should be"
+                    finding = replace(finding, evidence=evidence)
+        told.append(finding)
+    return [f for f in differences if id(f) not in merged] + told
 
 
 def _attached(wiring: Wiring) -> dict[int, list[tuple[str, int]]]:
