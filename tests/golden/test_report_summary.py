@@ -43,7 +43,7 @@ def test_it_says_what_a_person_wants_to_know():
     ):
         assert expected in text
     assert "out/report.html" in text
-    assert "between 0.88 and 1.22" in text
+    assert "at 0.88 to 1.22 times the predicted time" in flat
     assert "expert loads are taken as balanced" in text
 
 

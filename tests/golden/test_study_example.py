@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import railwright as rw
 from railwright.report.results_json import results, to_text
+from railwright.spec import load_study_text, template
 from railwright.spec.study import Variant
 from railwright.study.result import Result, VariantResult
 
@@ -141,3 +143,19 @@ def test_an_impossible_variant_is_told_with_its_reason_and_the_rest_still_runs()
     result = rw.run(study)
     assert "240" in result.variants[1].infeasible
     assert json.loads(to_text(results(result)))["variants"][1]["infeasible"]
+
+
+def test_the_network_is_what_lies_between_servers(result):
+    # tensor parallelism stays on NVLink and is told apart; compute is the largest part of the step
+    bottleneck = result.answer[1]
+    assert bottleneck.startswith("The network slows you, but is not your main bottleneck")
+    assert re.search(r"exposed communication 28 % \(2\d % between servers, [5-9] % inside\)", bottleneck)
+
+
+def test_a_single_machine_is_never_told_that_its_network_is_the_bottleneck():
+    which, bottleneck, *_ = rw.run(load_study_text(template("workstation"))).answer
+    assert which.startswith("Choose '")
+    assert ": 1 switch and 1 cable, " in which
+    assert bottleneck.startswith(
+        "Communication inside your servers is the bottleneck, rather than the network"
+    )

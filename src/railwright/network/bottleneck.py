@@ -41,8 +41,7 @@ def busiest(
     busy = np.divide(load, fabric.capacity, out=np.zeros(len(load)), where=fabric.capacity > 0)
     if time <= 0 or not busy.any():
         return None
-    # The first among equals (rounding aside), so that the same input names the same link.
-    link = int(np.flatnonzero(busy >= busy.max() * (1 - 1e-9))[0])
+    link = busiest_link(busy)
     utilisation = min(float(busy[link]) / time, 1.0)
     share = demands_across(link)
     name = fabric.link_name(link)
@@ -50,6 +49,14 @@ def busiest(
     return Bottleneck(
         link, name, utilisation, share, _why(network, link, name, load, peers, share, utilisation)
     )
+
+
+def busiest_link(busy: Floats) -> int:
+    """The link of the largest load / capacity (L,): the first among equals, rounding aside.
+
+    So the same input names the same link.
+    """
+    return int(np.flatnonzero(busy >= busy.max() * (1 - 1e-9))[0])
 
 
 def demands_on(routes: Routes, size: Floats, link: int) -> int:
@@ -79,10 +86,10 @@ def _why(
     tier = f"{TIER[role]}, {_direction(fabric, link)}"
     slow = fabric.capacity[link] < fabric.rate[link // 2] * (1 - 1e-9)
     demands = f"{share:,} demand{'s' if share != 1 else ''}"
-    busy = f"busy {utilisation:.0%} of the time with {demands}"
+    busy = f"busy {100 * utilisation:.0f} % of the time with {demands}"
     if slow:
         left = fabric.capacity[link] / fabric.rate[link // 2]
-        return f"{name} is {busy}; it runs at {left:.0%} of its nominal rate."
+        return f"{name} is {busy}; it runs at {100 * left:.0f} % of its nominal rate."
     if skew <= EVEN:
         return f"{name} is {busy}, like all {len(peers):,} {tier}: the tier is evenly full."
     reason = {
@@ -96,7 +103,7 @@ def _why(
             "static": "destination tables put several senders on it",
             "adaptive": "the traffic or a fault loads its switch more than others",
         }[network.routing]
-    return f"{name} is {busy}; it carries {skew:.1f}x the mean of the {tier}: {reason}."
+    return f"{name} is {busy}; it carries {skew:.1f} times the mean of the {tier}: {reason}."
 
 
 def _direction(fabric: Fabric, link: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -44,7 +43,7 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
     _published(result, console)
     _error(result, console)
     for warning in result.warnings:
-        console.print(Padding(Text(f"! {warning}", style="yellow"), (0, 0, 0, 0)))
+        console.print(Text(f"! {warning}", style="yellow"))
     if folder is not None:
         console.print()
         console.print(Text("Files", style="bold"))
@@ -55,10 +54,10 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
             "cables.csv": "every cable, port by port",
             "sweeps.csv": "every point of the curves",
         }
+        width = max(len(str(Path(folder) / name)) for name in about)
         for name, what in about.items():
-            console.print(
-                Text(f"  {Path(folder) / name}", style="cyan"), Text(f"  {what}", style="dim"), soft_wrap=True
-            )
+            file = f"  {Path(folder) / name!s:<{width}}"
+            console.print(Text(file, style="cyan"), Text(f" {what}", style="dim"), soft_wrap=True)
     console.print()
 
 
@@ -166,5 +165,7 @@ def _error(result: Result, console: Console) -> None:
     else:
         console.print(Text("Nothing was predicted, so there is no error to state."))
         return
-    band = f"{low:.2f} and {high:.2f} of the predicted time"
-    console.print(Text(f"{subject}: 80 % of measurements are expected between {band}."))
+    lean = " Predictions of this kind tend to be too fast." if low > 1 else ""
+    lean = " Predictions of this kind tend to be too slow." if high < 1 else lean
+    band = f"{low:.2f} to {high:.2f} times the predicted time"
+    console.print(Text(f"{subject}: 80 % of measurements are expected at {band}.{lean}"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from railwright.fabric.graph import Role
 from railwright.spec.study import Study
 from railwright.study.result import Curve, SensitivityRow, VariantResult
-from railwright.study.words import percent, share
+from railwright.study.words import number, percent, share
 from railwright.training.result import StepResult
 from railwright.units import show_size, show_time
 
@@ -15,7 +16,9 @@ CLOSE = 0.01
 """Designs within 1 % of the fastest count as equally fast: the noise floor between two well-built
 fabrics is 0.8-1.7 % (MLPerf GPT-3 logs, 512-10,752 GPUs)."""
 NETWORK_BOUND = 0.15
-"""Exposed communication above this share of the step is called a bottleneck."""
+"""Exposed communication between servers above this share of the step is said to slow the job."""
+SHOWN = 0.005
+"""A part of the step that rounds to 0 % is not told."""
 KIND_NAMES = {
     "tp": "tensor-parallel collectives",
     "ep": "expert all-to-all",
@@ -72,14 +75,15 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
         counts = variants[0].counts
         assert counts is not None
         return (
-            f"The fabric as written takes {counts.switches} switches and {counts.cables} cables "
-            f"for {counts.gpus} GPUs."
+            f"The fabric as written takes {_parts(counts.switches, counts.cables)} "
+            f"for {number(counts.gpus, 'GPU')}."
         )
     fastest = min(d.step.step_time for d in designs)
     close = [d for d in designs if d.step.step_time <= fastest * (1 + CLOSE)]
     best = min(close, key=lambda d: (d.parts, d.step.step_time))
+    verb = "Build" if len({d.parts for d in designs}) > 1 else "Choose" if len(designs) > 1 else "You have"
     sentence = (
-        f"Build '{best.variant.name}': {best.parts[0]} switches and {best.parts[1]} cables, "
+        f"{verb} '{best.variant.name}': {_parts(*best.parts)}, "
         f"{show_time(best.step.step_time)} a step, {best.step.tokens_per_second:,.0f} tokens/s"
     )
     dearer = [d for d in close if d.parts != best.parts]
@@ -88,12 +92,11 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
         extra = max(d.parts for d in dearer)
         sentence += (
             f"; {names} {'is' if len(dearer) == 1 else 'are'} no faster for this job "
-            f"(within {share(CLOSE)}) and take{'s' if len(dearer) == 1 else ''} up to {extra[0]} switches "
-            f"and {extra[1]} cables"
+            f"(within {share(CLOSE)}) and take{'s' if len(dearer) == 1 else ''} up to {_parts(*extra)}"
         )
     for slower in (d for d in designs if d not in close):
         loss = slower.step.step_time / best.step.step_time - 1
-        sentence += f"; '{slower.variant.name}' is {share(loss)} slower"
+        sentence += f"; '{slower.variant.name}' takes {share(loss)} longer"
     if best.variant.fabric is not None and best.variant.fabric.family == "rail-only":
         sentence += "; without spines its rails meet only over NVLink, so every job on it depends on PXN"
     return sentence + "."
@@ -105,12 +108,26 @@ def _bottleneck(base: VariantResult) -> str:
     if step is None:
         return ""
     exposed = {s.kind: s.exposed for s in step.shares if s.kind in KIND_NAMES and s.exposed > 0}
-    compute = sum(s.exposed for s in step.shares if s.kind == "compute") / step.step_time
-    verdict = "is" if step.network_share > NETWORK_BOUND else "is not"
+    between = sum(_between_servers(base, step, kind) * seconds for kind, seconds in exposed.items())
+    compute = sum(s.exposed for s in step.shares if s.kind == "compute")
+    other = max(s.exposed for s in step.shares if s.kind not in KIND_NAMES)
+    inside = sum(exposed.values()) - between
+    if between > max(other, inside):
+        verdict = "The network is your bottleneck"
+    elif inside > other:
+        verdict = "Communication inside your servers is the bottleneck, rather than the network between them"
+    elif between > NETWORK_BOUND * step.step_time:
+        verdict = "The network slows you, but is not your main bottleneck"
+    else:
+        verdict = "The network is not your bottleneck"
     sentence = (
-        f"The network {verdict} your bottleneck: exposed communication is {share(step.network_share)} "
-        f"of the step and compute {share(compute)}"
+        f"{verdict}: compute is {share(compute / step.step_time)} of the step and exposed communication "
+        f"{share(step.network_share)}"
     )
+    if exposed:
+        places = ((between, "between servers"), (inside, "inside"))
+        told = [f"{share(s / step.step_time)} {place}" for s, place in places if s > SHOWN * step.step_time]
+        sentence += f" ({', '.join(told)})" if len(told) > 1 else ""
     if not exposed:
         return sentence + "."
     worst = max(exposed, key=lambda kind: exposed[kind])
@@ -121,6 +138,17 @@ def _bottleneck(base: VariantResult) -> str:
         if heaviest.prediction.bottleneck is not None:
             sentence += f", whose busiest link is {heaviest.prediction.bottleneck.name}"
     return sentence + "."
+
+
+def _between_servers(base: VariantResult, step: StepResult, kind: str) -> float:
+    """Part of one kind of communication, by time, whose busiest link is a cable, not inside a server."""
+    seconds = {True: 0.0, False: 0.0}
+    for used in step.collectives:
+        limit = used.prediction.bottleneck
+        if used.kind == kind and limit is not None and base.fabric is not None:
+            role = Role(int(base.fabric.role[limit.link // 2]))
+            seconds[role not in (Role.SCALE_UP, Role.PCIE)] += used.count * used.prediction.time
+    return seconds[True] / total if (total := sum(seconds.values())) else 0.0
 
 
 def _rails_and_pxn(
@@ -136,10 +164,10 @@ def _rails_and_pxn(
         families = (base_study.cluster.compute.family, study.cluster.compute.family)
         if only_pxn:
             on, off = (base, variant) if base_study.nccl.pxn else (variant, base)
-            told.append(_compare("PXN", on, off))
+            told.append(_compare("PXN changes", on, off))
         elif study.nccl == base_study.nccl and set(families) == {"rail-optimised", "fat-tree"}:
             rails, tree = (base, variant) if families[0] == "rail-optimised" else (variant, base)
-            told.append(_compare("rails instead of a fat tree", rails, tree))
+            told.append(_compare("rails instead of a fat tree change", rails, tree))
     told = [text for text in told if text]
     if not told:
         return ""
@@ -155,7 +183,7 @@ def _rails_and_pxn(
 
 
 def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
-    """'PXN changes training throughput by +1 % and all-to-all by +40 % (1 MiB) and +0 % (1 GiB)'."""
+    """'PXN changes training throughput by +1 % and all-to-all bandwidth by +40 % at 1 KiB and …'."""
     parts = []
     if better.jobs and other.jobs and better.jobs[0].step and other.jobs[0].step:
         gain = better.jobs[0].step.tokens_per_second / other.jobs[0].step.tokens_per_second - 1
@@ -167,7 +195,11 @@ def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
             for mine, its in ((pair[0].points[i], pair[1].points[i]) for i in (0, -1))
         ]
         parts.append(f"all-to-all bandwidth by {' and '.join(ends)}")
-    return f"{subject} changes {' and '.join(parts)}" if parts else ""
+    return f"{subject} {' and '.join(parts)}" if parts else ""
+
+
+def _parts(switches: int, cables: int) -> str:
+    return f"{number(switches, 'switch', 'switches')} and {number(cables, 'cable')}"
 
 
 def curve_of(variant: VariantResult, op: str) -> Curve | None:

@@ -125,7 +125,7 @@ def _network_share(study: Study, workshop: Workshop) -> Values:
 PREDICTORS = {
     "pxn-small": Predictor(_all_to_all_gain(SMALL), percent),
     "pxn-large": Predictor(_all_to_all_gain(LARGE), percent),
-    "pxn-mixtral": Predictor(_training_gain, percent),
+    "pxn-mixtral": Predictor(_training_gain, lambda gain: percent(gain, 1)),
     "network-share": Predictor(_network_share, share),
 }
 """Record of measure/data/effects.json -> its predictor."""
