@@ -120,7 +120,17 @@ def test_no_coordinate_is_not_a_number(html):
 def test_all_variants_and_the_answer_are_there(html):
     result = example_result()
     for text in (*result.answer, *(v.name for v in result.variants), *(s.name for s in result.sensitivity)):
-        assert text in html
+        assert text in html.replace("\u00a0", " ")
+
+
+def test_a_number_stays_with_its_unit(html):
+    answer = html[html.index('class="answer"') : html.index('class="keys"')]
+    assert "\u00a0%" in answer
+    assert not re.search(r"\d (?:%|[KMGT]iB|GB/s)", answer)
+
+
+def test_the_key_figures_say_whose_they_are(html):
+    assert html.index("Of A, ") < html.index('class="keys"')
 
 
 def test_sections_come_in_the_order_question_answer_why(html):

@@ -10,7 +10,7 @@ import base64
 import hashlib
 
 from railwright.report.figures import job_names, job_of, large_point, letter, pxn_pairs, show_tokens, sweeps
-from railwright.report.markup import Html, join, tag
+from railwright.report.markup import Html, join, tag, unbroken
 from railwright.report.page_collectives import collectives_section
 from railwright.report.page_fabric import fabric_section, variants_section
 from railwright.report.page_step import step_section
@@ -91,7 +91,7 @@ def _head(result: Result) -> Html:
 def _answer(result: Result) -> Html | None:
     if not result.answer:
         return None
-    return tag("div", *(tag("p", sentence) for sentence in result.answer), class_="answer")
+    return tag("div", *(tag("p", unbroken(sentence)) for sentence in result.answer), class_="answer")
 
 
 def _keys(result: Result) -> Html | None:
@@ -105,9 +105,9 @@ def _keys(result: Result) -> Html | None:
         if job is not None and job.step is not None:
             step = job.step
             found += [
-                (f"a step of {name}", show_time(step.step_time)),
+                (f"a step of '{name}'", show_time(step.step_time)),
                 ("tokens/s", show_tokens(step.tokens_per_second)),
-                ("of the step waits for the network", show_share(step.network_share)),
+                ("of the step is exposed communication", show_share(step.network_share)),
                 ("model FLOPs utilisation", show_share(step.mfu)),
                 (f"for {show_count(step.tokens_total)} tokens", show_time(step.time_to_train)),
             ]
@@ -127,8 +127,11 @@ def _keys(result: Result) -> Html | None:
                 show_count(c.gpus),
             ),
         ]
-    shown = (tag("div", tag("dt", name), tag("dd", value)) for name, value in found[:MOST_KEYS])
-    return tag("dl", *shown, class_="keys")
+    shown = (
+        tag("div", tag("dt", unbroken(name)), tag("dd", unbroken(value))) for name, value in found[:MOST_KEYS]
+    )
+    whose = tag("p", f"Of {letter(0)}, {base.name}, the study as written:", class_="note whose")
+    return join([whose if len(result.variants) > 1 else None, tag("dl", *shown, class_="keys")])
 
 
 def _pxn(result: Result) -> list[tuple[str, str]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 
 VOID = frozenset({"br", "col", "hr", "link", "meta"})
 SELF_CLOSED = frozenset({"circle", "line", "path", "polygon", "rect", "use"})
+QUANTITY = re.compile(r"(\d) (%|[KMGT]iB\b|[kMGTP]?B/s\b|[µm]?s\b|min\b|port\b)")
+"""A number and the unit that stays with it."""
 
 
 class Html(str):
@@ -36,6 +39,13 @@ def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
 def join(parts: Iterable[Child], between: str = "") -> Html:
     """Parts one after the other, text escaped, None left out."""
     return Html(between.join(_child(part) for part in parts if part is not None))
+
+
+def unbroken(text: Child) -> Child:
+    """Text whose '14 %' and '1 GiB' are not torn apart at the end of a line; anything else as it is."""
+    if not isinstance(text, str) or isinstance(text, Html):
+        return text
+    return QUANTITY.sub("\\1\u00a0\\2", text)
 
 
 def number(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from railwright.report.markup import Child, Html, tag
+from railwright.report.markup import Child, Html, tag, unbroken
 
 
 def data_table(
@@ -31,7 +31,7 @@ def data_table(
             "tr",
             tag("th", row[0], scope="row", class_=look(0)),
             *(
-                tag("td", _whole(cell), class_=look(i), data_name=names[i])
+                tag("td", unbroken(cell), class_=look(i), data_name=names[i])
                 for i, cell in enumerate(row[1:], 1)
             ),
         )
@@ -42,8 +42,3 @@ def data_table(
         "table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), class_=kind
     )
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
-
-
-def _whole(cell: Child) -> Child:
-    """A cell whose '14 %' is not torn apart at the end of a line."""
-    return cell.replace(" %", "\u00a0%") if isinstance(cell, str) and not isinstance(cell, Html) else cell

@@ -44,7 +44,7 @@ def error_section(result: Result) -> Html:
     notes = dict.fromkeys([*result.warnings, *_notes(result)])
     if notes:
         parts += [
-            tag("h3", "Warnings, and what is not modelled"),
+            tag("h3", "What the bands rest on, and warnings"),
             tag("ul", *(tag("li", note) for note in notes)),
         ]
     return join(parts)

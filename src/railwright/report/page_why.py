@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.report.charts import diverging_bar, stacked_bar
 from railwright.report.figures import job_names, job_of, largest_first, letter, op_title
-from railwright.report.markup import Child, Html, join, tag
+from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
 from railwright.training.result import StepResult
@@ -42,7 +42,13 @@ def published_section(result: Result) -> Html | None:
     if not result.published:
         return None
     cells: list[list[Child]] = [
-        [p.name, p.published, tag("strong", p.predicted), p.why, tag("span", p.source, class_="soft wrap")]
+        [
+            p.name,
+            p.published,
+            tag("strong", unbroken(p.predicted)),
+            p.why,
+            tag("span", p.source, class_="soft wrap"),
+        ]
         for p in result.published
     ]
     heads = ("effect", "published", "predicted here", "why", "source")

@@ -47,6 +47,7 @@ nav a{margin-right:1.1rem;text-decoration:none;white-space:nowrap}
 nav a:hover{text-decoration:underline}
 dl.keys{display:grid;
 grid-template-columns:repeat(auto-fit,minmax(9.2rem,1fr));gap:1.4rem 1.2rem;margin:2rem 0}
+.whose{margin:2rem 0 0}.whose+dl.keys{margin-top:.9rem}
 dl.keys div{display:flex;flex-direction:column-reverse;justify-content:flex-end}
 dl.keys dt{color:var(--soft);font-size:.86rem;line-height:1.35}
 dl.keys dd{margin:0;font-size:1.55rem;font-weight:600;letter-spacing:-.02em;
@@ -60,6 +61,8 @@ thead th{vertical-align:bottom;font-weight:600;font-size:.84rem;line-height:1.35
 tbody th{font-weight:400}
 tr.part th{padding-top:1.2rem;font-weight:600;color:var(--soft);font-size:.82rem}
 .n{text-align:right;white-space:nowrap}
+thead th.n{white-space:normal}
+table .soft{font-size:inherit}
 .t{min-width:12rem}
 caption span{display:inline-block;position:sticky;left:0;max-width:min(44rem,calc(100vw - 2.5rem))}
 .compare{table-layout:fixed}
