@@ -12,10 +12,9 @@ ibsim, net-examples/net.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from railwright.errors import PlanError
-from railwright.export.sheet import Sheet, gigabits
+from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Kind
 
 # Signalling rate of one lane [Gb/s], as InfiniBand's names go (IBTA roadmap; FDR's 14.0625 carries 13.6).
@@ -85,16 +84,19 @@ def render_ports(sheet: Sheet) -> dict[str, str]:
     lids = _lids(sheet)
     names, guids, at = _ends(sheet, lids)
     rates = _Speeds()
+    adapter = _is_adapter(sheet)
+    word = ["CA" if a else "SW" for a in adapter]
     lines = []
     for device in lids:
-        here = "SW" if sheet.fabric.kind[device] != Kind.NIC else "CA"
         for port, far, far_port, live in at[device]:
-            there = "SW" if sheet.fabric.kind[far] != Kind.NIC else "CA"
             width, speed = rates[live]
+            # An adapter's port is its GUID and the port's number from 0; a switch's is the switch's own.
+            own = guids[device] + (port - 1 if adapter[device] else 0)
+            other = guids[far] + (far_port - 1 if adapter[far] else 0)
             lines.append(
-                f"{here} {lids[device]:5d} {port:2d} 0x{_port_guid(sheet, guids, device, port):016x} "
-                f"{width}x {speed} - {there} {lids[far]:5d} {far_port:2d} "
-                f"0x{_port_guid(sheet, guids, far, far_port):016x} ( '{names[device]}' - '{names[far]}' )"
+                f"{word[device]} {lids[device]:5d} {port:2d} 0x{own:016x} {width}x {speed} - "
+                f"{word[far]} {lids[far]:5d} {far_port:2d} 0x{other:016x} "
+                f"( '{names[device]}' - '{names[far]}' )"
             )
     return {"fabric.ports": "\n".join(lines) + "\n"}
 
@@ -120,39 +122,34 @@ Ends = dict[int, list[tuple[int, int, int, float]]]
 
 
 def _topology(sheet: Sheet, head: list[str], speed_word: Callable[[str], str], first_port: int) -> str:
+    """first_port  what an adapter's GUID and the number of its port 1 differ by (ibsim counts from 1)"""
     lids = _lids(sheet)
     names, guids, at = _ends(sheet, lids)
     words = {rate: f"{w}x{speed_word(s)}" for rate, (w, s) in _rates(at).items()}
-    port_guid = partial(_port_guid, sheet, guids, extra=first_port)
+    adapter = _is_adapter(sheet)
     lines = [*head]
-    kinds = sheet.fabric.kind.tolist()
     for device in lids:
         own = guids[device]
-        is_switch = kinds[device] != Kind.NIC
-        gbps = int(float(gigabits(max(live for *_, live in at[device]))))
-        known = _SWITCH_IDS if is_switch else _ADAPTER_IDS
-        lines += ["", "vendid=0x2c9", f"devid=0x{known.get(gbps, 0xD2F2 if is_switch else 0x1021):x}"]
-        lines.append(f"sysimgguid=0x{own:x}")
-        if is_switch:
+        gbps = round(max(live for *_, live in at[device]) * 8 / 1e9)
+        known, other = (_ADAPTER_IDS, 0x1021) if adapter[device] else (_SWITCH_IDS, 0xD2F2)
+        lines += ["", "vendid=0x2c9", f"devid=0x{known.get(gbps, other):x}", f"sysimgguid=0x{own:x}"]
+        if adapter[device]:
+            lines += [f"caguid=0x{own:x}", f'Ca\t{sheet.ports[device]} "H-{own:016x}"\t\t# "{names[device]}"']
+        else:
             lines += [
                 f"switchguid=0x{own:x}({own:016x})",
                 f'Switch\t{sheet.ports[device]} "S-{own:016x}"\t\t# "{names[device]}" enhanced port 0 '
                 f"lid {lids[device]} lmc 0",
             ]
-        else:
-            lines += [f"caguid=0x{own:x}", f'Ca\t{sheet.ports[device]} "H-{own:016x}"\t\t# "{names[device]}"']
         for port, far, far_port, live in at[device]:
-            to_switch = kinds[far] != Kind.NIC
-            peer = f'"{"S" if to_switch else "H"}-{guids[far]:016x}"[{far_port}]'
-            if is_switch:
-                peer += "" if to_switch else f"({port_guid(far, far_port):016x}) "
-                lines.append(f'[{port}]\t{peer}\t\t# "{names[far]}" lid {lids[far]} {words[live]}')
+            if adapter[device]:
+                near, told = f"[{port}]({own + port - 1 + first_port:016x}) ", f"lid {lids[device]} lmc 0 "
             else:
-                peer += "" if to_switch else f" ({port_guid(far, far_port):016x})"
-                lines.append(
-                    f"[{port}]({port_guid(device, port):016x}) \t{peer}\t\t# lid {lids[device]} lmc 0 "
-                    f'"{names[far]}" lid {lids[far]} {words[live]}'
-                )
+                near, told = f"[{port}]", ""
+            peer = f'"{"H" if adapter[far] else "S"}-{guids[far]:016x}"[{far_port}]'
+            if adapter[far]:
+                peer += f"({guids[far] + far_port - 1 + first_port:016x}) "
+            lines.append(f'{near}\t{peer}\t\t# {told}"{names[far]}" lid {lids[far]} {words[live]}')
     return "\n".join(lines) + "\n"
 
 
@@ -186,8 +183,6 @@ def _rates(at: Ends) -> _Speeds:
     return rates
 
 
-def _port_guid(sheet: Sheet, guids: dict[int, int], device: int, port: int, extra: int = 0) -> int:
-    """An adapter's port is its GUID and the number of the port (from 0; ibsim counts from 1)."""
-    if sheet.fabric.kind[device] != Kind.NIC:
-        return guids[device]
-    return guids[device] + port - 1 + extra
+def _is_adapter(sheet: Sheet) -> list[bool]:
+    """Of every device, whether it is a NIC."""
+    return [bool(x) for x in sheet.fabric.kind == Kind.NIC]
