@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.maxmin import add_up
+from railwright.network.shortest import ragged, shortest_paths, switch_graph
 from railwright.network.solution import Network
-from railwright.network.switching import ROUTINGS, UNREACHED, splitmix, switch_graph
+from railwright.network.switching import ROUTINGS, Crossing, splitmix, static_tables
 from railwright.traffic import Traffic, domain_of_gpu
+from railwright.traffic.per_fabric import per_fabric
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -81,11 +83,11 @@ class Routes:
         ptr = np.concatenate([[0], np.cumsum(own + extra)])
         link = np.empty(ptr[-1], np.int32)
         weight = np.ones(ptr[-1])
-        place = _within(ptr[:-1], own)
+        place = ragged(ptr[:-1], own)
         link[place] = self.link
-        place = _within(ptr[:-1] + own, extra)
+        place = ragged(ptr[:-1] + own, extra)
         if len(place):
-            source = _within(self.spread_ptr[self.spread], extra)
+            source = ragged(self.spread_ptr[self.spread], extra)
             link[place] = self.spread_link[source]
             weight[place] = self.spread_weight[source]
         return ptr, link, weight
@@ -156,6 +158,11 @@ def find_routes(network: Network, traffic: Traffic) -> Routes:
     )
 
 
+def arrival(fabric: Fabric, traffic: Traffic) -> Ints:
+    """(F,) device where each demand would leave the switches: a leaf, or a NIC with several live cables."""
+    return _wires(fabric).exit[fabric.nic_of_gpu[traffic.dst]]
+
+
 @dataclass(frozen=True, eq=False)
 class _HostPorts:
     """Per GPU (G,): its scale-up domain, live lanes to and from the scale-up switch, the GPU whose PCIe link
@@ -182,6 +189,7 @@ class _Middle:
     spread_weight: Floats
 
 
+@per_fabric
 def _host_ports(fabric: Fabric) -> _HostPorts:
     n = fabric.num_gpus
     tail, head = _tails(fabric), _heads(fabric)
@@ -231,50 +239,90 @@ def _between_nics(
     network: Network, traffic: Traffic, nic_out: Ints, nic_in: Ints, wired: NDArray[np.bool_]
 ) -> _Middle:
     fabric = network.fabric
-    tail, head = _tails(fabric), _heads(fabric)
-    live = np.flatnonzero((fabric.capacity > 0) & (np.repeat(fabric.role, 2) >= Role.NODE_LEAF)).astype(
-        np.int32
-    )
-    ascending, descending = (
-        live[fabric.kind[tail[live]] == Kind.NIC],
-        live[fabric.kind[head[live]] == Kind.NIC],
-    )
-    first, entry_of = _single_homed(fabric.num_devices, tail[ascending], head[ascending], ascending)
-    last, exit_of = _single_homed(fabric.num_devices, head[descending], tail[descending], descending)
-    for nics, attached in ((nic_out, entry_of), (nic_in, exit_of)):
+    wires = _wires(fabric)
+    for nics, attached in ((nic_out, wires.entry), (nic_in, wires.exit)):
         cut = np.flatnonzero(wired & (attached[nics] < 0))
         if len(cut):
             name = fabric.device_name(int(nics[cut[0]]))
             _refuse(fabric, traffic, int(cut[0]), f"{name} has no live cable to a leaf")
 
-    flow = np.flatnonzero(wired)
-    entry_device, exit_device = entry_of[nic_out[flow]], exit_of[nic_in[flow]]
-    targets, target = np.unique(exit_device, return_inverse=True)
-    graph = switch_graph(fabric, tail[live], head[live], live, targets.astype(np.int32))
-    entry = graph.inner[entry_device]
-    lost = np.flatnonzero(graph.distance[target, entry] == UNREACHED) if len(flow) else flow
+    graph = switch_graph(fabric)
+    crossing = np.flatnonzero(wired & (wires.entry[nic_out] != wires.exit[nic_in]))
+    source = graph.inner[wires.entry[nic_out[crossing]]].astype(np.int64)
+    target = graph.inner[wires.exit[nic_in[crossing]]].astype(np.int64)
+    pairs, pair = _distinct(target * graph.num_nodes + source, graph.num_nodes**2)
+    paths = shortest_paths(graph, pairs % max(graph.num_nodes, 1), pairs // max(graph.num_nodes, 1))
+    lost = np.flatnonzero(paths.start[pair] < 0)
     if len(lost):
-        k = lost[0]
-        _refuse(fabric, traffic, int(flow[k]), _no_way(fabric, int(entry_device[k]), int(exit_device[k])))
+        flow = int(crossing[lost[0]])
+        here, there = int(wires.entry[nic_out[flow]]), int(wires.exit[nic_in[flow]])
+        _refuse(fabric, traffic, flow, _no_way(fabric, here, there))
 
-    crossing = entry_device != exit_device
     chosen = ROUTINGS[network.routing](
         graph,
-        entry[crossing],
-        target[crossing].astype(np.int32),
-        _flow_identity(traffic, flow[crossing]),
-        _destination_number(exit_of, last)[nic_in[flow[crossing]]],
+        paths,
+        Crossing(
+            pair,
+            lambda: _flow_identity(traffic, crossing),
+            lambda: _static_digits(fabric)[nic_in[crossing] - _first_nic(fabric)],
+        ),
         network.seed,
     )
     num = len(traffic)
     links = np.full((num, chosen.links.shape[1]), -1, np.int32)
-    links[flow[crossing]] = chosen.links
+    links[crossing] = chosen.links
     spread = np.full(num, -1, np.int32)
-    spread[flow[crossing]] = chosen.spread
-    before, after = np.full((num, 1), -1, np.int32), np.full((num, 1), -1, np.int32)
-    before[flow, 0] = first[nic_out[flow]]
-    after[flow, 0] = last[nic_in[flow]]
+    spread[crossing] = chosen.spread
+    before = np.where(wired, wires.first[nic_out], -1).astype(np.int32)[:, None]
+    after = np.where(wired, wires.last[nic_in], -1).astype(np.int32)[:, None]
     return _Middle(before, links, after, spread, chosen.spread_ptr, chosen.spread_link, chosen.spread_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class _Wires:
+    """Per device: the one live link of a single-homed NIC to (first) and from (last) its leaf, -1 otherwise,
+    and the node where routing begins (entry) and ends (exit); see `_single_homed`."""
+
+    first: Ints
+    entry: Ints
+    last: Ints
+    exit: Ints
+
+
+@per_fabric
+def _wires(fabric: Fabric) -> _Wires:
+    tail, head = _tails(fabric), _heads(fabric)
+    live = np.flatnonzero((fabric.capacity > 0) & (np.repeat(fabric.role, 2) >= Role.NODE_LEAF))
+    live = live.astype(np.int32)
+    rising, falling = live[fabric.kind[tail[live]] == Kind.NIC], live[fabric.kind[head[live]] == Kind.NIC]
+    first, entry = _single_homed(fabric.num_devices, tail[rising], head[rising], rising)
+    last, exit_ = _single_homed(fabric.num_devices, head[falling], tail[falling], falling)
+    return _Wires(first, entry, last, exit_)
+
+
+@per_fabric
+def _static_digits(fabric: Fabric) -> Longs:
+    """(NICs, H) static choices towards each NIC, NICs counted leaf by leaf; 0 where it is cut off."""
+    graph, exit_ = switch_graph(fabric), _wires(fabric).exit[fabric.kind == Kind.NIC]
+    attached = np.flatnonzero(exit_ >= 0)
+    chosen = static_tables(graph, graph.inner[exit_[attached]].astype(np.int64))
+    digits = np.zeros((len(exit_), chosen.shape[1]), np.int64)
+    digits[attached] = chosen
+    return digits
+
+
+def _first_nic(fabric: Fabric) -> int:
+    return int(np.argmax(fabric.kind == Kind.NIC))
+
+
+def _distinct(key: Longs, beyond: int) -> tuple[Longs, Longs]:
+    """The different keys, ascending, and which one each is; keys lie below `beyond`."""
+    if beyond > 4 * len(key) + 1_000_000:
+        different, which = np.unique(key, return_inverse=True)
+        return different, which.reshape(-1)
+    present = np.zeros(beyond, bool)
+    present[key] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[key]
 
 
 def _single_homed(num_devices: int, nic: Ints, leaf: Ints, link: Ints) -> tuple[Ints, Ints]:
@@ -288,14 +336,6 @@ def _single_homed(num_devices: int, nic: Ints, leaf: Ints, link: Ints) -> tuple[
     several = np.flatnonzero(count > 1)
     node[several] = several
     return only, node
-
-
-def _destination_number(exit_of: Ints, last: Ints) -> Longs:
-    """(N,) NICs counted leaf by leaf, for destination-based tables."""
-    nics = np.flatnonzero(exit_of >= 0)
-    number = np.zeros(len(exit_of), np.int64)
-    number[nics[np.lexsort((nics, exit_of[nics]))]] = np.arange(len(nics))
-    return number
 
 
 def _flow_identity(traffic: Traffic, flow: Longs) -> NDArray[np.uint64]:
@@ -340,14 +380,6 @@ def _along(routes: Routes, amount: Floats) -> Floats:
         on = routes.spread >= 0
         total[on] += each[routes.spread[on]]
     return total
-
-
-def _within(start: Longs, length: Longs) -> Longs:
-    """start[0], start[0]+1, ... length[0] of them, then the same for the next row."""
-    ends = np.cumsum(length)
-    shift = np.repeat(start - (ends - length), length)
-    place: Longs = np.arange(ends[-1] if len(ends) else 0) + shift
-    return place
 
 
 def _tails(fabric: Fabric) -> Ints:

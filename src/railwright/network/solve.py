@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.network.bottleneck import busiest, demands_on
+from railwright.network.bottleneck import busiest, busiest_link, demands_on
 from railwright.network.maxmin import SAME, compiled_rates, finish_times, max_min_rates
-from railwright.network.paths import Routes, find_routes
+from railwright.network.paths import Routes, arrival, find_routes
 from railwright.network.solution import Network, Solution
 from railwright.network.symmetry import flow_system, quotient, without_twins
 from railwright.traffic import Traffic
@@ -21,7 +21,7 @@ LARGEST = 2_000_000
 """Demands solved explicitly: above, memory (about 400 bytes each) and time leave the interactive range."""
 
 BLOCK = 500_000
-"""Demands routed at a time when only loads are kept."""
+"""Demands routed at a time when only loads are kept: about 150 bytes each, and the spreads they use."""
 
 COMPILED_FROM = 4_000
 """Flows of several sizes (after merging alike ones) from which compiling the kernel, about 1.3 s, pays."""
@@ -90,13 +90,18 @@ def _finish(routes: Routes, size: Floats, capacity: Floats) -> tuple[Floats, str
 
 
 def _bound(network: Network, traffic: Traffic) -> Solution:
-    """Busiest link's load / capacity, block by block; alike demands of two blocks share an ECMP path."""
+    """Busiest link's load / capacity, block by block; alike demands of two blocks share an ECMP path.
+
+    Blocks are cut from demands in order of the switch they arrive at, so that few pairs of switches, and the
+    spreads between them, belong to any block and none to many.
+    """
     fabric = network.fabric
-    blocks = [slice(start, start + BLOCK) for start in range(0, len(traffic), BLOCK)]
+    order = np.argsort(arrival(fabric, traffic), kind="stable")
+    blocks = [order[start : start + BLOCK] for start in range(0, len(traffic), BLOCK)]
     load = np.zeros(fabric.num_links)
     latency, hops, finish = np.zeros(len(traffic)), np.zeros(len(traffic), np.int32), np.zeros(len(traffic))
 
-    def routed(block: slice) -> Routes:
+    def routed(block: NDArray[np.intp]) -> Routes:
         part = Traffic(traffic.src[block], traffic.dst[block], traffic.relay[block], traffic.size[block])
         return find_routes(network, part)
 
@@ -105,13 +110,15 @@ def _bound(network: Network, traffic: Traffic) -> Solution:
         load += routes.carried(traffic.size[block], fabric.num_links)
         latency[block], hops[block] = routes.latency, routes.hops
     busy = np.divide(load, fabric.capacity, out=np.zeros(len(load)), where=fabric.capacity > 0)
+    top = busiest_link(busy)
+    share = 0
     for block in blocks:
-        finish[block] = np.where(traffic.size[block] > 0, routed(block).worst(busy), 0.0)
+        routes = routed(block)
+        finish[block] = np.where(traffic.size[block] > 0, routes.worst(busy), 0.0)
+        share += demands_on(routes, traffic.size[block], top)
     time = float(finish.max(initial=0.0))
-    top = busiest(
-        network, load, time, lambda link: sum(demands_on(routed(b), traffic.size[b], link) for b in blocks)
-    )
     engine = (
         f"lower bound: load / capacity of the busiest link ({len(traffic):,} demands, too many for max-min)"
     )
-    return Solution(time, finish, load, latency, hops, top, engine, False)
+    bottleneck = busiest(network, load, time, lambda link: share)
+    return Solution(time, finish, load, latency, hops, bottleneck, engine, False)

@@ -1,8 +1,7 @@
-"""The switch part of paths: shortest live paths, and how a routing picks among them.
+"""How a routing picks among the shortest live paths between two nodes of the switch graph.
 
-Legend: N nodes (switches and multi-homed NICs), E live directed links between them, F flows, H hops,
-T targets (the nodes where flows leave the switches), B spreads; CSR pairs are ptr, link.
-Nodes carry fabric device ids outside and 0..N-1 inside this file.
+Legend: P pairs (source, target), F flows, H hops, K links of spreads; CSR pairs are ptr, link.
+Nodes, arcs and states are those of `shortest`.
 """
 
 from __future__ import annotations
@@ -13,43 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.fabric.graph import Fabric, Kind
+from railwright.network.shortest import ShortestPaths, SwitchGraph, ragged
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-UNREACHED = np.iinfo(np.int32).max
-
-
-@dataclass(frozen=True, eq=False)
-class SwitchGraph:
-    """Live links among switches and multi-homed NICs, and the next hops of every shortest path.
-
-    device     (N,) fabric device id of each node, ascending; inner is the inverse, -1 elsewhere
-    tier       (N,) Kind of each node: up is towards a higher one
-    tail, head, link, capacity  (E,) of each live link
-    targets    (T,) nodes for which next hops are known
-    distance   (T, N) hops to each target; UNREACHED where there is no live path
-    next_ptr   (T * N + 1,) CSR over (target, node) of next_edge: the edges on shortest paths, by head, link
-    """
-
-    device: Ints
-    inner: Ints
-    tier: Ints
-    tail: Ints
-    head: Ints
-    link: Ints
-    capacity: Floats
-    targets: Ints
-    distance: Ints
-    next_ptr: Longs
-    next_edge: Ints
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.device)
+CELLS = 4_000_000
+"""Pairs times nodes spread at a time: bounds memory at about 100 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,56 +39,24 @@ class SwitchPaths:
     spread_weight: Floats
 
 
-def switch_graph(fabric: Fabric, live_tail: Ints, live_head: Ints, live: Ints, targets: Ints) -> SwitchGraph:
-    """The graph among switches plus the NICs in `targets` or with several live uplinks.
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """Flows that cross the switches.
 
-    live_tail, live_head, live  device ids and link ids of all live NIC-leaf and switch-switch links
-    targets                     device ids of the nodes where flows leave the switches
+    pair      (F,) which of the paths' pairs
+    identity  makes the (F,) 64-bit identity of each flow: its 5-tuple, so to speak
+    digits    makes the (F, H) static choices that lead to each flow's destination (see `static_tables`)
     """
-    is_nic = fabric.kind == Kind.NIC
-    uplinks = np.bincount(live_tail[is_nic[live_tail]], minlength=fabric.num_devices)
-    member = (fabric.kind >= Kind.LEAF) | (is_nic & (uplinks > 1))
-    member[targets] = True
-    device = np.flatnonzero(member).astype(np.int32)
-    inner = np.full(fabric.num_devices, -1, np.int32)
-    inner[device] = np.arange(len(device), dtype=np.int32)
-    keep = member[live_tail] & member[live_head]
-    tail, head, link = inner[live_tail[keep]], inner[live_head[keep]], live[keep]
-    order = np.lexsort((link, head, tail))
-    tail, head, link = tail[order], head[order], link[order]
-    transit = fabric.kind[device] >= Kind.LEAF
-    inside = inner[targets]
-    distance = (
-        np.stack([_distances(len(device), tail, head, transit, int(t)) for t in inside])
-        if len(inside)
-        else np.zeros((0, len(device)), np.int32)
-    )
-    edges: list[Ints] = []
-    counts: list[Longs] = []
-    for row, target in zip(distance, inside, strict=True):
-        shortest = (row[head] < UNREACHED) & (row[tail] == row[head] + 1) & (transit[head] | (head == target))
-        edges.append(np.flatnonzero(shortest).astype(np.int32))
-        counts.append(np.bincount(tail[shortest], minlength=len(device)).astype(np.int64))
-    next_ptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))]) if counts else np.zeros(1, np.int64)
-    next_edge = np.concatenate(edges) if edges else np.zeros(0, np.int32)
-    return SwitchGraph(
-        device,
-        inner,
-        fabric.kind[device],
-        tail,
-        head,
-        link,
-        fabric.capacity[link],
-        inside,
-        distance,
-        next_ptr,
-        next_edge,
-    )
+
+    pair: Longs
+    identity: Callable[[], Words]
+    digits: Callable[[], Longs]
+
+    def __len__(self) -> int:
+        return len(self.pair)
 
 
-def adaptive(
-    graph: SwitchGraph, entry: Ints, target: Ints, flow: Words, owner: Longs, seed: int
-) -> SwitchPaths:
+def adaptive(graph: SwitchGraph, paths: ShortestPaths, flows: Crossing, seed: int) -> SwitchPaths:
     """Spread every flow over all shortest live paths: the ideal of adaptive routing and packet spraying.
 
     At each hop bytes divide over next switches in proportion to what the way through each can carry to the
@@ -126,74 +65,109 @@ def adaptive(
     Source: Zhou et al., "WCMP: Weighted cost multipathing for improved fairness in data centers",
     EuroSys 2014.
     """
-    pairs, row = np.unique(entry.astype(np.int64) * len(graph.targets) + target, return_inverse=True)
-    sources, ends = (pairs // max(len(graph.targets), 1)), (pairs % max(len(graph.targets), 1))
-    spread_ptr, links, weights = [0], [], []
-    by_end: dict[int, list[int]] = {}
-    for pair, end in enumerate(ends):
-        by_end.setdefault(int(end), []).append(pair)
-    slots: list[tuple[Ints, Floats]] = [(np.zeros(0, np.int32), np.zeros(0))] * len(pairs)
-    for end, members in by_end.items():
-        edges, share = _shares(graph, end, sources[members])
-        for k, pair in enumerate(members):
-            used = share[k] > 0
-            slots[pair] = (graph.link[edges[used]], share[k][used])
-    for link, weight in slots:
-        spread_ptr.append(spread_ptr[-1] + len(link))
-        links.append(link)
-        weights.append(weight)
+    step = max(CELLS // max(graph.num_nodes, 1), 1)
+    blocks = [
+        _spread(graph, paths, paths.start[begin : begin + step]) for begin in range(0, len(paths.start), step)
+    ]
+    count, arc, share = (np.concatenate(x) for x in zip(*blocks, strict=True)) if blocks else _NOTHING
+    cables = np.diff(graph.first)[arc]
+    place = ragged(graph.first[arc], cables)
+    together = np.repeat(graph.width[arc], cables)
+    ends = np.concatenate([[0], np.cumsum(cables)])[np.concatenate([[0], np.cumsum(count)])]
     return SwitchPaths(
-        np.zeros((len(entry), 0), np.int32),
-        row.reshape(-1).astype(np.int32),
-        np.array(spread_ptr, np.int64),
-        np.concatenate([np.zeros(0, np.int32), *links]),
-        np.concatenate([np.zeros(0), *weights]),
+        np.zeros((len(flows), 0), np.int32),
+        flows.pair.astype(np.int32),
+        ends,
+        graph.link[place],
+        np.repeat(share, cables) * (graph.capacity[place] / together),
     )
 
 
-def ecmp(graph: SwitchGraph, entry: Ints, target: Ints, flow: Words, owner: Longs, seed: int) -> SwitchPaths:
+def ecmp(graph: SwitchGraph, paths: ShortestPaths, flows: Crossing, seed: int) -> SwitchPaths:
     """Hash every flow onto one shortest path: at each switch, an even choice among live equal next hops.
 
-    `flow` identifies the flow (its 5-tuple, so to speak); each switch salts the hash with its own id, so
-    choices at different switches are independent (no polarisation).
+    Each switch salts the hash of the flow's identity with its own id, so choices at different switches are
+    independent (no polarisation).
     Source: RFC 2992 (equal-cost multipath by hash); mixing function: splitmix64 (Steele et al., OOPSLA 2014).
     """
-    key = splitmix(flow ^ splitmix(np.array([seed], np.uint64)))
+    key = splitmix(flows.identity() ^ splitmix(np.array([seed], np.uint64)))
+    salt = splitmix(graph.device.astype(np.uint64) + np.uint64(1))
 
-    def pick(walker: Longs, node: Ints, count: Longs, up: NDArray[np.bool_]) -> Longs:
-        salt = splitmix(graph.device[node].astype(np.uint64) + np.uint64(1))
-        return (splitmix(key[walker] ^ salt) % count.astype(np.uint64)).astype(np.int64)
+    def pick(walker: Longs, state: Longs, count: Longs, climbed: Longs) -> Longs:
+        mixed = splitmix(key[walker] ^ salt[paths.node[state]])
+        choice: Longs = (mixed % count.astype(np.uint64)).astype(np.int64)
+        return choice
 
-    return _one_path(_walk(graph, entry, target, pick))
+    return _walk(graph, paths, flows.pair, pick)
 
 
-def static(
-    graph: SwitchGraph, entry: Ints, target: Ints, flow: Words, owner: Longs, seed: int
-) -> SwitchPaths:
+def static(graph: SwitchGraph, paths: ShortestPaths, flows: Crossing, seed: int) -> SwitchPaths:
     """Destination-based tables: all packets to one NIC take the same path from a given switch.
 
-    `owner` numbers destination NICs leaf by leaf.  Going up, the first switch takes up-port owner mod k1,
-    the next (owner div k1) mod k2: D-mod-k, which balances destinations over up-ports and makes shift
-    permutations free of contention on a full tree; going down, parallel cables are taken owner mod k.
-    k counts live ports on shortest paths, so tables are recomputed after a fault.
-    Source: Zahavi, "Fat-tree routing and node ordering providing contention free traffic for MPI global
-    collectives", JPDC 72 (2012); OpenSM ftree is its implementation.
+    Up-hop number h takes the destination's digit h modulo the live ports on shortest paths; going down,
+    parallel cables are taken by the digit of the destination's own climb through them.  So a flow comes
+    down the line of ports that `static_tables` chose for its destination, wherever it comes from.
     """
-    stride = np.ones(len(entry), np.int64)
+    digits = flows.digits()
 
-    def pick(walker: Longs, node: Ints, count: Longs, up: NDArray[np.bool_]) -> Longs:
-        chosen = np.where(up, owner[walker] // stride[walker], owner[walker]) % count
-        stride[walker] = np.where(up, stride[walker] * count, stride[walker])
-        return chosen
+    def pick(walker: Longs, state: Longs, count: Longs, climbed: Longs) -> Longs:
+        down = climbed < 0
+        hop = np.where(down, paths.level[state] - 1, climbed)
+        choice: Longs = digits[walker, np.minimum(hop, digits.shape[1] - 1)] % count
+        return choice
 
-    return _one_path(_walk(graph, entry, target, pick))
+    return _walk(graph, paths, flows.pair, pick)
 
 
-ROUTINGS: dict[str, Callable[[SwitchGraph, Ints, Ints, Words, Longs, int], SwitchPaths]] = {
+ROUTINGS: dict[str, Callable[[SwitchGraph, ShortestPaths, Crossing, int], SwitchPaths]] = {
     "adaptive": adaptive,
     "ecmp": ecmp,
     "static": static,
 }
+
+
+def static_tables(graph: SwitchGraph, node: Longs) -> Longs:
+    """(D, H) up-port that each hop of the climb from each destination takes, modulo the ports it has.
+
+    node  (D,) where each destination hangs: its leaf, or its own node where it has several cables;
+          destinations are taken in order of node and, on one node, as given
+
+    From its node every destination climbs to the top.  Each switch on the way deals the destinations below
+    it to its live up-ports in turn, so their numbers differ by at most one; switches with the same switches
+    above begin where the one before stopped, so that those above are dealt alike too.
+    Source: OpenSM, osm_ucast_ftree.c (each switch counts the destinations of every up-going port and takes
+    the least loaded); Zahavi, "Fat-tree routing and node ordering providing contention free traffic for MPI
+    global collectives", JPDC 72 (2012), for shifts without contention on a full tree.
+    """
+    rising = graph.tier[graph.head] > graph.tier[graph.tail]
+    edge_arc = np.repeat(np.arange(len(graph.head)), np.diff(graph.first))
+    edge = np.flatnonzero(rising[edge_arc])
+    below, above = graph.tail[edge_arc[edge]], graph.head[edge_arc[edge]]
+    ports = np.bincount(below, minlength=graph.num_nodes)
+    first = np.cumsum(ports) - ports
+    with np.errstate(over="ignore"):
+        seen = np.zeros(graph.num_nodes, np.uint64)
+        np.add.at(seen, below, splitmix(above.astype(np.uint64)))
+    here, digits = node.astype(np.int64).copy(), []
+    while len(climbing := np.flatnonzero(ports[here] > 0)):
+        at = here[climbing]
+        order = np.argsort(at, kind="stable")
+        rank = np.empty(len(at), np.int64)
+        rank[order] = np.arange(len(at))
+        # Siblings in order of node; each one's first destination follows the last of the one before.
+        mates, mate = np.unique(at, return_inverse=True)
+        number = np.bincount(mate)
+        family = np.argsort(seen[mates], kind="stable")
+        before = np.cumsum(number[family]) - number[family]
+        fresh = np.diff(seen[mates][family], prepend=np.uint64(0)) != 0
+        fresh[0] = True
+        start = np.empty(len(mates), np.int64)
+        start[family] = before - np.maximum.accumulate(np.where(fresh, before, 0))
+        column = np.zeros(len(here), np.int64)
+        column[climbing] = rank - (np.cumsum(number) - number)[mate] + start[mate]
+        here[climbing] = above[first[at] + column[climbing] % ports[at]]
+        digits.append(column)
+    return np.stack(digits, axis=1) if digits else np.zeros((len(node), 1), np.int64)
 
 
 def splitmix(word: Words) -> Words:
@@ -206,81 +180,77 @@ def splitmix(word: Words) -> Words:
         return mixed
 
 
-def _distances(num_nodes: int, tail: Ints, head: Ints, transit: NDArray[np.bool_], target: int) -> Ints:
-    """(N,) hops to the target over live links, backwards breadth-first; NICs are not passed through."""
-    distance = np.full(num_nodes, UNREACHED, np.int32)
-    distance[target] = 0
-    frontier = np.zeros(num_nodes, bool)
-    frontier[target] = True
-    step = 0
-    while frontier.any():
-        step += 1
-        found = tail[frontier[head]]
-        found = found[distance[found] == UNREACHED]
-        distance[found] = step
-        frontier[:] = False
-        frontier[found] = transit[found]
-    return distance
+_NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
 
 
-def _shares(graph: SwitchGraph, end: int, sources: Longs) -> tuple[Ints, Floats]:
-    """Edges on shortest paths to one target, and the share (S, edges) that each source puts on each."""
-    n = graph.num_nodes
-    distance = graph.distance[end]
-    edges = graph.next_edge[graph.next_ptr[end * n] : graph.next_ptr[(end + 1) * n]]
-    tail, head, capacity = graph.tail[edges], graph.head[edges], graph.capacity[edges]
-    width = np.zeros(n)
-    width[graph.targets[end]] = np.inf
-    part = np.zeros(len(edges))
-    level = distance[tail]
-    steps = np.unique(level)
-    for step in steps:
-        here = np.flatnonzero(level == step)
-        pair, group = np.unique(tail[here].astype(np.int64) * n + head[here], return_inverse=True)
-        together = np.bincount(group, weights=capacity[here])
-        through = np.minimum(together, width[pair % n])
-        part[here] = through[group] * capacity[here] / together[group]
-        width += np.bincount(pair // n, weights=through, minlength=n)
-    part /= width[tail]
-    amount = np.zeros((len(sources), n))
-    amount[np.arange(len(sources)), sources] = 1.0
-    share = np.zeros((len(sources), len(edges)))
-    for step in steps[::-1]:
-        here = np.flatnonzero(level == step)
-        here = here[np.argsort(head[here], kind="stable")]
-        moved = amount[:, tail[here]] * part[here]
-        share[:, here] = moved
-        starts = np.flatnonzero(np.diff(head[here], prepend=-1))
-        amount[:, head[here][starts]] += np.add.reduceat(moved, starts, axis=1)
-    return edges, share
+def _spread(graph: SwitchGraph, paths: ShortestPaths, start: Longs) -> tuple[Longs, Ints, Floats]:
+    """Arcs on the way of each of some pairs: how many of each pair, then arc and share, pair by pair."""
+    nodes = graph.num_nodes
+    level = paths.level[start]
+    state_at = np.zeros(len(start) * nodes, np.int64)
+    cell = np.zeros(0, np.int64)
+    amount: Floats = np.zeros(0)
+    steps: list[tuple[Longs, Ints, Floats]] = []
+    for left in range(int(level.max(initial=0)), 0, -1):
+        begins = np.flatnonzero(level == left)
+        state_at[begins * nodes + paths.node[start[begins]]] = start[begins]
+        pair = np.concatenate([cell // nodes, begins])
+        order = np.argsort(pair, kind="stable")
+        pair, state = pair[order], np.concatenate([state_at[cell], start[begins]])[order]
+        amount = np.concatenate([amount, np.ones(len(begins))])[order]
+        count = np.diff(paths.ptr)[state]
+        k = ragged(paths.ptr[state], count)
+        moved = np.repeat(amount, count) * paths.part[k]
+        row = np.repeat(pair, count)
+        steps.append((row, paths.arc[k], moved))
+        ahead = row * nodes + paths.node[paths.to[k]]
+        state_at[ahead] = paths.to[k]
+        gathered: Floats = np.bincount(ahead, moved, len(state_at)).astype(np.float64, copy=False)
+        cell = np.flatnonzero(gathered)
+        amount = gathered[cell]
+    counts = [np.bincount(row, minlength=len(start)) for row, _, _ in steps]
+    total = sum(counts, np.zeros(len(start), np.int64))
+    fill = np.cumsum(total) - total
+    arc, share = np.empty(int(total.sum()), np.int32), np.empty(int(total.sum()))
+    for (_, arcs, moved), count in zip(steps, counts, strict=True):
+        place = ragged(fill, count)
+        arc[place], share[place] = arcs, moved
+        fill = fill + count
+    return total, arc, share
 
 
 def _walk(
     graph: SwitchGraph,
-    entry: Ints,
-    target: Ints,
-    pick: Callable[[Longs, Ints, Longs, NDArray[np.bool_]], Longs],
-) -> Ints:
-    """(F, H) link ids of the path that `pick` chooses hop by hop; every entry must reach its target."""
-    n = graph.num_nodes
-    here = entry.copy()
+    paths: ShortestPaths,
+    pair: Longs,
+    pick: Callable[[Longs, Longs, Longs, Longs], Longs],
+) -> SwitchPaths:
+    """The path that `pick` chooses link by link.
+
+    pick  from walkers, their states, how many links each may take, and how often each has climbed (-1 where
+          this hop goes down), the number of the link, by head and then by link
+    """
+    cables = np.diff(graph.first)[paths.arc]
+    stops = np.concatenate([[0], np.cumsum(cables)])
+    ways = stops[paths.ptr]
+    links = ragged(graph.first[paths.arc], cables)
+    to = np.repeat(paths.to, cables)
+    here = paths.start[pair]
+    climbed = np.zeros(len(pair), np.int64)
     columns: list[Ints] = []
-    while True:
-        walker = np.flatnonzero(here != graph.targets[target])
-        if not len(walker):
-            break
-        row = target[walker].astype(np.int64) * n + here[walker]
-        first = graph.next_ptr[row]
-        count = graph.next_ptr[row + 1] - first
-        up = graph.tier[graph.head[graph.next_edge[first]]] > graph.tier[here[walker]]
-        edge = graph.next_edge[first + pick(walker, here[walker], count, up)]
-        column = np.full(len(entry), -1, np.int32)
-        column[walker] = graph.link[edge]
-        here[walker] = graph.head[edge]
+    walker = np.arange(len(pair))
+    while len(walker):
+        state = here[walker]
+        count = ways[state + 1] - ways[state]
+        tier = graph.tier[paths.node]
+        up = tier[to[ways[state]]] > tier[state]
+        way = ways[state] + pick(walker, state, count, np.where(up, climbed[walker], -1))
+        climbed[walker[up]] += 1
+        column = np.full(len(pair), -1, np.int32)
+        column[walker] = graph.link[links[way]]
         columns.append(column)
-    return np.stack(columns, axis=1) if columns else np.zeros((len(entry), 0), np.int32)
-
-
-def _one_path(links: Ints) -> SwitchPaths:
-    none = np.full(len(links), -1, np.int32)
-    return SwitchPaths(links, none, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        here[walker] = to[way]
+        walker = walker[paths.level[here[walker]] > 0]
+    every = np.stack(columns, axis=1) if columns else np.zeros((len(pair), 0), np.int32)
+    none = np.full(len(pair), -1, np.int32)
+    return SwitchPaths(every, none, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))

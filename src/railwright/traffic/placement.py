@@ -9,22 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.fabric.graph import Fabric, Role
+from railwright.traffic.per_fabric import per_fabric
 
 Ints = NDArray[np.int32]
 
 
+@per_fabric
 def rail_of_gpu(fabric: Fabric) -> Ints:
-    """(G,) rail of the NIC that each GPU sends through."""
-    return fabric.rail[fabric.nic_of_gpu]
+    """(G,) rail of the NIC that each GPU sends through. Read-only."""
+    rail = fabric.rail[fabric.nic_of_gpu]
+    rail.setflags(write=False)
+    return rail
 
 
+@per_fabric
 def domain_of_gpu(fabric: Fabric) -> Ints:
-    """(G,) scale-up domain of each GPU: device id of its scale-up switch, or its own id where it has none."""
+    """(G,) scale-up domain of each GPU: device id of its scale-up switch, or its own id where it has none.
+
+    Read-only.
+    """
     domain = np.arange(fabric.num_gpus, dtype=np.int32)
     lanes = fabric.role == Role.SCALE_UP
     for gpu, switch in ((fabric.a[lanes], fabric.b[lanes]), (fabric.b[lanes], fabric.a[lanes])):
         inward = gpu < fabric.num_gpus
         domain[gpu[inward]] = switch[inward]
+    domain.setflags(write=False)
     return domain
 
 
