@@ -124,6 +124,11 @@ CASES = {
         "status 'guess' is not one of read, read_third_party, computed, memory",
     ),
     "no YAML": ("gpus: [\n", "not YAML: "),
+    "a day that is none": (
+        "gpus:\n  h100-sxm: {power: 650 W, sources: {power: {date: 2026-13-45}}}\n",
+        "a value cannot be read: month must be in 1..12",
+    ),
+    "nested beyond reason": ("gpus: " + "[" * 3000 + "]" * 3000, "a value cannot be read: nested too deeply"),
     "a key twice": ("gpus:\n  h100-sxm: {power: 650 W, power: 640 W}\n", "not YAML: found duplicate key"),
     "a list": ("- gpus\n", "a catalogue file maps kinds of parts to records; allowed kinds are gpus, nics"),
     "an empty file": ("", "a catalogue file maps kinds of parts to records"),

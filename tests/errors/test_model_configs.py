@@ -128,3 +128,10 @@ def test_layer_patterns_that_are_not_modelled_are_refused(save, changes, field):
     with pytest.raises(SpecError) as caught:
         load_model(save(**qwen))
     assert [m.field for m in caught.value.mistakes] == [field]
+
+
+@pytest.mark.parametrize("text", ['{"a":' * 50_000, '{"hidden_size": ' + "9" * 5_000 + "}"])
+def test_what_python_itself_cannot_read_is_refused_like_any_other_file(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(SpecError, match=r"config\.json: a number is too long or the nesting too deep"):
+        load_model(tmp_path / "config.json")

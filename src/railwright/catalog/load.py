@@ -101,6 +101,10 @@ def _read_user_file(file: str) -> Mapping[Any, Any]:
         raise SpecError([Mistake(file, line, column, "", f"not YAML: {error.problem}")]) from None
     except YAMLError as error:
         raise SpecError([Mistake(file, 0, 0, "", f"not YAML: {error}")]) from None
+    except (RecursionError, ValueError) as error:
+        # The 45th of a month, a number of 5,000 digits, a thousand brackets: ruamel lets Python complain.
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise SpecError([Mistake(file, 0, 0, "", f"a value cannot be read: {reason}")]) from None
     if not isinstance(tree, Mapping):
         message = f"a catalogue file maps kinds of parts to records; allowed kinds are {', '.join(FIELDS)}"
         raise SpecError([Mistake(file, 1, 1, "", message)])

@@ -55,6 +55,10 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
                 )
             ]
         ) from None
+    except (RecursionError, ValueError):
+        # Python stops at some thousand digits of one number, and at some thousand brackets.
+        reason = "a number is too long or the nesting too deep to be a Hugging Face config.json."
+        raise SpecError([Mistake(file, 0, 0, "", reason)]) from None
     if not isinstance(config, dict):
         raise SpecError(
             [Mistake(file, 0, 0, "", f"a JSON object is expected, this is a {type(config).__name__}.")]
