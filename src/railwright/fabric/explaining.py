@@ -116,7 +116,7 @@ def _reach(said: Published, wanted: Wanted) -> Iterator[str]:
     need = leaves + spines + cores
     text += f"; {_tiers(enough)} would: {need} switches ({leaves} leaves, {spines} spines, {cores} cores)"
     if said.switches is not None and said.switches < need:
-        text += f", of which the {said.switches} planned are {1 - said.switches / need:.0%} short"
+        text += f", of which the {said.switches} planned are {_share(1 - said.switches / need)} short"
     yield text + "."
 
 
@@ -130,8 +130,8 @@ def _sums(said: Published, wanted: Wanted) -> Iterator[str]:
             continue
         total = sum(known)
         yield (
-            f"The tiers add up to {total} {what}, {_apart(total, whole)} than the {whole} stated; one of these "
-            "counts is wrong."
+            f"The tiers add up to {total} {what}, {_apart(total, whole)} than the {whole} stated; "
+            "one of these counts is wrong."
         )
 
 
@@ -141,8 +141,9 @@ def _totals(said: Published, wanted: Wanted) -> Iterator[str]:
         return
     need = sum(fewest(wanted, tiers))
     if said.switches is not None and said.switches < need:
+        share = _share(1 - said.switches / need)
         yield (
-            f"{said.switches} switches are {need - said.switches} ({1 - said.switches / need:.0%}) short: "
+            f"{said.switches} switches are {need - said.switches} ({share}) short: "
             f"{wanted.attached} NIC and reserved ports take at least {need} of {wanted.ports} ports in "
             f"{_tiers(tiers)}."
         )
@@ -204,10 +205,11 @@ def _leaf_spine(said: Published, wanted: Wanted) -> Iterator[str]:
     elif said.leaves and said.spines and said.tiers == 2:
         each, spines = said.leaf_spine // said.leaves, said.spines // wanted.planes
         if spines and each % spines:
+            above = ceil(each / spines) * spines
+            around = f"{above - spines} or {above}" if above > spines else str(above)
             yield (
                 f"The {each} uplinks of a leaf do not divide over {spines} spines, so the mesh is not "
-                f"regular; {each // spines * spines} or {ceil(each / spines) * spines} uplinks would, or a number of "
-                f"spines that divides {each}."
+                f"regular; {around} uplinks would, or a number of spines that divides {each}."
             )
 
 
@@ -278,3 +280,7 @@ def _apart(one: int, other: int) -> str:
 
 def _tiers(count: int) -> str:
     return f"{count} tier" if count == 1 else f"{count} tiers"
+
+
+def _share(part: float) -> str:
+    return f"{part:.0%}" if part >= 0.01 else f"{part:.1%}"

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Nic
+from railwright.errors import PlanError
 from railwright.fabric.building import build, wired
 from railwright.fabric.cables import CableRow, cable_table
 from railwright.fabric.counting import count
@@ -36,7 +37,10 @@ def build_networks(cluster: Cluster, catalog: Catalog) -> dict[str, Fabric]:
     for name in SERVICES:
         network: ServiceNetwork | None = getattr(cluster, name)
         if network is not None:
-            fabric = wired(service_order(cluster, network, catalog), catalog)
+            try:
+                fabric = wired(service_order(cluster, network, catalog), catalog)
+            except PlanError as refusal:
+                raise PlanError(f"{name}: {refusal}") from None
             networks[name] = replace(fabric, name=f"{name}: {fabric.name}")
     return networks
 

@@ -64,10 +64,10 @@ def _growth(option: Option, width: int) -> list[str]:
     if grown is None:
         return []
     ready = "prepared; " if option.prepared else ""
-    moved = f"{show_count(grown.moved)} cables pulled again" if grown.moved else "no cable pulled again"
+    moved = f"{show_count(grown.moved)} cables pulled again" if grown.moved else "none pulled again"
     text = (
-        f"{ready}to {show_count(grown.gpus)} GPUs: {show_count(grown.switches)} more switches, "
-        f"{show_count(grown.cables)} more cables, {moved}"
+        f"{ready}to {show_count(grown.gpus)} GPUs: +{show_count(grown.switches)} switches, "
+        f"+{show_count(grown.cables)} cables, {moved}"
     )
     return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
 
