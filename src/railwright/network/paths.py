@@ -255,8 +255,7 @@ def _between_nics(
     lost = np.flatnonzero(paths.start[pair] < 0)
     if len(lost):
         flow = int(crossing[lost[0]])
-        here, there = int(wires.entry[nic_out[flow]]), int(wires.exit[nic_in[flow]])
-        _refuse(fabric, traffic, flow, _no_way(fabric, here, there))
+        _refuse(fabric, traffic, flow, _no_way(fabric, traffic, flow, nic_out[flow], nic_in[flow]))
 
     chosen = ROUTINGS[network.routing](
         graph,
@@ -352,15 +351,24 @@ def _flow_identity(traffic: Traffic, flow: Longs) -> NDArray[np.uint64]:
     return splitmix(key ^ ((relay + 1).astype(np.uint64) << np.uint64(32) | occurrence.astype(np.uint64)))
 
 
-def _no_way(fabric: Fabric, entry: int, exit_: int) -> str:
-    here, there = fabric.device_name(entry), fabric.device_name(exit_)
+def _no_way(fabric: Fabric, traffic: Traffic, flow: int, nic_out: int, nic_in: int) -> str:
+    wires = _wires(fabric)
+    here, there = fabric.device_name(int(wires.entry[nic_out])), fabric.device_name(int(wires.exit[nic_in]))
     reason = f"no live path leads from {here} to {there}"
-    if fabric.family == "rail-only":
+    if fabric.family != "rail-only":
+        return f"{reason}; repair a failed switch or cable between them, or add spare spines"
+    domain, rail, wanted = domain_of_gpu(fabric), fabric.rail[fabric.nic_of_gpu], fabric.rail[nic_in]
+    if not np.any((domain == domain[traffic.src[flow]]) & (rail == wanted)):
+        name = fabric.device_name(int(traffic.src[flow])).split("/")[0]
         return (
-            f"{reason}: a rail-only fabric joins each rail to itself alone; switch PXN on so that a GPU "
-            "of the source's server on the destination's rail forwards, or choose the family 'rail-optimised'"
+            f"{reason}: a rail-only fabric joins each rail to itself alone, PXN forwards in the source's "
+            f"server only, and no NIC of {name} is live on rail {wanted} (counted from 0); mend that NIC or "
+            "its cable, plan without this server, or choose the family 'rail-optimised'"
         )
-    return f"{reason}; repair a failed switch or cable between them, or add spare spines"
+    return (
+        f"{reason}: a rail-only fabric joins each rail to itself alone; switch PXN on so that a GPU "
+        "of the source's server on the destination's rail forwards, or choose the family 'rail-optimised'"
+    )
 
 
 def _refuse(fabric: Fabric, traffic: Traffic, flow: int, reason: str) -> None:
