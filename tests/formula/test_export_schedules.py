@@ -11,6 +11,7 @@ import pytest
 from export_fabrics import SHIPPED, built, small_parts
 from railwright import export, fabric
 from railwright.errors import PlanError
+from railwright.fabric import Role
 from railwright.spec.study import CableLengths
 
 
@@ -77,10 +78,29 @@ def test_bill_of_thirty_servers():
     }
 
 
-@pytest.mark.parametrize("reserved", [0, 7])
-@pytest.mark.parametrize("family", ["fat-tree", "rail-optimised"])
-def test_the_bill_agrees_with_the_counts(family, reserved):
-    f = built(39, family, reserved_ports=reserved)
+@pytest.mark.parametrize(
+    ("reserved", "asked"),
+    [
+        (0, {"family": "fat-tree"}),
+        (7, {"family": "fat-tree"}),
+        (7, {"family": "rail-optimised"}),
+        (0, {"family": "dual-plane"}),
+        (0, {"family": "rail-optimised", "switch": "sn5600", "breakout": 2}),
+        (
+            0,
+            {
+                "family": "rail-optimised",
+                "server": "dgx-1-v100",
+                "switch": "sb7800",
+                "spine_switch": "cs7520",
+                "expand_directors": True,
+            },
+        ),
+    ],
+)
+def test_the_bill_agrees_with_the_counts(reserved, asked):
+    """Switches (a director is one), cables, optical ends, and a module in every cage or NIC port."""
+    f = built(39, reserved_ports=reserved, **asked)
     counts = fabric.count(f, SHIPPED)
     bill = rows(export.render(f, "bom")["bom.csv"])
 
@@ -89,7 +109,10 @@ def test_the_bill_agrees_with_the_counts(family, reserved):
 
     assert total("cable") == counts.cables
     assert total("optical cable ends") == counts.optics
-    assert total("leaf switch", "spine switch", "core switch") == counts.switches
+    assert total("leaf switch", "spine switch", "core switch", "director") == counts.switches
+    if not reserved:
+        modules = total("transceiver module", "transceiver 2-port module")
+        assert modules == counts.cages + total("nic") * f.port_a[f.role == Role.NODE_LEAF].max()
 
 
 def test_parts_the_catalogue_does_not_know_are_written_as_the_graph_has_them():

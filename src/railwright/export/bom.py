@@ -17,6 +17,7 @@ STOCK = (0.5, 1, 1.5, 2, 2.5, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 100, 
 def render(sheet: Sheet) -> dict[str, str]:
     """Servers, NICs, switches, cables by rate, medium and stock length, and transceivers.
 
+    A network without GPUs joins servers that are on the bill of the compute network already.
     Ports reserved for machines outside the graph get cables and transceivers too.
     A twin-port module in a switch cage serves both of its cables, so modules are fewer than optical ends.
     """
@@ -26,21 +27,15 @@ def render(sheet: Sheet) -> dict[str, str]:
 
 def _parts(sheet: Sheet) -> list[tuple[str, str, int, str]]:
     f = sheet.fabric
-    rows = [
-        (
-            "server",
-            sheet.part_name("server"),
-            f.num_servers,
-            f"{sheet.gpus} GPUs '{sheet.part_name('gpu')}' each",
-        ),
-        (
-            "nic",
-            sheet.part_name("nic"),
-            len(f.devices(Kind.NIC)),
-            "compute network; usually part of the server",
-        ),
-    ]
-    for kind in SWITCH_KINDS:
+    rows: list[tuple[str, str, int, str]] = []
+    if f.num_gpus:
+        gpus = f"{sheet.gpus} GPUs '{sheet.part_name('gpu')}' each"
+        rows.append(("server", sheet.part_name("server"), f.num_servers, gpus))
+        nics = len(f.devices(Kind.NIC))
+        rows.append(("nic", sheet.part_name("nic"), nics, "compute network; usually part of the server"))
+    if f.directors:
+        rows.append(("director", f.parts.get("spine", "unknown"), f.directors, "with all its modules"))
+    for kind in SWITCH_KINDS[:1] if f.directors else SWITCH_KINDS:
         if count := len(f.devices(kind)):
             word = kind.name.lower()
             rows.append((f"{word} switch", sheet.part_name(word), count, ""))

@@ -149,7 +149,10 @@ class Sheet:
         return [c for c in self.cables if c.live > 0]
 
     def switch(self, kind: Kind) -> Switch | None:
-        """Catalogue record of a tier's switch; None where the catalogue does not know it."""
+        """Catalogue record of a tier's switch; None where the catalogue does not know it, as for the modules
+        of a director: the catalogue knows the chassis."""
+        if self.fabric.directors and kind is not Kind.LEAF:
+            return None
         return _part(self.catalog.switches, self.fabric.parts.get(_PARTS[kind]))
 
     @property
@@ -180,7 +183,8 @@ class Sheet:
 
     def part_name(self, part: str) -> str:
         """Catalogue name of a part; 'unknown' where the fabric does not say."""
-        return self.fabric.parts.get(part, "unknown")
+        module = " module" if self.fabric.directors and part in ("spine", "core") else ""
+        return self.fabric.parts.get(part, "unknown") + module
 
     @cached_property
     def most_port(self) -> list[int]:

@@ -40,6 +40,7 @@ def render_block(sheet: Sheet) -> dict[str, str]:
     Block sizes are a rack, and every doubling of it that the cluster holds.
     Raises PlanError where servers are single hosts: there the tree says all that Slurm can use.
     """
+    sheet.need_gpus("Slurm")
     if not rack_scale(sheet):
         raise PlanError(
             f"Slurm's block topology is for scale-up domains of several hosts (more than {RACK_SCALE} GPUs, "

@@ -1,0 +1,94 @@
+"""Networks of other shapes: without GPUs, two ports a NIC, broken-out ports, directors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from export_fabrics import SHIPPED, built
+from railwright import export
+from railwright.errors import PlanError
+from railwright.fabric import Kind, Role, build_networks
+from railwright.spec.study import Cluster, ComputeNetwork, ServiceNetwork
+
+WITHOUT_GPUS = {
+    "slurm", "slurm-block", "kueue", "topograph", "nccl", "infragraph", "simai", "simgrid", "astra-sim",
+}  # fmt: skip
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(scope="module")
+def storage():
+    """8 GPU servers and 4 storage hosts with two ports each on switches of 64 x 400 Gb/s."""
+    cluster = Cluster(
+        servers=8,
+        server="dgx-h100",
+        compute=ComputeNetwork(switch="qm9700", family="rail-optimised"),
+        storage=ServiceNetwork(switch="qm9700", family="single-switch", ports_per_server=2, hosts=4),
+    )
+    return build_networks(cluster, SHIPPED)["storage"]
+
+
+def test_a_storage_network_has_its_cables_and_devices(storage):
+    schedule = rows(export.render(storage, "cable-schedule")["cables.csv"])
+    assert len(schedule) == 12 * 2
+    netbox = export.render(storage, "netbox")
+    assert len(rows(netbox["devices.csv"])) == 12 + 1
+    assert len(rows(netbox["cables.csv"])) == 24
+    bill = rows(export.render(storage, "bom")["bom.csv"])
+    assert sum(int(r["quantity"]) for r in bill if r["item"] == "cable") == 24
+    assert "server" not in {r["item"] for r in bill}, "servers are on the bill of the compute network"
+
+
+def test_formats_about_gpus_refuse_a_storage_network(storage):
+    refused = set()
+    for name in export.EXPORTS:
+        try:
+            export.render(storage, name)
+        except PlanError as error:
+            refused.add((name, "is about GPUs, and this network joins none" in str(error)))
+    assert refused == {(name, True) for name in WITHOUT_GPUS} | {("htsim", False)}
+
+
+def test_ports_of_a_two_port_nic_stay_apart():
+    """Dual-plane: port 1 of every NIC goes to plane 1, port 2 to plane 2; SimAI gets a link for each."""
+    f = built(8, "dual-plane")
+    assert 'Ca\t2 "H-' in export.render(f, "ibnetdiscover")["fabric.ibnetdiscover"]
+    sheet = rows(export.render(f, "cvt")["p2p.csv"])
+    assert [r["A-Port"] for r in sheet[:16]] == [str(i) for i in range(1, 17)]
+    numbers = rows(export.render(f, "cvt")["hca_map.csv"])
+    assert numbers[2] == {"HCA/Port": "3", "device": "mlx5_1", "port": "1"}
+    graph = export.render(f, "infragraph")["infragraph.json"]
+    assert '"component": "port[15]"' in graph
+    links = export.render(f, "simai")["simai.topo"].splitlines()[2:]
+    assert sum(line.split()[2] == "200Gbps" for line in links) == 8 * 8 * 2
+
+
+def test_broken_out_ports_are_named_as_their_switch_names_them():
+    """SN5600 with two cables a port: graph ports 1 and 2 are swp1s0 and swp1s1; a spine's are whole."""
+    f = built(40, "rail-optimised", "dgx-h100", "sn5600", breakout=2)
+    sheet = rows(export.render(f, "cvt")["p2p.csv"])
+    down = {r["Z-Port"] for r in sheet if r["Z-Node Name"] == "leaf-01" and r["A-Type"] == "Host"}
+    assert down == {f"swp{p}s{s}" for p in range(1, 21) for s in (0, 1)}
+    assert all(re.fullmatch(r"swp\d+", r["Z-Port"]) for r in sheet if r["Z-Node Name"].startswith("spine"))
+    assert 'Switch\t128 "S-' in export.render(f, "ibnetdiscover")["fabric.ibnetdiscover"]
+
+
+def test_a_director_drawn_as_its_modules_is_bought_as_one():
+    f = built(40, "rail-optimised", "dgx-1-v100", "sb7800", spine_switch="cs7520", expand_directors=True)
+    bill = rows(export.render(f, "bom")["bom.csv"])
+    assert [(r["item"], r["quantity"]) for r in bill if "switch" in r["item"] or r["item"] == "director"] == [
+        ("director", "1"),
+        ("leaf switch", "12"),
+    ]
+    discovered = export.render(f, "ibnetdiscover")["fabric.ibnetdiscover"]
+    assert len(re.findall(r"^Switch\t", discovered, re.MULTILINE)) == int((f.kind >= Kind.LEAF).sum())
+    assert "\t216 " not in discovered
+    pulled = int(((f.role >= Role.NODE_LEAF) & ~f.backplane).sum())
+    assert len(rows(export.render(f, "netbox")["cables.csv"])) == pulled
