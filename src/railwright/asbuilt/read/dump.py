@@ -11,6 +11,7 @@ from railwright.errors import Mistake, SpecError
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+_HEAD = 200_000
 _ZIP = b"PK\x03\x04"
 
 
@@ -30,6 +31,11 @@ class Dump:
     text: str
     lines: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def head(self) -> str:
+        """Its beginning: enough to recognise a format, however long the dump."""
+        return self.text[:_HEAD]
 
     @property
     def stem(self) -> str:

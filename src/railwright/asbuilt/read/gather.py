@@ -28,12 +28,18 @@ class Device:
     name: str = ""
     ports: int = 0
     lid: int = 0
+    lid_port: int = 0
     model: str = ""
     system: str = ""
     host: str = ""
     adapter: str = ""
     line: int = 0
     named: int = 0
+
+    def tell_lid(self, port: int, lid: int) -> None:
+        """Each port of an adapter has a LID; the device goes by that of its lowest port that has one."""
+        if lid and (not self.lid or port < self.lid_port):
+            self.lid, self.lid_port = lid, port
 
 
 @dataclass(frozen=True, slots=True)

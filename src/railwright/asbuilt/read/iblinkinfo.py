@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from railwright.asbuilt.read.descriptions import host_and_adapter
 from railwright.asbuilt.read.dump import Dump, listed
 from railwright.asbuilt.read.gather import End, Gathering
 from railwright.asbuilt.read.speeds import WIDTHS, speed_name
@@ -44,7 +45,7 @@ class _Row:
 
 def recognise(dump: Dump) -> bool:
     """A port line with its '==(' arrow."""
-    return bool(_START.search(dump.text))
+    return "==(" in dump.head and bool(_START.search(dump.head))
 
 
 def parse(dump: Dump, names: Mapping[str, str]) -> Wiring:
@@ -55,13 +56,15 @@ def parse(dump: Dump, names: Mapping[str, str]) -> Wiring:
     for device in gathering.devices.values():
         by_name.setdefault(device.name, []).append(device.key)
     could: dict[str, list[str]] = {}
+    used: dict[str, set[int]] = {}
     for row in rows:
         match = row.match
         if match["far_lid"] is None:
             gathering.down(row.key, row.port)
             continue
         far_port = int(match["far_port"])
-        far = _far(gathering, row, lids, by_name)
+        far = _far(gathering, row, lids, by_name, used)
+        used.setdefault(far, set()).add(far_port)
         hint = match["could"].strip()
         if hint:
             could.setdefault(hint, []).append(f"{gathering.devices[row.key].name or row.key} port {row.port}")
@@ -90,7 +93,7 @@ def _rows(gathering: Gathering) -> tuple[list[_Row], dict[int, str]]:
     lids: dict[int, str] = {}
     kind: NodeKind | None = None
     heading = guid = ""
-    lines_of: dict[str, int] = {}
+    switches = _switch_guids(gathering.dump)
     for number, line in enumerate(gathering.dump.lines, start=1):
         if (match := _LINE.match(line)) and (state := _STATE.match(match["state"])):
             port = int(match["port"])
@@ -100,20 +103,16 @@ def _rows(gathering: Gathering) -> tuple[list[_Row], dict[int, str]]:
                     number, f"port {port} stands before any device; its heading line is missing, left out"
                 )
                 continue
-            told: NodeKind = "host" if match["name"] is not None or kind is None else kind
-            shift = port - 1 if told != "switch" and port and match["name"] is None else 0
-            key = f"0x{max(int(own, 16) - shift, 0):016x}"
+            told = kind or "host"
+            if match["name"] is not None:
+                told = "switch" if own.lower() in switches else "host"
+            key = _port_key(own, port, told)
             name = (heading if match["name"] is None else match["name"]).strip()
             device = gathering.device(key, told, name, line=number)
             device.ports = max(device.ports, port)
             lid = int(match["lid"])
-            device.lid = device.lid or lid
+            device.tell_lid(port if told != "switch" else 0, lid)
             lids.setdefault(lid, key)
-            if match["name"] is not None:
-                # `-l` says no kind: a switch shows many ports under one GUID, an adapter's port has its own.
-                lines_of[key] = lines_of.get(key, 0) + 1
-                if lines_of[key] > 1:
-                    device.kind = "switch"
             rows.append(_Row(number, key, port, match, state))
         elif match := _HEADING.match(line):
             kind, heading, guid = _KINDS[match["word"]], match["name"], match["guid"] or ""
@@ -123,30 +122,72 @@ def _rows(gathering: Gathering) -> tuple[list[_Row], dict[int, str]]:
     return rows, lids
 
 
-def _far(gathering: Gathering, row: _Row, lids: Mapping[int, str], by_name: Mapping[str, list[str]]) -> str:
+def _far(
+    gathering: Gathering,
+    row: _Row,
+    lids: Mapping[int, str],
+    by_name: dict[str, list[str]],
+    used: dict[str, set[int]],
+) -> str:
     """Key of the device at the other end: by GUID, else by LID, else by a name that only one device has."""
     match = row.match
     name = match["far_name"].strip()
     lid = int(match["far_lid"])
     if match["far_guid"]:
-        key = f"0x{int(match['far_guid'], 16):016x}"
+        told: NodeKind = "switch" if f"0x{int(match['far_guid'], 16):016x}" in gathering.devices else "host"
+        key = _port_key(match["far_guid"], int(match["far_port"]), told)
     elif lid in lids:
         key = lids[lid]
     elif not lid and len(by_name.get(name, [])) == 1:
         key = by_name[name][0]
     else:
-        key = f"lid {lid}" if lid else f"unknown '{name}'"
+        key = _undescribed(gathering, name, lid, int(match["far_port"]), by_name, used)
     known = gathering.devices.get(key)
     if known is None:
         looks_host = not re.search(r"leaf|spine|core|switch|MF0;|Mellanox Technologies$", name, re.IGNORECASE)
         known = gathering.device(key, "host" if looks_host else "switch", name, named=row.line)
-        known.lid = lid
+        known.tell_lid(int(match["far_port"]), lid)
+        by_name.setdefault(name, []).append(key)
     elif name and known.name and known.name != name:
         gathering.note(
             row.line,
             f"the device with LID {lid} is called '{name}' here and '{known.name}' in line {known.line}",
         )
     return key
+
+
+def _undescribed(
+    gathering: Gathering,
+    name: str,
+    lid: int,
+    port: int,
+    by_name: Mapping[str, list[str]],
+    used: dict[str, set[int]],
+) -> str:
+    """Key of a device that only links name: each port of a named adapter has its own LID, so its name joins
+    them."""
+    key = f"lid {lid}" if lid else f"unknown '{name}'"
+    if key not in gathering.devices and all(host_and_adapter(name)):
+        for known in by_name.get(name, []):
+            device = gathering.devices[known]
+            if not device.line and port not in used.setdefault(known, set()):
+                return known
+    return key
+
+
+def _switch_guids(dump: Dump) -> set[str]:
+    """`-l` says no kind: a switch shows all its ports under one GUID, each port of an adapter has its own."""
+    seen: set[str] = set()
+    more: set[str] = set()
+    for line in dump.lines:
+        if (match := _LINE.match(line)) and match["name"] is not None and match["guid"]:
+            (more if match["guid"].lower() in seen else seen).add(match["guid"].lower())
+    return more
+
+
+def _port_key(guid: str, port: int, kind: NodeKind) -> str:
+    """Key of the device that a port belongs to: an adapter's port GUIDs count up from its first port's."""
+    return f"0x{max(int(guid, 16) - (port - 1 if kind != 'switch' and port else 0), 0):016x}"
 
 
 def _speed(text: str) -> str:

@@ -45,7 +45,7 @@ _MODELS = {
 
 def recognise(dump: Dump) -> bool:
     """A device or port line of the topology file, or its heading."""
-    return bool(_START.search(dump.text) or _LOOSE_START.search(dump.text) or _ANY_START.search(dump.text))
+    return any(form.search(dump.head) for form in (_START, _LOOSE_START, _ANY_START))
 
 
 def parse(dump: Dump, names: Mapping[str, str]) -> Wiring:
@@ -125,7 +125,7 @@ class _Reader:
         if device.kind == "switch":
             device.system = self.chassis
             if lid := _LID.search(match["rest"]):
-                device.lid = int(lid[1])
+                device.tell_lid(0, int(lid[1]))
             if image := self.fields.get("sysimgguid"):
                 self.images.setdefault(image, []).append(device)
         device.model = _MODELS.get(int(self.fields.get("devid", "0x0")[:18], 16), "")
@@ -147,10 +147,9 @@ class _Reader:
             self._key(match["far"]), KINDS[match["kind"]], match["name"].strip(), named=number
         )
         far_lid, port, far_port = int(match["far_lid"]), int(match["port"]), int(match["far_port"])
-        if not far.line and (not far.lid or far.kind == "switch"):
-            far.lid = far_lid
-        if match["lid"] and not self.device.lid:
-            self.device.lid = int(match["lid"])
+        far.tell_lid(far_port if far.kind != "switch" else 0, far_lid)
+        if match["lid"]:
+            self.device.tell_lid(port, int(match["lid"]))
         if self.device.ports and port > self.device.ports:
             self.gathering.note(
                 number,

@@ -28,7 +28,7 @@ _START = re.compile(rf"^\s*{_SIDE}\s+(?:\d+|\?+)x\s", re.MULTILINE)
 
 def recognise(dump: Dump) -> bool:
     """A line of the ports report."""
-    return bool(_START.search(dump.text))
+    return bool(_START.search(dump.head))
 
 
 def parse(dump: Dump, names: Mapping[str, str]) -> Wiring:
@@ -73,5 +73,5 @@ def _device(
     kind = _KINDS[word]
     value = int(guid, 16) - (port - 1 if kind != "switch" and port else 0)
     device = gathering.device(f"0x{max(value, 0):016x}", kind, name, line=line, named=named)
-    device.lid = device.lid or lid
+    device.tell_lid(port if kind != "switch" else 0, lid)
     return device

@@ -74,12 +74,10 @@ def _parse(dump: Dump, wanted: Yields, names: dict[str, str]) -> object:
 
 def _recognise(dump: Dump, wanted: Yields | None = None) -> tuple[str, Format]:
     """The first format that knows the file, one of the wanted kind before others."""
-    found = [(name, form) for name, form in FORMATS.items() if form.recognise(dump)]
-    for name, form in found:
-        if form.yields == wanted:
-            return name, form
-    if found:
-        return found[0]
+    for kind in (True, False):
+        for name, form in FORMATS.items():
+            if (wanted in (None, form.yields)) == kind and form.recognise(dump):
+                return name, form
     known = ", ".join(name for name, form in FORMATS.items() if wanted in (None, form.yields))
     number, first = next(((n, line) for n, line in enumerate(dump.lines, 1) if line.strip()), (0, ""))
     begins = f"it begins with '{shorten(first, 40)}'" if first else "it holds no text"

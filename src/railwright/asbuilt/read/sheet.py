@@ -81,7 +81,7 @@ def parse(dump: Dump, names: Mapping[str, str]) -> Wiring:
                 )
             continue
         before = len(cables)
-        cables.extend(_cables(gathering, rows[found[0] + 1 :], found[1], title))
+        cables.extend(_cables(gathering, rows[found[0] :], found[1], title))
         if len(cables) == before:
             gathering.note(0, f"no cable below the heading{f' of sheet {title!r}' if title else ''}")
     if not cables:
@@ -96,8 +96,9 @@ def parse(dump: Dump, names: Mapping[str, str]) -> Wiring:
 
 def _cables(gathering: Gathering, rows: Sequence[Row], at: Columns, title: str) -> Iterator[_Cable]:
     where = f"sheet '{title}', " if title else ""
+    heading = rows[0][1]
     half: list[str] = []
-    for line, cells in rows:
+    for line, cells in rows[1:]:
 
         def cell(side: str, field: Field, cells: list[str] = cells) -> str:
             column = at.get((side, field), -1)
@@ -109,7 +110,7 @@ def _cables(gathering: Gathering, rows: Sequence[Row], at: Columns, title: str) 
             if a.device or b.device:
                 half.append(str(line))
             continue
-        if columns(cells) is not None:  # the heading again, as sheets that were joined have it
+        if cells == heading:  # sheets that were joined repeat it
             continue
         width, speed, rate = _rate(cell("", "rate_bytes"), cell("", "rate_gbps"), cell("", "speed"))
         state = cell("", "state").lower()

@@ -24,7 +24,8 @@ _ROW = re.compile(
 _INFO = re.compile(
     r"(?P<kind>Switch|Channel Adapter|Router) portguid 0x(?P<guid>[0-9a-fA-F]{1,16}): '(?P<name>.*?)'?\)?\s*$"
 )
-_COUNT = re.compile(r"\s*(\d{1,6}) (?:valid )?lids dumped")
+_COUNT = re.compile(r"\s*(\d{1,6}) (valid )?lids dumped")
+# OpenSM ("lids dumped") counts LIDs without a route too, dump_fts ("valid lids dumped") does not.
 _SILENT = re.compile(r"\s*($|#|Lid\s+Out|Port\s+Info|ibwarn:|Multicast|MLid)")
 
 
@@ -75,7 +76,7 @@ def parse(dump: Dump) -> ForwardingTables:
             current, closed = tables.setdefault(key, {}), False
             names[key] = match["name"].strip()
         elif match := _COUNT.match(line):
-            if current is not None and int(match[1]) != len(current):
+            if current is not None and match[2] and int(match[1]) != len(current):
                 notes.append(
                     f"line {number}: {names[key]} announces {match[1]} LIDs and shows {len(current)}"
                 )
