@@ -9,8 +9,8 @@ _HOMES = {
     "blast_radius": "blast",
     "fault_domains": "domains",
     "findings": "judging",
-    "lines": "lines",
-    "reach_lines": "lines",
+    "lines": "text",
+    "reach_lines": "text",
     "nccl_settings": "settings",
     "reachability": "reach",
     "Audit": "result",
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from railwright.audit.blast import blast_radius as blast_radius
     from railwright.audit.domains import fault_domains as fault_domains
     from railwright.audit.judging import findings as findings
-    from railwright.audit.lines import lines as lines
-    from railwright.audit.lines import reach_lines as reach_lines
     from railwright.audit.reach import reachability as reachability
     from railwright.audit.result import Audit as Audit
     from railwright.audit.result import Blast as Blast
     from railwright.audit.result import FaultDomain as FaultDomain
     from railwright.audit.result import Reach as Reach
     from railwright.audit.settings import nccl_settings as nccl_settings
+    from railwright.audit.text import lines as lines
+    from railwright.audit.text import reach_lines as reach_lines
 
 
 def __getattr__(name: str) -> Any:
@@ -41,8 +41,5 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         import importlib
 
-        value = getattr(importlib.import_module(f"railwright.audit.{_HOMES[name]}"), name)
-        # `lines` is a module as well as a function: what stands in the room's namespace is the function.
-        globals()[name] = value
-        return value
+        return getattr(importlib.import_module(f"railwright.audit.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'railwright.audit' has no attribute '{name}'")

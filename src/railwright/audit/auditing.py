@@ -31,12 +31,14 @@ def audit(
     catalog  tells the ports of the switches and NICs named in `fabric.parts`; without it, or for parts it
              does not know (an imported machine), the highest port number in use stands in
     groups   name -> devices that fail together; each becomes a fault domain
-    Raises PlanError for a fabric without leaves and for a group that names an unknown device.
+    A storage or management network has no GPUs: its figures of pairs and GPUs are 0.
+    Raises PlanError for a fabric without leaves or NICs and for a group that names an unknown device.
     """
-    if not len(fabric.devices(Kind.LEAF)) or not fabric.num_gpus:
+    if not len(fabric.devices(Kind.LEAF)) or not len(fabric.devices(Kind.NIC)):
         raise PlanError(
-            f"fabric '{fabric.name}' has {fabric.num_gpus} GPUs and {len(fabric.devices(Kind.LEAF))} leaves, "
-            "so there is no network to audit; it takes at least one of each"
+            f"fabric '{fabric.name}' has {len(fabric.devices(Kind.NIC))} NICs and "
+            f"{len(fabric.devices(Kind.LEAF))} leaves, so there is no network to audit; "
+            "it takes at least one of each"
         )
     state = survey(fabric)
     ways = leaf_ways(state)
@@ -75,13 +77,12 @@ def _half_of_nics(state: Survey) -> float:
 
 
 def _radix(fabric: Fabric, catalog: Catalog | None) -> dict[str, int]:
-    """Ports of the switch models the catalogue knows, by tier."""
+    """Ports of the switch models the catalogue knows, by tier; a director's modules are not in it."""
     known = catalog.switches if catalog else {}
-    return {
-        tier: known[fabric.parts[tier]].ports
-        for tier in ("leaf", "spine", "core")
-        if fabric.parts.get(tier) in known
-    }
+    tiers = ["leaf", "spine", "core"]
+    if fabric.directors:
+        tiers = tiers[: int(fabric.kind.max()) - int(Kind.LEAF) - 1]
+    return {tier: known[fabric.parts[tier]].ports for tier in tiers if fabric.parts.get(tier) in known}
 
 
 def _nic_ports(fabric: Fabric, catalog: Catalog | None) -> int:

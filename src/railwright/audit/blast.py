@@ -62,14 +62,16 @@ def compare(before: Survey, lost: Bools, gone: Bools, name: str) -> Blast:
     could, can = _gpu_works(before), _gpu_works(after) & ~gone[: fabric.num_gpus]
     nic = fabric.nic_of_gpu - before.first_nic
     cut = could & (had[gpu_server] > 0) & (~can | (has[gpu_server] == 0))
-    moved = could & ~cut & before.nic_alive[nic] & ~after.nic_alive[nic]
+    lost_nic = before.nic_alive[nic] & ~after.nic_alive[nic]
+    slower = _nic_bandwidth(after)[nic] < _nic_bandwidth(before)[nic]
     apart = _apart(after) & ~_apart(before) & ~cut_server
     network = fabric.role >= Role.NODE_LEAF
     return Blast(
         element=name,
         cables=int(np.count_nonzero(network & (before.rate > 0) & (after.rate <= 0))),
         gpus_cut=int(cut.sum()),
-        gpus_moved=int(moved.sum()),
+        gpus_moved=int((could & ~cut & lost_nic).sum()),
+        gpus_slowed=int((could & ~cut & ~lost_nic & slower).sum()),
         servers_cut=int(cut_server.sum()),
         servers_apart=int(apart.sum()),
         rails_lost=int((had - has)[has > 0].max(initial=0)),
@@ -96,6 +98,13 @@ def _gpu_works(survey: Survey) -> Bools:
     lanes = np.bincount(survey.low[inside & (survey.rate > 0)], minlength=fabric.num_devices)
     works: Bools = lanes[: fabric.num_gpus] > 0
     return works
+
+
+def _nic_bandwidth(survey: Survey) -> Floats:
+    """(K,) live bandwidth of each NIC's cables [byte/s]."""
+    hung = np.flatnonzero(survey.fabric.role == Role.NODE_LEAF)
+    nic = survey.low[hung] - survey.first_nic
+    return np.bincount(nic, survey.rate[hung], minlength=survey.num_nics).astype(np.float64)
 
 
 def _apart(survey: Survey) -> Bools:

@@ -83,7 +83,8 @@ class PathDiversity:
     leaf_pairs, joined   pairs of leaves with servers, and those with a way between them
     shortest_least, shortest_median  shortest ways, each cable of a bundle counted for itself
     disjoint_least, disjoint_median  ways without a common cable (a maximum flow of one per cable)
-    disjoint_exact  False: pairs of equal distance and equal shortest ways were taken to be alike
+    disjoint_exact  False: pairs equal in distance, shortest ways and uplinks share the flow of one of them,
+                    and after the 64 poorest kinds of pair the bound of their own uplinks stands
     """
 
     leaf_pairs: int
@@ -117,6 +118,7 @@ class Blast:
     cables        live cables lost, PCIe and scale-up lanes left out
     gpus_cut      GPUs without any network: the last live NIC of their server is gone, or they are themselves
     gpus_moved    GPUs whose own NIC is gone and that send through another one of their server
+    gpus_slowed   GPUs whose NIC keeps some of its ports, not all
     servers_cut   servers without a live NIC
     servers_apart servers that have a NIC but are no longer joined to the largest part of the servers
     rails_lost    most NICs that one surviving server loses
@@ -130,6 +132,7 @@ class Blast:
     cables: int
     gpus_cut: int
     gpus_moved: int
+    gpus_slowed: int
     servers_cut: int
     servers_apart: int
     rails_lost: int
@@ -141,7 +144,8 @@ class Blast:
     def rank(self) -> tuple[float, ...]:
         """What makes one loss larger than another, most important first."""
         lost = max((share for _, share in self.bandwidth_lost), default=0.0)
-        return (self.gpus_cut, self.servers_apart, self.gpus_moved, self.leaf_pairs_cut, lost)
+        gpus = (self.gpus_cut, self.servers_apart, self.gpus_moved, self.gpus_slowed)
+        return (*gpus, self.leaf_pairs_cut, lost)
 
 
 @dataclass(frozen=True)

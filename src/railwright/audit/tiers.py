@@ -28,11 +28,14 @@ def oversubscription(survey: Survey) -> tuple[Tier, ...]:
 
 
 def ports(survey: Survey, radix: Mapping[str, int]) -> tuple[Ports, ...]:
-    """Ports of every tier; `radix` gives the ports of a 'leaf', 'spine', 'core' where they are known."""
+    """Ports of every tier; `radix` gives the ports of a 'leaf', 'spine', 'core' where they are known.
+
+    A port that a breakout cable splits is one port, in use when one of its parts is.
+    """
     fabric = survey.fabric
     cabled = fabric.role >= Role.NODE_LEAF
-    live = _at_switches(survey, cabled & (survey.rate > 0))
-    dead = _at_switches(survey, cabled & (survey.rate <= 0))
+    live = _ports_in_use(survey, cabled & (survey.rate > 0))
+    dead = np.maximum(_ports_in_use(survey, cabled) - live, 0)
     found = []
     for kind in (Kind.LEAF, Kind.SPINE, Kind.CORE):
         devices = fabric.devices(kind)
@@ -42,7 +45,8 @@ def ports(survey: Survey, radix: Mapping[str, int]) -> tuple[Ports, ...]:
         word = kind.name.lower()
         of_all = radix.get(word) or max(_highest_port(survey, kind), int((live + dead)[here].max()))
         unused = np.maximum(of_all - live[here] - dead[here], 0)
-        reserved = min(fabric.reserved_ports, int(unused.sum())) if kind is Kind.LEAF else 0
+        reserved = -(-fabric.reserved_ports // fabric.breakout) if kind is Kind.LEAF else 0
+        reserved = min(reserved, int(unused.sum()))
         emptiest = int(np.argmax(unused))
         found.append(
             Ports(
@@ -123,14 +127,23 @@ def _bandwidth(survey: Survey, role: Role, end: Ints) -> NDArray[np.float64]:
     ).astype(np.float64)
 
 
-def _at_switches(survey: Survey, cables: NDArray[np.bool_]) -> Ints:
-    """(S,) ends of the marked cables at each switch."""
-    ends = np.concatenate([survey.low[cables], survey.high[cables]]) - survey.first_switch
-    return np.bincount(ends[ends >= 0], minlength=survey.num_switches).astype(np.int64)
+def _ports_in_use(survey: Survey, cables: NDArray[np.bool_]) -> Ints:
+    """(S,) ports of each switch that hold an end of a marked cable; an end without a number has its own."""
+    fabric = survey.fabric
+    of_tier = np.flatnonzero(cables)
+    end = np.concatenate([fabric.a[of_tier], fabric.b[of_tier]]).astype(np.int64) - survey.first_switch
+    number = np.concatenate([fabric.port_a[of_tier], fabric.port_b[of_tier]]).astype(np.int64)
+    parts = np.where(fabric.kind[end + survey.first_switch] == Kind.LEAF, fabric.breakout, 1)
+    beyond = int(number.max(initial=0)) + 1
+    port = np.where(number > 0, (number - 1) // parts, beyond + np.arange(len(number)))
+    width = beyond + len(number)
+    used = np.unique(end[end >= 0] * width + port[end >= 0]) // width
+    return np.bincount(used, minlength=survey.num_switches).astype(np.int64)
 
 
 def _highest_port(survey: Survey, kind: Kind) -> int:
-    """The highest port number in use on any switch of a kind."""
+    """The highest port in use on any switch of a kind, broken-out ports counted whole."""
     fabric = survey.fabric
     at_a, at_b = fabric.kind[fabric.a] == kind, fabric.kind[fabric.b] == kind
-    return max(int(fabric.port_a[at_a].max(initial=0)), int(fabric.port_b[at_b].max(initial=0)))
+    highest = max(int(fabric.port_a[at_a].max(initial=0)), int(fabric.port_b[at_b].max(initial=0)))
+    return -(-highest // fabric.breakout) if kind is Kind.LEAF else highest

@@ -131,6 +131,8 @@ def _loss(domain: FaultDomain) -> str:
         lost.append(f"{_plural(worst.servers_apart, 'server', 'servers')} apart")
     if worst.gpus_moved:
         lost.append(f"{_plural(worst.gpus_moved, 'GPU', 'GPUs')} on another NIC")
+    if worst.gpus_slowed:
+        lost.append(f"{_plural(worst.gpus_slowed, 'GPU', 'GPUs')} on part of their NIC")
     lost += [f"{_percent(share)} of {tier} bandwidth" for tier, share in worst.bandwidth_lost if share > 0]
     return ", ".join(lost)
 
