@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,13 +104,18 @@ class Fabric:
     def num_gpus(self) -> int:
         return len(self.nic_of_gpu)
 
-    @property
+    @cached_property
     def num_servers(self) -> int:
         return int(self.server.max()) + 1
 
     @property
     def gpus_per_server(self) -> int:
         return self.num_gpus // self.num_servers
+
+    @cached_property
+    def _begin(self) -> list[int]:
+        """First device of each kind, and the number of devices."""
+        return [int(x) for x in np.searchsorted(self.kind, np.arange(len(Kind) + 1, dtype=self.kind.dtype))]
 
     @property
     def backplane(self) -> NDArray[np.bool_]:
@@ -126,10 +132,9 @@ class Fabric:
         kind = Kind(int(self.kind[device]))
         if kind is Kind.GPU:
             return f"server-{self.server[device] + 1:02d}/gpu-{device % self.gpus_per_server}"
-        first = int(np.searchsorted(self.kind, kind))
-        ordinal = device - first
+        ordinal = device - self._begin[kind]
         if kind is Kind.NIC:
-            per_server = int(np.count_nonzero(self.kind == Kind.NIC)) // self.num_servers
+            per_server = (self._begin[Kind.NIC + 1] - self._begin[Kind.NIC]) // self.num_servers
             return f"server-{self.server[device] + 1:02d}/nic-{ordinal % per_server}"
         if kind is Kind.SCALE_UP:
             return f"server-{self.server[device] + 1:02d}/nvswitch"
