@@ -1,19 +1,79 @@
-"""`railwright fabric`: what a study's network consists of."""
+"""`railwright fabric`: from a requirement to a design, its parts, its worth, and files for other tools."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from railwright.cli.studies import StudyArgument, open_study
 
+if TYPE_CHECKING:
+    from railwright.catalog.parts import Catalog
+    from railwright.fabric.graph import Fabric
+    from railwright.spec.study import Study
+    from railwright.traffic.demand import Communicator
+
+VariantOption = Annotated[
+    str | None,
+    typer.Option("--variant", help="Name of a variant of the study; default the study as written."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
 
 def add_to(app: typer.Typer) -> None:
-    """Hang the commands of this file on the application."""
+    """Hang the commands of this file, and those on machines as built, on the application."""
+    from railwright.cli import asbuilt
+
     group = typer.Typer(
-        help="Count the parts of a study's network.", no_args_is_help=True, rich_markup_mode=None
+        help="Design, audit and export fabrics; check real ones.", no_args_is_help=True, rich_markup_mode=None
     )
+    group.command("design")(design)
     group.command("count")(count)
+    group.command("audit")(audit)
+    group.command("export")(export)
+    asbuilt.add_to(group)
     app.add_typer(group, name="fabric")
+
+
+def design(
+    gpus: Annotated[int, typer.Option("--gpus", help="How many GPUs the fabric must join.")],
+    server: Annotated[str, typer.Option("--server", help="Catalogue name of the server.")] = "dgx-h100",
+    oversubscription: Annotated[
+        float, typer.Option(help="Most leaf down-link over up-link bandwidth.")
+    ] = 1.0,
+    grow_to: Annotated[int, typer.Option("--grow-to", help="GPUs it shall be able to grow to.")] = 0,
+    spines_lost: Annotated[int, typer.Option(help="Spines that may be dead without loss.")] = 0,
+    leaf_lost: Annotated[bool, typer.Option("--leaf-lost", help="No server may hang on one leaf.")] = False,
+    family: Annotated[
+        list[str] | None, typer.Option("--family", help="Only this family (repeatable).")
+    ] = None,
+    switch: Annotated[
+        list[str] | None, typer.Option("--switch", help="Only this switch (repeatable).")
+    ] = None,
+    catalog_file: Annotated[str | None, typer.Option("--catalog", help="Your own parts (YAML).")] = None,
+) -> None:
+    """Size fabrics from a requirement, side by side.
+
+    The feasible ones first, by switches, cables and hops; then the others with the reason.
+    """
+    from railwright.catalog import load_catalog
+    from railwright.fabric import Requirement, lines
+    from railwright.fabric import design as size_up
+
+    wanted = Requirement(
+        gpus=gpus,
+        server=server,
+        oversubscription=oversubscription,
+        grow_to=grow_to,
+        spines_lost=spines_lost,
+        leaf_lost=leaf_lost,
+        families=tuple(family or ()),
+        switches=tuple(switch or ()),
+    )
+    for line in lines(size_up(wanted, load_catalog(catalog_file))):
+        typer.echo(line)
 
 
 def count(study: StudyArgument) -> None:
@@ -60,3 +120,87 @@ def count(study: StudyArgument) -> None:
         typer.echo(f"impossible: {reason}")
     if not columns:
         raise PlanError(f"none of the {len(studies)} designs of '{study}' can be built")
+
+
+def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOption = False) -> None:
+    """Say what a fabric is worth: oversubscription, bisection, paths, blast radius, who can reach whom.
+
+    With the groups of the study's first job: which pairs meet directly, through PXN, or not at all, and
+    the NCCL settings that follow.  Faults of the study count.
+    """
+    asked, catalog, fabric = _fabric(study, variant)
+
+    import json
+    from dataclasses import asdict
+
+    from railwright import audit as room
+
+    result = room.audit(fabric, catalog)
+    found = room.findings(result)
+    reach = room.reachability(fabric, _groups(asked, fabric)) if asked.jobs else None
+    settings = room.nccl_settings(fabric, reach) if reach is not None else []
+    if as_json:
+        text = {"audit": asdict(result), "findings": [asdict(f) for f in found]}
+        if reach is not None:
+            text |= {"reachability": asdict(reach), "nccl_settings": [list(s) for s in settings]}
+        typer.echo(json.dumps(text, indent=1))
+        return
+    for line in room.lines(result):
+        typer.echo(line)
+    if found:
+        from railwright.asbuilt import as_text
+
+        typer.echo("\nFindings")
+        for line in as_text(found):
+            typer.echo(line)
+    if reach is not None:
+        typer.echo(f"\nGroups of job '{asked.jobs[0].name}'")
+        for line in room.reach_lines(reach, settings):
+            typer.echo(line)
+
+
+def export(
+    study: StudyArgument,
+    format: Annotated[
+        str, typer.Argument(metavar="[FORMAT]", help="Format; without one, they are listed.")
+    ] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder (or file) to write.")] = Path("export"),
+    variant: VariantOption = None,
+) -> None:
+    """Write the fabric in another tool's format; nothing is overwritten."""
+    from railwright.export import EXPORTS, write
+
+    if not format:
+        width = max(map(len, EXPORTS))
+        for name, form in EXPORTS.items():
+            typer.echo(f"{name:<{width}}  {form.description}")
+        return
+    asked, catalog, fabric = _fabric(study, variant)
+    for path in write(fabric, format, out, asked.name, catalog):
+        typer.echo(str(path))
+
+
+def _fabric(study: str, variant: str | None) -> tuple[Study, Catalog, Fabric]:
+    """The study (or one variant of it), its catalogue and its fabric."""
+    from railwright.catalog import load_catalog
+    from railwright.errors import RailwrightError, nearest
+    from railwright.fabric import build
+    from railwright.spec import override
+
+    asked = open_study(study)
+    if variant is not None:
+        names = {v.name: v for v in asked.variants}
+        if variant not in names:
+            known = ", ".join(f"'{name}'" for name in names) or "none"
+            raise RailwrightError(f"no variant '{variant}'{nearest(variant, names)}; the study has {known}")
+        asked = override(asked, names[variant].set)
+    catalog = load_catalog(asked.catalog)
+    return asked, catalog, build(asked.cluster, catalog)
+
+
+def _groups(study: Study, fabric: Fabric) -> list[Communicator]:
+    """The communicators of the study's first job: tensor, expert, data and pipeline groups."""
+    from railwright.training import place
+
+    groups = place(study.jobs[0], fabric)
+    return [comm for kind in (groups.tp, groups.ep, groups.dp, groups.pp) for comm in kind]

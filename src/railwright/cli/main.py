@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from railwright import __version__
-from railwright.cli import catalog, fabric, model, perf, studies, validation
+from railwright.cli import catalog, fabric, measure, model, perf, studies, validation
 from railwright.errors import RailwrightError
 
 USER_MISTAKE = 2
@@ -91,6 +91,7 @@ fabric.add_to(app)
 catalog.add_to(app)
 model.add_to(app)
 validation.add_to(app)
+measure.add_to(app)
 
 
 def main() -> None:

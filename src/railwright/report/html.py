@@ -66,10 +66,15 @@ def page(result: Result) -> str:
         ],
         "\n",
     )
-    return f"<!DOCTYPE html>\n{tag('html', _head(result), tag('body', body), lang='en')}\n"
+    return document(result.study.name, body, result.version)
 
 
-def _head(result: Result) -> Html:
+def document(title: str, body: Html, version: str) -> str:
+    """A whole page around a body: our styles inside, and a policy that forbids fetching anything."""
+    return f"<!DOCTYPE html>\n{tag('html', _head(title, version), tag('body', body), lang='en')}\n"
+
+
+def _head(title: str, version: str) -> Html:
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
@@ -81,8 +86,8 @@ def _head(result: Result) -> Html:
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content=f"railwright {result.version}"),
-        tag("title", f"{result.study.name} · Railwright"),
+        tag("meta", name="generator", content=f"railwright {version}"),
+        tag("title", f"{title} · Railwright"),
         tag("link", rel="icon", href="data:,"),
         tag("style", Html(stylesheet())),
     )

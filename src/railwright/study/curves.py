@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from railwright.catalog import find
+from railwright.catalog.parts import Catalog
+from railwright.collectives import Machine
+from railwright.collectives.prediction import NcclSettings
+from railwright.fabric.graph import Fabric
+from railwright.network.solution import Network
 from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, curve
@@ -26,3 +32,14 @@ def perf(
         label = ", ".join(f"{field}={value}" for field, value in changes.items())
         curves.append(curve(workshop.machine(override(study, changes)), op, at, label))
     return curves
+
+
+def busbw_on(fabric: Fabric, catalog: Catalog, op: str, size: float) -> float:
+    """Bus bandwidth of one collective over all GPUs, adaptive routing and NCCL's defaults. [byte/s]
+
+    fabric  of any origin; its `parts` must be in the catalogue
+    """
+    server = find(catalog.servers, fabric.parts["server"])
+    gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
+    machine = Machine(Network(fabric), NcclSettings(), gpu, nic, server)
+    return curve(machine, op, (size,), "").points[0].busbw
