@@ -13,8 +13,9 @@ from railwright import fabric
 from railwright.audit import audit, blast_radius, findings, lines
 from railwright.audit.result import Audit, FaultDomain
 from railwright.catalog import load_catalog
+from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.spec.study import Cluster, ComputeNetwork, Fault
+from railwright.spec.study import Cluster, ComputeNetwork, Fault, ServiceNetwork
 
 CATALOG = load_catalog()
 META = {
@@ -214,6 +215,58 @@ def test_two_planes_a_nic_on_two_leaves_keeps_half() -> None:
     assert (leaf.fatal, leaf.worst.gpus_cut, leaf.worst.gpus_moved, leaf.worst.gpus_slowed) == (0, 0, 0, 16)
     assert dict(found.hops)[1] == 8 * comb(16, 2)
     assert found.rails.one_leaf == 1.0
+
+
+@pytest.mark.parametrize("family", sorted(fabric.FAMILIES))
+@pytest.mark.parametrize(("server", "servers", "breakout"), [("dgx-h100", 8, 1), ("gb200-nvl72", 2, 2)])
+def test_every_family_adds_up(family: str, server: str, servers: int, breakout: int) -> None:
+    """Every pair of GPUs is counted once, and every port is live, dead, reserved or unused."""
+    try:
+        f = built(servers, server, family=family, switch="qm9700", breakout=breakout)
+    except PlanError as refusal:
+        pytest.skip(f"no such design: {refusal}")
+    found = audit(f, CATALOG)
+    assert sum(n for _, n in found.hops) + found.pairs_unjoined == comb(f.num_gpus, 2)
+    assert all(
+        p.used + p.dead + p.reserved + p.unused == p.switches * p.radix == 64 * p.switches
+        for p in found.ports
+    )
+    assert found.nic_ports_bare == 0
+    assert max(map(len, lines(found))) <= 80
+
+
+def test_the_other_networks_of_a_cluster() -> None:
+    """Storage on two leaves, 2 x 200G a host on halves of 400G ports: no GPUs, but the same figures."""
+    storage = ServiceNetwork(
+        family="rail-optimised",
+        switch="qm9700",
+        ports_per_server=2,
+        breakout=2,
+        hosts=6,
+        oversubscription=2.0,
+    )
+    compute = ComputeNetwork(family="rail-optimised", switch="qm9700")
+    cluster = Cluster(servers=30, server="dgx-h100", compute=compute, storage=storage)
+    found = audit(fabric.build_networks(cluster, CATALOG)["storage"], CATALOG)
+    assert (found.gpus, found.servers, found.hops, found.pairs_unjoined) == (0, 36, (), 0)
+    assert found.oversubscription[0].most == pytest.approx(36 * 25 / (9 * 50))
+    assert [(p.tier, p.used) for p in found.ports] == [("leaf", 2 * (18 + 9)), ("spine", 18)]
+    spine = domain(found, "spine")
+    assert (spine.fatal, spine.worst.servers_apart) == (0, 0), "every host is on both leaves"
+    assert spine.worst.leaf_pairs_cut == 1
+    assert max(map(len, lines(found))) <= 80
+
+
+def test_a_director_drawn_as_modules() -> None:
+    """A CS7520: 12 leaf modules of 18 external ports, 6 spine modules, 3 links between each two."""
+    f = built(54, "dgx-1-v100", family="single-switch", switch="cs7520", expand_directors=True)
+    found = audit(f, CATALOG)
+    assert (found.oversubscription[0].switches, found.oversubscription[0].most) == (12, 1.0)
+    assert [(p.tier, p.switches, p.radix, p.radix_known) for p in found.ports] == [
+        ("leaf", 12, 36, False), ("spine", 6, 36, False),
+    ]  # fmt: skip
+    assert (found.bundles[0].usual, found.bundles[0].uneven) == (3, 0)
+    assert (found.diversity.shortest_least, found.diversity.disjoint_least) == (6 * 3 * 3, 18)
 
 
 @pytest.mark.parametrize("family", ["rail-optimised", "fat-tree", "rail-only"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -15,10 +16,11 @@ from railwright import fabric as fabrics
 from railwright.audit import audit, blast_radius, fault_domains, reachability
 from railwright.audit.survey import survey
 from railwright.audit.ways import leaf_ways, path_diversity
+from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.fabric.faults import live_nics
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.spec.study import Fault
+from railwright.spec.study import Cluster, ComputeNetwork, Fault
 from railwright.traffic import Communicator
 
 QUICK = settings(max_examples=25, deadline=None, derandomize=True)
@@ -28,8 +30,27 @@ def fail(fabric: Fabric, cables: list[int]) -> Fabric:
     return hand.with_capacity(fabric, {link: 0.0 for c in cables for link in (2 * c, 2 * c + 1)})
 
 
+def three_tiers(gpus: int, ports: int, servers: int, family: str) -> Fabric:
+    """A Clos of small switches: k = 4 joins 16 hosts in three tiers, as Al-Fares draws it."""
+    catalog = load_catalog()
+    switch = replace(catalog.switches["qm8700"], name="small", ports=ports, cages=ports)
+    server = replace(catalog.servers["dgx-a100"], name="host", gpus=gpus, nics=gpus)
+    catalog = replace(catalog, switches={"small": switch}, servers={"host": server})
+    network = ComputeNetwork(family=family, switch="small", tiers=3)  # type: ignore[arg-type]
+    return fabrics.build(Cluster(servers=servers, server="host", compute=network), catalog)
+
+
+CLOS = [
+    three_tiers(1, 4, 14, "fat-tree"),
+    three_tiers(2, 4, 8, "rail-optimised"),
+    three_tiers(2, 6, 9, "fat-tree"),
+]
+
+
 @st.composite
 def sound(draw: st.DrawFn) -> Fabric:
+    if draw(st.integers(0, 2)) == 0:
+        return draw(st.sampled_from(CLOS))
     return hand.make(
         servers=draw(st.integers(1, 5)),
         gpus=draw(st.sampled_from([1, 2, 3])),
