@@ -99,7 +99,7 @@ def bench_run(
 
     Prints nccl-tests' table; exits with 1 where a result was wrong.
     """
-    name = op_named(op)
+    name: Any = op_named(op)
     sizes = sizes_between(begin, end, factor)
 
     from railwright.measure.bench.collective import bench_collective
@@ -114,7 +114,7 @@ def bench_run(
             splitting=split,
             warmup=warmup,
             iterations=iters,
-            check=check,  # type: ignore[arg-type]
+            check=check,
         )
         _show(session, report.lines(), report.as_json(), json_file)
     if report.wrong:

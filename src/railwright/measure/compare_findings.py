@@ -223,8 +223,7 @@ def _small(
         return []
     times = median(p.ratio for p in small)
     if times < 1:
-        why = f"small sizes take {times:.2f} of the predicted time; the launch overhead of this machine "
-        "is lower"
+        why = f"small sizes take {times:.2f} of the predicted time; this machine launches faster"
         return [_finding(curve, "small sizes fast", "note", small, why, 0.5, "none needed")]
     at = [i for i, p in enumerate(curve.points) if p.size <= SMALL]
     fit = _fit(curve, at)
@@ -232,8 +231,8 @@ def _small(
         return []
     why = f"sizes up to {show_size(small[-1].size)} take {times:.1f} times the predicted time"
     if fit is not None and fit.named and fit.best.next_test:
-        why += f", and fit this: {fit.best.name} ({_percent(fit.misfit)} off, as designed "
-        f"{_percent(fit.design)})"
+        off, design = _percent(fit.misfit), _percent(fit.design)
+        why += f", and fit this: {fit.best.name} ({off} off, as designed {design})"
         return [
             _finding(curve, "small sizes slow", "warning", small, why, fit.confidence, fit.best.next_test)
         ]
