@@ -13,21 +13,26 @@ What must be reported, and from what (up to 10 % of the cables broken, no cable 
 | name lost, or another's name taken | unnamed host, two hosts of one name | the same |
 | switch renamed | renamed device | invisible |
 
-From the dump alone a design must have witnesses: at least `WITNESSES` servers per unit and switches per block.
+From the dump alone a design must have witnesses: at least `WITNESSES` servers per unit and spines, no server
+that lost half of its cables and no switch that lost more than a quarter.
 RAILWRIGHT_THOROUGH=1 runs many more examples.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
+from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from railwright import fabric
-from railwright.asbuilt import Link, Node, Wiring, as_text, infer, punch_list, to_wiring
+from railwright.asbuilt import Link, Node, Wiring, as_text, punch_list, to_wiring
+from railwright.asbuilt.infer_places import WITNESSES
+from railwright.asbuilt.read import read
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.spec.study import Cluster, ComputeNetwork
@@ -54,7 +59,8 @@ class Broken:
 class Machine:
     """A wiring that faults are done to; every cable and device suffers one fault at most."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, gentle: bool) -> None:
+        self.gentle = gentle
         self.nodes: list[Node | None] = list(wiring.nodes)
         self.links: list[Link | None] = list(wiring.links)
         self.origin = wiring
@@ -62,6 +68,11 @@ class Machine:
         self.touched: set[int] = set()
         self.faults: list[Broken] = []
         self.budget = max(1, len(wiring.links) // 10)
+        cables = Counter(place for k in wiring.links for place in self.places(k))
+        hosts = {node.host for node in wiring.nodes}
+        self.bearable = {
+            x: (n + 1) // 2 - 1 if x in hosts and n > 1 else max(1, n // 4) for x, n in cables.items()
+        }
 
     def label(self, node: int) -> str:
         return self.origin.nodes[node].name
@@ -71,12 +82,23 @@ class Machine:
         return frozenset(e for k in found for e in ((self.label(k.a), k.a_port), (self.label(k.b), k.b_port)))
 
     def whole(self) -> list[int]:
-        """Cables that nothing has happened to, and neither to their devices."""
+        """Cables unhurt, as are their devices, that their devices can lose and keep a majority."""
+        spent = {place for place, n in self.wounds().items() if n >= self.bearable.get(place, 0)}
         return [
             i
             for i, k in enumerate(self.origin.links)
-            if i not in self.hurt and k.a not in self.touched and k.b not in self.touched
+            if i not in self.hurt
+            and not {k.a, k.b} & self.touched
+            and not (self.gentle and set(self.places(k)) & spent)
         ]
+
+    def places(self, link: Link) -> list[str]:
+        """Server and switches that a cable belongs to."""
+        ends = [self.origin.nodes[n] for n in (link.a, link.b)]
+        return [n.host or n.name for n in ends]
+
+    def wounds(self) -> Counter[str]:
+        return Counter(place for i in self.hurt for place in self.places(self.origin.links[i]))
 
     def cables_of(self, node: int) -> list[int]:
         return [i for i, k in enumerate(self.origin.links) if node in (k.a, k.b)]
@@ -259,8 +281,10 @@ def any_design(draw):
 
 
 def witnessed(wiring: Wiring) -> Wiring:
-    """Of two spines that disagree, either may be wrong; the promise begins with three."""
+    """Of two spines that disagree either may be wrong; a leaf needs a majority that stays one."""
     assume(sum(node.name.startswith("spine") for node in wiring.nodes) not in (1, 2))
+    on_leaf = Counter(k.b for k in wiring.links if wiring.nodes[k.a].kind == "host")
+    assume(min(on_leaf.values()) >= 2 * WITNESSES - 1)
     return wiring
 
 
@@ -282,15 +306,15 @@ def regular_design(draw):
         return witnessed(built(group * draw(st.integers(1, 3)) - draw(st.integers(0, 1)), network, catalog))
     if family == "rail-3":
         network = ComputeNetwork(
-            family="rail-optimised", switch="sw", tiers=3, servers_per_group=8, groups_per_pod=4
+            family="rail-optimised", switch="sw", tiers=3, servers_per_group=6, groups_per_pod=3
         )
-        return witnessed(built(8 * 4 * draw(st.integers(3, 4)), network, parts(16, 4)))
+        return witnessed(built(6 * 3 * 3, network, parts(12, 4)))
     if family == "fat-tree":
         network = ComputeNetwork(family=family, switch="sw", tiers=2, oversubscription=ratio)
         return witnessed(built(draw(st.integers(24, 60)), network, parts(16, draw(st.sampled_from([1, 2])))))
     if family == "fat-3":
         network = ComputeNetwork(family="fat-tree", switch="sw", tiers=3)
-        return witnessed(built(64 * draw(st.integers(3, 4)), network, parts(16, 1)))
+        return witnessed(built(36 * 3, network, parts(12, 1)))
     if family == "rail-only":
         return witnessed(
             built(draw(st.integers(8, 30)), ComputeNetwork(family=family, switch="sw"), parts(32, 4))
@@ -310,9 +334,12 @@ def built(servers: int, network: ComputeNetwork, catalog) -> Wiring:
         raise
 
 
-def break_it(data, wiring: Wiring, ways, most: int = 10_000) -> Machine:
-    """Faults drawn until the budget of one cable in ten is spent."""
-    machine = Machine(wiring)
+def break_it(data, wiring: Wiring, ways, gentle: bool = True) -> Machine:
+    """Faults drawn until the budget of one cable in ten is spent.
+
+    gentle  no server loses half of its cables, and no switch more than a quarter: each keeps its witnesses
+    """
+    machine = Machine(wiring, gentle)
 
     def pick(choices):
         choices = list(choices)
@@ -323,7 +350,7 @@ def break_it(data, wiring: Wiring, ways, most: int = 10_000) -> Machine:
     for _ in range(data.draw(st.integers(1, 6))):
         way = pick(ways)
         before = machine.budget
-        if before <= 0 or len(machine.faults) >= most:
+        if before <= 0:
             break
         try:
             way(machine, pick)
@@ -365,7 +392,7 @@ def test_a_sound_design_has_no_findings(wiring):
 @given(any_design(), st.data())
 def test_with_its_design_every_fault_is_found_and_nothing_else(wiring, data):
     ways = (*CABLES, remove_switch, remove_adapter, remove_server, lose_name, take_name, rename_switch)
-    machine = break_it(data, wiring, ways)
+    machine = break_it(data, wiring, ways, gentle=False)
     check(machine, punch_list(machine.wiring(), wiring))
 
 
@@ -381,3 +408,54 @@ def test_from_the_dump_alone_every_cable_fault_is_found_and_nothing_else(wiring,
 def test_from_the_dump_alone_lost_names_and_adapters_are_found(wiring, data):
     machine = break_it(data, wiring, (*CABLES, lose_name, take_name, remove_adapter))
     check(machine, punch_list(machine.wiring()))
+
+
+@QUICK
+@given(regular_design(), st.data())
+def test_through_ibnetdiscover_text_the_same_faults_are_found(wiring, data):
+    """Text holds no cable that is down and no adapter without a cable, so those two are not injected here."""
+    assume(len({n.adapter for n in wiring.nodes if n.kind == "host"}) > 1)
+    machine = break_it(data, wiring, (remove_link, degrade, swap, add_link, lose_name, remove_adapter))
+    read_back = read_text(ibnetdiscover(machine.wiring()))
+    check(machine, punch_list(read_back))
+    check(machine, punch_list(read_back, wiring))
+
+
+def ibnetdiscover(wiring: Wiring) -> str:
+    """The wiring as `ibnetdiscover` prints it: every switch, then every adapter that a switch can see."""
+    guids = [f"{i + 1:016x}" for i in range(len(wiring.nodes))]
+    rows: dict[int, list[tuple[int, int, int, Link]]] = {}
+    for k in wiring.links:
+        rows.setdefault(k.a, []).append((k.a_port, k.b, k.b_port, k))
+        rows.setdefault(k.b, []).append((k.b_port, k.a, k.a_port, k))
+    ids = [("S-" if n.kind == "switch" else "H-") + g for n, g in zip(wiring.nodes, guids, strict=True)]
+    lines: list[str] = []
+    for i in sorted(rows, key=lambda i: (wiring.nodes[i].kind == "host", i)):
+        node, switch = wiring.nodes[i], wiring.nodes[i].kind == "switch"
+        lines += ["", "vendid=0x2c9", "devid=0xd2f2", f"sysimgguid=0x{guids[i]}"]
+        name = description(node)
+        if switch:
+            lines += [f"switchguid=0x{guids[i]}({guids[i]})"]
+            lines += [f'Switch\t{node.ports} "{ids[i]}"\t\t# "{name}" base port 0 lid {i + 1} lmc 0']
+        else:
+            lines += [f"caguid=0x{guids[i]}", f'Ca\t{node.ports} "{ids[i]}"\t\t# "{name}"']
+        for port, far, far_port, k in sorted(rows[i], key=lambda row: row[0]):
+            there = f'"{ids[far]}"[{far_port}]' + (
+                "" if wiring.nodes[far].kind == "switch" else f"({guids[far]})"
+            )
+            own = f"[{port}]" if switch else f"[{port}]({guids[i]})"
+            lid = "" if switch else f"lid {i + 1} lmc 0 "
+            comment = f'{lid}"{description(wiring.nodes[far])}" lid {far + 1} {k.width}x{k.speed}'
+            lines.append(f"{own}\t{there}\t\t# {comment}")
+    return "\n".join(lines) + "\n"
+
+
+def description(node: Node) -> str:
+    return f"{node.host} {node.adapter}" if node.host else node.name
+
+
+def read_text(text: str) -> Wiring:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fabric.out"
+        path.write_text(text)
+        return read(path)

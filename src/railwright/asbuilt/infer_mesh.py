@@ -129,8 +129,8 @@ def _blocks(rows: Mapping[int, Counter[int]], bundle: int) -> tuple[Block, ...]:
 
 
 def _planned_block(block: Block, bundle: int, joints: Sequence[Joint]) -> list[Planned]:
-    low_vote = _votes([(j.low_port, j.up) for j in joints])
-    up_vote = _votes([(j.up_port, j.low) for j in joints])
+    low_vote = _votes([(j.low_port, j.up) for j in joints], bundle)
+    up_vote = _votes([(j.up_port, j.low) for j in joints], bundle)
     low_ports = _ports_of(low_vote, block.uppers, bundle) if len(block.lowers) > 1 else {}
     up_ports = _ports_of(up_vote, block.lowers, bundle) if len(block.uppers) > 1 else {}
     pairs: dict[tuple[int, int], list[Joint]] = {}
@@ -161,8 +161,8 @@ def _planned_block(block: Block, bundle: int, joints: Sequence[Joint]) -> list[P
     return planned
 
 
-def _votes(ballots: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Port -> the switch most say it leads to; of two named as often, the one the ports beside it lead to.
+def _votes(ballots: Sequence[tuple[int, int]], bundle: int) -> dict[int, int]:
+    """Port -> the switch most say it leads to; of two named as often, that of the ports beside it.
 
     Ports that stay undecided are left out.  Empty when too few agree for the ports to follow any rule.
     """
@@ -180,8 +180,9 @@ def _votes(ballots: Sequence[tuple[int, int]]) -> dict[int, int]:
         elif port:
             tied[port] = best
     beside = {port: [clear.get(port - 1), clear.get(port + 1)] for port in tied}
+    full = {switch for switch, n in Counter(clear.values()).items() if n >= bundle}
     for port, best in tied.items():
-        near = [switch for switch in best if switch in beside[port]]
+        near = [switch for switch in best if switch in beside[port] and switch not in full]
         if len(near) == 1:
             clear[port] = near[0]
     return clear

@@ -9,6 +9,7 @@ from dataclasses import replace
 from railwright.asbuilt.compare_design import compare
 from railwright.asbuilt.compare_diff import diff
 from railwright.asbuilt.compare_plan import label, listed, mode, natural, unnamed
+from railwright.asbuilt.compare_words import MISSING_TEST
 from railwright.asbuilt.infer_machine import Inferred, infer
 from railwright.asbuilt.wiring import Wiring
 from railwright.fabric.finding import Finding
@@ -29,7 +30,7 @@ def punch_list(machine: Inferred | Wiring, design: Wiring | None = None) -> list
     wiring = inferred.wiring
     if design is not None:
         return in_order([*_named_twice(compare(inferred, design), _names(wiring)), *_undescribed(wiring)])
-    found = [*diff(wiring, inferred.design), *_names(wiring), *_undescribed(wiring)]
+    found = [*diff(wiring, inferred.design), *_loose(inferred), *_names(wiring), *_undescribed(wiring)]
     return in_order([*_recurring(found), *_turned(inferred), *_bundles(inferred, found), *_unused(inferred)])
 
 
@@ -118,7 +119,7 @@ def _names(wiring: Wiring) -> list[Finding]:
 
 
 def _named_twice(differences: Sequence[Finding], names: Sequence[Finding]) -> list[Finding]:
-    """Where one of two hosts of one name was told by its cables, that is said once, with the name it should have."""
+    """Where one of two hosts of one name was told by its cables, say so once, with its right name."""
     told: list[Finding] = []
     merged: set[int] = set()
     for finding in names:
@@ -130,6 +131,20 @@ def _named_twice(differences: Sequence[Finding], names: Sequence[Finding]) -> li
                     finding = replace(finding, evidence=evidence)
         told.append(finding)
     return [f for f in differences if id(f) not in merged] + told
+
+
+def _loose(inferred: Inferred) -> list[Finding]:
+    """Adapters that are listed without any cable, and of which nothing tells where they belong."""
+    told = {n for k in (*inferred.wiring.links, *inferred.design.links) for n in (k.a, k.b)}
+    return [
+        Finding(
+            "missing link", "fault", label(node), ((label(node), 0),), "a cable", "none",
+            "The adapter is listed without any cable, and no rule of this machine tells where it goes", 0.7,
+            MISSING_TEST,
+        )
+        for i, node in enumerate(inferred.wiring.nodes)
+        if node.kind == "host" and i not in told
+    ]  # fmt: skip
 
 
 def _attached(wiring: Wiring) -> dict[int, list[tuple[str, int]]]:
