@@ -12,6 +12,7 @@ Source: Grohe, Kersting, Mladenov, Selman, "Dimension reduction via colour refin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -125,19 +126,22 @@ def refine(
     flow = splitmix(np.ascontiguousarray(size).view(np.uint64))
     link = splitmix(np.ascontiguousarray(capacity).view(np.uint64))
     spread = np.zeros(routes.num_spreads, np.uint64)
+    per_flow, per_link = _sums(rows, len(flow)), _sums(crossed, len(link))
+    per_spread, on_spread = _sums(spread_row, len(spread)), _sums(routes.spread[on], len(spread))
+    per_spread_link = _sums(routes.spread_link[spread_by_link], len(link))
     classes = 0
     with np.errstate(over="ignore"):
         while True:
-            seen = _summed(splitmix(link)[routes.link], rows, len(flow))
+            seen = per_flow(splitmix(link)[routes.link])
             parts = splitmix(link[routes.spread_link] ^ weight)
-            spread = splitmix(spread) + _summed(parts, spread_row, len(spread))
-            spread = spread + _summed(splitmix(flow[on] ^ np.uint64(1)), routes.spread[on], len(spread))
+            spread = splitmix(spread) + per_spread(parts)
+            spread = spread + on_spread(splitmix(flow ^ np.uint64(1))[on])
             flow_next = splitmix(splitmix(flow) + seen)
             if len(spread):
                 flow_next[on] = splitmix(flow_next[on] ^ splitmix(spread[routes.spread[on]]))
-            carried = _summed(splitmix(flow)[crossing], crossed, len(link))
+            carried = per_link(splitmix(flow)[crossing])
             shares = splitmix(splitmix(spread)[spread_row] ^ weight)[spread_by_link]
-            carried = carried + _summed(shares, routes.spread_link[spread_by_link], len(link))
+            carried = carried + per_spread_link(shares)
             link_next = splitmix(splitmix(link ^ np.uint64(2)) + carried)
             flow, link = flow_next, link_next
             kinds = len(np.unique(flow))
@@ -173,11 +177,21 @@ def unequal(routes: Routes, size: Floats, capacity: Floats, flow_class: Labels, 
 
 def _summed(word: Words, row: Ints | Longs, rows: int) -> Words:
     """(rows,) sum modulo 2^64 of the words of each row; `row` is ascending."""
-    total = np.zeros(rows, np.uint64)
-    if len(row):
-        starts = np.flatnonzero(np.diff(row, prepend=-1))
-        total[row[starts]] = np.add.reduceat(word, starts)
-    return total
+    return _sums(row, rows)(word)
+
+
+def _sums(row: Ints | Longs, rows: int) -> Callable[[Words], Words]:
+    """The same, for several sets of words on the same rows."""
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    slots = row[starts]
+
+    def summed(word: Words) -> Words:
+        total = np.zeros(rows, np.uint64)
+        if len(slots):
+            total[slots] = np.add.reduceat(word, starts)
+        return total
+
+    return summed
 
 
 def _subset(ptr: Longs, link: Ints, rows: Longs) -> tuple[Longs, Ints]:
