@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -169,15 +170,17 @@ def test_every_format_writes_the_files_its_row_names():
 
 
 def test_a_study_name_cannot_break_a_comment():
-    """A name with a line break, quotes and '--' stays inside its line in every format."""
+    """A name with a line break, quotes and '---' stays inside its line in every format, and XML is XML."""
     f = built(2, "single-switch")
     for name in export.EXPORTS:
         try:
-            texts = export.render(f, name, 'a "name"\nNodeName=evil -- <x> & y')
+            texts = export.render(f, name, 'a "name"\nNodeName=evil --- <x> & \x07 y')
         except PlanError:
             continue
         for text in texts.values():
             assert not any(line.startswith("NodeName=evil") for line in text.splitlines()), name
+            if text.startswith("<"):
+                ElementTree.fromstring(text)
 
 
 def test_lanes_inside_a_director_are_not_pulled():

@@ -43,16 +43,22 @@ DESIGNS = {
     "fat tree, 3 tiers": lambda: (built(16, "fat-tree", "small", "tiny", TINY), TINY),
     "fat tree, 3 tiers, full": lambda: (built(32, "fat-tree", "small", "tiny", TINY), TINY),
     "DGX B200, 2 SU": lambda: (built(64, "rail-optimised", "dgx-b200"), None),
+    "a CS7520 director as its modules": lambda: (
+        built(54, "rail-optimised", "dgx-1-v100", "sb7800", spine_switch="cs7520", expand_directors=True),
+        None,
+    ),
 }
 """Non-blocking, every leaf full: their up-links are to carry the same number of destinations."""
 
 PART_FILLED = {
+    "four racks of NVL72": lambda: (built(4, "rack-rails", "gb200-nvl72"), None),
     "rails, 6 of 8 servers": lambda: (
         built(6, "rail-optimised", "small", "tiny", TINY, servers_per_group=4),
         TINY,
     ),
     "fat tree, 7 servers on leaves for 2": lambda: (built(7, "fat-tree", "small", "tiny", PAIRS), PAIRS),
 }
+"""Non-blocking, with leaves that have fewer adapters than up-links."""
 
 
 @dataclass
@@ -74,7 +80,8 @@ def route(tmp_path) -> Iterator:
         env = {**os.environ, "PATH": PATH, "OSM_TMP_DIR": str(tmp_path), "OSM_CACHE_DIR": str(tmp_path)}
         env["IBSIM_SOCKNAME"] = f"railwright-{os.getpid()}-{time.monotonic_ns()}"
         with (tmp_path / "ibsim.log").open("w") as log:
-            sizes = ["-N", "4096", "-S", "1024", "-P", "65536"]
+            # The file's own second line says how large a simulator it takes.
+            sizes = re.findall(r"-[NSP]|\d+", net.read_text().splitlines()[1])
             started.append(
                 subprocess.Popen(
                     ["ibsim", "-s", "-n", *sizes, str(net)],

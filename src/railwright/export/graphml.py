@@ -5,9 +5,9 @@ Format: GraphML primer and DTD (graphml.graphdrawing.org); attribute types as Ne
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
-from railwright.export.sheet import Sheet
+from railwright.export.sheet import Sheet, xml_comment
 from railwright.fabric.graph import Kind, Role
 
 _NODE_KEYS = (("kind", "string"), ("server", "int"), ("rail", "int"), ("group", "int"), ("latency", "double"))
@@ -23,7 +23,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
-        f"<!-- {escape(sheet.title).replace('--', '- -')} -->",
+        xml_comment(sheet.title),
     ]
     for owner, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
         lines += [f'<key id="{k}" for="{owner}" attr.name="{k}" attr.type="{t}"/>' for k, t in keys]

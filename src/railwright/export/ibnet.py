@@ -38,7 +38,7 @@ UNICAST_LIDS = 0xBFFF
 _IBSIM_SPEEDS = {"NDR": "HDR", "XDR": "HDR"}
 
 # PCI ids of switch and adapter silicon by the port's rate [Gb/s] (pciids.sourceforge.net, vendor 15b3).
-_SWITCH_IDS = {100: 0xCB20, 200: 0xD2F0, 400: 0xD2F2, 800: 0xD2F4}
+_SWITCH_IDS = {100: 0xCF08, 200: 0xD2F0, 400: 0xD2F2, 800: 0xD2F4}
 _ADAPTER_IDS = {100: 0x1017, 200: 0x101B, 400: 0x1021, 800: 0x1023}
 
 
@@ -67,10 +67,15 @@ def speed_name(rate: float) -> tuple[int, str]:
 
 
 def render_ibsim(sheet: Sheet) -> dict[str, str]:
-    """Switches first, so that OpenSM can sit on the first node whatever it is."""
+    """Says how large a simulator it takes: ibsim's own limits are 2,048 nodes and 256 switches."""
+    devices = list(_lids(sheet))
+    adapter = _is_adapter(sheet)
+    switches = sum(1 for d in devices if not adapter[d])
+    ports = sum(sheet.ports[d] + 1 for d in devices)
     head = [
         f"# {sheet.title}",
-        "# ibsim net file; speeds above HDR are written as HDR, the fastest that ibsim 0.10 knows.",
+        f"# ibsim -s -N {len(devices) + 1} -S {switches + 1} -P {ports + 1} fabric.net",
+        "# Speeds above HDR are written as HDR, the fastest that ibsim 0.10 knows.",
     ]
     return {"fabric.net": _topology(sheet, head, lambda s: _IBSIM_SPEEDS.get(s, s), first_port=1)}
 

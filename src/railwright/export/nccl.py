@@ -7,10 +7,8 @@ PCI classes from PCI Code and ID Assignment 1.12 (0302 3D controller, 0207 Infin
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape
-
 from railwright.export.hierarchy import gpus_per_host
-from railwright.export.sheet import Sheet
+from railwright.export.sheet import Sheet, xml_comment
 from railwright.fabric.graph import Kind, Role
 
 # byte/s of one PCIe lane, one direction: 8 and 16 and 32 GT/s at 128b/130b, 64 GT/s at 242 of 256 byte
@@ -50,7 +48,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     net_class = "0x020700"
     if (leaf := sheet.switch(Kind.LEAF)) and leaf.technology == "ethernet":
         net_class = "0x020000"
-    lines = [f"<!-- {escape(sheet.title).replace('--', '- -')}: one host; bus ids are placeholders -->"]
+    lines = [xml_comment(f"{sheet.title}: one host; bus ids are placeholders")]
     lines.append('<system version="1">')
     share = -(-len(switches) // sockets)
     for socket in range(sockets):

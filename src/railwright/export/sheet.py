@@ -6,6 +6,7 @@ faults or edited cables is written as it stands.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from csv import writer
 from dataclasses import dataclass
@@ -217,6 +218,11 @@ def medium(length: float) -> str:
 def gigabits(rate: float) -> str:
     """A rate [byte/s] as a bare number of Gb/s, for formats that take nothing else: '400', '2.5'."""
     return f"{rate * 8 / 1e9:.10g}"
+
+
+def xml_comment(text: str) -> str:
+    """The text as an XML comment, in which two hyphens may not meet (XML 1.0, 2.5)."""
+    return f"<!-- {re.sub('-{2,}', '-', text)} -->"
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

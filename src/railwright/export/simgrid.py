@@ -6,10 +6,10 @@ route, link_ctn).
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 from railwright.export.delays import Delays
-from railwright.export.sheet import Sheet
+from railwright.export.sheet import Sheet, xml_comment
 from railwright.fabric.graph import Kind, Role
 
 SPEED = 1e9
@@ -28,7 +28,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     lines = [
         "<?xml version='1.0'?>",
         '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',
-        f"<!-- {escape(sheet.title).replace('--', '- -')} -->",
+        xml_comment(sheet.title),
         '<platform version="4.1">',
         '<zone id="fabric" routing="Dijkstra">',
     ]

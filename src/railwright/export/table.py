@@ -133,7 +133,8 @@ def render(
         raise PlanError(
             f"no export format '{format}'{nearest(format, EXPORTS)}; known are {', '.join(EXPORTS)}"
         )
-    sheet = Sheet(fabric, catalog or load_catalog(), " ".join(study_name.split()))
+    title = "".join(c if c.isprintable() else " " for c in study_name)
+    sheet = Sheet(fabric, catalog or load_catalog(), " ".join(title.split()))
     return EXPORTS[format].function(sheet)
 
 
