@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -148,6 +150,13 @@ def test_equal_groups_have_equal_answers_with_their_own_names() -> None:
     one, other = reachability(f, [comm(0, 9, 1), comm(16, 25, 17, name="later")]).groups
     assert ways(one) == ways(other)
     assert dict(other.examples)["relayed"].source == "server-03/gpu-0"
+
+
+def test_the_page_shows_what_comes_out() -> None:
+    f = built("rail-only", servers=64, server="dgx-b200")
+    reach = reachability(f, [world(f), comm(0, 14, name="PP group 0")])
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert "\n".join(reach_lines(reach, nccl_settings(f, reach))) in page
 
 
 def test_text_fits_a_terminal() -> None:

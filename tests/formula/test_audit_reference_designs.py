@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import asdict, replace
 from math import comb
+from pathlib import Path
 
 import pytest
 
@@ -287,6 +288,15 @@ def test_an_audit_is_plain_data_and_fits_a_terminal() -> None:
     assert max(map(len, lines(found))) <= 80
     assert [d.worst.gpus_cut for d in found.fault_domains if d.what == "group"] == [16, 0]
     assert audit(f, CATALOG) == audit(f, CATALOG)
+
+
+def test_the_page_shows_what_comes_out() -> None:
+    """docs/audit.md prints this audit; when a figure moves, the page has to move with it."""
+    pulled = Fault(element="leaf-07 port 36")
+    f = built(128, "dgx-b200", family="rail-optimised", switch="qm9700", faults=(pulled,))
+    text = lines(audit(f, CATALOG, {"PDU 1": ["leaf-01", "leaf-02", "spine-01"]}))
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert "\n".join(text) in page
 
 
 def test_without_a_catalogue_the_highest_port_stands_in() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.audit.result import Audit, FaultDomain, Ports
+from railwright.audit.result import MANY, Audit, FaultDomain, Ports
 from railwright.fabric.finding import Finding
 
 UNBALANCED = 1.01
@@ -43,8 +43,8 @@ def _tiers(audit: Audit) -> list[Finding]:
                 Finding(
                     "oversubscribed tier", "warning", tier.worst, ((tier.worst, 0),),
                     "as much bandwidth up as down", f"{tier.most:.3g} : 1",
-                    f"{tier.tier}s carry {tier.least:.3g} to {tier.most:.3g} times as much below as above "
-                    f"(mean {tier.mean:.3g})",
+                    f"{MANY[tier.tier]} carry {tier.least:.3g} to {tier.most:.3g} times as much below as "
+                    f"above (mean {tier.mean:.3g})",
                     1.0, "fine where traffic stays below this tier; else add uplinks",
                 )
             )  # fmt: skip
@@ -53,8 +53,8 @@ def _tiers(audit: Audit) -> list[Finding]:
                 Finding(
                     "unbalanced tier", "warning", tier.worst, ((tier.worst, 0),),
                     f"{tier.least:.3g} : 1 as on the best {tier.tier}", f"{tier.most:.3g} : 1",
-                    f"the {tier.tier}s' oversubscription spreads from {tier.least:.3g} to {tier.most:.3g}: "
-                    "a job waits for the worst of them",
+                    f"oversubscription spreads from {tier.least:.3g} to {tier.most:.3g} over the "
+                    f"{MANY[tier.tier]}: a job waits for the worst of them",
                     1.0, "compare the cables of the two switches",
                 )
             )  # fmt: skip
@@ -114,7 +114,7 @@ def _dead(tier: Ports) -> Finding:
     return Finding(
         "dead port", "fault", f"{tier.tier} tier", (), "every cable carries",
         f"{tier.dead} cabled {tier.tier} ports carry nothing",
-        f"{tier.used} of {tier.used + tier.dead} cabled ports of the {tier.tier}s are live",
+        f"{tier.used} of {tier.used + tier.dead} cabled ports of the {MANY[tier.tier]} are live",
         1.0, "check the links that are down",
     )  # fmt: skip
 

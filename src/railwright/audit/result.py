@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MANY = {"leaf": "leaves", "spine": "spines", "core": "cores"}
+"""A tier's name, of more than one switch."""
+
 
 @dataclass(frozen=True)
 class Tier:

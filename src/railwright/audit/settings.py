@@ -81,8 +81,9 @@ def _hca(fabric: Fabric) -> list[Setting]:
     live = [i for i in range(per_server) if state.nic_alive[place == i].any()]
     value = "=" + ",".join(f"<nic-{i}>" for i in live)
     why = (
-        "the compute NICs in order of rail: put each server's device names for them (mlx5_…); '=' keeps "
-        "storage and management NICs out, and the same list on every server keeps NIC i on rail i"
+        "the compute NICs in order of rail (put each server's device names for them, mlx5_…): the list is a "
+        "filter of exact names, so storage and management NICs stay out and every server offers the same "
+        "rails"
     )
     dead = per_server - len(live)
     if dead:

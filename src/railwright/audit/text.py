@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from railwright.audit.result import Audit, FaultDomain, GroupReach, Reach
+from railwright.audit.result import MANY, Audit, FaultDomain, GroupReach, Reach
 from railwright.audit.settings import Setting
 from railwright.units import show_rate
 
@@ -15,8 +15,6 @@ LABEL = 31
 
 SHOWN = 8
 """Groups listed one by one; what is not shown is counted."""
-
-MANY = {"leaf": "leaves", "spine": "spines", "core": "cores"}
 
 
 def lines(audit: Audit) -> list[str]:
