@@ -53,7 +53,7 @@ def render(sheet: Sheet) -> dict[str, str]:
     roles = ["server", *(k.name.lower() for k in SWITCH_KINDS if len(sheet.fabric.devices(k)))]
     makers = {role: _maker(_part(sheet, role)) for role in roles}
     unique = list(dict.fromkeys(makers.values()))
-    site = sheet.title
+    site = sheet.title[:100].strip()  # as long as NetBox's names may be
     return {
         "manufacturers.csv": csv_text(("name", "slug"), [(m, _slug(m)) for m in unique]),
         "device_roles.csv": csv_text(("name", "slug", "color"), [(r, r, _ROLES[r]) for r in roles]),
