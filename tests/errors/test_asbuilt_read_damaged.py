@@ -1,6 +1,9 @@
 """Whatever happens to a dump on its way, it is read or refused in one sentence: never a traceback."""
 
+import io
 import json
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -132,3 +135,57 @@ def test_a_damaged_dump_is_read_or_refused(form, data):
         ends = [end for k in value.links for end in ((k.a, k.a_port), (k.b, k.b_port)) if end[1]]
         if all(k.a_port and k.b_port for k in value.links):
             assert len(set(ends)) == len(ends), "a port takes one cable"
+
+
+def small_workbook():
+    """One sheet of two cables."""
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    rel = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    rows = (
+        ("Source", "Port", "Destination", "Port"),
+        ("leaf-1", "1", "spine-1", "1"),
+        ("leaf-1", "2", "spine-1", "2"),
+    )
+    body = "".join(
+        "<row>" + "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) + "</row>"
+        for row in rows
+    )
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{rel}"><sheets><sheet name="a" r:id="r1"/></sheets>'
+            "</workbook>",
+        )
+        relation = '<Relationship Id="r1" Target="worksheets/sheet1.xml"/>'
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{package}">{relation}</Relationships>'
+        )
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f'<worksheet xmlns="{main}"><sheetData>{body}</sheetData></worksheet>'
+        )
+    return file.getvalue()
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_a_damaged_workbook_is_read_or_refused(data):
+    assert len(FORMATS["cable-sheet"].parse(decode("whole", small_workbook()), {}).links) == 2
+    broken = data.draw(damage(small_workbook()))
+    try:
+        dump = decode("broken", broken)
+        if dump.workbook:
+            assert isinstance(FORMATS["cable-sheet"].parse(dump, {}), Wiring)
+    except SpecError:
+        return
+
+
+@pytest.mark.parametrize("piece", ["\n", " ", "1", "1 1[", "a,", '"', "("])
+def test_a_long_run_of_one_character_costs_no_time(piece):
+    """Recognising a format looks at each place of a file once, not once for every other place."""
+    dump = decode("long", ("==( CA SwitchName - topology:" + piece * (60_000 // len(piece))).encode())
+    start = time.perf_counter()
+    for known in FORMATS.values():
+        known.recognise(dump)
+    assert time.perf_counter() - start < 2.0

@@ -23,14 +23,16 @@ _HEADING = re.compile(
 )
 _LINE = re.compile(
     r'\s*(?:0x(?P<guid>[0-9a-fA-F]{1,16})\s+)?(?:"(?P<name>[^"]*)"\s+)?(?P<lid>\d{1,5})\s+(?P<port>\d{1,3})\[[^\]]*\]\s*'
-    r"==\((?P<state>[^)]*(?:\([^)]*\)[^)]*)*)\)==>\s*(?:0x(?P<far_guid>[0-9a-fA-F]{1,16})\s+)?"
+    r"==\((?P<state>[^()]*(?:\([^()]*\)[^()]*)*)\)==>\s*(?:0x(?P<far_guid>[0-9a-fA-F]{1,16})\s+)?"
     r'(?:(?P<far_lid>\d{1,5})\s+(?P<far_port>\d{1,3}))?\s*\[[^\]]*\]\s*"(?P<far_name>.*)"\s*\((?P<could>.*)\)\s*$'
 )
 _STATE = re.compile(
     r"\s*(?:(?P<width>\d{1,2})X\s+)?(?P<speed>[\d.]+\s*Gb(?:ps|/s)(?:\s*\(\w+\))?|[A-Z]+\d*)?\s*"
     r"(?P<logical>Active|Down|Init\w*|Armed|\w+)\s*/\s*(?P<physical>\w+)"
 )
-_START = re.compile(r"\d+\s+\d+\[[^\]\n]*\]\s*==\(", re.MULTILINE)
+_START = re.compile(r"\d{1,5} {1,9}\d{1,3}\[[^\]\n]{0,9}\] {0,9}==\(")
+_LONGEST = 1000
+"""Characters of a line; a longer one is no line of this tool, and would only cost time."""
 _ROUND_FDR10 = re.compile(r"\((FDR10)\)")
 
 
@@ -95,7 +97,7 @@ def _rows(gathering: Gathering) -> tuple[list[_Row], dict[int, str]]:
     heading = guid = ""
     switches = _switch_guids(gathering.dump)
     for number, line in enumerate(gathering.dump.lines, start=1):
-        if (match := _LINE.match(line)) and (state := _STATE.match(match["state"])):
+        if (match := _match(line)) and (state := _STATE.match(match["state"])):
             port = int(match["port"])
             own = match["guid"] or guid
             if not own:
@@ -114,7 +116,7 @@ def _rows(gathering: Gathering) -> tuple[list[_Row], dict[int, str]]:
             device.tell_lid(port if told != "switch" else 0, lid)
             lids.setdefault(lid, key)
             rows.append(_Row(number, key, port, match, state))
-        elif match := _HEADING.match(line):
+        elif match := _HEADING.match(line[:_LONGEST]):
             kind, heading, guid = _KINDS[match["word"]], match["name"], match["guid"] or ""
         elif line.strip() and not line.lstrip().startswith(("#", "ibwarn:")):
             gathering.strange(number, line)
@@ -180,9 +182,13 @@ def _switch_guids(dump: Dump) -> set[str]:
     seen: set[str] = set()
     more: set[str] = set()
     for line in dump.lines:
-        if (match := _LINE.match(line)) and match["name"] is not None and match["guid"]:
+        if (match := _match(line)) and match["name"] is not None and match["guid"]:
             (more if match["guid"].lower() in seen else seen).add(match["guid"].lower())
     return more
+
+
+def _match(line: str) -> re.Match[str] | None:
+    return _LINE.match(line) if len(line) <= _LONGEST else None
 
 
 def _port_key(guid: str, port: int, kind: NodeKind) -> str:

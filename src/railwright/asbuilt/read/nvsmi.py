@@ -12,7 +12,7 @@ from railwright.asbuilt.host import Cpu, Gpu, HostTopology, Nic, PathType
 from railwright.asbuilt.read.dump import Dump, shorten
 
 _NODE = re.compile(r"(?:GPU|NIC|mlx\d_|i?bp?|hfi\d_|bnxt_re|cxi|roce|rdma|irdma|efa_?)\w*\d\w*")
-_HEADING = re.compile(r"^\s*GPU\d{1,4}\b.*(?:GPU\d|Affinity|NIC\d|mlx)", re.MULTILINE)
+_HEADING = re.compile(r"^[ \t]*GPU\d{1,4}\b.*(?:GPU\d|Affinity|NIC\d|mlx)", re.MULTILINE)
 _ENTRY = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PIX\*|N/A")
 _NIC_NAME = re.compile(r"\s*(NIC\d{1,4}):\s*(\S+)\s*$")
 _NUMA = re.compile(r"\d{1,4}")
@@ -23,7 +23,7 @@ _OLD = {"SOC": "SYS"}  # before driver 375
 def recognise(dump: Dump) -> bool:
     """A heading of GPU names and a row that begins with GPU0."""
     return bool(_HEADING.search(dump.text)) and bool(
-        re.search(r"^\s*GPU\d+\s+(?:X|NV\d|PIX|PXB|PHB|SYS|NODE)\b", dump.text, re.MULTILINE)
+        re.search(r"^[ \t]*GPU\d{1,4}[ \t]+(?:X|NV\d|PIX|PXB|PHB|SYS|NODE)\b", dump.text, re.MULTILINE)
     )
 
 

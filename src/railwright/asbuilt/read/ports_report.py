@@ -23,7 +23,7 @@ _FAR = re.compile(
     r"-\s+(?P<kind>CA|SW|RT)\s+(?P<lid>\d{1,5})\s+(?P<port>\d{1,3})\s+0x(?P<guid>[0-9a-fA-F]{1,16})\s+"
     r"\(\s*'(?P<name>.*)'\s+-\s+'(?P<far_name>.*)'\s*\)\s*$"
 )
-_START = re.compile(rf"^\s*{_SIDE}\s+(?:\d+|\?+)x\s", re.MULTILINE)
+_START = re.compile(rf"^[ \t]*{_SIDE}\s+(?:\d+|\?+)x\s", re.MULTILINE)
 
 
 def recognise(dump: Dump) -> bool:

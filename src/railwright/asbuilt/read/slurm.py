@@ -15,9 +15,9 @@ from railwright.asbuilt.read.gather import End, Gathering
 from railwright.asbuilt.read.hostlist import expand
 from railwright.asbuilt.wiring import NodeKind, Wiring
 
-_CONF = re.compile(r"^\s*(SwitchName|BlockName)\s*=", re.IGNORECASE | re.MULTILINE)
-_YAML = re.compile(r"^\s*(?:-\s+)?(tree|block|topology)\s*:", re.MULTILINE)
-_YAML_ROOT = re.compile(r"^\s*-\s+(topology|switch|block|tree)\s*:", re.MULTILINE)
+_CONF = re.compile(r"^[ \t]*(SwitchName|BlockName)[ \t]*=", re.IGNORECASE | re.MULTILINE)
+_YAML = re.compile(r"^[ \t]*(?:-[ \t]+)?(tree|block|topology)[ \t]*:", re.MULTILINE)
+_YAML_ROOT = re.compile(r"^[ \t]*-[ \t]+(topology|switch|block|tree)[ \t]*:", re.MULTILINE)
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
 _SETTINGS = {"blocksizes", "topologyparam", "include"}
 
