@@ -9,7 +9,7 @@ import pytest
 
 import network_fabrics as hand
 from railwright import fabric
-from railwright.audit import nccl_settings, reach_lines, reachability
+from railwright.audit import audit, lines, nccl_settings, reach_lines, reachability
 from railwright.audit.result import GroupReach
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
@@ -143,6 +143,18 @@ def test_nvlink_pairs_that_do_not_span_the_rails_close_no_ring() -> None:
     assert ways(reach.groups[0]) == (0, 4, 0, 8)
     assert reach.groups[0].common_rails == 0
     assert ("NCCL_ALGO", "unset") in [(v, x) for v, x, _ in nccl_settings(cut, reach)]
+
+
+def test_with_every_cable_dead_nothing_but_nvlink_is_left() -> None:
+    f = hand.make(servers=3, gpus=2)
+    dead = {link: 0.0 for role in (Role.NODE_LEAF, Role.LEAF_SPINE) for link in hand.links_of(f, role)}
+    cut = hand.with_capacity(f, dead)
+    reach = reachability(cut, [world(cut)])
+    assert (reach.networks, ways(reach.groups[0])) == (0, (6, 0, 0, 24))
+    assert variables(cut, world(cut)) == {"NCCL_ALGO": "unset"}
+    found = audit(cut)
+    assert (found.hops, found.pairs_unjoined, found.fault_domains) == (((0, 3),), 12, ())
+    assert "none has live cables both ways" in "\n".join(lines(found))
 
 
 def test_equal_groups_have_equal_answers_with_their_own_names() -> None:

@@ -60,7 +60,7 @@ def _cross_nic(fabric: Fabric, reach: Reach) -> list[Setting]:
                 "them all the same"
             )
         return [("NCCL_CROSS_NIC", "0", why)]
-    if reach.groups and _one_leaf_per_server(fabric):
+    if reach.networks == 1 and _one_leaf_per_server(fabric):
         return [
             (
                 "NCCL_CROSS_NIC",
@@ -79,6 +79,8 @@ def _hca(fabric: Fabric) -> list[Setting]:
         return []
     place = np.arange(state.num_nics) % per_server
     live = [i for i in range(per_server) if state.nic_alive[place == i].any()]
+    if not live:
+        return []
     value = "=" + ",".join(f"<nic-{i}>" for i in live)
     why = (
         "the compute NICs in order of rail (put each server's device names for them, mlx5_…): the list is a "

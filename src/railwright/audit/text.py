@@ -26,6 +26,8 @@ def lines(audit: Audit) -> list[str]:
         spread = f"{tier.least:.3g} least, {tier.mean:.3g} mean, {tier.most:.3g} most"
         worst = f" ({tier.worst})" if tier.most > tier.least else ""
         cut = f"; {len(tier.cut)} cut off" if tier.cut else ""
+        if not tier.switches:
+            spread = "none has live cables both ways"
         text += _row(f"oversubscription, {MANY[tier.tier]}", spread + worst + cut)
     text += _row(
         "bisection",
@@ -77,8 +79,8 @@ def reach_lines(reach: Reach, settings: Sequence[Setting] = ()) -> list[str]:
     Groups with unreachable pairs come first, then those that need relays.
     """
     total = {way: reach.total(way) for way in ("inside", "direct", "relayed", "unreachable")}
-    networks = "1 network" if reach.networks == 1 else f"{reach.networks} networks that nothing joins"
-    text = _folded(f"{len(reach.groups):,} groups on {networks}", "")
+    networks = _plural(reach.networks, "network", "networks that nothing joins")
+    text = _folded(f"{_plural(len(reach.groups), 'group', 'groups')} on {networks}", "")
     for way, label in (
         ("inside", "inside a scale-up domain"),
         ("direct", "directly over the fabric"),
