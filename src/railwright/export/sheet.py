@@ -12,7 +12,7 @@ from csv import writer
 from dataclasses import dataclass
 from functools import cached_property
 from io import StringIO
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -45,8 +45,7 @@ _DEVICES = {"nvidia": "mlx5_", "broadcom": "bnxt_re", "amd": "ionic_", "aws": "e
 _PARTS = {Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cable:
+class Cable(NamedTuple):
     """One pulled cable: both ends, its Role, nominal rate [byte/s] and length [m].
 
     link  index of the cable in the graph
