@@ -24,7 +24,7 @@ MESHED = 0.7
 """A tier is a regular mesh when at least this share of its pairs have the commonest number of cables."""
 
 
-ASTRAY = 0.15
+ASTRAY = 0.2
 """It is one too when over half of its pairs have that number, and at most this share of its cables is missing
 or too many: one in ten wrong, and an exchange counts twice."""
 
