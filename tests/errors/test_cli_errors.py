@@ -215,3 +215,10 @@ def test_a_full_disk_is_one_sentence_and_a_closed_pipe_none(folder):
         ["bash", "-c", f"{command} two | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True
     )
     assert (closed.stdout, closed.stderr) == ("141\n", "")
+
+
+def test_one_gpu_alone_is_compared_without_a_gain(folder):
+    alone = SMALL.replace("servers: 2", "servers: 1").replace("dgx-h100", "gh200-1")
+    (folder / "alone.yaml").write_text(alone)
+    table = shown("perf", "all_reduce", "-c", "alone.yaml", "-b", "8", "-e", "8", "--compare", "pxn=off")
+    assert table.splitlines()[-1].split() == ["8", "0.00", "0.00", "-"]

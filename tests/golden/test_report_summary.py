@@ -60,6 +60,11 @@ def test_what_cannot_work_is_told_with_its_reason():
     )
     text = printed(replace(result, variants=(result.variants[0], impossible)))
     assert "B cannot work: needs 4,096 ports and has 2,048" in text
+    first = result.variants[0]
+    unreached = replace(first, curves=(), notes=(*first.notes, "all_to_all: no live path"))
+    text = printed(replace(result, variants=(first, unreached)))
+    assert "B cannot work: all_to_all: no live path" in text
+    assert "A cannot work" not in text
 
 
 @pytest.mark.parametrize("missing", ["jobs", "curves"])

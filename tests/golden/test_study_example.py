@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import railwright as rw
+from railwright.report.html import page
 from railwright.report.results_json import results, to_text
-from railwright.spec import load_study_text, template
+from railwright.spec import load_study_text, override, template
 from railwright.spec.study import Variant
 from railwright.study.result import Result, VariantResult
 
@@ -159,3 +160,16 @@ def test_a_single_machine_is_never_told_that_its_network_is_the_bottleneck():
     assert bottleneck.startswith(
         "Communication inside your servers is the bottleneck, rather than the network"
     )
+
+
+def test_one_gpu_alone_has_nothing_to_gain():
+    # busbw is 0 on one rank, whatever PXN does
+    study = rw.load_study(EXAMPLE).model_copy(update={"jobs": (), "sensitivity": ()})
+    without = Variant(name="without PXN", set={"nccl.pxn": False})
+    changes = {"cluster.servers": 1, "cluster.server": "gh200-1"}
+    alone = rw.run(override(study.model_copy(update={"variants": ()}), changes))
+    pair = rw.run(override(study.model_copy(update={"variants": (without,)}), changes))
+    assert not alone.published
+    assert "all-to-all" not in " ".join(pair.answer)
+    assert to_text(results(pair))
+    assert page(pair)

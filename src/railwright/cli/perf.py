@@ -131,7 +131,8 @@ def side_by_side(curves: Sequence[Curve], labels: Sequence[str]) -> list[str]:
         base = points[0]
         line = f" {base.size:>10.0f} {_short(base.busbw / 1e9):>7}"
         for point in points[1:]:
-            line += f" {_short(point.busbw / 1e9):>7} {100 * (point.busbw / base.busbw - 1):>+6.1f}%"
+            gain = f"{100 * (point.busbw / base.busbw - 1):>+6.1f}%" if base.busbw else "-"
+            line += f" {_short(point.busbw / 1e9):>7} {gain:>7}"
         lines.append(line)
     return lines
 

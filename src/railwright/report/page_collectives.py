@@ -59,7 +59,7 @@ def _ratio(result: Result, sweep: Sweeps, name: str) -> list[Html]:
                 f"{show_size(p.size)}: × {p.busbw / without[p.size].busbw:.3g}",
             )
             for p in curves[on].points
-            if p.size in without
+            if p.size in without and without[p.size].busbw
         )
         if points:
             lines.append(Line(on, f"{letter(on)}/{letter(off)}", "with PXN over without", points))

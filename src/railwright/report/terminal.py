@@ -119,7 +119,10 @@ def _job_cells(variant: VariantResult, name: str) -> list[str]:
 
 
 def _reasons(variant: VariantResult) -> list[str]:
+    """Why the variant, one of its sweeps or one of its jobs is impossible."""
     reasons = [variant.infeasible] if variant.infeasible else []
+    if variant.fabric is not None:
+        reasons += [note for note in variant.notes if note not in variant.fabric.notes]
     return reasons + [f"{job.name}: {job.infeasible}" for job in variant.jobs if job.infeasible]
 
 

@@ -189,7 +189,7 @@ def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
         gain = better.jobs[0].step.tokens_per_second / other.jobs[0].step.tokens_per_second - 1
         parts.append(f"training throughput by {percent(gain, 1)}")
     pair = [curve_of(v, "all_to_all") for v in (better, other)]
-    if pair[0] is not None and pair[1] is not None:
+    if pair[0] is not None and pair[1] is not None and pair[1].points[0].busbw:
         ends = [
             f"{percent(mine.busbw / its.busbw - 1)} at {show_size(mine.size)}"
             for mine, its in ((pair[0].points[i], pair[1].points[i]) for i in (0, -1))

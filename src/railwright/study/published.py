@@ -100,7 +100,8 @@ def _all_to_all_gain(sizes: Values) -> Callable[[Study, Workshop], Values]:
             curve(workshop.machine(override(study, {"nccl.pxn": pxn})), "all_to_all", sizes, "").points
             for pxn in (True, False)
         )
-        return tuple(a.busbw / b.busbw - 1 for a, b in zip(on, off, strict=True))
+        # One GPU alone moves nothing, so there is nothing to gain.
+        return tuple(a.busbw / b.busbw - 1 for a, b in zip(on, off, strict=True) if b.busbw)
 
     return gain
 

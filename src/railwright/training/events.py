@@ -34,7 +34,10 @@ def timeline(
     limit = max(MAX_EVENTS // (PER_PASS * len(stages)), 1)
     notes: tuple[str, ...] = ()
     if not drawn_inside and PER_PASS * whole <= MAX_EVENTS:
-        notes = (f"The step has {inside:,} operators and messages; its timeline shows whole passes instead.",)
+        notes = (
+            f"The step has more operators and messages than the {MAX_EVENTS:,} events that a timeline draws, "
+            "so it shows whole passes.",
+        )
     elif not drawn_inside:
         notes = (
             f"The step has {whole:,} passes; its timeline shows the first {limit:,} of each pipeline stage, "
