@@ -69,6 +69,10 @@ class Machine:
         self.hurt: set[int] = set()
         self.touched: set[int] = set()
         self.taken: set[str] = set()
+        self.rows: list[list[int]] = [[] for _ in wiring.nodes]
+        for i, k in enumerate(wiring.links):
+            self.rows[k.a].append(i)
+            self.rows[k.b].append(i)
         self.faults: list[Broken] = []
         self.budget = max(1, len(wiring.links) // 10)
         cables = Counter(place for k in wiring.links for place in self.places(k))
@@ -104,7 +108,12 @@ class Machine:
         return Counter(place for i in self.hurt for place in self.places(self.origin.links[i]))
 
     def cables_of(self, node: int) -> list[int]:
-        return [i for i, k in enumerate(self.origin.links) if node in (k.a, k.b)]
+        return self.rows[node]
+
+    def free(self, nodes: list[int]) -> list[int]:
+        """Those of some devices none of whose cables has been hurt or spared."""
+        whole = set(self.whole())
+        return [i for i in nodes if whole.issuperset(self.rows[i])]
 
     def has_sisters(self, node: int) -> bool:
         """Whether the server of an adapter has others left: alone, it would go with its server, unseen."""
@@ -187,7 +196,7 @@ def add_link(machine: Machine, pick) -> None:
 
 def remove_switch(machine: Machine, pick) -> None:
     nodes = [i for i, n in enumerate(machine.origin.nodes) if n.kind == "switch"]
-    node = pick([i for i in nodes if set(machine.cables_of(i)) <= set(machine.whole())])
+    node = pick(machine.free(nodes))
     machine.nodes[node] = None
     machine.touched.add(node)
     for i in machine.cables_of(node):
@@ -198,7 +207,7 @@ def remove_switch(machine: Machine, pick) -> None:
 def remove_adapter(machine: Machine, pick) -> None:
     nodes = [i for i, n in enumerate(machine.origin.nodes) if n.kind == "host"]
     nodes = [i for i in nodes if machine.has_sisters(i)]
-    node = pick([i for i in nodes if set(machine.cables_of(i)) <= set(machine.whole())])
+    node = pick(machine.free(nodes))
     machine.nodes[node] = None
     machine.touched.add(node)
     machine.hurt_links(machine.cables_of(node), "adapter removed", ("missing device",))
@@ -218,7 +227,7 @@ def remove_server(machine: Machine, pick) -> None:
 
 def lose_name(machine: Machine, pick) -> None:
     nodes = [i for i, n in enumerate(machine.origin.nodes) if n.kind == "host"]
-    node = pick([i for i in nodes if set(machine.cables_of(i)) <= set(machine.whole())])
+    node = pick(machine.free(nodes))
     name = pick(["localhost mlx5_0", "MT4129 ConnectX7   Mellanox Technologies"])
     machine.nodes[node] = replace(machine.origin.nodes[node], key="0x1", name=name, host="", adapter="")
     machine.nodes[node] = replace(machine.nodes[node], key=f"0x{node:x}")
@@ -228,7 +237,7 @@ def lose_name(machine: Machine, pick) -> None:
 
 def take_name(machine: Machine, pick) -> None:
     nodes = [i for i, n in enumerate(machine.origin.nodes) if n.kind == "host"]
-    free = [i for i in nodes if set(machine.cables_of(i)) <= set(machine.whole())]
+    free = machine.free(nodes)
     node = pick(free)
     other = pick([i for i in free if i != node and machine.origin.nodes[i].host not in machine.taken])
     named = machine.origin.nodes[other]
@@ -244,7 +253,7 @@ def take_name(machine: Machine, pick) -> None:
 
 def rename_switch(machine: Machine, pick) -> None:
     nodes = [i for i, n in enumerate(machine.origin.nodes) if n.kind == "switch" and i not in machine.touched]
-    node = pick([i for i in nodes if set(machine.cables_of(i)) <= set(machine.whole())])
+    node = pick(machine.free(nodes))
     machine.nodes[node] = replace(machine.origin.nodes[node], name=f"switch {node}")
     machine.touched.add(node)
     links = machine.cables_of(node)

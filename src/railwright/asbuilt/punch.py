@@ -135,7 +135,8 @@ def _named_twice(differences: Sequence[Finding], names: Sequence[Finding]) -> li
 
 def _loose(inferred: Inferred) -> list[Finding]:
     """Adapters that are listed without any cable, and of which nothing tells where they belong."""
-    told = {n for k in (*inferred.wiring.links, *inferred.design.links) for n in (k.a, k.b)}
+    told = {n for k in inferred.wiring.links for n in (k.a, k.b)}
+    told |= {n for p in inferred.design.links for n in (p.a, p.b)}
     return [
         Finding(
             "missing link", "fault", label(node), ((label(node), 0),), "a cable", "none",
