@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 from railwright.measure.bench.collective import bench_collective
@@ -24,14 +25,12 @@ with open_session("gloo") as session:
     idle = SimpleNamespace(all_reduce=lambda *_, **__: None)
     broken = operation(replace(session, dist=idle), "all_reduce", 100, "float", None, range(4)).wrong()
     if session.world.rank == 0:
-        json.dump(
-            {
-                "text": ["\n".join(r.lines()) + "\n" for r in [*reports, halves, wide]],
-                "json": [r.as_json() for r in [*reports, halves, wide]],
-                "matrix": matrix.as_json(),
-                "csv": matrix.csv(),
-                "probe": probe.as_json(),
-                "broken": broken,
-            },
-            open(sys.argv[1], "w"),
-        )
+        found = {
+            "text": ["\n".join(r.lines()) + "\n" for r in [*reports, halves, wide]],
+            "json": [r.as_json() for r in [*reports, halves, wide]],
+            "matrix": matrix.as_json(),
+            "csv": matrix.csv(),
+            "probe": probe.as_json(),
+            "broken": broken,
+        }
+        Path(sys.argv[1]).write_text(json.dumps(found))

@@ -21,6 +21,8 @@ PLATEAU = 64 * 2.0**20
 """Sizes from this on are (almost) all bandwidth. [byte]"""
 CLIFF = 1.4
 """A step of measured / predicted time between sizes at most four times apart that is no noise."""
+SHEER = 2.0
+"""A step that is a cliff even where the bus bandwidth still rises over it."""
 BOUND = 1.03
 """Bus bandwidth above the wires' by less than this is rounding and header bytes."""
 CLEAR = 0.6
@@ -124,11 +126,14 @@ def _too_fast(curve: ComparedCurve) -> list[Finding]:
 
 def _cliffs(curve: ComparedCurve) -> list[Finding]:
     out = []
-    for before, after in zip(curve.points, curve.points[1:], strict=False):
-        step = after.ratio / before.ratio
+    fit = _fit(curve, [i for i, p in enumerate(curve.points) if p.size > SMALL])
+    times = fit.best.times if fit is not None and fit.named else [p.predicted for p in curve.points]
+    for i, (before, after) in enumerate(zip(curve.points, curve.points[1:], strict=False)):
+        # A step that the best suspect's own curve has too is explained by it.
+        step = min(after.ratio / before.ratio, after.measured / times[i + 1] * times[i] / before.measured)
         if step < CLIFF or after.size > 4.01 * before.size or after.size <= before.size or after.inside:
             continue
-        if after.busbw > before.busbw and step < 2 * CLIFF:
+        if after.busbw > before.busbw and step < SHEER:
             continue
         later = [p for p in curve.points if p.size > after.size]
         heals = bool(later) and median(p.ratio for p in later) < after.ratio / 1.2
@@ -175,7 +180,11 @@ def _plateau(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding
         return _within(curve, plateau)
     loss = f"{100 * (1 - _busbw_ratio(plateau)):.0f} % low"
     fit = _fit(curve, [i for i, p in enumerate(curve.points) if p.size > SMALL])
-    sizes = f"from {show_size(plateau[0].size)} on"
+    sizes, alone, doubt = f"from {show_size(plateau[0].size)} on", "", 1.0
+    if fit is not None and not fit.named:
+        large = _fit(curve, [i for i, p in enumerate(curve.points) if p.size >= PLATEAU])
+        if large is not None and large.named:
+            fit, alone, doubt = large, ", on the plateau alone (smaller sizes do not fit)", 0.5
     if fit is None or not fit.named:
         why = (
             f"the plateau is {loss} {sizes} (bus bandwidth {show_rate(plateau[-1].busbw)}, predicted "
@@ -189,9 +198,11 @@ def _plateau(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding
     second = f"; next best: {fit.second.name}, {_percent(fit.second_misfit)}" if fit.second else ""
     why = (
         f"the plateau is {loss} {sizes}; looks like this: {fit.best.name} (its curve is "
-        f"{_percent(fit.misfit)} off, as designed {_percent(fit.design)}{second})"
+        f"{_percent(fit.misfit)} off, as designed {_percent(fit.design)}{second}){alone}"
     )
-    return [_finding(curve, "plateau low", "warning", plateau, why, fit.confidence, fit.best.next_test)]
+    return [
+        _finding(curve, "plateau low", "warning", plateau, why, doubt * fit.confidence, fit.best.next_test)
+    ]
 
 
 def _explained(curve: ComparedCurve, plateau: list[ComparedPoint]) -> str:

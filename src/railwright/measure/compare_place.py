@@ -61,9 +61,10 @@ def _by_device(
         return list(range(len(devices))), ("hosts are taken as trays of the study's racks, in order",)
     hosts = {host: i for i, host in enumerate(dict.fromkeys(d.host for d in devices))}
     if len(hosts) > fabric.num_servers:
+        servers = f"{fabric.num_servers} server" + ("s" if fabric.num_servers > 1 else "")
         raise PlanError(
             f"{curve.file}:{curve.line}: the log lists {len(hosts)} hosts, but the study's cluster has "
-            f"{fabric.num_servers} servers; compare with a study of at least that many (cluster.servers)."
+            f"{servers}; compare with a study of at least that many (cluster.servers)."
         )
     members: dict[str, list[Device]] = {}
     for device in devices:

@@ -145,7 +145,7 @@ class Comparison:
 def _table(points: Sequence[ComparedPoint]) -> list[str]:
     head = f"{'size':>9}{'time':>10}{'predicted':>11}{'busbw':>9}{'predicted':>11}{'80 % band':>16}{'off':>9}"
     units = f"{'':>9}{'(us)':>10}{'(us)':>11}{'(GB/s)':>9}{'(GB/s)':>11}{'(GB/s)':>16}{'':>9}"
-    out = [head, units]
+    out = [head, units.rstrip()]
     for p in points:
         slow, fast = p.predicted_busbw * p.predicted / p.high, p.predicted_busbw * p.predicted / p.low
         band = f"{_short(slow / 1e9)}-{_short(fast / 1e9)}"

@@ -21,7 +21,7 @@ def read_log(
 ) -> list[MeasuredCurve]:
     """Every curve of a log, in order; out-of-place before in-place.
 
-    source  a Path, a path's text, or the log itself (a text with a line break is never a path)
+    source  a Path, a path's text, or the log itself (a text with a line break, or JSON, is never a path)
     op      the collective, where the log does not name it
     ranks   of one communicator, where the log does not tell; the numbers still win where they contradict
     name    what to call a pasted text in messages
@@ -73,7 +73,7 @@ def _tables(text: str) -> list[Table]:
 
 
 def _text_of(source: str | Path, name: str) -> tuple[str, str]:
-    if isinstance(source, str) and "\n" in source:
+    if isinstance(source, str) and ("\n" in source or source.startswith("{")):
         return source, name or "<text>"
     path = Path(source)
     file = name or str(source)

@@ -65,7 +65,7 @@ def read_tables(lines: Iterable[Line]) -> tuple[list[Table], Header]:
         named = test_in(line.text)
         if named:
             op = named
-        tool = _tool(line.text) or tool
+        tool = _tool(line.text, tool)
         _end_of_row(state)
         if _CLOSING.search(line.text):
             _close(line.text, state)
@@ -180,15 +180,12 @@ def _close(text: str, state: _State) -> None:
             state.table.average = None
 
 
-def _tool(text: str) -> str | None:
-    for mark, name in (
-        ("rccl-tests", "rccl-tests"),
-        ("nccl-tests", "nccl-tests"),
-        ("railwright", "railwright"),
-    ):
-        if mark in text:
+def _tool(text: str, before: str) -> str:
+    """The tool that a line names; a bare '…_perf' speaks for nccl-tests only where nothing else did."""
+    for name in ("rccl-tests", "nccl-tests", "railwright"):
+        if name in text:
             return name
-    return "nccl-tests" if "_perf" in text else None
+    return "nccl-tests" if "_perf" in text and before == "unknown" else before
 
 
 def with_header(table: Table, header: Header) -> Table:

@@ -1,0 +1,160 @@
+"""Every layout of a benchmark's log that we know of gives the same curve that was put into it.
+
+The logs of tests/data/logs are our own: latency + size x factor / bandwidth, printed as each tool prints.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from railwright.measure.logs import read_log
+
+LOGS = Path(__file__).parent.parent / "data" / "logs"
+GIB = 2.0**30
+
+
+def first(name, **more):
+    return read_log(LOGS / name, **more)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "ranks", "sizes", "busbw", "tool"),
+    [
+        ("nccl_all_reduce_16.log", "all_reduce", 16, 11, 199.41, "nccl-tests"),
+        (
+            "mpi_tagged_with_nccl_info.log",
+            "all_reduce",
+            16,
+            11,
+            199.41,
+            "nccl-tests",
+        ),  # rows torn by NCCL INFO
+        ("srun_labels.log", "all_reduce", 16, 11, 199.41, "nccl-tests"),
+        ("kubectl_pods.log", "all_reduce", 16, 11, 199.41, "nccl-tests"),
+        ("nccl.json", "all_reduce", 16, 11, 199.41, "nccl-tests"),
+        ("nccl_alltoall_16.log", "all_to_all", 16, 11, 44.94, "nccl-tests"),  # N/A in the in-place #wrong
+        ("rccl_all_reduce_8.log", "all_reduce", 8, 11, 299.05, "rccl-tests"),
+        (
+            "nccl_1_milliseconds_all_reduce.log",
+            "all_reduce",
+            8,
+            3,
+            118.95,
+            "nccl-tests",
+        ),  # times in ms, N op res
+        ("nccl_2_old_all_gather.log", "all_gather", 4, 4, 21.94, "nccl-tests"),  # neither redop nor root
+        ("split_mod_8.log", "all_reduce", 4, 11, 45.96, "nccl-tests"),
+        ("osu_allreduce.log", "all_reduce", 16, 6, 16.62, "osu"),
+        ("osu_alltoall_full.log", "all_to_all", 32, 5, 9.88, "osu"),
+        ("osu_bw.log", "sendrecv", None, 4, 23.73, "osu"),
+        ("issue_text.md", "all_reduce", 16, 6, 89.88, "nccl-tests"),  # quoted, fenced, prose around
+        ("trimmed_markdown.md", "all_reduce", 32, 4, 189.31, "nccl-tests"),  # 1 MB, 16M, 256 MiB, 1G
+    ],
+)
+def test_each_layout(name, op, ranks, sizes, busbw, tool):
+    curve = first(name)
+    assert (curve.op, curve.ranks, len(curve.points), curve.tool) == (op, ranks, sizes, tool)
+    assert curve.points[-1].busbw / 1e9 == pytest.approx(busbw, abs=0.01)
+    assert not curve.in_place
+
+
+def test_units_become_si():
+    """1 GiB in 10096.3 us over 16 ranks: algbw 106.35 GB/s, busbw x 2*15/16."""
+    point = first("nccl_all_reduce_16.log").points[-1]
+    assert point.size == GIB
+    assert point.time == pytest.approx(10096.3e-6)
+    assert point.algbw == pytest.approx(GIB / 10096.3e-6)
+    assert point.busbw == pytest.approx(point.algbw * 30 / 16, rel=1e-4)
+    assert point.wrong == 0
+
+
+def test_milliseconds_of_nccl_tests_1_are_told_by_algbw():
+    """40 MB in 0.588 (ms) is 68 GB/s; as microseconds it would be 68 TB/s."""
+    assert first("nccl_1_milliseconds_all_reduce.log").points[-1].time == pytest.approx(0.588e-3)
+
+
+def test_prefixes_and_messages_change_nothing():
+    plain = [(p.size, p.time, p.busbw) for p in first("nccl_all_reduce_16.log").points]
+    for name in ("mpi_tagged_with_nccl_info.log", "srun_labels.log", "kubectl_pods.log"):
+        assert [(p.size, p.time, p.busbw) for p in first(name).points] == plain
+
+
+def test_both_halves_in_order():
+    curves = read_log(LOGS / "nccl_all_reduce_16.log")
+    assert [c.in_place for c in curves] == [False, True]
+    assert curves[1].points[0].time == pytest.approx(1.02 * curves[0].points[0].time, rel=1e-2)
+
+
+def test_several_operations_in_one_file():
+    found = [c.op for c in read_log(LOGS / "several_operations.log") if not c.in_place]
+    assert found == ["all_gather", "reduce_scatter", "broadcast", "sendrecv"]
+
+
+def test_header_facts():
+    header = first("split_mod_8.log").header
+    assert (header.threads, header.gpus, header.split, header.groups) == (1, 1, "MOD 8", 8)
+    assert header.hosts == ("n1", "n2", "n3", "n4")
+    assert len(header.devices) == 32
+    assert header.devices[9].group == 1
+    assert header.devices[9].name == "NVIDIA H100 80GB HBM3"
+    assert "2.17.6" in header.version
+
+
+def test_osu_sizes_become_totals():
+    """osu_alltoall's 1 MiB to each of 32 ranks is nccl-tests' 32 MiB; osu_allreduce's size is the buffer."""
+    assert first("osu_alltoall_full.log").points[-1].size == 32 * 2.0**20
+    assert first("osu_allreduce.log").points[-1].size == 2.0**20
+
+
+def test_only_size_and_busbw_need_the_ranks():
+    """busbw alone: t = S x 2(n-1)/n / busbw."""
+    text = "all_reduce_perf\n size busbw\n 1073741824 200.0\n 67108864 150.0\n"
+    curve = read_log(text, ranks=16)[0]
+    assert curve.points[-1].time == pytest.approx(GIB * 30 / 16 / 200e9)
+
+
+def test_a_row_without_a_head():
+    text = "all_gather_perf\n 1048576 16384 float none -1 50.0 20.97 19.66 0 51.0 20.56 19.27 0\n"
+    curve = read_log(text)[0]
+    assert (curve.op, curve.ranks) == ("all_gather", 16)
+
+
+def test_comma_separated():
+    text = "all_reduce\nsize,time,algbw,busbw\n1048576,50,20.97,39.32\n4194304,100,41.94,78.64\n"
+    curve = read_log(text, op="all_reduce")[0]
+    assert curve.ranks == 16
+    assert len(curve.points) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("caption_wrong.md", "the caption says 32 ranks, but busbw/algbw means 16"),
+        ("fabricated_all_reduce.md", "busbw is 0.8 of algbw, but an all-reduce has 2(n-1)/n"),
+        ("without_mpi_all_reduce.log", "4 processes printed this table"),
+        ("cut_short.log", "1 incomplete row(s) are left out (first: line 33)"),
+        ("wrong_results.log", "1 size(s) failed the check of results (first: line 19, 128 wrong elements)"),
+        ("nccl_cut.json", "it may be cut short"),
+        ("nccl_2_old_all_gather.log", "taken from the file's name: all_gather"),
+    ],
+)
+def test_what_is_doubtful_is_said(name, sentence):
+    assert any(sentence in note for note in first(name).notes)
+
+
+def test_sound_logs_have_no_notes():
+    assert first("nccl_all_reduce_16.log").notes == ()
+
+
+def test_a_changed_row_is_noticed():
+    text = (LOGS / "nccl_all_reduce_16.log").read_text()
+    changed = text.replace("106.35", "146.35", 1)
+    assert changed != text
+    notes = read_log(changed)[0].notes
+    assert any("size over time is 106.4, but algbw says 146.3" in note for note in notes)
+
+
+def test_missing_rows_are_noticed_by_the_average():
+    lines = (LOGS / "nccl_all_reduce_16.log").read_text().split("\n")
+    kept = [line for line in lines if not line.startswith("  1073741824")]
+    assert any("rows are missing" in note for note in read_log("\n".join(kept))[0].notes)
