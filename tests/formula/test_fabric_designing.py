@@ -165,3 +165,12 @@ def test_the_lines_fit_eighty_columns_and_say_everything():
 def test_requirements_that_say_nothing(wanted, said):
     with pytest.raises(RailwrightError, match=said):
         fabric.design(Requirement(**{"server": "dgx-h100", **wanted}), CATALOG)
+
+
+def test_one_switch_is_offered_once_unless_it_can_grow_as_a_tree():
+    """40 GPUs fit one switch under either name; only the tree grows from it."""
+    assert [o.family for o in offered(40, families=("single-switch", "fat-tree"))] == ["single-switch"]
+    growing = offered(40, grow_to=400, families=("single-switch", "fat-tree"))
+    first = growing[0]
+    assert (first.family, first.counts.switches, first.growth.gpus) == ("fat-tree", 1, 400)
+    assert "cannot grow" in next(o for o in growing if o.family == "single-switch").reason

@@ -28,9 +28,6 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
     cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
     by_role = np.bincount(fabric.role[cabled], minlength=len(Role))
     by_kind = _units(fabric)
-    optical = int(np.count_nonzero(cabled & (fabric.length > COPPER_REACH)))
-    to_nodes = fabric.length[fabric.role == Role.NODE_LEAF]
-    optical += fabric.reserved_ports * int(to_nodes[0] > COPPER_REACH)
     return Counts(
         servers=fabric.num_servers,
         gpus=fabric.num_gpus,
@@ -40,7 +37,7 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
         node_leaf=int(by_role[Role.NODE_LEAF]) + fabric.reserved_ports,
         leaf_spine=int(by_role[Role.LEAF_SPINE]),
         spine_core=int(by_role[Role.SPINE_CORE]),
-        optics=2 * optical,
+        optics=optics(fabric),
         switch_power=sum(
             int(by_kind[kind]) * find(catalog.switches, fabric.parts[part]).power_max
             for kind, part in ((Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core"))
@@ -50,6 +47,14 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
         bisection=bisection(fabric),
         cages=_cages(fabric, catalog, cabled),
     )
+
+
+def optics(fabric: Fabric) -> int:
+    """Transceivers: two per cable longer than the reach of copper, those of reserved ports included."""
+    cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
+    optical = int(np.count_nonzero(cabled & (fabric.length > COPPER_REACH)))
+    to_nodes = fabric.length[fabric.role == Role.NODE_LEAF]
+    return 2 * (optical + fabric.reserved_ports * int(to_nodes[0] > COPPER_REACH))
 
 
 def hops_max(fabric: Fabric) -> int:

@@ -91,7 +91,7 @@ def design(requirement: Requirement, catalog: Catalog) -> list[Option]:
             found += _options(
                 requirement, catalog, server, _network(requirement, family, server, nic, switch)
             )
-    return sorted(found, key=_preference)
+    return sorted((o for o in found if not _said_already(o, found)), key=_preference)
 
 
 def _options(
@@ -123,6 +123,14 @@ def _options(
         return
     if grown.moved < small.moved:
         yield _grown(replace(ready, prepared=True), grown)
+
+
+def _said_already(option: Option, found: list[Option]) -> bool:
+    """Whether it is one switch under the name of a tree, and stands there as a single switch too."""
+    if option.plan is None or option.plan.switches > 1 or option.family == "single-switch":
+        return False
+    singles = (o for o in found if o.family == "single-switch" and o.switch == option.switch)
+    return any(o.plan is not None and o.feasible >= option.feasible for o in singles)
 
 
 def _measured(cluster: Cluster, plan: Plan, catalog: Catalog, requirement: Requirement) -> Option:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from railwright.catalog.parts import Catalog
 from railwright.errors import PlanError
-from railwright.fabric.building import build
-from railwright.fabric.counting import count
+from railwright.fabric.building import build, order, size
+from railwright.fabric.counting import optics
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.spec.study import Cluster
 
@@ -43,12 +43,13 @@ def growth(now: Cluster, later: Cluster, catalog: Catalog) -> Growth:
         large = build(later, catalog)
     except PlanError as refusal:
         return Growth(later.servers * small.gpus_per_server, reason=str(refusal))
-    before, after = count(small, catalog), count(large, catalog)
+    # The sizes say the same as the graphs, without their bisections.
+    before, after = size(order(now, catalog)), size(order(later, catalog))
     return Growth(
         gpus=large.num_gpus,
         switches=after.switches - before.switches,
         cables=after.cables - before.cables,
-        optics=after.optics - before.optics,
+        optics=optics(large) - optics(small),
         moved=moved_cables(small, large),
     )
 

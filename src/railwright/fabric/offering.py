@@ -50,12 +50,12 @@ def _row(option: Option) -> str:
         _short(option.family, 14),
         _short(option.switch, 13),
         plan.tiers,
-        show_count(counts.switches),
-        show_count(counts.cables),
-        show_count(counts.optics),
+        _number(counts.switches, 8),
+        _number(counts.cables, 7),
+        _number(counts.optics, 7),
         counts.hops_max,
         show_rate(counts.bisection),
-        show_count(fault.gpus) + ("*" if fault.cut_off else ""),
+        _number(fault.gpus, 4) + ("*" if fault.cut_off else ""),
     )
 
 
@@ -74,3 +74,8 @@ def _growth(option: Option, width: int) -> list[str]:
 
 def _short(name: str, width: int) -> str:
     return name if len(name) <= width else name[: width - 1] + "…"
+
+
+def _number(count: int, width: int) -> str:
+    """Exact, with separators where there is room for them."""
+    return f"{count:,}" if len(f"{count:,}") <= width else str(count)
