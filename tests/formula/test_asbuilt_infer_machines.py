@@ -27,6 +27,7 @@ from railwright.asbuilt import (
 from railwright.asbuilt.read import read
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
+from railwright.export import render
 from railwright.fabric import Kind, Role
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 
@@ -191,6 +192,27 @@ def test_a_machine_with_names_of_its_own_is_matched_to_the_design():
     assert any(f.element == "server-01" for f in found)
     assert any(f.ends[0] == ("IB leaf-09", 50) for f in found if f.kind == "degraded link")
     assert any(f.kind == "own names" for f in found)
+
+
+@pytest.mark.parametrize("form", ["ibnetdiscover", "ibnetdiscover-ports"])
+def test_an_exported_dump_comes_back_as_the_design(form, tmp_path):
+    """Exported adapters are called mlx5_*; a dump without the first server misses just that one."""
+    compute = ComputeNetwork(family="rail-optimised", switch="qm9700", servers_per_group=16)
+    drawn = fabric.build(Cluster(servers=32, server="dgx-h100", compute=compute), CATALOG)
+    (text,) = render(drawn, form, catalog=CATALOG).values()
+    path = tmp_path / "dump.txt"
+    path.write_text(text)
+    machine, design = read(path), to_wiring(drawn, CATALOG)
+    assert not wrong(punch_list(machine))
+    assert not wrong(punch_list(machine, design))
+    gone = {i for i, node in enumerate(machine.nodes) if node.host == "server-01"}
+    assert len(gone) == 8
+    kept = [i for i in range(len(machine.nodes)) if i not in gone]
+    number = {i: n for n, i in enumerate(kept)}
+    links = [replace(k, a=number[k.a], b=number[k.b]) for k in machine.links if not {k.a, k.b} & gone]
+    partly = Wiring("partly", tuple(machine.nodes[i] for i in kept), tuple(links))
+    (finding,) = wrong(punch_list(partly, design))
+    assert (finding.kind, finding.element) == ("missing device", "server-01")
 
 
 def test_a_design_that_shares_nothing_is_refused():

@@ -71,6 +71,10 @@ def _by_order(found: Inferred, drawn: Inferred, known: Twins) -> Twins:
                 if 0 <= n - start < len(plans)
             }
             choices.append(pairs)
+    by_name = {name.casefold(): name for name in plans}
+    same = {name: by_name[name.casefold()] for name in names if name.casefold() in by_name}
+    if 2 * len(same) > len(names):  # only the adapters are called otherwise
+        choices = [same]
     best = max(choices, key=lambda c: _togetherness(c, found, drawn))
     lanes = _adapters(theirs, names), _adapters(ours, plans)
     renamed = dict(zip(lanes[0], lanes[1], strict=False))
