@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file on the application."""
     app.command("compare")(compare)
     group = typer.Typer(
-        help="Measure collectives with torch.distributed (under torchrun, srun or mpirun).",
+        help="Measure collectives, under torchrun, srun or mpirun.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
