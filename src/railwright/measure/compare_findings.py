@@ -125,7 +125,9 @@ def _too_fast(curve: ComparedCurve) -> list[Finding]:
 
 
 def _cliffs(curve: ComparedCurve) -> list[Finding]:
+    """Sizes from which on the curve stays lower than its shape should be; and sizes that are slow alone."""
     out = []
+    jagged: list[ComparedPoint] = []
     fit = _fit(curve, [i for i, p in enumerate(curve.points) if p.size > SMALL])
     times = fit.best.times if fit is not None and fit.named else [p.predicted for p in curve.points]
     for i, (before, after) in enumerate(zip(curve.points, curve.points[1:], strict=False)):
@@ -134,6 +136,10 @@ def _cliffs(curve: ComparedCurve) -> list[Finding]:
         if step < CLIFF or after.size > 4.01 * before.size or after.size <= before.size or after.inside:
             continue
         if after.busbw > before.busbw and step < SHEER:
+            continue
+        following = curve.points[i + 2 : i + 4]
+        if following and min(p.ratio for p in following) < 0.5 * (1 + CLIFF) * before.ratio:
+            jagged.append(after)
             continue
         later = [p for p in curve.points if p.size > after.size]
         heals = bool(later) and median(p.ratio for p in later) < after.ratio / 1.2
@@ -159,7 +165,19 @@ def _cliffs(curve: ComparedCurve) -> list[Finding]:
         )
         confidence = min(0.9, 0.4 + 0.25 * (step - 1))
         out.append(_finding(curve, "cliff", "warning", [after], why, confidence, test))
-    return out
+    return [*out, *_jagged(curve, jagged)]
+
+
+def _jagged(curve: ComparedCurve, points: list[ComparedPoint]) -> list[Finding]:
+    """Sizes that are slow while their neighbours are not: noise, until it is measured again."""
+    if not points:
+        return []
+    why = (
+        f"{len(points)} size(s) are slow while the next ones are not (first: {show_size(points[0].size)}, "
+        f"{points[0].ratio:.1f} times the predicted time): other traffic, a busy CPU or too few iterations"
+    )
+    test = "measure again on an idle machine with -n 100 -w 20; what stays is real"
+    return [_finding(curve, "uneven sizes", "note", points, why, min(0.9, 0.3 + 0.1 * len(points)), test)]
 
 
 def _plateau(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding]:

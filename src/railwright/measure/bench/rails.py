@@ -40,7 +40,7 @@ class RailProbe:
             f"# all-to-all over {self.ranks} ranks on {self.hosts} host(s): flat against rail-first "
             "(two steps)",
             f"#{'size':>11} {'flat':>11} {'rail-first':>11} {'flat/rail':>10} {'#wrong':>7}",
-            f"#{'':>11} {'(us)':>11} {'(us)':>11} {'':>10} {'':>7}",
+            f"#{'':>11} {'(us)':>11} {'(us)':>11} {'':>10} {'':>7}".rstrip(),
         ]
         for size, flat, rail, wrong in self.rows:
             out.append(f" {size:>11} {flat * 1e6:>11.1f} {rail * 1e6:>11.1f} {flat / rail:>10.2f} {wrong:>7}")
