@@ -83,7 +83,9 @@ def host(
     topology: Annotated[str, typer.Argument(help="NCCL topology XML, `nvidia-smi topo -m`, or hwloc XML.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check one server from inside: NICs near their GPUs, PCIe fast enough, no NVLink missing.
+    """Check one server from inside.
+
+    NICs near their GPUs, PCIe fast enough, no NVLink missing.
 
     Exit status 1 when anything is wrong.
     """

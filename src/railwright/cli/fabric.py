@@ -123,7 +123,9 @@ def count(study: StudyArgument) -> None:
 
 
 def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOption = False) -> None:
-    """Say what a fabric is worth: oversubscription, bisection, paths, blast radius, who can reach whom.
+    """Say what a fabric is worth.
+
+    Oversubscription, bisection, paths, blast radius, who can reach whom.
 
     With the groups of the study's first job: which pairs meet directly, through PXN, or not at all, and
     the NCCL settings that follow.  Faults of the study count.
