@@ -116,7 +116,9 @@ def two_tiers(order: Order, plan: Plan) -> Plan | None:
 
 
 def three_tiers(order: Order, plan: Plan, prefer: PodChoice) -> Plan | None:
-    """Pods joined by cores: fewest switches, then fewest cables, then `prefer`; None when none fits.
+    """Pods joined by cores: fewest switches, then fewest cables, then pods evenly filled, then `prefer`.
+
+    Evenly filled pods keep every spine alike, which OpenSM's ftree asks for.  None when no pod size fits.
 
     Spine j of every pod and plane joins core set j with the same number of cables to each of its cores.
     Raises PlanError when no spine can be divided in the core oversubscription asked for.
@@ -124,7 +126,11 @@ def three_tiers(order: Order, plan: Plan, prefer: PodChoice) -> Plan | None:
     ratio = order.network.core_oversubscription
     check_ratio(ratio, order.spine.ports, "core_oversubscription", f"spine '{order.spine.name}'")
     found = [three for size in _pod_sizes(order, plan) if (three := _with_cores(order, plan, size))]
-    return min(found, key=lambda p: (p.switches, p.cables, *prefer(p.groups_per_pod)), default=None)
+
+    def rank(p: Plan) -> tuple[int, ...]:
+        return p.switches, p.cables, p.groups % p.groups_per_pod > 0, *prefer(p.groups_per_pod)
+
+    return min(found, key=rank, default=None)
 
 
 def spare_spines_fit(order: Order, plan: Plan, tiers: int, prefer: PodChoice) -> bool:
