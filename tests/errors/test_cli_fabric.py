@@ -152,3 +152,27 @@ def test_host_lint_has_a_status_too(tmp_path):
     code, text = railwright("host", str(topo))
     assert code == 1
     assert "NIC shared by GPUs" in text
+
+
+ECHELON = str(Path(__file__).parents[2] / "examples" / "echelon-single-rack.yaml")
+
+
+def test_count_tells_the_networks_beside_compute():
+    # Lambda Echelon, single rack: 5 servers, of each 8 compute, 2 storage, 1 in-band, 1 out-of-band port
+    code, text = railwright("count", ECHELON)
+    assert code == 0
+    assert "storage" in text
+    assert "oob" in text
+
+
+def test_export_of_a_network_beside_compute(tmp_path):
+    code, text = railwright(
+        "export", ECHELON, "cable-schedule", "--network", "storage", "--out", str(tmp_path)
+    )
+    assert code == 0, text
+    assert "server-05/nic-0,2" in (tmp_path / "cables.csv").read_text(encoding="utf-8")
+    code, text = railwright(
+        "export", ECHELON, "cable-schedule", "--network", "storag", "--out", str(tmp_path)
+    )
+    assert code == 2
+    assert "did you mean 'storage'?" in text

@@ -79,7 +79,8 @@ def design(
 def count(study: StudyArgument) -> None:
     """Count switches, cables and optics.
 
-    Of the study as written and of every variant, side by side.
+    Of the study as written and of every variant, side by side; then of the study's other networks
+    (storage, in-band and out-of-band management), where it has them.
     """
     asked = open_study(study)
 
@@ -120,6 +121,31 @@ def count(study: StudyArgument) -> None:
         typer.echo(f"impossible: {reason}")
     if not columns:
         raise PlanError(f"none of the {len(studies)} designs of '{study}' can be built")
+    _count_others(asked)
+
+
+def _count_others(asked: Study) -> None:
+    """The networks beside compute, one column each."""
+    from railwright.catalog import load_catalog
+    from railwright.cli.tables import print_table
+    from railwright.fabric import build_networks, count_networks
+    from railwright.units import show_count
+
+    cluster = asked.cluster
+    if not (cluster.storage or cluster.inband or cluster.oob):
+        return
+    catalog = load_catalog(asked.catalog)
+    counts = count_networks(build_networks(cluster, catalog), catalog)
+    names = [name for name in counts if name != "compute"]
+    rows = [
+        ("leaf switches", [counts[n].leaves for n in names]),
+        ("spine switches", [counts[n].spines for n in names]),
+        ("cables to leaves", [counts[n].node_leaf for n in names]),
+        ("cables leaf-spine", [counts[n].leaf_spine for n in names]),
+        ("cables in all", [counts[n].cables for n in names]),
+    ]
+    typer.echo(f"\nBeside compute ({asked.as_written})")
+    print_table(["", *names], [[label, *map(show_count, values)] for label, values in rows], right=True)
 
 
 def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOption = False) -> None:
@@ -168,8 +194,12 @@ def export(
     ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder (or file) to write.")] = Path("export"),
     variant: VariantOption = None,
+    network: Annotated[
+        str, typer.Option(help="compute, storage, inband or oob, where the study has it.")
+    ] = "compute",
 ) -> None:
     """Write the fabric in another tool's format; nothing is overwritten."""
+    from railwright.errors import RailwrightError, nearest
     from railwright.export import EXPORTS, write
 
     if not format:
@@ -178,6 +208,15 @@ def export(
             typer.echo(f"{name:<{width}}  {form.description}")
         return
     asked, catalog, fabric = _fabric(study, variant)
+    if network != "compute":
+        from railwright.fabric import build_networks
+
+        others = build_networks(asked.cluster, catalog)
+        if network not in others:
+            raise RailwrightError(
+                f"the study has no network '{network}'; it has {', '.join(others)}{nearest(network, others)}"
+            )
+        fabric = others[network]
     for path in write(fabric, format, out, asked.name, catalog):
         typer.echo(str(path))
 
@@ -194,7 +233,7 @@ def _fabric(study: str, variant: str | None) -> tuple[Study, Catalog, Fabric]:
         names = {v.name: v for v in asked.variants}
         if variant not in names:
             known = ", ".join(f"'{name}'" for name in names) or "none"
-            raise RailwrightError(f"no variant '{variant}'{nearest(variant, names)}; the study has {known}")
+            raise RailwrightError(f"no variant '{variant}'; the study has {known}{nearest(variant, names)}")
         asked = override(asked, names[variant].set)
     catalog = load_catalog(asked.catalog)
     return asked, catalog, build(asked.cluster, catalog)
