@@ -5,3 +5,5 @@ from railwright.network.solution import Network as Network
 from railwright.network.solution import Solution as Solution
 from railwright.network.solve import ecmp_distribution as ecmp_distribution
 from railwright.network.solve import solve as solve
+from railwright.network.tables import Tables as Tables
+from railwright.network.tables import own_tables as own_tables

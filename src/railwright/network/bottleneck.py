@@ -101,6 +101,7 @@ def _why(
         reason = {
             "ecmp": "hash collision",
             "static": "destination tables put several senders on it",
+            "tables": "the forwarding tables put more on it than on others",
             "adaptive": "the traffic or a fault loads its switch more than others",
         }[network.routing]
     return f"{name} is {busy}; it carries {skew:.1f} times the mean of the {tier}: {reason}."

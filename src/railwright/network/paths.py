@@ -15,7 +15,8 @@ from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.maxmin import add_up
 from railwright.network.shortest import ragged, shortest_paths, switch_graph
 from railwright.network.solution import Network
-from railwright.network.switching import ROUTINGS, Crossing, splitmix, static_tables
+from railwright.network.switching import ROUTINGS, Crossing, SwitchPaths, flow_identity, static_tables
+from railwright.network.tables import table_paths
 from railwright.traffic import Traffic, domain_of_gpu
 from railwright.traffic.per_fabric import per_fabric
 
@@ -257,16 +258,15 @@ def _between_nics(
         flow = int(crossing[lost[0]])
         _refuse(fabric, traffic, flow, _no_way(fabric, traffic, flow, nic_out[flow], nic_in[flow]))
 
-    chosen = ROUTINGS[network.routing](
-        graph,
-        paths,
-        Crossing(
+    if network.routing == "tables":
+        chosen = _by_tables(network, nic_out[crossing], nic_in[crossing])
+    else:
+        flows = Crossing(
             pair,
-            lambda: _flow_identity(traffic, crossing),
+            lambda: flow_identity(traffic, crossing),
             lambda: _static_digits(fabric)[nic_in[crossing] - _first_nic(fabric)],
-        ),
-        network.seed,
-    )
+        )
+        chosen = ROUTINGS[network.routing](graph, paths, flows, network.seed)
     num = len(traffic)
     links = np.full((num, chosen.links.shape[1]), -1, np.int32)
     links[crossing] = chosen.links
@@ -275,6 +275,12 @@ def _between_nics(
     before = np.where(wired, wires.first[nic_out], -1).astype(np.int32)[:, None]
     after = np.where(wired, wires.last[nic_in], -1).astype(np.int32)[:, None]
     return _Middle(before, links, after, spread, chosen.spread_ptr, chosen.spread_link, chosen.spread_weight)
+
+
+def _by_tables(network: Network, nic_out: Ints, nic_in: Ints) -> SwitchPaths:
+    if network.tables is None:
+        raise PlanError("routing 'tables' has no tables; give Network(fabric, 'tables', tables=…)")
+    return table_paths(network.fabric, network.tables, nic_out, nic_in)
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,20 +341,6 @@ def _single_homed(num_devices: int, nic: Ints, leaf: Ints, link: Ints) -> tuple[
     several = np.flatnonzero(count > 1)
     node[several] = several
     return only, node
-
-
-def _flow_identity(traffic: Traffic, flow: Longs) -> NDArray[np.uint64]:
-    """(flows,) 64-bit identity: source, relay, destination, and which of several alike it is."""
-    src, dst, relay = traffic.src[flow], traffic.dst[flow], traffic.relay[flow]
-    order = np.lexsort((dst, relay, src))
-    fresh = np.ones(len(flow), bool)
-    if len(flow) > 1:
-        fresh[1:] = np.any([np.diff(x[order]) != 0 for x in (src, dst, relay)], axis=0)
-    position = np.arange(len(flow))
-    occurrence = np.empty(len(flow), np.int64)
-    occurrence[order] = position - np.maximum.accumulate(np.where(fresh, position, 0))
-    key = splitmix(src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64))
-    return splitmix(key ^ ((relay + 1).astype(np.uint64) << np.uint64(32) | occurrence.astype(np.uint64)))
 
 
 def _no_way(fabric: Fabric, traffic: Traffic, flow: int, nic_out: int, nic_in: int) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.fabric.graph import Fabric
 
+if TYPE_CHECKING:
+    from railwright.network.tables import Tables
+
 Floats = NDArray[np.float64]
-RoutingName = Literal["adaptive", "ecmp", "static"]
+RoutingName = Literal["adaptive", "ecmp", "static", "tables"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,13 +23,16 @@ class Network:
 
     routing  'adaptive' (even spread over all shortest paths: the ideal of adaptive routing and spraying),
              'ecmp' (every flow hashed onto one shortest path),
-             'static' (destination-based tables of a fat-tree subnet manager)
+             'static' (destination-based tables of a fat-tree subnet manager),
+             'tables' (the forwarding tables given, imported or of one's own)
     seed     of the hash, for 'ecmp'
+    tables   for 'tables'; the others do not look at them
     """
 
     fabric: Fabric
     routing: RoutingName = "adaptive"
     seed: int = 0
+    tables: Tables | None = None
 
 
 @dataclass(frozen=True)

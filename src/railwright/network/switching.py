@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.network.shortest import ShortestPaths, SwitchGraph, ragged
+from railwright.traffic import Traffic
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -178,6 +179,20 @@ def splitmix(word: Words) -> Words:
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed: Words = z ^ (z >> np.uint64(31))
         return mixed
+
+
+def flow_identity(traffic: Traffic, flow: Longs) -> Words:
+    """(flows,) 64-bit identity: source, relay, destination, and which of several alike it is."""
+    src, dst, relay = traffic.src[flow], traffic.dst[flow], traffic.relay[flow]
+    order = np.lexsort((dst, relay, src))
+    fresh = np.ones(len(flow), bool)
+    if len(flow) > 1:
+        fresh[1:] = np.any([np.diff(x[order]) != 0 for x in (src, dst, relay)], axis=0)
+    position = np.arange(len(flow))
+    occurrence = np.empty(len(flow), np.int64)
+    occurrence[order] = position - np.maximum.accumulate(np.where(fresh, position, 0))
+    key = splitmix(src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64))
+    return splitmix(key ^ ((relay + 1).astype(np.uint64) << np.uint64(32) | occurrence.astype(np.uint64)))
 
 
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
