@@ -1,6 +1,7 @@
 """A log that gives no curve is refused in one sentence with its file and line."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,12 @@ def test_half_of_a_json_report_is_read_and_noted():
         assert len(curve.points) < len(whole["results"]) + 1
         if cut < text.index('"out_of_bounds"'):
             assert any("cut short" in n for n in curve.notes)
+
+
+def test_endless_lines_are_refused_at_once():
+    """200,000 characters without a break would keep backtracking patterns busy for minutes."""
+    text = "\n".join(["1 2 3 4 " * 25_000, "a" * 200_000, "> " * 100_000, "OSU " * 50_000, "(" * 200_000, ""])
+    started = time.perf_counter()
+    with pytest.raises(SpecError, match="there is no table"):
+        read_log(text)
+    assert time.perf_counter() - started < 5

@@ -134,3 +134,10 @@ def test_hash_collisions_count_only_where_flows_cross_the_spines():
     fits = {s.key: s.misfit for s in compare([bad], study()).curves[0].suspects}
     assert fits["pxn-off+ecmp"] < 0.03
     assert fits["pxn-off+ecmp"] <= min(fits.values()) + 1e-9
+
+
+def test_one_slow_size_is_noise_and_no_cliff():
+    found = compare([measured(shape=lambda size: 3.0 if size == 2**23 else 1.0)], study()).findings
+    assert [f.kind for f in found] == ["uneven sizes"]
+    assert found[0].severity == "note"
+    assert found[0].found.endswith("at 8 MiB")

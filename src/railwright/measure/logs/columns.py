@@ -26,6 +26,7 @@ KNOWN = {name: column for column, names in _NAMES.items() for name in names}
 RATES = {"GB/s": 1e9, "MB/s": 1e6, "GiB/s": 2.0**30, "MiB/s": 2.0**20, "Gb/s": 1e9 / 8, "Gbps": 1e9 / 8}
 TIMES = {"us": 1e-6, "µs": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "ns": 1e-9}
 _UNIT = re.compile(r"\s*[(\[]\s*([A-Za-zµ%/]+)\s*[)\]]")
+_SIZED = re.compile("size|bytes|buffer", re.IGNORECASE)
 _OSU = re.compile(
     r"(?P<lat>(?:(?P<which>Avg|Min|Max|P\d+)\s+(?:Tail\s+)?)?Lat(?:ency)?\s*\(us\))"
     r"|(?P<bw>Bandwidth\s*\(MB/s\))|(?P<other>Iterations|Validation|Messages/s|Overall\(us\)|Compute\(us\)"
@@ -70,6 +71,8 @@ class Columns:
 
 def read_heads(text: str) -> Columns | None:
     """The columns that a line names, or None when it is no table's head."""
+    if not _SIZED.search(text):
+        return None
     body = text.strip().lstrip("#").strip() if not text.strip().startswith("#wrong") else text.strip()
     osu = _osu(body)
     if osu is not None:

@@ -42,6 +42,8 @@ _PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[ =]+(\d{1,7})\b")
 _SPLIT = re.compile(r"NCCL_TESTS_SPLIT(_MASK)?\s*=\s*[\"']?([^\"'\n]*?)[\"']?(?=\s+-|\s+\S*=|\s+[./]|\s*$)")
 _PARAMETERS = re.compile(r"nThread\s+(\d{1,7})\s+nGpus\s+(\d{1,7})\b")
 _CAPTION = re.compile(r"\b(\d{1,6})\s*(?:x\s*)?(?:[A-Z]+\d+\s+)?(?:GPUs|ranks|processes)\b", re.IGNORECASE)
+_HINT = re.compile(r"rank|nthread|_perf|osu|run\b|mpiexec|_split|ersion|gpus|processes", re.IGNORECASE)
+"""What any line with a fact has; most lines of a long log have none of it."""
 _VERSION = re.compile(r"((?:nccl|rccl)-tests:?\s+[Vv]ersion\s+\S+|[NR]CCL version\s*:?\s*\S+)")
 
 
@@ -64,6 +66,8 @@ def test_in(text: str) -> str | None:
 
 def take(header: Header, text: str) -> Header | None:
     """The header with what this line adds, or None where the line states no fact."""
+    if not _HINT.search(text):
+        return None
     device = _DEVICE.search(text)
     if device:
         rank, group, host, gpu, name = device.groups()

@@ -23,6 +23,8 @@ _NCCL = re.compile(
     r"NCCL (?:INFO|WARN|TRACE|CALL)\b"
 )
 _MOST_PREFIXES = 5
+_LONGEST = 4000
+"""Characters of a line that are read: a launcher's command at most; no table is wider."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,12 @@ class Line:
 def clean(text: str) -> Iterator[Line]:
     """Every line that may carry something; code fences and NCCL's messages are left out."""
     for number, raw in enumerate(text.split("\n"), 1):
-        line = _COLOUR.sub("", raw).replace("\t", " ").replace("\u00a0", " ").replace("\r", "")
+        line = _COLOUR.sub("", raw[:_LONGEST]).replace("\t", " ").replace("\u00a0", " ").replace("\r", "")
         line = _QUOTE.sub("", line)
         if line.lstrip().startswith(("```", "~~~")):
             continue
         source, line = _without_prefixes(line)
-        message = _NCCL.search(line)
+        message = _NCCL.search(line) if "NCCL " in line else None
         if message:
             line = line[: message.start()]
             if not line.strip():
