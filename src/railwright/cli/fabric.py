@@ -24,7 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 
 def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file, and those on machines as built, on the application."""
-    from railwright.cli import asbuilt
+    from railwright.cli import asbuilt, routing
 
     group = typer.Typer(
         help="Design, audit and export fabrics; check real ones.", no_args_is_help=True, rich_markup_mode=None
@@ -33,6 +33,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("count")(count)
     group.command("audit")(audit)
     group.command("export")(export)
+    routing.add_to(group)
     asbuilt.add_to(group)
     app.add_typer(group, name="fabric")
 
@@ -156,7 +157,7 @@ def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOpti
     With the groups of the study's first job: which pairs meet directly, through PXN, or not at all, and
     the NCCL settings that follow.  Faults of the study count.
     """
-    asked, catalog, fabric = _fabric(study, variant)
+    asked, catalog, fabric = open_fabric(study, variant)
 
     import json
     from dataclasses import asdict
@@ -207,7 +208,7 @@ def export(
         for name, form in EXPORTS.items():
             typer.echo(f"{name:<{width}}  {form.description}")
         return
-    asked, catalog, fabric = _fabric(study, variant)
+    asked, catalog, fabric = open_fabric(study, variant)
     if network != "compute":
         from railwright.fabric import build_networks
 
@@ -221,7 +222,7 @@ def export(
         typer.echo(str(path))
 
 
-def _fabric(study: str, variant: str | None) -> tuple[Study, Catalog, Fabric]:
+def open_fabric(study: str, variant: str | None) -> tuple[Study, Catalog, Fabric]:
     """The study (or one variant of it), its catalogue and its fabric."""
     from railwright.catalog import load_catalog
     from railwright.errors import RailwrightError, nearest

@@ -125,8 +125,7 @@ def check_tables(fabric: Fabric, tables: Tables) -> TableUse:
 
 
 def differing(fabric: Fabric, one: Tables, other: Tables) -> tuple[int, int]:
-    """(entries of leaves that differ, entries of leaves that both have); destinations of the leaf itself do not
-    count."""
+    """(entries of leaves that differ, entries that both have), of destinations at other leaves."""
     rows = fabric.kind[switches(fabric)] == Kind.LEAF
     both = (one.out[rows] >= 0) & (other.out[rows] >= 0)
     local = 2 * destinations(fabric) + 1
@@ -143,7 +142,9 @@ def _distances(fabric: Fabric, start: Ints, home: Ints) -> Longs:
     far = np.zeros(len(pairs), np.int64)
     apart = np.flatnonzero(source != target)
     paths = shortest_paths(graph, source[apart], target[apart])
-    far[apart] = np.where(paths.start >= 0, paths.level[paths.start], -1) if len(apart) else 0
+    joined = paths.start >= 0
+    far[apart] = -1
+    far[apart[joined]] = paths.level[paths.start[joined]]
     found: Longs = far[pair.reshape(-1)]
     return found
 
