@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from railwright.collectives import p2p
 from railwright.collectives.algorithm import Path
 from railwright.collectives.choice import ALGORITHMS, choose
-from railwright.collectives.family import Family, family_of, ramp_seconds
+from railwright.collectives.family import Family, Profile, family_of, ramp_seconds
 from railwright.collectives.group import Group
 from railwright.collectives.prediction import NcclSettings, Op, Term
 from railwright.collectives.rates import bus_factor
@@ -51,15 +51,23 @@ def selected(op: Op, size: float, group: Group, settings: NcclSettings) -> tuple
     return algorithm.name, protocol
 
 
-def collective(op: Op, size: float, group: Group, algorithm: str, protocol: str, wires: Wires) -> Cost:
+def collective(
+    op: Op,
+    size: float,
+    group: Group,
+    algorithm: str,
+    protocol: str,
+    wires: Wires,
+    profile: Profile | None = None,
+) -> Cost:
     """A ring, tree, NVLS, SHARP or PAT collective of S = size [byte]."""
     rule = ALGORITHMS[algorithm]
-    family = family_of(group, algorithm)
+    family = family_of(group, algorithm, profile)
     latency = rule.steps(op, protocol, group, wires.path)
     network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic
     limit = rule.inside(op, protocol, group)
     inside = size * bus_factor(op, group.ranks) / limit
-    bandwidth = max(network, inside)
+    bandwidth = max(network, inside) / family.usable
     why = (
         f"NCCL's channels inside a node carry {limit / 1e9:.0f} GB/s of busbw"
         if inside >= network
@@ -74,14 +82,16 @@ def collective(op: Op, size: float, group: Group, algorithm: str, protocol: str,
     return Cost(algorithm, protocol, family, terms)
 
 
-def point_to_point(op: Op, size: float, group: Group, settings: NcclSettings, wires: Wires) -> Cost:
+def point_to_point(
+    op: Op, size: float, group: Group, settings: NcclSettings, wires: Wires, profile: Profile | None = None
+) -> Cost:
     """An all-to-all or send/recv of S = size [byte]; posting hides behind the wire as far as that is busy."""
     message = p2p.message_size(op, size, group)
     protocol = p2p.protocol_of(message, group)
-    family = family_of(group, "p2p")
+    family = family_of(group, "p2p", profile)
     latency = p2p.steps(op, size, group, settings.pxn, wires.path)
     usable = group.lane / group.usable_lane
-    bandwidth = size * p2p.wire(protocol)
+    bandwidth = size * p2p.wire(protocol) / family.usable
     bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
     posting = p2p.posting_seconds(op, size, group, settings.pxn, settings.sub_message_share)
     relays = p2p.uses_relays(group, settings.pxn)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from math import sqrt
 
@@ -19,6 +20,7 @@ class Family:
     ramp    coefficient of the geometric mean of the steps' latency and the bandwidth term
     error_low, error_high  80 % band of measured/predicted over the family's curves
     basis   which curves say so, or which family stands in
+    usable  measured over nominal usable bandwidth; 1 unless a profile says otherwise
     """
 
     name: str
@@ -27,12 +29,52 @@ class Family:
     error_low: float
     error_high: float
     basis: str
+    usable: float = 1.0
 
 
-def family_of(group: Group, algorithm: str) -> Family:
-    """The fitted family of a group, or the nearest one with a wider band where no curve was published."""
+@dataclass(frozen=True)
+class Overrides:
+    """What an operator's own logs say of one family (`railwright calibrate`); None keeps the shipped value.
+
+    launch, ramp, usable, error_low, error_high  as in Family
+    basis  which profile says so
+    """
+
+    launch: float | None = None
+    ramp: float | None = None
+    usable: float | None = None
+    error_low: float | None = None
+    error_high: float | None = None
+    basis: str = ""
+
+
+Profile = Mapping[str, Overrides]
+"""Overrides by the name of the family."""
+
+
+def family_name(group: Group, algorithm: str) -> str:
+    """The family that prices an algorithm on a group: 'hopper ib nvlstree'."""
+    return f"{group.generation} {group.scope} {algorithm}"
+
+
+def family_of(group: Group, algorithm: str, profile: Profile | None = None) -> Family:
+    """The fitted family of a group as the profile changes it, if one does.
+
+    Without a published curve the nearest family stands in, with a wider band.
+    """
+    shipped = _shipped(group, algorithm)
+    own = (profile or {}).get(shipped.name)
+    if own is None:
+        return shipped
+    names = ("launch", "ramp", "usable", "error_low", "error_high")
+    measured = {n: getattr(own, n) for n in names if getattr(own, n) is not None}
+    return replace(shipped, **measured, basis=own.basis or shipped.basis)
+
+
+def _shipped(group: Group, algorithm: str) -> Family:
+    """The family as shipped, or the nearest one with a wider band where no curve was published."""
     table = families()
-    own = f"{group.generation} {group.scope} {algorithm}"
+    own = family_name(group, algorithm)
     if own in table:
         return table[own]
     for near in _neighbours(group, algorithm):

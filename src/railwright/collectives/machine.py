@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server
 from railwright.collectives.prediction import NcclSettings
@@ -10,19 +11,28 @@ from railwright.errors import PlanError
 from railwright.network.solution import Network
 from railwright.spec.study import Cluster
 
+if TYPE_CHECKING:
+    from railwright.collectives.family import Profile
+
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """Network, NCCL settings and the parts whose constants a prediction needs."""
+    """Network, NCCL settings and the parts whose constants a prediction needs.
+
+    profile  constants measured on the operator's own cluster, by family (`railwright calibrate`)
+    """
 
     network: Network
     nccl: NcclSettings
     gpu: Gpu
     nic: Nic
     server: Server
+    profile: Profile | None = None
 
     @classmethod
-    def of(cls, cluster: Cluster, catalog: Catalog, nccl: NcclSettings) -> Machine:
+    def of(
+        cls, cluster: Cluster, catalog: Catalog, nccl: NcclSettings, profile: Profile | None = None
+    ) -> Machine:
         """Build the fabric of a cluster and put its parts beside it.
 
         Raises PlanError when in-network reduction is asked of a switch that cannot reduce.
@@ -44,4 +54,5 @@ class Machine:
             find(catalog.gpus, server.gpu),
             find(catalog.nics, server.nic),
             server,
+            profile,
         )

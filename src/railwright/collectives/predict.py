@@ -85,9 +85,9 @@ def _one(
             solved.wires[place] = _solve(machine, op, algorithm, groups)
         wires, bottleneck = solved.wires[place]
         if algorithm == "p2p":
-            cost = point_to_point(op, size, group, machine.nccl, wires)
+            cost = point_to_point(op, size, group, machine.nccl, wires, machine.profile)
         else:
-            cost = collective(op, size, group, algorithm, protocol, wires)
+            cost = collective(op, size, group, algorithm, protocol, wires, machine.profile)
         costs.append((cost.time, cost, group, bottleneck))
     if not costs:
         return CollectivePrediction(
