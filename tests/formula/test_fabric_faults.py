@@ -7,6 +7,7 @@ import pytest
 
 from railwright import fabric
 from railwright.catalog import load_catalog
+from railwright.errors import PlanError
 from railwright.fabric import Kind, Role
 from railwright.fabric.faults import live_nics
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
@@ -110,3 +111,14 @@ def test_faults_keep_the_counts_and_lower_the_bisection():
     before, after = fabric.count(healthy, CATALOG), fabric.count(broken, CATALOG)
     assert after.cables == before.cables
     assert after.bisection == pytest.approx(before.bisection * 31 / 32)
+
+
+@pytest.mark.parametrize(("server", "name"), [("dgx-h100", "nvswitch"), ("server-8x-l40s", "pcie")])
+def test_a_fault_names_what_joins_the_gpus_as_the_drawing_does(server, name):
+    f = built(Fault(element=f"server-02/{name}"), server=server)
+    lanes = {(f"server-02/gpu-{g}", f"server-02/{name}") for g in range(8)}
+    assert dead(f) == {f"{x} -> {y}" for a, b in lanes for x, y in ((a, b), (b, a))}
+    other = {"nvswitch": "pcie", "pcie": "nvswitch"}[name]
+    for element in (f"server-02/{other}", f"server-02/{name}1", "server-02/gpu-"):
+        with pytest.raises(PlanError, match="names no element of this fabric"):
+            built(Fault(element=element), server=server)

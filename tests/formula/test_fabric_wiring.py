@@ -55,6 +55,23 @@ def test_devices_stand_in_the_documented_order():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        ("dgx-h100", "nvswitch"),
+        ("mi300x-8", "xgmi"),
+        ("server-8x-l40s", "pcie"),
+        ("server-8x-h100-pcie", "pcie"),
+    ],
+)
+def test_what_joins_the_gpus_of_a_server_is_named_after_what_it_is(server, name):
+    """An L40S has no NVLink, so its traffic inside a server goes over the host's PCIe, not an NVSwitch."""
+    f = built(2, server=server, family="rail-optimised")
+    assert f.device_name(int(f.devices(Kind.SCALE_UP)[1])) == f"server-02/{name}"
+    assert f.link_name(0) == f"server-01/gpu-0 -> server-01/{name}"
+    assert [n for n in device_names(f) if n.endswith(name)] == [f"server-01/{name}", f"server-02/{name}"]
+
+
 @pytest.mark.parametrize("family", list(fabric.FAMILIES))
 def test_cables_run_from_the_lower_device_to_the_upper(family):
     f = built(8, family=family)

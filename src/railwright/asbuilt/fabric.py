@@ -16,6 +16,7 @@ from railwright.asbuilt.wiring import Link, Node, Wiring
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Nic, Server, Switch
 from railwright.errors import PlanError
+from railwright.fabric.devices import scale_up_name
 from railwright.fabric.faults import apply_faults
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.fabric.names import device_names
@@ -109,6 +110,7 @@ class _Parts:
     nic: Nic
     switch: Switch
     scale_up: float
+    scale_up_name: str
     notes: tuple[str, ...]
 
 
@@ -184,7 +186,8 @@ def _choose_parts(inferred: Inferred, layout: _Layout, catalog: Catalog, named: 
     switch = min(catalog.switches.values(), key=lambda s: (abs(s.rate - rate), abs(s.ports - radix)))
     notes.append(f"assumed the latency of switch '{switch.name}' and default cable lengths")
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
-    return _Parts(server, nic, switch, gpu.scale_up_bandwidth or nic.pcie_bandwidth, tuple(notes))
+    rate_inside = gpu.scale_up_bandwidth or nic.pcie_bandwidth
+    return _Parts(server, nic, switch, rate_inside, scale_up_name(gpu), tuple(notes))
 
 
 def _host_rate(inferred: Inferred) -> float:
@@ -263,6 +266,7 @@ def _assemble(inferred: Inferred, layout: _Layout, parts: _Parts) -> Fabric:
             },
         },
         notes=tuple(notes),
+        scale_up=parts.scale_up_name,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright.catalog.parts import Gpu
 from railwright.fabric.graph import Floats, Ints, Kind
 from railwright.fabric.plan import Order, Plan
 
@@ -81,6 +82,13 @@ def latencies(order: Order, plan: Plan) -> Floats:
 def nic_of_local_gpu(order: Order) -> Ints:
     """The NIC each GPU of a server sends through; its first one when it has several."""
     return (np.arange(order.server.gpus) * order.server.nics // max(order.server.gpus, 1)).astype(np.int32)
+
+
+def scale_up_name(gpu: Gpu) -> str:
+    """What joins the GPUs of a server: 'nvswitch', AMD's 'xgmi', or the host's 'pcie'."""
+    if not gpu.scale_up_bandwidth:
+        return "pcie"
+    return "xgmi" if gpu.vendor.lower() == "amd" else "nvswitch"
 
 
 def joined(parts: Sequence[NDArray[np.signedinteger[Any]]]) -> Ints:

@@ -35,7 +35,7 @@ class Kind(IntEnum):
 class Role(IntEnum):
     """What a cable is for. PCIe and scale-up lanes are cables of the graph, not of the bill of materials."""
 
-    SCALE_UP = 0  # GPU - scale-up switch (NVLink)
+    SCALE_UP = 0  # GPU - scale-up switch (NVLink, xGMI), or the host's PCIe complex
     PCIE = 1  # GPU - NIC
     NODE_LEAF = 2  # NIC - leaf
     LEAF_SPINE = 3
@@ -64,6 +64,8 @@ class Fabric:
     breakout  parts that ports of leaves are numbered in: leaf port p is numbered (p - 1) x breakout + 1 when
               whole, and that and the next ones when a breakout cable splits it
     directors  chassis whose modules stand in the graph one by one, as its two upper tiers; 0: none do
+    scale_up   what joins the GPUs of a server, and so the name of that device: 'nvswitch', 'xgmi', or 'pcie'
+               (the host's PCIe complex) where they have no scale-up network
     """
 
     name: str
@@ -87,6 +89,7 @@ class Fabric:
     reserved_ports: int = 0
     breakout: int = 1
     directors: int = 0
+    scale_up: str = "nvswitch"
 
     @property
     def num_devices(self) -> int:
@@ -128,7 +131,10 @@ class Fabric:
         return np.flatnonzero(self.kind == kind).astype(np.int32)
 
     def device_name(self, device: int) -> str:
-        """As in the drawing: 'server-03/gpu-2', 'server-03/nic-2', 'server-03/nvswitch', 'leaf-07'."""
+        """As in the drawing: 'server-03/gpu-2', 'server-03/nic-2', 'server-03/nvswitch', 'leaf-07'.
+
+        The scale-up device is named after what it stands for: `scale_up`.
+        """
         kind = Kind(int(self.kind[device]))
         if kind is Kind.GPU:
             return f"server-{self.server[device] + 1:02d}/gpu-{device % self.gpus_per_server}"
@@ -137,7 +143,7 @@ class Fabric:
             per_server = (self._begin[Kind.NIC + 1] - self._begin[Kind.NIC]) // self.num_servers
             return f"server-{self.server[device] + 1:02d}/nic-{ordinal % per_server}"
         if kind is Kind.SCALE_UP:
-            return f"server-{self.server[device] + 1:02d}/nvswitch"
+            return f"server-{self.server[device] + 1:02d}/{self.scale_up}"
         return f"{kind.name.lower()}-{ordinal + 1:02d}"
 
     def link_name(self, link: int) -> str:

@@ -10,11 +10,11 @@ from railwright.errors import PlanError, nearest
 from railwright.fabric.graph import Fabric, Ints, Kind
 
 SWITCHES = {"leaf": Kind.LEAF, "spine": Kind.SPINE, "core": Kind.CORE}
-INSIDE = {"gpu": Kind.GPU, "nic": Kind.NIC, "nvswitch": Kind.SCALE_UP}
+INSIDE = {"gpu": Kind.GPU, "nic": Kind.NIC}
 
 _NAME = re.compile(
     r"(?P<outer>server|leaf|spine|core)-(?P<number>\d+)"
-    r"(/(?P<inner>gpu-|nic-|nvswitch)(?P<index>\d*))?"
+    r"(/(?P<inner>gpu-|nic-|nvswitch|xgmi|pcie)(?P<index>\d*))?"
     r"( port (?P<port>\d+))?"
 )
 
@@ -45,7 +45,7 @@ def device_names(fabric: Fabric) -> list[str]:
     nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers
     inner = [f"gpu-{i}" for i in range(fabric.gpus_per_server)], [f"nic-{i}" for i in range(nics)]
     names: list[str] = []
-    scale_up = ["nvswitch"] if len(fabric.devices(Kind.SCALE_UP)) else []
+    scale_up = [fabric.scale_up] if len(fabric.devices(Kind.SCALE_UP)) else []
     for locals_ in (*inner, scale_up):
         names += [f"server-{s + 1:02d}/{local}" for s in range(fabric.num_servers) for local in locals_]
     for word, kind in SWITCHES.items():
@@ -60,9 +60,9 @@ def _in_server(fabric: Fabric, element: str, number: int, inner: str | None, ind
     if inner is None:
         return inside
     word = inner.rstrip("-")
-    of_kind = inside[fabric.kind[inside] == INSIDE[word]]
-    if (word == "nvswitch") != (index == ""):
+    if (word == fabric.scale_up) != (index == "") or word not in (*INSIDE, fabric.scale_up):
         raise _unknown(fabric, element)
+    of_kind = inside[fabric.kind[inside] == INSIDE.get(word, Kind.SCALE_UP)]
     return _pick(of_kind, int(index or 0), element, f"server-{number:02d}/{word}", 0)
 
 
@@ -106,7 +106,7 @@ def _unknown(fabric: Fabric, element: str) -> PlanError:
     number = (re.search(r"\d+", element) or ["1"])[0]
     words = ["server", *(w for w, k in SWITCHES.items() if len(fabric.devices(k)))]
     known = [f"{w}-{int(number):02d}" for w in words]
-    known += [f"{known[0]}/nic-0", f"{known[0]}/gpu-0", f"{known[0]}/nvswitch"]
+    known += [f"{known[0]}/nic-0", f"{known[0]}/gpu-0", f"{known[0]}/{fabric.scale_up}"]
     return PlanError(
         f"fault '{element}' names no element of this fabric; write 'leaf-03', 'spine-01', 'server-07', "
         f"'server-07/nic-2' or 'leaf-03 port 37'{nearest(element, known)}"

@@ -60,6 +60,7 @@ def wire(order: Order, plan: Plan) -> Fabric:
         notes=_notes(order, plan),
         reserved_ports=plan.reserved_ports,
         breakout=order.network.breakout,
+        scale_up=devices.scale_up_name(order.gpu),
     )
 
 
