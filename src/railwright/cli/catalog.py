@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from railwright.cli.groups import group
 from railwright.errors import RailwrightError, nearest
 
 UserFile = Annotated[
@@ -16,12 +17,10 @@ UserFile = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file on the application."""
-    group = typer.Typer(
-        help="List parts, every value with its source.", no_args_is_help=True, rich_markup_mode=None
-    )
-    group.command("list")(list_parts)
-    group.command("show")(show)
-    app.add_typer(group, name="catalog")
+    commands = group("List parts, every value with its source.")
+    commands.command("list")(list_parts)
+    commands.command("show")(show)
+    app.add_typer(commands, name="catalog")
 
 
 def list_parts(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from railwright.cli.groups import group
 from railwright.cli.studies import StudyArgument, open_study
 
 if TYPE_CHECKING:
@@ -26,16 +27,14 @@ def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file, and those on machines as built, on the application."""
     from railwright.cli import asbuilt, routing
 
-    group = typer.Typer(
-        help="Design, audit and export fabrics; check real ones.", no_args_is_help=True, rich_markup_mode=None
-    )
-    group.command("design")(design)
-    group.command("count")(count)
-    group.command("audit")(audit)
-    group.command("export")(export)
-    routing.add_to(group)
-    asbuilt.add_to(group)
-    app.add_typer(group, name="fabric")
+    commands = group("Design, audit and export fabrics; check real ones.")
+    commands.command("design")(design)
+    commands.command("count")(count)
+    commands.command("audit")(audit)
+    commands.command("export")(export)
+    routing.add_to(commands)
+    asbuilt.add_to(commands)
+    app.add_typer(commands, name="fabric")
 
 
 def design(

@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from railwright import __version__
 from railwright.cli import catalog, fabric, measure, model, perf, studies, validation
+from railwright.cli.groups import QuickGroup
 from railwright.errors import RailwrightError
 
 USER_MISTAKE = 2
@@ -22,7 +22,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-class Commands(TyperGroup):
+class Commands(QuickGroup):
     """All commands; a user's mistake ends in one message on stderr and status 2, never in a traceback."""
 
     def invoke(self, ctx: Any) -> Any:

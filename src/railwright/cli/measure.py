@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from railwright.cli.groups import group
 from railwright.cli.perf import op_named, sizes_between
 from railwright.cli.studies import open_study
 from railwright.errors import RailwrightError
@@ -32,15 +33,11 @@ JsonOption = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file on the application."""
     app.command("compare")(compare)
-    group = typer.Typer(
-        help="Measure collectives, under torchrun, srun or mpirun.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    group.command("run")(bench_run)
-    group.command("pairs")(bench_pairs)
-    group.command("rails")(bench_rails)
-    app.add_typer(group, name="bench")
+    commands = group("Measure collectives, under torchrun, srun or mpirun.")
+    commands.command("run")(bench_run)
+    commands.command("pairs")(bench_pairs)
+    commands.command("rails")(bench_rails)
+    app.add_typer(commands, name="bench")
 
 
 def compare(

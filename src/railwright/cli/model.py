@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
+from railwright.cli.groups import group
+
 
 def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file on the application."""
-    group = typer.Typer(
-        help="Show model architectures and their cost.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    group.command("list")(list_models)
-    group.command("show")(show)
-    app.add_typer(group, name="model")
+    commands = group("Show model architectures and their cost.")
+    commands.command("list")(list_models)
+    commands.command("show")(show)
+    app.add_typer(commands, name="model")
 
 
 def list_models() -> None:
