@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railwright.measure.table import Row, ValidationTable
+    from railwright.study.result import Result
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -38,24 +39,39 @@ def command(name: str) -> str:
     return match.group(1)
 
 
-def filled(text: str, block: str, lines: list[str]) -> str:
-    """The text with the block between its two markers replaced."""
+def filled(text: str, block: str, lines: list[str], fence: str = "```") -> str:
+    """The text with the block between its two markers replaced; `fence` '' leaves it Markdown."""
     begin, end = f"<!-- {block} -->", f"<!-- /{block} -->"
     if begin not in text or end not in text:
         raise SystemExit(f"the markers '{begin}' and '{end}' are missing")
     before, rest = text.split(begin, 1)
     after = rest.split(end, 1)[1]
-    return f"{before}{begin}\n```text\n" + "\n".join(lines) + f"\n```\n{end}{after}"
+    inside = [f"{fence}text", *lines, fence] if fence else ["", *lines, ""]
+    return f"{before}{begin}\n" + "\n".join(inside) + f"\n{end}{after}"
 
 
-def example_answer() -> list[str]:
+def example_effects(result: Result) -> list[str]:
+    """Published effects of rails and PXN beside the prediction, and under each changed assumption."""
+    effects = result.published
+    names = dict.fromkeys(name for effect in effects for name, _ in effect.under)
+    rows = [
+        ["", *(effect.name for effect in effects)],
+        ["---" for _ in range(len(effects) + 1)],
+        ["published", *(effect.published for effect in effects)],
+        ["**predicted, as written**", *(f"**{effect.predicted}**" for effect in effects)],
+        *([name, *(dict(effect.under).get(name, "") for effect in effects)] for name in names),
+    ]
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def example_answer(result: Result) -> list[str]:
     """What `railwright run` prints for the example, without the list of files."""
     from rich.console import Console
 
     import railwright
 
     console = Console(width=80, file=StringIO(), color_system=None)
-    railwright.summary(railwright.run(railwright.load_study(EXAMPLE)), console)
+    railwright.summary(result, console)
     return [line.rstrip() for line in console.file.getvalue().strip().splitlines()]  # type: ignore[attr-defined]
 
 
@@ -93,13 +109,16 @@ def bands(table: ValidationTable) -> str:
 
 def wanted() -> Iterator[tuple[Path, str]]:
     """Each file as it should read; the bands first, because the example quotes them once they are written."""
+    import railwright
     from railwright.measure import validate
     from railwright.training import error_band
 
     table = validate()
     yield BANDS, bands(table)
     error_band.cache_clear()
-    readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer())
+    result = railwright.run(railwright.load_study(EXAMPLE))
+    readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))
+    readme = filled(readme, "effects", example_effects(result), fence="")
     yield README, filled(readme, "validate", table.lines())
     page = VALIDATION.read_text(encoding="utf-8")
     yield VALIDATION, filled(page, "validate-detail", table.lines(detail=True))
