@@ -12,9 +12,7 @@ def test_an_existing_folder_is_refused_and_left_as_it_is(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("precious")
-    with pytest.raises(
-        RailwrightError, match=r"the output folder '.*out' exists already.*choose another name"
-    ):
+    with pytest.raises(RailwrightError, match=r"'.*out' exists and results are never.*--out .*out-2"):
         write(example_result(), out)
     assert [p.name for p in out.iterdir()] == ["mine.txt"]
     assert (out / "mine.txt").read_text() == "precious"
@@ -55,7 +53,7 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch):
         return honest(path, data)
 
     monkeypatch.setattr(report_folder.Path, "write_bytes", meanwhile)
-    with pytest.raises(RailwrightError, match="exists already"):
+    with pytest.raises(RailwrightError, match="never overwritten"):
         write(example_result(), out)
     assert list(out.iterdir()) == []
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

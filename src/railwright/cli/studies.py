@@ -86,15 +86,14 @@ def run(
     Prints a summary, and writes a folder with the report, all numbers and a trace of one training step.
     """
     from railwright.cli.tables import terminal
+    from railwright.report import refuse_existing, summary, write
 
     asked = open_study(study)
     folder = out or RESULTS / Path(study).stem
-    _refuse_existing(folder)
+    # Before the work rather than after it; `write` refuses too.
+    refuse_existing(folder)
     refuse_unknown_names(asked)
     result = _run(asked, quiet)
-
-    from railwright.report import summary, write
-
     files = write(result, folder)
     if quiet:
         for file in files:
@@ -158,26 +157,6 @@ def schema() -> None:
     from railwright.spec.schema import study_schema_text
 
     typer.echo(study_schema_text(), nl=False)
-
-
-def free_name(folder: Path) -> Path:
-    """The first of folder-2, folder-3, … that does not exist."""
-    if folder.name in ("", ".."):
-        # '.', '/' and '..' have no name of their own to count up.
-        folder = RESULTS / "study"
-    number = 2
-    while os.path.lexists(free := folder.with_name(f"{folder.name}-{number}")):
-        number += 1
-    return free
-
-
-def _refuse_existing(folder: Path) -> None:
-    """Refuse before the work rather than after it; `report.write` refuses too."""
-    if os.path.lexists(folder):
-        raise RailwrightError(
-            f"'{folder}' exists and results are never overwritten; "
-            f"choose another folder with --out {free_name(folder)}, or remove it"
-        )
 
 
 def _run(study: Study, quiet: bool) -> Result:

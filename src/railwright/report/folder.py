@@ -58,11 +58,21 @@ def refuse_existing(folder: str | Path) -> None:
     """Raise RailwrightError if something of that name is there: an earlier answer is never written over."""
     path = Path(folder)
     if os.path.lexists(path):
-        what = "folder" if path.is_dir() else "file"
         raise RailwrightError(
-            f"the output {what} '{path}' exists already and is left as it is; "
-            "choose another name with --out, or remove it first"
+            f"'{path}' exists and results are never overwritten; "
+            f"choose another folder with --out {_free_name(path)}, or remove it"
         )
+
+
+def _free_name(folder: Path) -> Path:
+    """The first of folder-2, folder-3, … that does not exist."""
+    if folder.name in ("", ".."):
+        # '.', '/' and '..' have no name of their own to count up.
+        folder = Path("results", "study")
+    number = 2
+    while os.path.lexists(free := folder.with_name(f"{folder.name}-{number}")):
+        number += 1
+    return free
 
 
 def _umask() -> int:
