@@ -118,7 +118,7 @@ def _show(fabric: Fabric, report: RoutingReport, notes: list[str]) -> None:
         f"{check.reached:,} of {check.pairs:,} ways from a leaf to a NIC port arrive; {_shape(report)}"
     )
     for kind, count in check.failures.items():
-        typer.echo(f"{kind}: {count:,} ways")
+        typer.echo(f"{kind}: {count:,} way{'s' if count > 1 else ''}")
     for sentence in check.examples:
         typer.echo(f"  {sentence}")
     if report.tiers:

@@ -2,7 +2,7 @@
 
 ibsim answers management packets as the fabric of our ibsim export would; OpenSM speaks to it through
 libumad2sim instead of a kernel, and writes its tables.
-Sources: opensm(8) of OpenSM 3.3.24 (-o, -R, -f; OSM_TMP_DIR for opensm-lfts.dump); ibsim 0.12, README
+Sources: opensm(8) of OpenSM 3.3.23 (-o, -R, -f; OSM_TMP_DIR for opensm-lfts.dump); ibsim 0.10, README
 (IBSIM_SOCKNAME, SIM_HOST, LD_PRELOAD).
 """
 
@@ -91,6 +91,7 @@ def route(fabric: Fabric, catalog: Catalog, engine: str = "ftree", limit: float 
     out: np.ndarray | None = None
     notes: list[str] = []
     engines: list[str] = []
+    refused: list[str] = []
     with TemporaryDirectory(prefix="railwright-opensm-") as name:
         folder = Path(name)
         with _simulator(net, folder) as environment:
@@ -106,12 +107,13 @@ def route(fabric: Fabric, catalog: Catalog, engine: str = "ftree", limit: float 
                 engines.append(used)
                 notes += told
                 if used != engine:
-                    notes.append(
-                        f"OpenSM's {engine} refused the subnet of {sheet.names[switch]} and fell back to "
-                        f"{used}{_reason(log)}"
-                    )
+                    refused.append(f"{sheet.names[switch]}, which fell back to {used}{_reason(log)}")
     if out is None:
         raise PlanError("the fabric has no live switch with a NIC, so there is nothing to route")
+    if refused:
+        notes.append(
+            f"OpenSM's {engine} refused {len(refused)} of {len(engines)} subnets, first that of {refused[0]}"
+        )
     return Routed(
         Tables(out, f"OpenSM's {engine} tables"), engine, tuple(engines), tuple(dict.fromkeys(notes))
     )
@@ -226,8 +228,8 @@ def _engine_of(log: str) -> str:
 
 def _reason(log: str) -> str:
     """What the log gives as the reason of a refusal, after a colon."""
-    said = [m[1] for m in re.finditer(r"ERR \w+: (.+)", log)]
-    return f": {said[0].strip()}" if said else ""
+    said = re.findall(r"ERR \w+: (.+)", log) or re.findall(r"-> (.+)\nFalling back", log)
+    return f": {said[0].strip().rstrip(':.')}" if said else ""
 
 
 def _path() -> str:

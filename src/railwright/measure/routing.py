@@ -54,8 +54,8 @@ class BusyLink:
 class Case:
     """One traffic over all GPUs.
 
-    busbw    routing ('tables', 'adaptive', 'static') -> bus bandwidth as nccl-tests counts it [byte/s]; None
-             where the traffic cannot be routed
+    busbw    'tables' (these), 'adaptive', 'static' (our own tables) -> bus bandwidth as nccl-tests counts it
+             [byte/s]; None where the traffic cannot be routed
     bound    the bandwidths are upper bounds: too many demands to share exactly
     busiest  under the tables
     why      the bottleneck under the tables in words, or why the traffic cannot be routed
@@ -89,7 +89,7 @@ def examine(fabric: Fabric, tables: Tables) -> RoutingReport:
     use, own = check_tables(fabric, tables), own_tables(fabric)
     own_use = check_tables(fabric, own)
     tiers = _tiers(fabric, use, own_use)
-    cases = _cases(fabric, tables) if use.check.valid else ()
+    cases = _cases(fabric, tables, own) if use.check.valid else ()
     return RoutingReport(
         tables.source, use.check, tiers, cases, _words(fabric, tables, own, use, own_use, tiers, cases)
     )
@@ -115,7 +115,7 @@ def _tiers(fabric: Fabric, use: TableUse, own: TableUse) -> tuple[TierUse, ...]:
     return tuple(found)
 
 
-def _cases(fabric: Fabric, tables: Tables) -> tuple[Case, ...]:
+def _cases(fabric: Fabric, tables: Tables, own: Tables) -> tuple[Case, ...]:
     everyone = Communicator(np.arange(fabric.num_gpus, dtype=np.int32))
     peers = fabric.num_gpus - 1
     patterns: dict[str, Callable[[], Traffic]] = {
@@ -126,7 +126,7 @@ def _cases(fabric: Fabric, tables: Tables) -> tuple[Case, ...]:
     networks = {
         "tables": Network(fabric, "tables", tables=tables),
         "adaptive": Network(fabric),
-        "static": Network(fabric, "static"),
+        "static": Network(fabric, "tables", tables=own),
     }
     return tuple(_case(name, fabric, networks, pattern()) for name, pattern in patterns.items())
 

@@ -169,7 +169,7 @@ def table_paths(fabric: Fabric, tables: Tables, nic_out: Ints, nic_in: Ints) -> 
     nic_out, nic_in  (F,) device ids, of NICs with live cables
 
     A flow between NICs of one cable each takes one path.  Where a NIC has several, bytes divide evenly over
-    the pairs of ports of one number, as planes are cabled; over all pairs where no such pair is live.
+    the pairs of ports that the tables join: in a fabric of planes, those of one plane.
     Raises PlanError with the first flow that does not arrive.
     """
     num_nics = fabric.num_devices
@@ -182,16 +182,19 @@ def table_paths(fabric: Fabric, tables: Tables, nic_out: Ints, nic_in: Ints) -> 
     cables = destinations(fabric)
     start = fabric.b[cables[leave]]
     walks = walk(fabric, tables, start, arrive)
-    failed = np.flatnonzero(walks.end != REACHED)
+    arrives = walks.end == REACHED
+    joined = np.bincount(row[arrives], minlength=len(pair)) > 0
+    failed = np.flatnonzero(~arrives & ((walks.end != HOLE) | ~joined[row]))
     if len(failed):
         which = int(failed[0])
         raise PlanError(
             f"{tables.source}: {wrong(fabric, tables, walks, start, arrive, which)}, so "
             f"{fabric.device_name(int(out[row[which]]))} cannot reach it; mend the tables or dump them again"
         )
+    row, leave, arrive, walked = row[arrives], leave[arrives], arrive[arrives], walks.links[arrives]
     up = np.where(many_out[row], 2 * cables[leave], -1).astype(np.int32)[:, None]
-    links = walks.links.copy()
-    links[(links == (2 * cables[arrive] + 1)[:, None]) & ~many_in[row][:, None]] = -1
+    links = walked.copy()
+    links[(walked == (2 * cables[arrive] + 1)[:, None]) & ~many_in[row][:, None]] = -1
     whole = np.concatenate([up, links], axis=1)
 
     several = many_out | many_in
@@ -214,14 +217,8 @@ def table_paths(fabric: Fabric, tables: Tables, nic_out: Ints, nic_in: Ints) -> 
 
 def _lanes(rising: Ints, falling: Ints) -> tuple[Longs, Longs, Longs]:
     """(pair, leaving column, arriving column) of every way from port to port, in order of pair."""
-    width = max(rising.shape[1], falling.shape[1])
-    both = [np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=-1) for x in (rising, falling)]
-    ways = (both[0][:, :, None] >= 0) & (both[1][:, None, :] >= 0)
-    alike = ways & np.eye(width, dtype=bool)
-    matched = np.any(alike, axis=(1, 2))
-    ways[matched] = alike[matched]
-    row, p, q = np.nonzero(ways)
-    return row, both[0][row, p].astype(np.int64), both[1][row, q].astype(np.int64)
+    row, p, q = np.nonzero((rising[:, :, None] >= 0) & (falling[:, None, :] >= 0))
+    return row, rising[row, p].astype(np.int64), falling[row, q].astype(np.int64)
 
 
 def _ports(fabric: Fabric, direction: int) -> Ints:
