@@ -176,3 +176,13 @@ def test_export_of_a_network_beside_compute(tmp_path):
     )
     assert code == 2
     assert "did you mean 'storage'?" in text
+
+
+def test_a_bisection_reads_alike_wherever_it_stands(study):
+    """4 servers x 8 NICs x 400 Gb/s face the other half: 12.8 Tb/s, in bits as ports are sold."""
+    asked = ["--gpus", "64", "--family", "rail-optimised", "--switch", "qm9700"]
+    for arguments in (["count", str(study)], ["audit", str(study)], ["design", *asked]):
+        code, text = railwright(*arguments)
+        assert code == 0
+        assert "12.8 Tb/s" in text
+        assert "TB/s" not in text

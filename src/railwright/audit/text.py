@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from railwright.audit.result import MANY, Audit, FaultDomain, GroupReach, Reach
 from railwright.audit.settings import Setting
-from railwright.units import show_rate
+from railwright.units import show_bit_rate
 
 WIDTH = 80
 LABEL = 31
@@ -31,7 +31,7 @@ def lines(audit: Audit) -> list[str]:
         text += _row(f"oversubscription, {MANY[tier.tier]}", spread + worst + cut)
     text += _row(
         "bisection",
-        f"{show_rate(audit.bisection)}, {_percent(audit.bisection_share)} of the NICs of half",
+        f"{show_bit_rate(audit.bisection)}, {_percent(audit.bisection_share)} of the NICs of half",
     )
     text += _row("", audit.bisection_note)
     pairs = max(audit.gpus * (audit.gpus - 1) // 2, 1)

@@ -90,7 +90,7 @@ def count(study: StudyArgument) -> None:
     from railwright.fabric import build
     from railwright.fabric import count as count_parts
     from railwright.spec import override
-    from railwright.units import show_count, show_power, show_rate
+    from railwright.units import show_bit_rate, show_count, show_power
 
     studies = [(asked.as_written, asked)]
     studies += [(variant.name, override(asked, variant.set)) for variant in asked.variants]
@@ -108,7 +108,7 @@ def count(study: StudyArgument) -> None:
             parts.node_leaf, parts.leaf_spine, parts.spine_core, parts.cables, parts.optics, parts.hops_max,
         )  # fmt: skip
         power = show_power(parts.switch_power) if parts.switch_power else "unknown"
-        columns.append([name, *map(show_count, numbers), power, show_rate(parts.bisection)])
+        columns.append([name, *map(show_count, numbers), power, show_bit_rate(parts.bisection)])
     rows = [
         "", "servers", "GPUs", "leaf switches", "spine switches", "core switches", "switches in all",
         "cables server-leaf", "cables leaf-spine", "cables spine-core", "cables in all", "optics",

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from railwright.fabric.designing import Option
-from railwright.units import show_count, show_rate
+from railwright.units import show_bit_rate, show_count
 
 _HEAD = ("family", "switch", "tiers", "switches", "cables", "optics", "hops", "bisection", "lost")
 _ROW = "{:<14} {:<13} {:>5} {:>8} {:>7} {:>7} {:>4} {:>9} {:>5}"
@@ -54,7 +54,7 @@ def _row(option: Option) -> str:
         _number(counts.cables, 7),
         _number(counts.optics, 7),
         counts.hops_max,
-        show_rate(counts.bisection),
+        show_bit_rate(counts.bisection),
         _number(fault.gpus, 4) + ("*" if fault.cut_off else ""),
     )
 
