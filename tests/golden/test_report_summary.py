@@ -80,3 +80,18 @@ def test_brackets_in_names_are_text_not_markup():
     result = example_result()
     odd = replace(result.variants[0], name="rails [bold]x[/bold]")
     assert "[bold]x[/bold]" in " ".join(printed(replace(result, variants=(odd,)), width=120).split())
+
+
+@pytest.mark.parametrize("width", [40, 50, 59])
+def test_a_narrow_terminal_gets_a_block_per_variant_with_its_whole_name(width):
+    result = example_result()
+    text = printed(result, width)
+    assert max(map(len, text.splitlines())) <= width
+    flat = " ".join(text.split())
+    for letter, variant in zip("ABCDE", result.variants, strict=True):
+        assert f"{letter} {variant.name} switches {variant.counts.switches:,} cables" in flat
+
+
+def test_a_wide_enough_terminal_keeps_the_table():
+    assert "switches cables" in " ".join(printed(example_result(), 80).split())
+    assert "switches cables" not in " ".join(printed(example_result(), 59).split())

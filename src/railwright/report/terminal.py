@@ -75,18 +75,13 @@ def _variants(result: Result, console: Console) -> None:
     swept = {s.op: s for s in reversed(sweeps(result))}
     shown = swept.get("all_to_all") or next(iter(sweeps(result)), None)
     curves = dict(shown.curves) if shown is not None else {}
-    table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", collapse_padding=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("", ratio=1, min_width=14)
-    for name in ("switches", "cables"):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ["switches", "cables"]
     if shown is not None:
         first = shown.curves[0][1].points
-        for point in (small_point(first), large_point(first)):
-            table.add_column(show_size(point.size), justify="right", no_wrap=True)
+        heads += [show_size(pick(first).size) for pick in (small_point, large_point)]
     if jobs:
-        for name in ("step", "tokens/s", "network"):
-            table.add_column(name, justify="right", no_wrap=True)
+        heads += ["step", "tokens/s", "network"]
+    rows: list[tuple[str, list[str]]] = []
     for index, variant in enumerate(result.variants):
         counts = variant.counts
         cells = [show_count(counts.switches), show_count(counts.cables)] if counts is not None else ["–", "–"]
@@ -99,8 +94,12 @@ def _variants(result: Result, console: Console) -> None:
             )
         if jobs:
             cells += _job_cells(variant, jobs[0])
-        table.add_row(Text(letter(index), style="bold cyan"), Text(variant.name), *cells)
-    console.print(table)
+        rows.append((variant.name, cells))
+    table = _side_by_side(heads, rows)
+    if console.measure(table, options=console.options.update(max_width=1000)).minimum <= console.width:
+        console.print(table)
+    else:
+        _one_by_one(heads, rows, console)
     if shown is not None:
         about = f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."
         about += f" Step, tokens/s and network share: {jobs[0]}." if jobs else ""
@@ -108,6 +107,30 @@ def _variants(result: Result, console: Console) -> None:
     for index, variant in enumerate(result.variants):
         for reason in _reasons(variant):
             console.print(Text(f"{letter(index)} cannot work: {reason}", style="red"))
+
+
+def _side_by_side(heads: list[str], rows: list[tuple[str, list[str]]]) -> Table:
+    """A row per variant; the names share what room the figures leave."""
+    table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", collapse_padding=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("", ratio=1, min_width=14)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for index, (name, cells) in enumerate(rows):
+        table.add_row(Text(letter(index), style="bold cyan"), Text(name), *cells)
+    return table
+
+
+def _one_by_one(heads: list[str], rows: list[tuple[str, list[str]]], console: Console) -> None:
+    """A block per variant, where a table would have no room for their names."""
+    for index, (name, cells) in enumerate(rows):
+        console.print(Text.assemble((letter(index), "bold cyan"), f" {name}"))
+        block = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, show_header=False)
+        block.add_column(style="dim", no_wrap=True)
+        block.add_column(justify="right", no_wrap=True)
+        for head, cell in zip(heads, cells, strict=True):
+            block.add_row(f"  {head}", cell)
+        console.print(block)
 
 
 def _job_cells(variant: VariantResult, name: str) -> list[str]:
