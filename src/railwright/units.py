@@ -149,11 +149,6 @@ def show_size(value: float) -> str:
     return _show(value, (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40)))
 
 
-def show_memory(value: float) -> str:
-    """A size in decimal units, as memory is sold, '80 GB'. [byte]"""
-    return _show(value, (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15)))
-
-
 def show_rate(value: float) -> str:
     """A bandwidth in bytes, '48.9 GB/s'. [byte/s]"""
     return _show(

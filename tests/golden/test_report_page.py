@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -13,6 +13,7 @@ import pytest
 from railwright.report import page
 from railwright.spec.study import Variant
 from railwright.study.result import JobResult, VariantResult
+from railwright.units import show_time
 from report_fixture import example_result, example_study, toy_fabric, variant
 
 VOID = {"br", "col", "hr", "link", "meta"}
@@ -256,3 +257,46 @@ def test_a_browser_lays_the_page_out_without_sideways_scrolling(html, tmp_path, 
     found = re.search(r'<body data-found="(\d+)"', done.stdout)
     assert found
     assert int(found[1]) == width
+
+
+def test_communication_that_reads_the_same_is_one_row():
+    """Gradient buckets a few bytes apart are one row with their number and time added up."""
+    result = example_result()
+    first = result.variants[0]
+    step = first.jobs[0].step
+    gradients = step.collectives[1]
+    twin = replace(
+        gradients, prediction=replace(gradients.prediction, size=gradients.prediction.size + 16384)
+    )
+    other = replace(gradients, prediction=replace(gradients.prediction, size=1e9))
+    jobs = (JobResult("fine-tune", replace(step, collectives=(gradients, twin, other))),)
+    text = page(replace(result, variants=(replace(first, jobs=jobs),)))
+    section = text[text.index('id="communication"') : text.index('id="memory"')]
+    rows = re.findall(r"<tr>.*?</tr>", section)[1:]
+    assert len(rows) == 2
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    time = gradients.prediction.time
+    assert cells[0][1] == "2", "twice a step"
+    assert [unescape(c).replace("\u00a0", " ") for c in cells[0][3:5]] == [
+        show_time(time),
+        show_time(2 * time),
+    ]
+    assert cells[1][1] == "1"
+
+
+def test_gpu_memory_is_in_gib_throughout():
+    """81559 MiB, as nvidia-smi has it, is 79.6 GiB to a reader; the catalogue keeps the exact figure."""
+    from railwright.catalog import describe, find, load_catalog
+    from railwright.spec import load_study_text, template
+    from railwright.study.assumptions import assumptions
+    from railwright.study.evaluate import Workshop
+
+    study = load_study_text(template("rail-240"), "rail-240")
+    shown = {a.name: a.value for a in assumptions(study, Workshop.of(study))}
+    assert shown["h100-sxm HBM"] == "79.6 GiB"
+    exact = {field: value for field, value, _ in describe(find(load_catalog().gpus, "h100-sxm"))}
+    assert exact["hbm_bytes"] == "81559 MiB"
+    text = page(example_result())
+    section = text[text.index('id="memory"') : text.index('id="assumptions"')]
+    assert "60.2\u00a0GiB" in section or "60.2 GiB" in section
+    assert " GB" not in section.replace("\u00a0", " ")

@@ -28,7 +28,6 @@ def test_every_unit_of_the_table_is_read_and_written_back(number, unit):
     ("show", "dimension", "least", "most"),
     [
         (units.show_size, "size", 1, 2.0**49),
-        (units.show_memory, "size", 1, 9e17),
         (units.show_rate, "bandwidth", 1, 9e17),
         (units.show_bit_rate, "bandwidth", 1, 1e17),
         (units.show_time, "time", 1e-9, 8e7),

@@ -7,8 +7,8 @@ from railwright.report.figures import job_names, job_of, largest_first, letter, 
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.training.result import StepResult
-from railwright.units import show_change, show_count, show_memory, show_rate, show_share, show_size, show_time
+from railwright.training.result import StepResult, UsedCollective
+from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
 
 def sensitivity_section(result: Result) -> Html | None:
@@ -71,7 +71,7 @@ def used_section(result: Result) -> Html | None:
         if not step.collectives:
             continue
         cells: list[list[Child]] = []
-        for used in sorted(step.collectives, key=lambda u: -u.count * u.prediction.time):
+        for used, count, time in _alike(step.collectives):
             p = used.prediction
             groups = f" × {show_count(p.groups)} groups" if p.groups > 1 else ""
             what = tag("div", f"{op_title(p.op)}, {p.ranks} ranks{groups}", class_="soft")
@@ -79,10 +79,10 @@ def used_section(result: Result) -> Html | None:
                 [
                     join([used.purpose, what]),
                     show_size(p.size),
-                    show_count(used.count),
+                    show_count(count),
                     f"{p.algorithm}/{p.protocol}",
-                    show_time(p.time),
-                    show_time(p.time * used.count),
+                    show_time(time / count) if count else show_time(p.time),
+                    show_time(time),
                     show_rate(p.busbw),
                     p.bottleneck.name if p.bottleneck is not None else "–",
                 ]
@@ -108,19 +108,34 @@ def memory_section(result: Result) -> Html | None:
     for name, who, step in _first_steps(result):
         m = step.memory
         pieces = [
-            (f"m{i % 8}", size, f"{part}: {show_memory(size)}")
+            (f"m{i % 8}", size, f"{part}: {show_size(size)}")
             for i, (part, size) in enumerate(m.parts.items())
         ]
         full = max(m.capacity, m.total)
-        label = f"{show_memory(m.total)} of {show_memory(m.capacity)}"
+        label = f"{show_size(m.total)} of {show_size(m.capacity)}"
         key = (tag("li", tag("span", "", class_=f"swatch {look}"), tip) for look, _, tip in pieces)
-        used = f"{show_memory(m.total)} of {show_memory(m.capacity)}, {show_share(m.total / m.capacity)}"
+        used = f"{show_size(m.total)} of {show_size(m.capacity)}, {show_share(m.total / m.capacity)}"
         parts += [
             tag("p", tag("strong", used), f" on the fullest GPU: {name} on {who}."),
             tag("figure", stacked_bar(pieces, full, label=label)),
             tag("ul", *key, class_="key"),
         ]
     return join(parts) if parts else None
+
+
+def _alike(collectives: tuple[UsedCollective, ...]) -> list[tuple[UsedCollective, float, float]]:
+    """(one of them, times a step, time in all [s]) of those that read the same, the longest in all first.
+
+    The buckets of a gradient differ by a few bytes; a reader sees the same row twice and wonders why.
+    """
+    rows: dict[tuple[object, ...], tuple[UsedCollective, float, float]] = {}
+    for used in collectives:
+        p = used.prediction
+        size = show_size(p.size)
+        key = (used.purpose, p.op, size, p.ranks, p.groups, p.algorithm, p.protocol)
+        first, count, time = rows.get(key, (used, 0.0, 0.0))
+        rows[key] = (first, count + used.count, time + used.count * p.time)
+    return sorted(rows.values(), key=lambda row: -row[2])
 
 
 def _first_steps(result: Result) -> list[tuple[str, str, StepResult]]:
