@@ -12,7 +12,7 @@ from railwright.network.solution import Network
 from railwright.spec.study import Cluster
 
 if TYPE_CHECKING:
-    from railwright.collectives.family import Profile
+    from railwright.collectives.profile import Profile
 
 
 @dataclass(frozen=True, eq=False)
