@@ -3,7 +3,10 @@
 `predict` is imported here, not on first use: its module has the same name and would hide the function.
 """
 
+from railwright.collectives.custom import custom_all_reduce as custom_all_reduce
 from railwright.collectives.machine import Machine as Machine
+from railwright.collectives.moe import MoePrediction as MoePrediction
+from railwright.collectives.moe import predict_dispatch as predict_dispatch
 from railwright.collectives.predict import predict as predict
 from railwright.collectives.predict import sweep as sweep
 from railwright.collectives.prediction import CollectivePrediction as CollectivePrediction
