@@ -1,10 +1,12 @@
-"""Fit launch and ramp of every family of collectives to the published curves; write them with their errors.
+"""Fit launch, ramp and error bands of every family of collectives to the published curves.
 
 Reads src/railwright/measure/data/collectives.yaml, prices each point on a healthy fabric with NCCL's own
-model plus `launch + ramp sqrt(steps x bandwidth)`, and writes src/railwright/collectives/data/families.yaml.
+model plus `launch + ramp pipeline_root(steps, bandwidth)`, writes
+src/railwright/collectives/data/families.yaml and the tables of docs/collectives.md.
 A family needs three points, and a quality-A curve or two others.  Curves of quality A weigh 1, B 1/2, C 1/4,
-whatever their number of points; the error is of log(predicted / measured).  A curve left out in turn gives
-the honest error beside the in-sample one.  Run: python tools/fit_collectives.py [--check]
+whatever their number of points; the error is of log(predicted / measured).  Each curve left out in turn gives
+the honest error beside the in-sample one, and the 80 % bands by size; a band is judged on curves that neither
+the fit nor the band has seen.  Run: python tools/fit_collectives.py [--check]
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from scipy.optimize import least_squares
 from railwright.catalog import find, load_catalog
 from railwright.collectives.choice import ALGORITHMS
 from railwright.collectives.cost import on_healthy_fabric, selected
+from railwright.collectives.family import BANDS, pipeline_root
 from railwright.collectives.group import Group, generation_of
 from railwright.collectives.prediction import NcclSettings, Op
 from railwright.collectives.rates import bus_factor
 
 ROOT = FilePath(__file__).parent.parent
+PAGE = ROOT / "docs/collectives.md"
 CURVES = ROOT / "src/railwright/measure/data/collectives.yaml"
 FAMILIES = ROOT / "src/railwright/collectives/data/families.yaml"
 SERVERS = {
@@ -40,6 +44,16 @@ WEIGHTS = {"A": 1.0, "B": 0.5, "C": 0.25}
 """Weight of a whole curve by the quality of its record."""
 PRIOR = np.array([2e-4, 2e-2])
 """Pull of (launch [us], ramp) towards zero, so that curves without small sizes cannot invent a launch."""
+HIGHEST = (1000.0, 4.0)
+"""Upper bounds of the same two."""
+OWN_BAND = 3
+"""Curves that a family needs in a size band to have a band of its own; others take that of all families
+with the same scope (inside a node, or across nodes)."""
+LEVEL = 0.8
+Sample = tuple[float, float, float, float]
+"""S [byte]; NCCL's terms, the root of the ramp, measured [s]."""
+Fit = tuple[float, float]
+"""launch [s], ramp."""
 SIZES = 2.0 ** np.arange(10, 31)
 
 
@@ -68,113 +82,203 @@ def curves() -> list[Curve]:
     return found
 
 
-def samples(curve: Curve) -> list[tuple[str, float, float, float]]:
-    """(family, NCCL's terms, ramp's root, measured) of each point, in seconds; algorithms as NCCL chooses."""
-    rows: list[tuple[str, float, float, float]] = []
+def samples(curve: Curve) -> list[tuple[str, Sample]]:
+    """The family and the sample of each point; algorithms as NCCL chooses."""
+    rows: list[tuple[str, Sample]] = []
     for size, measured in curve.points:
         algorithm, _ = selected(curve.op, size, curve.group, curve.settings)
         terms = {
             t.name: t.seconds for t in on_healthy_fabric(curve.op, size, curve.group, curve.settings).terms
         }
         fixed = terms["steps"] + terms["bandwidth"] + terms.get("messages", 0.0)
-        root = sqrt(terms["steps"] * terms["bandwidth"])
-        rows.append((f"{curve.group.generation} {curve.group.scope} {algorithm}", fixed, root, measured))
+        root = pipeline_root(terms["steps"], terms["bandwidth"], curve.group.nodes > 1)
+        family = f"{curve.group.generation} {curve.group.scope} {algorithm}"
+        rows.append((family, (size, fixed, root, measured)))
     return rows
 
 
-def fit(parts: list[np.ndarray], shares: list[float]) -> tuple[float, float]:
-    """(launch [s], ramp) of least squared log error; each curve's points share that curve's weight."""
+def fit(parts: list[np.ndarray], shares: list[float]) -> Fit:
+    """Least squared log error; each curve's points share that curve's weight."""
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        logs = [
-            np.log((p[:, 0] + x[0] * 1e-6 + x[1] * p[:, 1]) / p[:, 2]) * sqrt(share / len(p))
-            for p, share in zip(parts, shares, strict=True)
-        ]
+        how = (x[0] * 1e-6, x[1])
+        logs = [errors(p, how) * sqrt(share / len(p)) for p, share in zip(parts, shares, strict=True)]
         return np.concatenate([*logs, PRIOR * x])
 
-    answer = least_squares(
-        residuals, [5.0, 0.5], bounds=([0.0, 0.0], [1000.0, 4.0]), loss="soft_l1", f_scale=0.3
-    )
+    answer = least_squares(residuals, [5.0, 0.5], bounds=([0.0, 0.0], HIGHEST), loss="soft_l1", f_scale=0.3)
     return round(float(answer.x[0]), 2) * 1e-6, round(float(answer.x[1]), 3)
 
 
-def errors(part: np.ndarray, launch: float, ramp: float) -> np.ndarray:
+def errors(part: np.ndarray, how: Fit) -> np.ndarray:
     """log(predicted / measured) of one curve."""
-    return np.log((part[:, 0] + launch + ramp * part[:, 1]) / part[:, 2])
+    _, fixed, root, measured = part.T
+    return np.log((fixed + how[0] + how[1] * root) / measured)
 
 
-def fitted() -> dict[str, dict[str, Any]]:
-    """Every family: launch, ramp, errors in sample and left out, 80 % band, curves."""
-    by_family: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+@dataclass(frozen=True)
+class Fitted:
+    """One family: its fit, and log(measured / predicted) per curve; `outside` with that curve left out."""
+
+    how: Fit
+    quality: dict[str, str]
+    sizes: dict[str, np.ndarray]
+    inside: dict[str, np.ndarray]
+    outside: dict[str, np.ndarray]  # empty where the family has one curve
+
+    def median(self, which: dict[str, np.ndarray]) -> float | None:
+        """Median absolute relative error, every curve weighing as in the fit."""
+        return (
+            _median([-which[n] for n in which], [WEIGHTS[self.quality[n]] for n in which]) if which else None
+        )
+
+
+def fitted() -> dict[str, Fitted]:
+    """Every family that the curves allow, by name."""
+    by_family: dict[str, dict[str, list[Sample]]] = {}
     quality: dict[str, str] = {}
     for curve in curves():
-        for family, fixed, root, measured in samples(curve):
-            by_family.setdefault(family, {}).setdefault(curve.name, []).append((fixed, root, measured))
+        for family, sample in samples(curve):
+            by_family.setdefault(family, {}).setdefault(curve.name, []).append(sample)
             quality[curve.name] = curve.quality
-    table: dict[str, dict[str, Any]] = {}
+    table: dict[str, Fitted] = {}
     for family in sorted(by_family):
         named = {n: np.array(p) for n, p in by_family[family].items()}
         if sum(len(p) for p in named.values()) < 3 or (len(named) == 1 and quality[next(iter(named))] != "A"):
             continue
         parts = list(named.values())
         shares = [WEIGHTS[quality[n]] for n in named]
-        launch, ramp = fit(parts, shares)
-        inside = [errors(p, launch, ramp) for p in parts]
-        outside = [
-            errors(p, *fit(_without(parts, i), _without(shares, i))) if len(parts) > 1 else inside[i]
-            for i, p in enumerate(parts)
-        ]
-        weights = _weights(outside, shares)
-        ratios = np.exp(-np.concatenate(outside))
-        low, high = (_quantile(ratios, weights, q) for q in (0.1, 0.9))
-        table[family] = {
-            "launch": float(f"{launch:.3g}"),
-            "ramp": float(f"{ramp:.3g}"),
-            "error_low": float(f"{low:.3g}"),
-            "error_high": float(f"{high:.3g}"),
-            "median_error_in_sample": float(f"{_median(inside, shares):.3f}"),
-            "median_error_left_out": float(f"{_median(outside, shares):.3f}") if len(parts) > 1 else None,
-            "points": int(sum(len(p) for p in parts)),
-            "basis": f"{len(parts)} published curve{'s' if len(parts) > 1 else ''}",
-            "curves": list(named),
-        }
+        how = fit(parts, shares)
+        table[family] = Fitted(
+            how,
+            {n: quality[n] for n in named},
+            {n: p[:, 0] for n, p in named.items()},
+            {n: -errors(p, how) for n, p in named.items()},
+            {
+                n: -errors(p, fit(_without(parts, i), _without(shares, i)))
+                for i, (n, p) in enumerate(named.items())
+                if len(named) > 1
+            },
+        )
     return table
 
 
+def band(
+    table: dict[str, Fitted], family: str, b: int, widen: float, unseen: str = ""
+) -> tuple[float, float]:
+    """(low, high) of measured / predicted in size band b, from left-out errors of all curves but `unseen`.
+
+    widen  factor on both logarithms, the same for all families
+    """
+    mine = _residuals(table, [family], b, unseen)
+    if len(mine) < OWN_BAND:
+        alike = [f for f in table if ("one-node" in f) == ("one-node" in family)]
+        mine = _residuals(table, alike, b, unseen)
+    values = np.concatenate([v for v, _ in mine])
+    weights = np.concatenate([np.full(len(v), w / len(v)) for v, w in mine])
+    low, high = (_quantile(values, weights, q) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return float(np.exp(min(widen * low, -0.01))), float(np.exp(max(widen * high, 0.01)))
+
+
+def coverage(table: dict[str, Fitted], b: int, widen: float) -> tuple[float, int, int]:
+    """(share of left-out points inside bands that have not seen their curve, curves, points)."""
+    inside = total = 0.0
+    num_curves = num_points = 0
+    for family, of in table.items():
+        for name, ratios in of.outside.items():
+            here = ratios[_in_band(of.sizes[name], b)]
+            if not len(here):
+                continue
+            low, high = band(table, family, b, widen, unseen=name)
+            weight = WEIGHTS[of.quality[name]]
+            inside += weight * float(np.mean((here >= np.log(low)) & (here <= np.log(high))))
+            total += weight
+            num_curves, num_points = num_curves + 1, num_points + len(here)
+    return inside / total, num_curves, num_points
+
+
+def widening(table: dict[str, Fitted], b: int) -> float:
+    """The factor that brings the coverage on left-out curves nearest to LEVEL; the smallest of equals."""
+    return min(np.arange(0.5, 3.01, 0.05), key=lambda w: abs(coverage(table, b, float(w))[0] - LEVEL))
+
+
+def rows(table: dict[str, Fitted]) -> dict[str, dict[str, Any]]:
+    """What families.yaml says of each family."""
+    widen = [float(widening(table, b)) for b in range(len(BANDS))]
+    answer = {}
+    for family, of in table.items():
+        num = len(of.inside)
+        out = of.median(of.outside)
+        answer[family] = {
+            "launch": float(f"{of.how[0]:.3g}"),
+            "ramp": float(f"{of.how[1]:.3g}"),
+            "bands": [
+                [float(f"{v:.3g}") for v in band(table, family, b, widen[b])] for b in range(len(BANDS))
+            ],
+            "median_error_in_sample": float(f"{of.median(of.inside):.3f}"),
+            "median_error_left_out": None if out is None else float(f"{out:.3f}"),
+            "points": int(sum(len(e) for e in of.inside.values())),
+            "basis": f"{num} published curve{'s' if num > 1 else ''}",
+            "curves": list(of.inside),
+        }
+    return answer
+
+
 def main(check: bool) -> int:
-    """Print the table; write it, or with --check say whether the file is what the curves give."""
+    """Write families.yaml and the page's tables; with --check say whether they are what the curves give."""
     table = fitted()
-    print(f"{'family':<26}{'launch us':>10}{'ramp':>7}{'in':>7}{'out':>7}{'band':>14}  curves")
-    for name, row in table.items():
-        out = row["median_error_left_out"]
-        band = f"{row['error_low']:.2f}-{row['error_high']:.2f}"
-        print(
-            f"{name:<26}{row['launch'] * 1e6:>10.1f}{row['ramp']:>7.2f}{row['median_error_in_sample']:>7.1%}"
-            f"{'-' if out is None else f'{out:.1%}':>7}{band:>14}  {row['basis']}"
-        )
-    text = (
-        YAML(typ="safe").load(FAMILIES.read_text(encoding="utf-8"))["families"] if FAMILIES.exists() else {}
-    )
+    found = rows(table)
     if check:
-        same = set(text) == set(table) and all(abs(text[k]["ramp"] - table[k]["ramp"]) < 0.02 for k in table)
+        text = YAML(typ="safe").load(FAMILIES.read_text(encoding="utf-8"))["families"]
+        same = set(text) == set(found) and all(abs(text[k]["ramp"] - found[k]["ramp"]) < 0.02 for k in found)
         print(
-            "families.yaml is what the curves give"
-            if same
-            else "families.yaml differs: run tools/fit_collectives.py"
+            f"families.yaml {'is what the curves give' if same else 'differs: run tools/fit_collectives.py'}"
         )
         return 0 if same else 1
     with FAMILIES.open("w", encoding="utf-8") as out_file:
         out_file.write(
             "# Written by tools/fit_collectives.py from measure/data/collectives.yaml; do not edit.\n"
-            "# launch [s]; ramp: coefficient of sqrt(steps x bandwidth); errors: median of\n"
-            "# |predicted/measured - 1| on the fit's own curves and on each curve left out in turn\n"
-            "# (null: one curve only); error_low, error_high: 80 % band of measured/predicted, left out,\n"
-            "# curves weighing by quality.\n"
+            "# launch [s]; ramp: coefficient of the pipeline's root;\n"
+            "# bands: 80 % band of measured/predicted, left out, up to 256 KiB, up to 128 MiB, above;\n"
+            "# errors: median of |predicted/measured - 1| on the fit's own curves and on each curve left\n"
+            "# out in turn (null: one curve only), curves weighing by quality.\n"
         )
         writer = YAML()
         writer.width = 1000
-        writer.dump({"families": table}, out_file)
+        writer.dump({"families": found}, out_file)
+    page = PAGE.read_text(encoding="utf-8")
+    for name, lines in (("families", _family_lines(found)), ("coverage", _coverage_lines(table))):
+        before, _, rest = page.partition(f"<!-- {name} -->\n")
+        _, mark, after = rest.partition(f"<!-- end of {name} -->")
+        assert mark, f"docs/collectives.md has no part '{name}'"
+        page = f"{before}<!-- {name} -->\n" + "".join(f"{line}\n" for line in lines) + mark + after
+        print("\n".join(lines))
+    PAGE.write_text(page, encoding="utf-8")
     return 0
+
+
+def _family_lines(found: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        "| family | launch | ramp | in sample | left out | small | mid | large | curves |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in found.items():
+        out = row["median_error_left_out"]
+        bands = " | ".join(f"{low:.2f}-{high:.2f}" for low, high in row["bands"])
+        lines.append(
+            f"| {name} | {row['launch'] * 1e6:.1f} | {row['ramp']:.2f} "
+            f"| {row['median_error_in_sample']:.1%} | {'-' if out is None else f'{out:.1%}'} | {bands} "
+            f"| {len(row['curves'])} |"
+        )
+    return lines
+
+
+def _coverage_lines(table: dict[str, Fitted]) -> list[str]:
+    lines = ["| size | coverage of left-out curves | widened by | curves | points |", "|---|---|---|---|---|"]
+    for b, name in enumerate(("up to 256 KiB", "up to 128 MiB", "above")):
+        widen = widening(table, b)
+        share, num_curves, num_points = coverage(table, b, widen)
+        lines.append(f"| {name} | {share:.0%} | {widen:.2f} | {num_curves} | {num_points} |")
+    return lines
 
 
 def _curve(record: dict[str, Any]) -> Curve | None:
@@ -193,7 +297,11 @@ def _curve(record: dict[str, Any]) -> Curve | None:
     points = [
         (float(s), (v * 1e-6 if timed else bus_factor(op, gpus) * s / v / 1e9)) for s, v in record["points"]
     ]
-    points = [p for p in points if p[0] >= 1024]
+    least = 2e9 * record.get("resolution", 0.0)  # a busbw read to half of itself and less says nothing
+    smallest = BANDS[1] if record["quality"] == "C" else 0.0  # single quoted numbers are plateaus
+    points = [p for p in points if p[0] > smallest and bus_factor(op, gpus) * p[0] / p[1] > least]
+    if not points:
+        return None
     return Curve(record["id"], op, group, settings, tuple(points), record["quality"])
 
 
@@ -212,6 +320,23 @@ def _group(gpu: str, gpus: int, nic_gbps: float | None, transport: str, nodes: i
     return Group(
         gpus, domains, nics, rate, part.scale_up_bandwidth, generation_of(part), server.cpu, transport
     )
+
+
+def _residuals(
+    table: dict[str, Fitted], names: list[str], b: int, unseen: str
+) -> list[tuple[np.ndarray, float]]:
+    """Left-out log(measured / predicted) in one size band, and the weight, of every curve but one."""
+    found = []
+    for of in (table[name] for name in names):
+        for curve, ratios in of.outside.items():
+            here = ratios[_in_band(of.sizes[curve], b)]
+            if curve != unseen and len(here):
+                found.append((here, WEIGHTS[of.quality[curve]]))
+    return found
+
+
+def _in_band(sizes: np.ndarray, b: int) -> np.ndarray:
+    return (sizes <= BANDS[b]) & (sizes > (BANDS[b - 1] if b else 0.0))
 
 
 def _quantile(values: np.ndarray, weights: np.ndarray, q: float) -> float:

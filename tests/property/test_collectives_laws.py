@@ -68,7 +68,7 @@ def test_never_faster_than_the_nics(group, size, op) -> None:
     cost = on_healthy_fabric(op, size, group, NcclSettings())
     per_nic = ALGORITHMS[cost.algorithm].per_nic(op, group) * size
     assert cost.time >= per_nic / group.nic_rate
-    assert cost.time >= ALGORITHMS[cost.algorithm].steps(op, cost.protocol, group, Path())
+    assert cost.time >= ALGORITHMS[cost.algorithm].latency(op, cost.protocol, group, Path())
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -114,14 +114,15 @@ def test_pxn_on_rails_helps_small_messages_and_changes_large_ones_little() -> No
 def test_every_family_meets_its_stated_error() -> None:
     # median of |predicted/measured - 1|, each curve left out in turn: 15 % on InfiniBand and inside a node.
     # Blackwell's NVLSTree rests on three two-node curves of three different systems: 25 %.
+    # Rings of A100 rest on two sites whose launches differ by a factor of two: 20 %.
     # EFA and TCPXO rest on one or two curves each and carry their own, wide bands.
     rows = YAML(typ="safe").load(
         resources.files("railwright.collectives").joinpath("data/families.yaml").read_text(encoding="utf-8")
     )["families"]
     for name, row in rows.items():
-        assert row["error_low"] < 1.0 < row["error_high"], name
+        assert all(low < 1.0 < high for low, high in row["bands"]), name
         if " efa " not in name and row["median_error_left_out"] is not None:
-            limit = 0.25 if name == "blackwell ib nvlstree" else 0.15
+            limit = {"blackwell ib nvlstree": 0.25, "ampere one-node ring": 0.20}.get(name, 0.15)
             assert row["median_error_left_out"] <= limit, name
     assert rows["hopper ib nvlstree"]["median_error_left_out"] <= 0.08
     assert rows["hopper one-node nvls"]["median_error_left_out"] <= 0.05

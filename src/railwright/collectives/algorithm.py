@@ -34,6 +34,7 @@ class Algorithm:
     wire         protocol -> bytes on the wire per byte of payload
     per_nic      (op, group) -> bytes that the busiest NIC sends per byte of S on a healthy fabric
     traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
+    timed        like `steps`, where a call's latency is known to differ from what the tuner assumes [s]
     """
 
     name: str
@@ -45,6 +46,11 @@ class Algorithm:
     wire: Callable[[str], float]
     per_nic: Callable[[Op, Group], float]
     traffic: Callable[[Fabric, Communicator, Op, bool], Traffic]
+    timed: Callable[[Op, str, Group, Path], float] | None = None
+
+    def latency(self, op: Op, protocol: str, group: Group, path: Path) -> float:
+        """Latency of all steps as a call pays it; `steps` is what NCCL's tuner chooses by. [s]"""
+        return (self.timed or self.steps)(op, protocol, group, path)
 
 
 def ring_wire(protocol: str) -> float:

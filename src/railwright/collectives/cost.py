@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from railwright.collectives import p2p
 from railwright.collectives.algorithm import Path
 from railwright.collectives.choice import ALGORITHMS, choose
-from railwright.collectives.family import Family, Profile, family_of, ramp_seconds
+from railwright.collectives.family import Family, family_of, ramp_seconds
 from railwright.collectives.group import Group
 from railwright.collectives.prediction import NcclSettings, Op, Term
+from railwright.collectives.profile import Profile, as_measured, usable_share
 from railwright.collectives.rates import bus_factor
 
 
@@ -62,12 +63,12 @@ def collective(
 ) -> Cost:
     """A ring, tree, NVLS, SHARP or PAT collective of S = size [byte]."""
     rule = ALGORITHMS[algorithm]
-    family = family_of(group, algorithm, profile)
-    latency = rule.steps(op, protocol, group, wires.path)
+    family = as_measured(family_of(group, algorithm), profile)
+    latency = rule.latency(op, protocol, group, wires.path)
     network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic
     limit = rule.inside(op, protocol, group)
     inside = size * bus_factor(op, group.ranks) / limit
-    bandwidth = max(network, inside) / family.usable
+    bandwidth = max(network, inside) / usable_share(family, profile)
     why = (
         f"NCCL's channels inside a node carry {limit / 1e9:.0f} GB/s of busbw"
         if inside >= network
@@ -77,7 +78,11 @@ def collective(
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
         Term("steps", latency, f"{algorithm} steps with {protocol} over {group.nodes} node(s)"),
         Term("bandwidth", bandwidth, why),
-        Term("ramp", ramp_seconds(family, latency, bandwidth), "filling and draining the pipeline of chunks"),
+        Term(
+            "ramp",
+            ramp_seconds(family, latency, bandwidth, group.nodes > 1),
+            "filling and draining the pipeline of chunks",
+        ),
     )
     return Cost(algorithm, protocol, family, terms)
 
@@ -88,10 +93,10 @@ def point_to_point(
     """An all-to-all or send/recv of S = size [byte]; posting hides behind the wire as far as that is busy."""
     message = p2p.message_size(op, size, group)
     protocol = p2p.protocol_of(message, group)
-    family = family_of(group, "p2p", profile)
+    family = as_measured(family_of(group, "p2p"), profile)
     latency = p2p.steps(op, size, group, settings.pxn, wires.path)
     usable = group.lane / group.usable_lane
-    bandwidth = size * p2p.wire(protocol) / family.usable
+    bandwidth = size * p2p.wire(protocol) / usable_share(family, profile)
     bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
     posting = p2p.posting_seconds(op, size, group, settings.pxn, settings.sub_message_share)
     relays = p2p.uses_relays(group, settings.pxn)
@@ -105,7 +110,11 @@ def point_to_point(
             "messages", max(0.0, posting - bandwidth), f"proxy threads posting, {aggregated}; beyond the wire"
         ),
         Term("bandwidth", bandwidth, f"messages of {message:.0f} bytes, solved on the fabric"),
-        Term("ramp", ramp_seconds(family, latency, bandwidth), "filling and draining the pipeline of chunks"),
+        Term(
+            "ramp",
+            ramp_seconds(family, latency, bandwidth, group.nodes > 1),
+            "filling and draining the pipeline of chunks",
+        ),
     )
     return Cost("p2p", protocol, family, terms)
 

@@ -2,77 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import sqrt
 
 from railwright.collectives.constants import load
 from railwright.collectives.group import Group
+from railwright.collectives.profile import family_name
+
+SLOTS = 8.0
+"""Chunks a connection keeps in flight: NCCL_STEPS, NCCL 2.30 src/include/device.h."""
+BANDS = (256 * 2.0**10, 128 * 2.0**20, float("inf"))
+"""Largest sizes of the bands in which errors are told: latency, ramp, plateau [byte]."""
+WIDER = 1.25
+"""How much wider the band of a stand-in is, either way: a guess, said in the family's basis."""
 
 
 @dataclass(frozen=True)
 class Family:
     """Fitted behaviour of one GPU generation x transport x algorithm.
 
-    name    'hopper one-node nvls'
-    launch  what every call takes beyond NCCL's own latencies: kernel launch, stream, first hand-shakes [s]
-    ramp    coefficient of the geometric mean of the steps' latency and the bandwidth term
-    error_low, error_high  80 % band of measured/predicted over the family's curves
-    basis   which curves say so, or which family stands in
-    usable  measured over nominal usable bandwidth; 1 unless a profile says otherwise
+    name      'hopper one-node nvls'
+    launch    what every call takes beyond NCCL's own latencies: kernel launch, stream, first hand-shakes [s]
+    ramp      coefficient of the geometric mean of the steps' latency and the bandwidth term
+    bands     80 % band of measured/predicted, left out, per size band of BANDS
+    basis     which curves say so, or which family stands in
     """
 
     name: str
     launch: float
     ramp: float
-    error_low: float
-    error_high: float
+    bands: tuple[tuple[float, float], ...]
     basis: str
-    usable: float = 1.0
+
+    def band(self, size: float) -> tuple[float, float]:
+        """80 % band of measured/predicted at S = size [byte], e.g. (0.9, 1.2)."""
+        return next(band for top, band in zip(BANDS, self.bands, strict=True) if size <= top)
 
 
-@dataclass(frozen=True)
-class Overrides:
-    """What an operator's own logs say of one family (`railwright calibrate`); None keeps the shipped value.
-
-    launch, ramp, usable, error_low, error_high  as in Family
-    basis  which profile says so
-    """
-
-    launch: float | None = None
-    ramp: float | None = None
-    usable: float | None = None
-    error_low: float | None = None
-    error_high: float | None = None
-    basis: str = ""
-
-
-Profile = Mapping[str, Overrides]
-"""Overrides by the name of the family."""
-
-
-def family_name(group: Group, algorithm: str) -> str:
-    """The family that prices an algorithm on a group: 'hopper ib nvlstree'."""
-    return f"{group.generation} {group.scope} {algorithm}"
-
-
-def family_of(group: Group, algorithm: str, profile: Profile | None = None) -> Family:
-    """The fitted family of a group as the profile changes it, if one does.
-
-    Without a published curve the nearest family stands in, with a wider band.
-    """
-    shipped = _shipped(group, algorithm)
-    own = (profile or {}).get(shipped.name)
-    if own is None:
-        return shipped
-    names = ("launch", "ramp", "usable", "error_low", "error_high")
-    measured = {n: getattr(own, n) for n in names if getattr(own, n) is not None}
-    return replace(shipped, **measured, basis=own.basis or shipped.basis)
-
-
-def _shipped(group: Group, algorithm: str) -> Family:
-    """The family as shipped, or the nearest one with a wider band where no curve was published."""
+def family_of(group: Group, algorithm: str) -> Family:
+    """The fitted family of a group, or the nearest one with a wider band where no curve was published."""
     table = families()
     own = family_name(group, algorithm)
     if own in table:
@@ -80,26 +49,33 @@ def _shipped(group: Group, algorithm: str) -> Family:
     for near in _neighbours(group, algorithm):
         if near in table:
             other = table[near]
-            return Family(
-                own,
-                other.launch,
-                other.ramp,
-                other.error_low * 0.8,
-                other.error_high * 1.25,
-                f"no published curve of '{own}'; '{near}' stands in, its band widened by a quarter",
+            return replace(
+                other,
+                name=own,
+                bands=tuple((low / WIDER, high * WIDER) for low, high in other.bands),
+                basis=f"no published curve of '{own}'; '{near}' stands in, its band widened by a quarter",
             )
     raise AssertionError(f"data/families.yaml has no family that could stand in for {own}")
 
 
-def ramp_seconds(family: Family, steps: float, bandwidth: float) -> float:
-    """What filling and draining the pipeline of chunks costs. [s]
+def ramp_seconds(family: Family, steps: float, bandwidth: float, across: bool) -> float:
+    """What the pipeline of chunks costs beyond latency and bandwidth. [s]
 
     A message cut in c chunks through a pipeline whose latencies add up to L takes about
     L + T + (c L / depth + depth T / c); the best c leaves twice the geometric mean of L and T, less what
     overlaps: ramp x sqrt(L T), with ramp between 0 and 2 for a pipeline, fitted per family.
+    Across nodes a connection has SLOTS chunks in flight; once these outlast the latency it hides, and from
+    T of about SLOTS x L on the ramp no longer grows. Inside a node no such end is seen up to 16 GiB.
     Source: the sqrt(S) form of PHYSICS notes section 5, here with its constant tied to L and T.
     """
-    return family.ramp * sqrt(steps * bandwidth)
+    return family.ramp * pipeline_root(steps, bandwidth, across)
+
+
+def pipeline_root(steps: float, bandwidth: float, across: bool) -> float:
+    """sqrt(L T); across nodes towards sqrt(SLOTS) L once SLOTS chunks in flight outlast the latency. [s]"""
+    if not across or steps <= 0:
+        return sqrt(steps * bandwidth)
+    return sqrt(steps * bandwidth / (1 + bandwidth / (SLOTS * steps)))
 
 
 @cache
@@ -110,8 +86,7 @@ def families() -> dict[str, Family]:
             name,
             float(row["launch"]),
             float(row["ramp"]),
-            float(row["error_low"]),
-            float(row["error_high"]),
+            tuple((float(low), float(high)) for low, high in row["bands"]),
             str(row["basis"]),
         )
         for name, row in load("families.yaml")["families"].items()

@@ -108,6 +108,7 @@ def _one(
         )
     time, cost, group, bottleneck = max(costs, key=lambda c: c[0])
     algbw = size / time
+    low, high = cost.family.band(size)
     return CollectivePrediction(
         op=op,
         size=size,
@@ -120,8 +121,8 @@ def _one(
         protocol=cost.protocol,
         terms=cost.terms,
         bottleneck=bottleneck,
-        error_low=cost.family.error_low,
-        error_high=cost.family.error_high,
+        error_low=low,
+        error_high=high,
         notes=_notes(cost, group, len(shapes)),
     )
 

@@ -11,25 +11,36 @@ from railwright.traffic.demand import Communicator, Traffic
 
 
 def steps(op: Op, protocol: str, group: Group, path: Path) -> float:
-    """Latency of all steps of a ring. [s]
+    """Latency of all steps of a ring, as NCCL's tuner counts them. [s]
 
     Every chunk makes n-1 steps (all-reduce 2(n-1)), one in each node over the network and the others over
     NVLink; a step inside takes at least what the proxies need to post the messages of the network steps.
     Source: NCCL 2.30 src/graph/tuning.cc ncclTopoTuneModel, ring; the 'plateau' factor (1.4, Volta 1.9)
     of ncclTopoGetAlgoTime. A broadcast is taken as the same pipeline filled once: n-1 steps.
     """
-    rounds = 2 if op == "all_reduce" else 1
-    across = rounds * (group.nodes - 1)
-    within = rounds * (group.ranks - 1) - across
+    across, within = _counts(op, group)
     inner = step_latency(group.medium, "ring", protocol)
-    outer = step_latency("net", "tree" if group.ranks == group.nodes else "ring", protocol) + path.mean
     if group.nodes > 1:
         posts = 3 if protocol == "simple" else 1
         inner = max(inner, posts * float(nccl()["post_overhead"][group.cpu]))
-    total = base_latency("ring", protocol) + within * inner + across * outer
+    total = base_latency("ring", protocol) + within * inner + across * _outer(protocol, group, path)
     if op == "all_reduce" and protocol == "simple" and group.nodes > 1:
         total *= float(nccl()["ring_plateau"].get(group.generation, 1.4))
     return total
+
+
+def timed_steps(op: Op, protocol: str, group: Group, path: Path) -> float:
+    """Latency of all steps of a ring, as a call pays it. [s]
+
+    The tuner lengthens the steps inside a node to what a proxy needs for its posts. With LL and LL128 the
+    flags travel in the data and no proxy takes part in those steps, so a call does not pay that: 16 A100 take
+    38 us for 8 bytes (ar-a100-2n-deepops-ring), the tuner says 68, this 29. With Simple it stays.
+    """
+    if protocol == "simple":
+        return steps(op, protocol, group, path)
+    across, within = _counts(op, group)
+    inner = step_latency(group.medium, "ring", protocol)
+    return base_latency("ring", protocol) + within * inner + across * _outer(protocol, group, path)
 
 
 def inside(op: Op, protocol: str, group: Group) -> float:
@@ -70,6 +81,18 @@ def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
     return ring(fabric, comm, (2 if op == "all_reduce" else 1) * (n - 1) / n, pxn)
 
 
+def _counts(op: Op, group: Group) -> tuple[int, int]:
+    """Steps over the network and steps inside nodes."""
+    rounds = 2 if op == "all_reduce" else 1
+    across = rounds * (group.nodes - 1)
+    return across, rounds * (group.ranks - 1) - across
+
+
+def _outer(protocol: str, group: Group, path: Path) -> float:
+    """One step over the network. [s]"""
+    return step_latency("net", "tree" if group.ranks == group.nodes else "ring", protocol) + path.mean
+
+
 def _unavailable(op: Op, group: Group, sharp: bool) -> str:
     return ""
 
@@ -84,4 +107,5 @@ RING = Algorithm(
     ring_wire,
     per_nic,
     traffic,
+    timed_steps,
 )
