@@ -145,6 +145,33 @@ def test_two_groups_on_other_rails_do_not_slow_each_other() -> None:
     assert both.dispatch.time == pytest.approx(alone.dispatch.time)
 
 
+@pytest.mark.parametrize("kernel", ["nccl", "deepep", "deepep-low-latency", "deepep-low-latency-rdma"])
+def test_one_rank_has_nothing_to_send(kernel) -> None:
+    on = machine(1)
+    alone = predict_dispatch(on, [Communicator(np.array([3], np.int32))], **V3, kernel=kernel)
+    assert alone.time == alone.dispatch.network_bytes == alone.dispatch.scale_up_bytes == 0
+    assert alone.nodes == alone.ranks == 1
+
+
+def test_hash_collisions_slow_rdma_that_leaves_its_leaf() -> None:
+    # on a rail-optimised fabric of 16 nodes a rail is one leaf: nothing to hash; in a fat tree it is not
+    answers = {}
+    for family in ("rail-optimised", "fat-tree"):
+        for routing in ("adaptive", "ecmp"):
+            on = machine(16, family=family, routing=routing)
+            answers[family, routing] = predict_dispatch(on, world(on), **V3, kernel="deepep").dispatch
+    assert answers["rail-optimised", "ecmp"].time == answers["rail-optimised", "adaptive"].time
+    assert answers["fat-tree", "ecmp"].time > 1.2 * answers["fat-tree", "adaptive"].time
+    assert "hash collision" in answers["fat-tree", "ecmp"].bottleneck.why
+
+
+def test_an_nvl72_rack_is_one_node() -> None:
+    # 72 GPUs of one rack dispatch over NVLink alone
+    on = machine(1, "gb200-nvl72", switch="q3400")
+    answer = predict_dispatch(on, world(on), 4096, 7168, 8, 288, kernel="deepep")
+    assert (answer.nodes, answer.ranks, answer.dispatch.network_bytes) == (1, 72, 0)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

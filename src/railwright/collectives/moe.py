@@ -23,6 +23,7 @@ from railwright.collectives.moe_kernels import (
     low_latency_rdma,
     moe_facts,
     normal,
+    nothing,
 )
 from railwright.collectives.moe_routing import Copies, copies
 from railwright.errors import PlanError
@@ -144,8 +145,10 @@ def _by_deepep(
     average = copies(layer.experts, layer.topk, group.nodes, width, nodes_limit)
     wire = _wire(machine, groups, "rail" if kernel == "deepep" else "direct")
     model = DEEPEP[kernel]
-    dispatch = model("dispatch", layer, group, width, average, wire)
-    combine = model("combine", layer, group, width, average, wire)
+    dispatch, combine = (
+        model(name, layer, group, width, average, wire) if group.ranks > 1 else nothing(name)
+        for name in ("dispatch", "combine")
+    )
     sms = int(moe_facts()["normal" if kernel == "deepep" else "low_latency"]["sms"])
     return MoePrediction(kernel, group.ranks, group.nodes, len(groups), dispatch, combine, average, sms)
 

@@ -99,6 +99,13 @@ class Stage:
         return self.logical_bytes / self.time if self.time else 0.0
 
 
+def nothing(stage: str) -> Stage:
+    """One rank holds all experts: nothing to send."""
+    return Stage(
+        stage, 0.0, (), None, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, ("one rank holds all experts: nothing to send",)
+    )
+
+
 def normal(stage: str, layer: Layer, group: Group, width: int, average: Copies, wire: Wire) -> Stage:
     """DeepEP's normal kernels: one copy per domain along the rail, then NVLink to the GPUs; combine reversed.
 
