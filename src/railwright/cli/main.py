@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from railwright import __version__
-from railwright.cli import catalog, fabric, measure, model, perf, studies, validation
+from railwright.cli import calibrate, catalog, fabric, measure, model, perf, studies, validation
 from railwright.cli.groups import QuickGroup
 from railwright.errors import RailwrightError
 
@@ -92,6 +92,7 @@ catalog.add_to(app)
 model.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
+calibrate.add_to(app)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from railwright.collectives.predict import OPS
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.fabric.finding import Finding
+from railwright.measure.calibrate_profile import profile_of
 from railwright.measure.compare_findings import across, findings_of
 from railwright.measure.compare_place import place
 from railwright.measure.compare_result import ComparedCurve, ComparedPoint, Comparison
@@ -50,7 +51,8 @@ def machine_of(study: Study) -> Machine:
     """The machine of a study, with its NCCL settings."""
     known = {f.name for f in fields(NcclSettings)}
     settings = {name: value for name, value in study.nccl if name in known}
-    return Machine.of(study.cluster, load_catalog(study.catalog), NcclSettings(**settings))
+    catalog = load_catalog(study.catalog)
+    return Machine.of(study.cluster, catalog, NcclSettings(**settings), profile_of(study))
 
 
 def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:

@@ -70,8 +70,11 @@ def bounds(
     groups: Sequence[Communicator],
     predictions: Sequence[CollectivePrediction],
 ) -> list[float]:
-    """The shortest time the wires allow at each size, over NCCL's algorithms [s]."""
+    """The shortest time the wires allow at each size, over NCCL's algorithms, calibrated or not [s]."""
     sizes = [p.size for p in predictions]
+    if machine.profile:
+        machine = replace(machine, profile=None)
+        predictions = sweep(machine, op, sizes, groups)
     best = [_wires(p) for p in predictions]
     if op != "all_reduce":
         return best

@@ -12,11 +12,14 @@ from railwright.spec.check import validate
 from railwright.spec.document import Document, read_text, read_yaml
 from railwright.spec.study import Study
 
+_FILES = ("catalog", "calibration")
+"""Fields that name a file beside the study."""
+
 
 def load_study(path: str | Path) -> Study:
     """Read a study file.
 
-    Paths inside it (`catalog`, a model's config.json) are relative to its own folder.
+    Paths inside it (`catalog`, `calibration`, a model's config.json) are relative to its own folder.
     Raises SpecError with all mistakes: file:line:column, dotted field, what is allowed, the nearest name.
     """
     path = Path(path)
@@ -82,15 +85,16 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
             return entry
         changed = {
             key: file(value, (".json",) if key.endswith(".model") else (".yaml", ".yml"))
-            if key == "catalog" or key.endswith(".model")
+            if key in _FILES or key.endswith(".model")
             else value
             for key, value in entry["set"].items()
         }
         return {**entry, "set": changed}
 
     anchored = dict(plain)
-    if "catalog" in plain:
-        anchored["catalog"] = file(plain["catalog"], (".yaml", ".yml"))
+    for key in _FILES:
+        if key in plain:
+            anchored[key] = file(plain[key], (".yaml", ".yml"))
     for kind, one in (("jobs", job), ("variants", variant), ("sensitivity", variant)):
         if isinstance(plain.get(kind), tuple):
             anchored[kind] = tuple(one(entry) for entry in plain[kind])

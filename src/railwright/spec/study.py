@@ -270,6 +270,11 @@ class Study(Section):
     catalog: str | None = Field(
         default=None, description="your own parts (YAML, relative to this file), merged over the shipped ones"
     )
+    calibration: str | None = Field(
+        default=None,
+        description="a profile of `railwright calibrate` (YAML, relative to this file): "
+        "collectives are predicted with the constants measured there",
+    )
     cluster: Cluster = Field(description="the machines and their network")
     nccl: Nccl = Nccl()
     jobs: tuple[TrainingJob, ...] = Field(default=(), description="training jobs to predict")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from railwright.catalog import find, source_of
 from railwright.catalog.parts import Gpu, Nic, Switch
+from railwright.collectives.group import generation_of
 from railwright.compute import constants
+from railwright.measure.calibrate_profile import read_profile
+from railwright.measure.calibrate_text import shown, source
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop
 from railwright.study.result import Assumption
@@ -18,7 +23,7 @@ ROUTING_MEANS = {
 
 
 def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
-    """In the order: parts, choices, kernel constants."""
+    """In the order: parts, choices, kernel constants, constants measured on the cluster itself."""
     catalog, cluster = workshop.catalog, study.cluster
     server = find(catalog.servers, cluster.server)
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
@@ -47,7 +52,34 @@ def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
     ]
     found.append(Assumption("routing", cluster.compute.routing, ROUTING_MEANS[cluster.compute.routing]))
     found += [Assumption(name, f"{value:.3g}", source) for name, value, source in constants(gpu)]
+    if study.calibration is not None:
+        found += calibrated(study.calibration, gpu)
     return tuple(found)
+
+
+def calibrated(path: str, gpu: Gpu) -> list[Assumption]:
+    """Every constant of a profile with its error, the shipped value and its logs. Raises SpecError."""
+    name, profile = Path(path).name, read_profile(path)
+    generation = generation_of(gpu)
+    mine = {f: r for f, r in profile.families.items() if f.split(" ")[0] == generation}
+    where = f"{name}, measured on {profile.server} with {profile.nic}"
+    if not mine:
+        use = f"unused: its families are {', '.join(profile.families)}; {gpu.name} is {generation}"
+        return [Assumption("calibration", use, where)]
+    found = []
+    for family, record in mine.items():
+        for constant, measured in record.measured().items():
+            value, error, shipped = (
+                shown(constant, v) for v in (measured.value, measured.standard_error, measured.shipped)
+            )
+            found.append(
+                Assumption(
+                    f"calibrated {family}: {constant}",
+                    f"{value} ± {error} (shipped: {shipped})",
+                    f"{where}; {source(measured, record, profile)}",
+                )
+            )
+    return found
 
 
 def cited(part: Gpu | Nic | Switch, field: str) -> str:

@@ -15,6 +15,7 @@ from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError
 from railwright.fabric import build, count
 from railwright.fabric.graph import Fabric
+from railwright.measure.calibrate_profile import profile_of
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Nccl, Study, Sweep, TrainingJob
@@ -41,11 +42,15 @@ class Workshop:
         return cls(load_catalog(study.catalog))
 
     def machine(self, study: Study) -> Machine:
-        """The machine of a study. Raises PlanError when its fabric is impossible."""
-        key = study.cluster.model_dump_json() + study.nccl.model_dump_json()
+        """The machine of a study, calibrated where it names a profile.
+
+        Raises PlanError when its fabric is impossible, SpecError for a broken profile.
+        """
+        key = f"{study.cluster.model_dump_json()}{study.nccl.model_dump_json()}{study.calibration}"
         if key not in self.machines:
             settings = replace(nccl_settings(study.nccl), sub_message_share=self.sub_message_share)
-            self.machines[key] = Machine.of(study.cluster, self.catalog, settings)
+            profile = profile_of(study)
+            self.machines[key] = Machine.of(study.cluster, self.catalog, settings, profile)
         return self.machines[key]
 
     def assuming(self, sub_message_share: float | None) -> Workshop:
