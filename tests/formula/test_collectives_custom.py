@@ -46,7 +46,7 @@ def test_engines_switch_where_their_code_says(engine, ranks, size, kind) -> None
 
 
 def test_terms_add_up_and_more_bytes_take_longer_within_a_kind() -> None:
-    sizes = [KIB, 16 * KIB, 200 * KIB, 256 * KIB, MIB, 8 * MIB]
+    sizes = [KIB, 16 * KIB, 200 * KIB, 256 * KIB, MIB, 8 * MIB - 16]
     answers = [custom_all_reduce(gpu(), 8, size) for size in sizes]
     for answer in answers:
         assert answer.time == pytest.approx(sum(term.seconds for term in answer.terms))
@@ -65,7 +65,7 @@ def test_another_generation_says_that_hopper_stands_in() -> None:
 @pytest.mark.parametrize(
     ("name", "ranks", "size", "engine", "words"),
     [
-        ("h100-sxm", 8, 8 * MIB + 16, "vllm", "exceed the 8388608"),
+        ("h100-sxm", 8, 8 * MIB, "vllm", "exceed the 8388592"),
         ("h100-sxm", 3, KIB, "vllm", "only for 2, 4, 6, 8"),
         ("l40s", 4, KIB, "vllm", "has no NVLink"),
         ("h100-sxm", 8, 0, "vllm", "above zero"),
