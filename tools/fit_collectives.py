@@ -48,7 +48,7 @@ HIGHEST = (1000.0, 4.0)
 """Upper bounds of the same two."""
 OWN_BAND = 3
 """Curves that a family needs in a size band to have a band of its own; others take that of all families
-with the same scope (inside a node, or across nodes)."""
+with the same scope (inside a node, or across nodes); twice as many must be there, or it is that of all."""
 LEVEL = 0.8
 Sample = tuple[float, float, float, float]
 """S [byte]; NCCL's terms, the root of the ramp, measured [s]."""
@@ -173,6 +173,8 @@ def band(
     if len(mine) < OWN_BAND:
         alike = [f for f in table if ("one-node" in f) == ("one-node" in family)]
         mine = _residuals(table, alike, b, unseen)
+    if len(mine) < 2 * OWN_BAND:
+        mine = _residuals(table, list(table), b, unseen)
     values = np.concatenate([v for v, _ in mine])
     weights = np.concatenate([np.full(len(v), w / len(v)) for v, w in mine])
     low, high = (_quantile(values, weights, q) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))

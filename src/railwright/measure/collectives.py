@@ -62,7 +62,16 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
         measured = value * 1e-6 if in_microseconds else size * factor / (value * 1e9)
         band = next(name for top, name in BANDS if size <= top)
         what = f"{record['op']} {record['gpus']} {record['gpu']}, {size:,} B"
-        yield Row(f"collectives {band}", record["id"], what, predicted.time, measured, "s", record["source"])
+        yield Row(
+            f"collectives {band}",
+            record["id"],
+            what,
+            predicted.time,
+            measured,
+            "s",
+            record["source"],
+            record.get("reason", ""),
+        )
 
 
 def bus_factor(op: str, n: int) -> float:

@@ -19,6 +19,7 @@ class Row:
 
     family     the set it belongs to; bars are stated per family
     predicted, measured   same unit, named in `unit`
+    reason     why the two differ by much, where that is known
     """
 
     family: str
@@ -28,6 +29,7 @@ class Row:
     measured: float
     unit: str
     source: str
+    reason: str = ""
 
     @property
     def error(self) -> float:
@@ -146,6 +148,7 @@ class ValidationTable:
                 out += [
                     f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
                     f"{r.unit:<10} {r.record}: {r.what}"
+                    + (f" ({r.reason})" if abs(r.error) > 0.5 and r.reason else "")
                     for r in mine[:WORST]
                 ]
                 if len(mine) > WORST:
