@@ -179,7 +179,7 @@ def low_latency(stage: str, layer: Layer, group: Group, width: int, average: Cop
 def low_latency_rdma(
     stage: str, layer: Layer, group: Group, width: int, average: Copies, wire: Wire
 ) -> Stage:
-    """The same with NVLink switched off, as in DeepEP's first release: copies for the own node leave by the NIC too."""
+    """The same without NVLink, as in DeepEP's first release: the own node's copies leave by the NIC too."""
     return _direct(stage, layer, group, width, wire, nvlink=False)
 
 
