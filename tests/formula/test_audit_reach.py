@@ -41,6 +41,12 @@ def variables(f: Fabric, *comms: Communicator) -> dict[str, str]:
     return {variable: value for variable, value, _ in nccl_settings(f, reachability(f, comms))}
 
 
+def test_a_tray_of_a_rack_lists_its_own_four_nics() -> None:
+    """A GB300 NVL72 counts as one server of 72 NICs, but NCCL runs on trays, each with 4 of them."""
+    f = built("rack-rails", servers=4, server="gb300-nvl72")
+    assert variables(f, world(f))["NCCL_IB_HCA"] == "=<nic-0>,<nic-1>,<nic-2>,<nic-3>"
+
+
 def test_rail_only_needs_pxn_for_every_pair_across_rails() -> None:
     """16 servers of 8: 16x8x7 inside, 8 rails of 16x15 direct, and 7 other rails for each of those."""
     f = built("rail-only")

@@ -9,7 +9,9 @@ _HOMES = {
     "blast_radius": "blast",
     "fault_domains": "domains",
     "findings": "judging",
+    "class_in_words": "text",
     "lines": "text",
+    "loss_in_words": "text",
     "reach_lines": "text",
     "nccl_settings": "settings",
     "reachability": "reach",
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from railwright.audit.result import FaultDomain as FaultDomain
     from railwright.audit.result import Reach as Reach
     from railwright.audit.settings import nccl_settings as nccl_settings
+    from railwright.audit.text import class_in_words as class_in_words
     from railwright.audit.text import lines as lines
+    from railwright.audit.text import loss_in_words as loss_in_words
     from railwright.audit.text import reach_lines as reach_lines
 
 

@@ -74,11 +74,11 @@ def _cross_nic(fabric: Fabric, reach: Reach) -> list[Setting]:
 def _hca(fabric: Fabric) -> list[Setting]:
     """The compute NICs by place; NCCL filters by this list and would otherwise take storage NICs as well."""
     state = survey(fabric)
-    per_server = _nics_per_server(fabric)
-    if per_server < 2:
+    per_host = _nics_per_host(fabric)
+    if per_host < 2:
         return []
-    place = np.arange(state.num_nics) % per_server
-    live = [i for i in range(per_server) if state.nic_alive[place == i].any()]
+    place = np.arange(state.num_nics) % per_host
+    live = [i for i in range(per_host) if state.nic_alive[place == i].any()]
     if not live:
         return []
     value = "=" + ",".join(f"<nic-{i}>" for i in live)
@@ -87,7 +87,7 @@ def _hca(fabric: Fabric) -> list[Setting]:
         "filter of exact names, so storage and management NICs stay out and every server offers the same "
         "rails"
     )
-    dead = per_server - len(live)
+    dead = per_host - len(live)
     if dead:
         why += f"; {dead} place(s) without a live NIC on any server are left out"
     return [("NCCL_IB_HCA", value, why)]
@@ -118,6 +118,15 @@ def _one_leaf_per_server(fabric: Fabric) -> bool:
 
 def _nics_per_server(fabric: Fabric) -> int:
     return len(fabric.devices(Kind.NIC)) // max(fabric.num_servers, 1)
+
+
+def _nics_per_host(fabric: Fabric) -> int:
+    """NICs that one operating system sees: those of a server, or of one compute tray of a rack."""
+    per_server = _nics_per_server(fabric)
+    rail = fabric.rail[fabric.devices(Kind.NIC)]
+    rails = int(rail.max(initial=-1)) + 1
+    trays = 0 < rails < per_server and (rail == np.arange(len(rail)) % per_server % rails).all()
+    return rails if trays else per_server
 
 
 def _pairs(number: int) -> str:

@@ -69,7 +69,7 @@ def lines(audit: Audit) -> list[str]:
         text += _row("NIC ports without a cable", f"{audit.nic_ports_bare:,}, first {audit.first_bare_nic}")
     text += ["", "what a loss costs, the costliest member of each class:"]
     for domain in audit.fault_domains:
-        text += _row(f"  {_class(domain)}", _loss(domain))
+        text += _row(f"  {class_in_words(domain)}", loss_in_words(domain))
     return text
 
 
@@ -104,25 +104,13 @@ def reach_lines(reach: Reach, settings: Sequence[Setting] = ()) -> list[str]:
     return text
 
 
-def _group(group: GroupReach) -> list[str]:
-    text = _folded(
-        f"{group.name}: {group.ranks} ranks in {group.domains} domains, {group.relayed:,} pairs relayed, "
-        f"{group.unreachable:,} unreachable",
-        "  ",
-    )
-    for way, pair in group.examples:
-        if way == "relayed":
-            text += _folded(f"  {pair.source} to {pair.destination} through {pair.relay}", "    ")
-        if way == "unreachable":
-            text += _folded(f"  {pair.source} cannot reach {pair.destination}", "    ")
-    return text
-
-
-def _class(domain: FaultDomain) -> str:
+def class_in_words(domain: FaultDomain) -> str:
+    """'leaf (of 8)'."""
     return f"{domain.what} (of {domain.members:,})"
 
 
-def _loss(domain: FaultDomain) -> str:
+def loss_in_words(domain: FaultDomain) -> str:
+    """The costliest member of a class and what goes with it: 'leaf-03, 30 GPUs on another NIC, …'."""
     worst = domain.worst
     lost = [worst.element]
     if worst.gpus_cut:
@@ -135,6 +123,20 @@ def _loss(domain: FaultDomain) -> str:
         lost.append(f"{_plural(worst.gpus_slowed, 'GPU', 'GPUs')} on part of their NIC")
     lost += [f"{_percent(share)} of {tier} bandwidth" for tier, share in worst.bandwidth_lost if share > 0]
     return ", ".join(lost)
+
+
+def _group(group: GroupReach) -> list[str]:
+    text = _folded(
+        f"{group.name}: {group.ranks} ranks in {group.domains} domains, {group.relayed:,} pairs relayed, "
+        f"{group.unreachable:,} unreachable",
+        "  ",
+    )
+    for way, pair in group.examples:
+        if way == "relayed":
+            text += _folded(f"  {pair.source} to {pair.destination} through {pair.relay}", "    ")
+        if way == "unreachable":
+            text += _folded(f"  {pair.source} cannot reach {pair.destination}", "    ")
+    return text
 
 
 def _plural(number: int, one: str, many: str) -> str:
