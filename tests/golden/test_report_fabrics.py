@@ -2,14 +2,16 @@
 
 import re
 import time
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from railwright.catalog import load_catalog
-from railwright.fabric import build
+from railwright.fabric import Kind, build
 from railwright.report.fabric_boxes import boxes_of
 from railwright.report.fabric_drawing import draw_fabric
+from railwright.spec import load_study
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 
 
@@ -84,3 +86,24 @@ def test_a_failed_leaf_among_units_is_the_only_failed_box():
     )
     failed = [box.name for box in boxes_of(made)[0] if box.state]
     assert failed == ["leaf-11 (rail 3)"]
+
+
+def test_a_group_of_one_bears_its_number_and_no_text_leaves_its_box():
+    """384 servers in racks of 2 under a leaf each: '× 1' would say nothing of a leaf."""
+    network = {"servers_per_group": 2, "spine_switch": "arista-7800-576", "spare_spines": 2}
+    made = fabric(384, "hgx-h100", "clos", "th4-400g", **network)
+    boxes, _ = boxes_of(made)
+    leaves = [box.label for box in boxes if box.kind == Kind.LEAF]
+    assert leaves == ["01", "02", "03", "04", "05", "06", "07", "08", "… 183 more", "192"]
+    shown = re.findall(r'class="box-name"[^>]*>([^<]*)<', draw_fabric(made, name="f", title="t"))
+    assert "+366" in shown
+    assert "… 366 more" not in shown
+
+
+def test_narrow_boxes_are_all_bare_rather_than_numbered_up_to_nine():
+    """16 leaves over each of two boxes of servers: the first nine would have room for their digit."""
+    study = load_study(Path(__file__).parents[2] / "examples" / "dual-plane-hpn.yaml")
+    made = build(study.cluster, load_catalog())
+    shown = re.findall(r'class="box-name"[^>]*>([^<]*)<', draw_fabric(made, name="f", title="t"))
+    assert shown.count("× 128") == 2
+    assert not {str(n) for n in range(1, 10)} & set(shown)

@@ -171,17 +171,20 @@ def _gather(members: Sequence[_Member], single: bool) -> list[tuple[str, str, li
         groups.setdefault(member.group, []).append(member)
     keys = list(groups)
     if len(keys) <= MOST_GROUPS:
-        return [(_times(groups[key]), f"{len(groups[key])}", groups[key]) for key in keys]
+        return [(*_label(groups[key]), groups[key]) for key in keys]
     shown, rest = keys[: SHOWN_GROUPS - 1], keys[SHOWN_GROUPS - 1 : -1]
-    found = [(_times(groups[key]), f"{len(groups[key])}", groups[key]) for key in shown]
+    found = [(*_label(groups[key]), groups[key]) for key in shown]
     others = [member for key in rest for member in groups[key]]
     found.append((f"… {show_count(len(others))} more", f"+{len(others)}", others))
-    found.append((_times(groups[keys[-1]]), f"{len(groups[keys[-1]])}", groups[keys[-1]]))
+    found.append((*_label(groups[keys[-1]]), groups[keys[-1]]))
     return found
 
 
-def _times(group: Sequence[_Member]) -> str:
-    return f"× {show_count(len(group))}"
+def _label(group: Sequence[_Member]) -> tuple[str, str]:
+    """Long and short: how many there are, or the number of the only one."""
+    if len(group) == 1:
+        return f"{group[0].ordinal + 1:02d}", str(group[0].ordinal + 1)
+    return f"× {show_count(len(group))}", str(len(group))
 
 
 def _places(gathered: Sequence[tuple[str, str, list[_Member]]], spans: Spans) -> list[tuple[float, float]]:

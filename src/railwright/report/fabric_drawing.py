@@ -162,7 +162,8 @@ def _box(fabric: Fabric, box: Box, top: float) -> Html:
 
 def _text(box: Box, x: float, top: float, width: float, height: float) -> Html | None:
     for text in (box.label, box.short):
-        if text and len(text) * 6.4 <= width - 2:
+        # Room for two digits at least, so that a row is not numbered from 1 to 9 and bare from 10 on.
+        if text and max(len(text), 2) * 6.8 <= width - 2:
             y = top + height - 8 if box.kind == Kind.GPU else top + height / 2 + 4
             return tag("text", text, class_="box-name", x=x + width / 2, y=y, text_anchor="middle")
     return None
