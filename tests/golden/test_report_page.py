@@ -135,9 +135,8 @@ def test_the_key_figures_say_whose_they_are(html):
 
 
 def test_sections_come_in_the_order_question_answer_why(html):
-    anchors = (
-        "variants fabric collectives step sensitivity published communication memory assumptions error made"
-    )
+    anchors = "variants fabric audit collectives step sensitivity published communication memory"
+    anchors += " assumptions error made"
     order = ['class="question"', 'class="answer"', 'class="keys"', *(f'id="{a}"' for a in anchors.split())]
     places = [html.index(text) for text in order]
     assert places == sorted(places)
@@ -300,3 +299,49 @@ def test_gpu_memory_is_in_gib_throughout():
     section = text[text.index('id="memory"') : text.index('id="assumptions"')]
     assert "60.2\u00a0GiB" in section or "60.2 GiB" in section
     assert " GB" not in section.replace("\u00a0", " ")
+
+
+def test_the_audit_of_the_study_as_written_is_a_table_and_a_block_to_copy(html):
+    """30 servers of 8 on 8 rail leaves: 30 x 28 pairs inside servers, 8 x 30 x 29 / 2 on one leaf."""
+    section = html[html.index('id="audit"') : html.index('id="collectives"')].replace("\u00a0", " ")
+    text = unescape(re.sub("<[^>]+>", "|", section))
+    for expected in (
+        "840 (2.9 %)",
+        "3,480 (12.1 %)",
+        "24,360 (84.9 %)",
+        "48 Tb/s",
+        "loss of one leaf (of 8)",
+    ):
+        assert expected in text
+    block = re.search(r'<pre class="copy"><code>(.*?)</code></pre>', section, re.S)[1]
+    lines = unescape(block).splitlines()
+    assert lines == ["NCCL_IB_HCA==" + ",".join(f"<nic-{i}>" for i in range(8))]
+    assert "the groups of fine-tune" in text
+
+
+def test_a_fabric_without_a_job_is_audited_for_all_its_gpus():
+    result = example_result()
+    study = result.study.model_copy(update={"jobs": ()})
+    text = page(replace(result, study=study, variants=(result.variants[3],)))
+    section = text[text.index('id="audit"') : text.index('id="collectives"')]
+    assert "one group of all GPUs" in section
+    assert "NCCL_PXN_DISABLE=0" in section, "rail-only reaches other rails by relay"
+
+
+def test_the_other_networks_of_one_rack_are_told(html):
+    """5 GPU servers and 2 storage machines with 2 ports each: 14 cables on one switch."""
+    from pathlib import Path
+
+    from railwright.spec import load_study
+
+    assert 'id="networks"' not in html, "the example has only a compute network"
+    study = load_study(Path(__file__).parents[2] / "examples" / "echelon-single-rack.yaml")
+    text = page(example_result(study=study))
+    section = text[text.index('id="networks"') : text.index('id="audit"')]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", section)]
+    found = {row[0]: tuple(row[1:5]) for row in rows[1:]}
+    assert found == {
+        "storage": ("7", "1 × qm8790", "14", "0"),
+        "in-band management": ("5", "1 × sn3700c", "5", "0"),
+        "out-of-band management": ("5", "1 × ethernet-1g-48", "5", "0"),
+    }

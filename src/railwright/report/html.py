@@ -11,6 +11,7 @@ import hashlib
 
 from railwright.report.figures import job_names, job_of, large_point, letter, pxn_pairs, show_tokens, sweeps
 from railwright.report.markup import Html, join, tag, unbroken
+from railwright.report.page_audit import audit_section, networks_section
 from railwright.report.page_collectives import collectives_section
 from railwright.report.page_fabric import fabric_section, variants_section
 from railwright.report.page_step import step_section
@@ -32,8 +33,14 @@ addEventListener("afterprint",function(){opened.forEach(function(d){d.open=false
 def page(result: Result) -> str:
     """The whole page; the same result gives the same text."""
     sections = [
-        ("variants", "Variants side by side", variants_section(result)),
+        (
+            "variants",
+            "Variants side by side" if len(result.variants) > 1 else "What it takes",
+            variants_section(result),
+        ),
         ("fabric", "The fabric", fabric_section(result)),
+        ("networks", "The other networks", networks_section(result)),
+        ("audit", "Audit", audit_section(result)),
         ("collectives", "Collectives, small to large", collectives_section(result)),
         ("step", "One training step", step_section(result)),
         ("sensitivity", "What moves the answer", sensitivity_section(result)),

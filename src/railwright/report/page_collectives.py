@@ -8,7 +8,7 @@ from railwright.report.figures import Sweeps, large_point, letter, pxn_pairs, sw
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.units import show_rate, show_share, show_size, show_time
+from railwright.units import show_count, show_rate, show_share, show_size, show_time
 
 
 def collectives_section(result: Result) -> Html | None:
@@ -26,7 +26,7 @@ def collectives_section(result: Result) -> Html | None:
     ]
     for nth, sweep in enumerate(found):
         ranks = sweep.curves[0][1].points[0].ranks
-        parts.append(tag("h3", f"{sweep.title} over {ranks} GPUs"))
+        parts.append(tag("h3", f"{sweep.title} over {show_count(ranks)} GPUs"))
         parts.append(_busbw(result, sweep, f"busbw-{nth}"))
         parts += _ratio(result, sweep, f"ratio-{nth}")
         parts.append(_limits(result, sweep))

@@ -17,7 +17,7 @@ from railwright.report.figures import (
     small_point,
     sweeps,
 )
-from railwright.report.markup import Html, join, tag
+from railwright.report.markup import Html, join, tag, unbroken
 from railwright.study.result import Result, VariantResult
 from railwright.training.result import StepResult
 from railwright.units import (
@@ -70,7 +70,7 @@ def variants_section(result: Result) -> Html | None:
         body += [_row(row) for row in rows]
     table = tag(
         "table",
-        tag("caption", tag("span", "Bold: the best of its row, where the variants differ.")),
+        tag("caption", tag("span", _caption(result))),
         tag("thead", tag("tr", tag("th", ""), *heads)),
         tag("tbody", *body),
         class_="compare stick",
@@ -124,13 +124,19 @@ def fabric_section(result: Result) -> Html | None:
     return join(parts) if drawn else None
 
 
+def _caption(result: Result) -> str:
+    if len(result.variants) == 1:
+        return "What the study as written takes, and what it reaches."
+    return "Bold: the best of its row, where the variants differ."
+
+
 def _groups(result: Result) -> list[tuple[str, list[Row]]]:
     counts = [v.counts for v in result.variants]
     parts: list[Row] = [
         (name, [None if c is None else of(c) for c in counts], show, better)
         for name, of, show, better in PART_ROWS
     ]
-    groups = [("What it takes", [row for row in parts if row[0] != "cores" or any(row[1])])]
+    groups = [("Parts", [row for row in parts if row[0] != "cores" or any(row[1])])]
     busbw: list[Row] = []
     for sweep in sweeps(result):
         curves = dict(sweep.curves)
@@ -162,14 +168,14 @@ def _row(row: Row) -> Html:
     known = [(better * v, text) for v, text in zip(values, texts, strict=True) if v is not None]
     best = max(known)[1] if better and len({text for _, text in known}) > 1 else None
     cells = (tag("td", text, class_="best" if text == best else None) for text in texts)
-    return tag("tr", tag("th", name, scope="row"), *cells)
+    return tag("tr", tag("th", unbroken(name), scope="row"), *cells)
 
 
 def _whys(result: Result) -> Html:
     lines = [
         tag("p", badge(i, letter(i)), tag("strong", v.name), f": {v.why}" if v.why else "", class_="why")
         for i, v in enumerate(result.variants)
-        if v.why
+        if v.why and len(result.variants) > 1
     ]
     return join(lines)
 

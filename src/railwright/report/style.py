@@ -35,6 +35,7 @@ p{margin:.5rem 0;max-width:44rem}
 a{color:var(--accent)}
 code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.84em}
 pre{overflow:auto;background:var(--wash);padding:1rem;border-radius:6px;max-height:30rem}
+.copy{user-select:all}
 .made{color:var(--accent);font-weight:600;font-size:.85rem;margin:0}
 .question{font-size:1.12rem;color:var(--soft)}
 .answer{margin:2rem 0;padding-left:1.2rem;border-left:3px solid var(--accent)}
