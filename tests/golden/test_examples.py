@@ -1,0 +1,42 @@
+"""Every study under examples/ runs from the command line as the README runs one, and writes its files."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+SLOW = {"mixtral-240-h100"}
+"""More than 5 s here; the README's own test and test_study_example.py run this one in full as well."""
+FILES = {"report.html", "result.json", "trace.json", "cables.csv", "sweeps.csv"}
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(e, id=e.stem, marks=[pytest.mark.slow] if e.stem in SLOW else []) for e in EXAMPLES],
+)
+def test_an_example_runs_from_the_command_line(example, tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "from railwright.cli.main import main; main()",
+        "run",
+        f"examples/{example.name}",
+    ]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stderr
+    assert "cannot work" not in ran.stdout
+    folder = tmp_path / "results" / example.stem
+    assert {file.name for file in folder.iterdir()} == FILES
+    written = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert written["answer"]
+    assert all(variant["fabric"] for variant in written["variants"])
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 5
