@@ -110,3 +110,18 @@ def test_a_profile_can_be_given():
     row = replace(profile.gemm["bf16"], compute=1.0, fixed=0.0)
     perfect = replace(profile, gemm={**profile.gemm, "bf16": row})
     assert kernel_time(gemm(8192, 8192, 8192), H100, perfect) == pytest.approx(2 * 8192**3 / 989e12)
+
+
+def test_grouped_gemms_lose_what_was_measured_at_few_rows():
+    # infersim, prefill/h800 (DeepGEMM fp8), up projection 4,096 x 7,168: (experts, rows) -> microseconds
+    measured = {(64, 128): 835, (64, 512): 1896, (32, 1024): 1617, (16, 2048): 1516, (8, 8192): 3166}
+    for (experts, rows), microseconds in measured.items():
+        flops = 2.0 * experts * rows * 4096 * 7168
+        moved = experts * (4096.0 * 7168 + rows * (7168 + 2 * 4096))
+        op = Operator("e", "grouped_gemm", flops, moved, "fp8", rows, 4096, 7168, experts)
+        assert kernel_time(op, H100) == pytest.approx(microseconds * 1e-6, rel=0.12)
+
+
+def test_every_launch_of_a_memory_bound_operator_pays_its_fixed_time():
+    one, four = (Operator("m", "memory", 0.0, 1e6, "bf16", launches=n) for n in (1, 4))
+    assert kernel_time(four, H100) - kernel_time(one, H100) == pytest.approx(3 * 3.57e-6)

@@ -174,3 +174,20 @@ def test_adam_moves_34_bytes_per_parameter():
 def test_a_cut_that_cannot_be_is_refused(arch, layer, kwargs, says):
     with pytest.raises(PlanError, match=says):
         layer_operators(arch, layer, 4096, 4096, **kwargs)
+
+
+def test_experts_cast_their_inputs_in_fp8():
+    # 2 bytes read, 1 written straight and 1 transposed, for the input of each product
+    eighth = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4, dtype="fp8")
+    ops = by_name(eighth.forward)
+    assert ops["experts up, cast"].bytes == 4 * 8192 * 4096
+    assert ops["experts down, cast"].bytes == 4 * 8192 * 14336
+    half = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4).forward)
+    assert not [name for name in half if name.endswith(", cast")]
+
+
+def test_permutations_only_move_rows():
+    # probabilities are multiplied in the activation: back through a permutation is one permutation
+    layer = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4)
+    there, back = by_name(layer.forward)["unpermute"], by_name(layer.backward_input)["unpermute, backward"]
+    assert there.bytes == back.bytes == 2 * 4096 * (2 + 1) * 4096

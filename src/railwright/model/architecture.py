@@ -87,6 +87,7 @@ class Operator:
     flops     [flop]; bytes  HBM traffic [byte]
     dtype     of the multiplication: 'bf16', 'fp8', …
     phase     which pass runs it; attention kernels have their own speed in each
+    launches  kernels the host launches for it; each of them pays a kernel's fixed time
     """
 
     name: str
@@ -99,3 +100,4 @@ class Operator:
     k: int = 0
     batch: int = 1
     phase: Phase = "forward"
+    launches: int = 1

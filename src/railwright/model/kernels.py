@@ -49,7 +49,7 @@ def linear(name: str, rows: float, outputs: int, inputs: int, dtype: str, batch:
 
     def product(label: str, phase: Phase, m: int, n: int, k: int, moved: float) -> Operator:
         kind = "grouped_gemm" if batch > 1 else "gemm"
-        return Operator(label, kind, flops, moved, dtype, m, n, k, batch, phase)  # type: ignore[arg-type]
+        return Operator(label, kind, flops, moved, dtype, m, n, k, batch, phase, batch)  # type: ignore[arg-type]
 
     m = int(each)
     cast = Operator(
@@ -70,14 +70,30 @@ def half(dtype: str) -> str:
     return "fp16" if dtype == "fp16" else "bf16"
 
 
-def elementwise(name: str, rows: float, reads: int, writes: int, back: int) -> Block:
-    """A kernel limited by memory: `reads` and `writes` elements per row forward, `back` in all backward."""
-    forward = Operator(name, "memory", 0.0, ELEMENT * rows * (reads + writes), "bf16")
+def elementwise(
+    name: str, rows: float, reads: int, writes: int, back: int, launches: tuple[int, int] = (1, 1)
+) -> Block:
+    """Kernels limited by memory: `reads` and `writes` elements per row forward, `back` in all backward.
+
+    launches  how many kernels that is, forward and backward
+    """
+    forward = Operator(name, "memory", 0.0, ELEMENT * rows * (reads + writes), "bf16", launches=launches[0])
     if not back:
         return Block(forward, ())
     moved = ELEMENT * rows * back
     return Block(
-        forward, (Operator(f"{name}, backward", "memory", 0.0, moved, "bf16", phase="backward_input"),)
+        forward,
+        (
+            Operator(
+                f"{name}, backward",
+                "memory",
+                0.0,
+                moved,
+                "bf16",
+                phase="backward_input",
+                launches=launches[1],
+            ),
+        ),
     )
 
 

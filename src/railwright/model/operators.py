@@ -16,6 +16,20 @@ from railwright.model.kernels import CAST_DTYPES, Block, attention_pair, element
 
 Layer = Literal["dense", "moe"]
 
+CHOICE_LAUNCHES = (7, 6)
+"""Kernels around the router forward and backward: scores with top-k, the map, and the auxiliary loss (counts
+per expert, mean scores, their product).  Counted in Megatron-LM, core/transformer/moe/router.py and
+moe_utils.py, with Transformer Engine's fused router kernels (2.7 and newer)."""
+
+COUNT_LAUNCHES = 14
+"""Kernels and copies that find out how many tokens go where: sums per expert and per rank, the gather of
+counts over the ranks, slices, and four copies to the host.  Counted in Megatron-LM, core/transformer/moe/
+token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess (dropless)."""
+
+PERMUTE_LAUNCHES = 4
+"""Kernels of a fused permutation: three passes build the row map, one moves rows and their probabilities.
+Source: Transformer Engine, pytorch/triton/permutation.py (2.1 and newer; before: index_select, scatter)."""
+
 
 @dataclass(frozen=True)
 class LayerOperators:
@@ -199,7 +213,8 @@ def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
 def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: float) -> list[Block]:
     """Router, permute, this GPU's experts as grouped GEMMs, unpermute, shared experts.
 
-    The busiest GPU receives `dispatched` rows; its experts share them evenly.
+    The busiest GPU receives `dispatched` rows; its experts share them evenly.  Router probabilities are
+    multiplied in the experts' activation, so that permutations only move rows (Megatron-LM since core 0.11).
     """
     h, local, top = arch.hidden, _norm_rows(rows, cut), arch.experts_per_token
     here = arch.experts // cut.ep
@@ -208,16 +223,24 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
         elementwise("mlp norm", local, reads=h, writes=h, back=3 * h),
         linear("router", local, arch.experts, h, half(dtype)),
         elementwise(
-            "expert choice", local, reads=2 * arch.experts, writes=2 * arch.experts, back=6 * arch.experts
+            "expert choice",
+            local,
+            reads=2 * arch.experts,
+            writes=2 * arch.experts,
+            back=6 * arch.experts,
+            launches=CHOICE_LAUNCHES,
         ),
-        elementwise("permute", local, reads=h, writes=top * h, back=(top + 1) * h),
+        elementwise("expert counts", local, arch.experts, 0, back=0, launches=(COUNT_LAUNCHES, 0)),
+        elementwise(
+            "permute", local, reads=h, writes=top * h, back=(top + 1) * h, launches=(PERMUTE_LAUNCHES, 1)
+        ),
     ]
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
-    blocks += _two_products(arch, "experts", dispatched, width, dtype, batch=here)
+    blocks += _two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True)
     if here > 1:
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
-    blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(2 * top + 1) * h))
+    blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
     if arch.shared_ffn:
         blocks += _two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
         if arch.shared_gate:
@@ -227,15 +250,30 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
 
 
 def _two_products(
-    arch: Transformer, name: str, rows: float, width: int, dtype: str, batch: int = 1
+    arch: Transformer,
+    name: str,
+    rows: float,
+    width: int,
+    dtype: str,
+    batch: int = 1,
+    casts: bool = False,
 ) -> list[Block]:
-    """Up (with the gate beside it), activation, down; `rows` over all `batch` experts."""
+    """Up (with the gate beside it), activation, down; `rows` over all `batch` experts.
+
+    casts  inputs are cast to fp8 by kernels of their own (16 bits read, fp8 written straight and transposed):
+           no norm comes before routed experts, and their activation stays in 16 bits (Transformer Engine,
+           pytorch/module/grouped_linear.py quantises its split input)
+    """
     up = 2 * width if arch.gated else width
-    return [
+    blocks = [
         linear(f"{name} up", rows, up, arch.hidden, dtype, batch),
         elementwise(f"{name} activation", rows, reads=up, writes=width, back=2 * up + width),
         linear(f"{name} down", rows, arch.hidden, width, dtype, batch),
     ]
+    if casts and dtype in CAST_DTYPES:
+        blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
+        blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=arch.hidden, writes=arch.hidden, back=0))
+    return blocks
 
 
 def _mlp_end(arch: Transformer, local: int) -> list[Block]:

@@ -92,6 +92,12 @@ class Chain:
         sent = self._put("tp", purpose, op, transfer, before, size)
         self.tail = (self._put("compute", name, kind, seconds, before), sent)
 
+    def launched(self, seconds: float, before: tuple[int, ...]) -> None:
+        """The host needs `seconds` to launch what follows tasks `before`; the chain waits for it too."""
+        self.flush()
+        if seconds > 0:
+            self.tail = (*self.tail, self._put("host", "launching", "launch", seconds, before))
+
     def cut(self) -> None:
         """End a segment: here the other half microbatch may take its turn."""
         self.flush()

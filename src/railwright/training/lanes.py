@@ -1,8 +1,8 @@
 """One pass through one chunk as tasks on lanes, run in order per lane.
 
 A lane is a CUDA stream: its tasks run one at a time in the order given; each also waits for the tasks it
-names.  Compute goes slower while communication runs; communications that cross servers at the same time
-share the NICs evenly.
+names ('host' is the time in which the GPU waits for launches).  Compute goes slower while communication
+runs; communications that cross servers at the same time share the NICs evenly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from railwright.training.timeline import Lane
 
-LANES: tuple[Lane, ...] = ("compute", "tp", "ep", "pp", "dp")
+LANES: tuple[Lane, ...] = ("compute", "tp", "ep", "pp", "host", "dp")
 """In the order in which an idle instant is charged when several communications run at once: the inner
 ones block the compute lane, data-parallel buckets only run beside it."""
 
@@ -117,7 +117,7 @@ def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = (
                 active[lane] = _start(tasks, index, now, begun)
                 head[lane] += 1
         assert active, "tasks wait for each other"
-        rate = 1.0 / slowdown if len(active) > ("compute" in active) else 1.0
+        rate = 1.0 / slowdown if len(active) > ("compute" in active) + ("host" in active) else 1.0
         sharing = sum(1 for one in active.values() if one.fixed <= 0 < one.wire)
         waits = {
             lane: _wait(one, rate if lane == "compute" else 1.0, sharing) for lane, one in active.items()

@@ -16,7 +16,8 @@ from railwright.model.operators import Layer, LayerOperators
 from railwright.spec.study import TrainingJob
 from railwright.training.chain import Chain, take_turns
 from railwright.training.communication import Prices, activation_size, routed_size
-from railwright.training.lanes import Task
+from railwright.training.host import LaunchTimes, launch_times, launching
+from railwright.training.lanes import Task, run
 
 KernelTime = Callable[[Operator], float]
 
@@ -60,6 +61,7 @@ class Work:
         rows = job.micro_batch * job.sequence
         self._layers: dict[Layer, list[_Cost]] = {}
         self._again: dict[Layer, float] = {}
+        self._launches: dict[Layer, LaunchTimes] = {}
         kinds: tuple[Layer, ...] = (
             ("dense", "moe")
             if arch.is_moe and arch.dense_layers
@@ -78,6 +80,7 @@ class Work:
                 dtype=job.dtype,
             )
             self._layers[kind] = _costs(operators, kernel_time)
+            self._launches[kind] = launch_times(operators, prices.machine.gpu)
             self._again[kind] = sum(kernel_time(op) for op in operators.recomputed)
         self._embedding = _costs(
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp), kernel_time
@@ -99,7 +102,9 @@ class Work:
             self._reduce(chain)
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
+            begin, before = len(chain.tasks), chain.tail
             self._layer_forward(chain, kind, "")
+            self._drained(chain, kind, begin, before, self._launches[kind].forward)
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = _head_split(self._head)
@@ -120,18 +125,54 @@ class Work:
         for i in reversed(range(len(chunk.layers))):
             chain.at_layer(i)
             kind = chunk.layers[i]
+            begin, before = len(chain.tasks), chain.tail
             if self.job.layout.recompute == "full":
                 self._layer_forward(chain, kind, "recomputed ")
             elif self.job.layout.recompute == "selective":
                 self._compute(chain, "recomputed attention", "recompute", self._again[kind])
             self._layer_backward(chain, kind)
+            if self.job.layout.recompute == "full":
+                known = self._launches[kind]
+                self._drained(chain, kind, begin, before, known.forward + known.backward)
         chain.at_layer(-1)
         if chunk.embedding:
             if self.sp:
                 chain.communicate("tp", *self._gathering("tp all-gather"))
             self._compute(chain, "embedding backward", "embedding", sum(c.backward for c in self._embedding))
         chain.flush()
+        self._caught_up(chain, chunk)
         return chain
+
+    def _drained(
+        self, chain: Chain, kind: Layer, begin: int, before: tuple[int, ...], seconds: float
+    ) -> None:
+        """The tasks from `begin` on take what their kernels or what their launches take, with experts.
+
+        Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
+        of launches runs empty.  Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
+        """
+        chain.flush()
+        if kind == "moe":
+            chain.launched(launching(self._launches[kind], seconds, chain.tasks[begin:]), before)
+
+    def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
+        """A backward pass waits for the host only where launching all of it takes longer than running it.
+
+        Nothing drains the queue there.  In a dense model nothing does forward either, so the host runs ahead
+        over both.
+        """
+        again = self.job.layout.recompute == "full"
+        known = [self._launches[kind] for kind in chunk.layers]
+        if not known or (again and self.arch.is_moe):
+            return
+        seconds = sum(one.backward + again * one.forward for one in known)
+        if self.arch.is_moe:
+            chain.launched(launching(known[0], seconds, chain.tasks), ())
+            return
+        forward = self._forward(chunk).tasks
+        total = launching(known[0], seconds + sum(one.forward for one in known), [*chain.tasks, *forward])
+        if total:
+            chain.launched(total - run(forward).duration, ())
 
     def _layer_forward(self, chain: Chain, kind: Layer, again: str) -> None:
         attention, rest = _sections(self._layers[kind])

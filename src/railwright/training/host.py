@@ -1,0 +1,66 @@
+"""What the host needs to launch a layer, and where the GPU waits for it.
+
+PyTorch launches kernels ahead of the GPU.  The GPU waits only where launching takes longer than running:
+over a whole pass where nothing stops the host, layer by layer where the host itself waits for the GPU.  CUDA
+graphs launch at once what they hold; none are assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railwright.catalog.parts import Gpu
+from railwright.model.architecture import Operator
+from railwright.model.operators import LayerOperators
+from railwright.training.constants import constant
+from railwright.training.lanes import Task
+
+GRACE = ("gb", "gh")
+"""GPUs of these names are launched for by a Grace CPU."""
+
+
+@dataclass(frozen=True)
+class LaunchTimes:
+    """Host time for one layer of one microbatch, without its collectives, and for one collective [s]."""
+
+    forward: float
+    backward: float
+    collective: float
+
+
+def launch_times(operators: LayerOperators, gpu: Gpu) -> LaunchTimes:
+    """Host time to launch a layer's kernels.
+
+    A product or attention is one call through a framework module, its weight gradient one more operation;
+    each expert of a grouped product adds its own part; all else, collectives too, costs one operation per
+    kernel.  Embedding, head and optimizer are left out: few launches, long kernels.
+    Sources: training/data/constants.yaml, host_*.
+    """
+    pace = constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
+    return LaunchTimes(
+        pace * sum(map(_seconds, operators.forward)),
+        pace * sum(map(_seconds, (*operators.backward_input, *operators.backward_weight))),
+        pace * constant("host_operation_seconds"),
+    )
+
+
+def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> float:
+    """Host time of some tasks, or 0 where their compute alone is as long: then the GPU never waits. [s]
+
+    seconds  host time of their kernels; their collectives are added
+    The test leaves the network out, so that a faster one never makes a step longer.
+    """
+    calls = sum(1 for task in tasks if task.lane not in ("compute", "host") and task.size)
+    total = seconds + calls * known.collective
+    return total if total > sum(task.duration for task in tasks if task.lane == "compute") else 0.0
+
+
+def _seconds(operator: Operator) -> float:
+    if operator.kind == "memory":
+        return constant("host_operation_seconds") * operator.launches
+    weight = operator.phase == "backward_weight"
+    call = constant("host_operation_seconds" if weight else "host_module_seconds")
+    if operator.kind == "grouped_gemm":
+        return call + constant("host_expert_seconds") * operator.launches
+    return call

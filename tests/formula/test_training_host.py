@@ -1,0 +1,89 @@
+"""The host beside the GPU: what launching costs, and when the GPU waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.model import layer_operators
+from railwright.spec.study import Overlap
+from railwright.training import simulate
+from railwright.training.chain import Chain
+from railwright.training.constants import constant
+from railwright.training.host import LaunchTimes, launch_times, launching
+from railwright.training.lanes import Task, run
+from training_cases import DENSE, MOE, job, machine, priced
+
+OPERATION, MODULE, EXPERT = (constant(f"host_{name}_seconds") for name in ("operation", "module", "expert"))
+H100 = machine().gpu
+
+
+def exposed(result: object) -> float:
+    return sum(s.exposed for s in result.shares if s.kind == "host")  # type: ignore[attr-defined]
+
+
+def test_a_dense_layer_is_its_calls_and_operations() -> None:
+    # forward: 4 products and attention; 2 norms, rotary, 2 residuals, activation
+    known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
+    assert known.forward == pytest.approx(5 * MODULE + 6 * OPERATION)
+    # backward: the same again, and 4 weight gradients
+    assert known.backward == pytest.approx(5 * MODULE + 6 * OPERATION + 4 * OPERATION)
+
+
+def test_each_expert_costs_its_own_launch() -> None:
+    few, many = (
+        launch_times(layer_operators(replace(MOE, experts=count), "moe", 4096, 1024), H100)
+        for count in (8, 16)
+    )
+    assert many.forward - few.forward == pytest.approx(2 * 8 * EXPERT)
+    assert many.backward - few.backward == pytest.approx(4 * 8 * EXPERT)
+
+
+def test_grace_is_slower_by_the_measured_ratio() -> None:
+    layer = layer_operators(MOE, "moe", 4096, 1024)
+    grace = launch_times(layer, replace(H100, name="gb200-sxm"))
+    assert grace.forward == pytest.approx(37.08 / 13.48 * launch_times(layer, H100).forward, rel=1e-3)
+
+
+def test_no_launch_is_shown_where_compute_hides_it() -> None:
+    known, tasks = LaunchTimes(1.0, 1.0, 0.1), [Task("compute", "w", "mlp", 2.0)]
+    assert launching(known, 1.5, tasks) == 0.0
+    assert launching(known, 2.5, tasks) == 2.5
+    # a collective is launched too, and does not hide launches from the test
+    assert launching(known, 1.95, [*tasks, Task("tp", "r", "all_reduce", 9.0, size=1.0)]) == pytest.approx(
+        2.05
+    )
+
+
+def test_a_layer_takes_its_kernels_or_its_launches() -> None:
+    chain = Chain()
+    chain.compute("a", "mlp", 1.0)
+    chain.flush()
+    before = chain.tail
+    chain.compute("b", "mlp", 1.0)
+    chain.launched(3.0, before)
+    chain.compute("c", "mlp", 1.0)
+    chain.flush()
+    done = run(chain.tasks, 1.5)
+    assert done.duration == pytest.approx(1.0 + 3.0 + 1.0)
+    assert done.exposed == pytest.approx({"compute": 3.0, "host": 2.0})
+
+
+def test_experts_wait_per_layer_and_dense_models_over_both_passes() -> None:
+    # kernels that take no time: what is left is launching
+    free = {"predict": priced(1e18, 0.0), "kernel": lambda operator: 1e-12}
+    one = job(batch=32, overlap=Overlap(dp=False))
+    dense = simulate(one, DENSE, machine(4), **free)  # type: ignore[arg-type]
+    known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
+    assert exposed(dense) == pytest.approx(8 * (known.forward + known.backward), rel=1e-3)
+    wanted = job(batch=32, expert=8, overlap=Overlap(dp=False))
+    known = launch_times(layer_operators(MOE, "moe", 1024, 1024, ep=8), H100)
+    moe = simulate(wanted, MOE, machine(4), **free)  # type: ignore[arg-type]
+    assert exposed(moe) == pytest.approx(8 * (known.forward + known.backward + 4 * OPERATION), rel=1e-3)
+
+
+def test_long_kernels_leave_no_trace_of_the_host() -> None:
+    step = simulate(job(), DENSE, machine(4), predict=priced(50e9), kernel=lambda operator: 1e-3)
+    assert exposed(step) == 0.0
+    assert all(e.lane != "host" for e in step.timeline.events)
