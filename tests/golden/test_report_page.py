@@ -345,3 +345,17 @@ def test_the_other_networks_of_one_rack_are_told(html):
         "in-band management": ("5", "1 × sn3700c", "5", "0"),
         "out-of-band management": ("5", "1 × ethernet-1g-48", "5", "0"),
     }
+
+
+def test_kernel_constants_are_assumptions_only_where_a_job_runs_kernels():
+    from railwright.spec import load_study_text, template
+    from railwright.study.assumptions import assumptions
+    from railwright.study.evaluate import Workshop
+
+    study = load_study_text(template("rail-240"), "rail-240")
+    bare = study.model_copy(update={"jobs": ()})
+    with_job, without = (
+        [a.name for a in assumptions(one, Workshop.of(one)) if "GEMM" in a.name] for one in (study, bare)
+    )
+    assert with_job
+    assert not without

@@ -23,7 +23,7 @@ ROUTING_MEANS = {
 
 
 def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
-    """In the order: parts, choices, kernel constants, constants measured on the cluster itself."""
+    """In the order: parts, choices, kernel constants where a job runs, constants measured on the cluster itself."""
     catalog, cluster = workshop.catalog, study.cluster
     server = find(catalog.servers, cluster.server)
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
@@ -51,7 +51,8 @@ def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
         if dtype in gpu.peak_flops
     ]
     found.append(Assumption("routing", cluster.compute.routing, ROUTING_MEANS[cluster.compute.routing]))
-    found += [Assumption(name, f"{value:.3g}", source) for name, value, source in constants(gpu)]
+    if study.jobs:
+        found += [Assumption(name, f"{value:.3g}", source) for name, value, source in constants(gpu)]
     if study.calibration is not None:
         found += calibrated(study.calibration, gpu)
     return tuple(found)
