@@ -12,7 +12,7 @@ from railwright.collectives.nvls import NVLS, NVLS_TREE, nominal_channel_limit
 from railwright.collectives.pat import PAT
 from railwright.collectives.prediction import NcclSettings, Op
 from railwright.collectives.rates import bus_factor
-from railwright.collectives.ring import RING
+from railwright.collectives.ring import RING, crowding
 from railwright.collectives.tree import TREE
 from railwright.errors import PlanError
 
@@ -77,7 +77,7 @@ def tuner_time(op: Op, size: float, group: Group, algorithm: Algorithm, protocol
 
 def nominal_seconds_per_byte(op: Op, group: Group, algorithm: Algorithm, protocol: str) -> float:
     """Time per byte of S on a healthy, uncontended fabric. [s/byte]"""
-    network = algorithm.per_nic(op, group) * algorithm.wire(protocol) / group.usable_nic
+    network = algorithm.per_nic(op, group) * algorithm.wire(protocol) / group.usable_nic * crowding(group)
     return max(network, bus_factor(op, group.ranks) / algorithm.inside(op, protocol, group))
 
 

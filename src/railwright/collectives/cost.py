@@ -5,7 +5,7 @@ The same formulas price a machine (bandwidth solved on its fabric) and a publish
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from railwright.collectives import p2p
 from railwright.collectives.algorithm import Path
@@ -15,6 +15,7 @@ from railwright.collectives.group import Group
 from railwright.collectives.prediction import NcclSettings, Op, Term
 from railwright.collectives.profile import Profile, as_measured, usable_share
 from railwright.collectives.rates import bus_factor
+from railwright.collectives.ring import crowding
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def collective(
     rule = ALGORITHMS[algorithm]
     family = as_measured(family_of(group, algorithm), profile)
     latency = rule.latency(op, protocol, group, wires.path)
-    network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic
+    network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic * crowding(group)
     limit = rule.inside(op, protocol, group)
     inside = size * bus_factor(op, group.ranks) / limit
     bandwidth = max(network, inside) / usable_share(family, profile)
@@ -98,7 +99,9 @@ def point_to_point(
     usable = group.lane / group.usable_lane
     bandwidth = size * p2p.wire(protocol) / usable_share(family, profile)
     bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
-    posting = p2p.posting_seconds(op, size, group, settings.pxn, settings.sub_message_share)
+    posting = p2p.posting_seconds(
+        op, size, group, settings.pxn, settings.sub_message_share, settings.p2p_net_chunk
+    )
     relays = p2p.uses_relays(group, settings.pxn)
     aggregated = "aggregated through PXN relays" if relays else "each posted by its own GPU"
     terms = (
@@ -121,6 +124,7 @@ def point_to_point(
 
 def on_healthy_fabric(op: Op, size: float, group: Group, settings: NcclSettings) -> Cost:
     """The same collective on an uncontended fabric of the group's own NICs: no fabric needs to be built."""
+    group = replace(group, min_channels=settings.min_channels, max_channels=settings.max_channels)
     algorithm, protocol = selected(op, size, group, settings)
     if algorithm == "p2p":
         nominal = p2p.nominal_seconds_per_byte(op, group, settings.pxn) * group.usable_nic / group.nic_rate

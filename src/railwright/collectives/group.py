@@ -30,6 +30,7 @@ class Group:
     cpu        'intel', 'amd' or 'arm'
     transport  'ib' (verbs: InfiniBand and RoCE) or 'efa'
     pcie       what one GPU sends to its neighbours where there is no NVLink [byte/s]
+    min_channels, max_channels  limits set by the user; None: NCCL's own
     """
 
     ranks: int
@@ -41,6 +42,12 @@ class Group:
     cpu: str
     transport: str = "ib"
     pcie: float = 0.0
+    min_channels: int | None = None
+    max_channels: int | None = None
+
+    def channels(self, own: int) -> int:
+        """How many channels run where NCCL on its own would open `own`."""
+        return min(max(own, self.min_channels or 1), self.max_channels or max(own, self.min_channels or 1))
 
     @property
     def ranks_per_node(self) -> float:
@@ -97,6 +104,8 @@ def group_of(machine: Machine, comm: Communicator) -> Group:
         cpu=machine.server.cpu,
         transport=transport_of(machine.nic),
         pcie=machine.nic.pcie_bandwidth,
+        min_channels=machine.nccl.min_channels,
+        max_channels=machine.nccl.max_channels,
     )
 
 

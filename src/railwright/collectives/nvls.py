@@ -22,6 +22,8 @@ def multicast_rate(op: Op, group: Group, channels: int) -> float:
     facts = nccl()
     rate = group.scale_up * float(facts["usable"]["nvls"][group.generation])
     rate *= float(facts["nvls_efficiency"].get(group.generation, 0.0)) * (channels - 1) / channels
+    if group.max_channels is not None:
+        rate *= min(1.0, group.max_channels / int(facts["channels"]["one_node"]))
     return 2 * rate if op == "all_reduce" else rate * (group.ranks_per_node - 1) / group.ranks_per_node
 
 
@@ -46,7 +48,7 @@ def _steps(op: Op, protocol: str, group: Group, path: Path) -> float:
 
 
 def _inside(op: Op, protocol: str, group: Group) -> float:
-    return multicast_rate(op, group, channels_of(group))
+    return multicast_rate(op, group, max(2, channels_of(group)))
 
 
 def _nothing(op: Op, group: Group) -> float:

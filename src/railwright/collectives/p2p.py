@@ -40,19 +40,23 @@ def uses_relays(group: Group, pxn: bool) -> bool:
     return pxn and group.nodes > 1 and group.nics > 1 and group.scale_up > 0
 
 
-def chunk_size(message: float) -> int:
+def chunk_size(message: float, full: int | None = None) -> int:
     """What one step of a network message carries. [byte]
 
-    128 KiB, half of it below 8 such chunks, a quarter below one.
+    full  P2P_NET_CHUNKSIZE, 128 KiB unless given [byte]
+
+    All of it, half of it below 8 such chunks, a quarter below one.
     Source: NCCL 2.30 src/init.cc P2P_NET_CHUNKSIZE; src/enqueue.cc addP2pToPlan ("Tune chunk size").
     """
-    full = int(nccl()["point_to_point"]["chunk_net"])
+    full = int(nccl()["point_to_point"]["chunk_net"]) if full is None else full
     if message < full:
         return full // 4
     return full // 2 if message < 8 * full else full
 
 
-def posting_seconds(op: Op, size: float, group: Group, pxn: bool, share: float | None = None) -> float:
+def posting_seconds(
+    op: Op, size: float, group: Group, pxn: bool, share: float | None = None, chunk: int | None = None
+) -> float:
     """How long the busiest GPU's proxy threads are busy posting network messages. [s]
 
     Every chunk to every remote rank costs NCCL's post overhead (1 us Intel, 2 us AMD; tuning.cc
@@ -65,7 +69,7 @@ def posting_seconds(op: Op, size: float, group: Group, pxn: bool, share: float |
     message = message_size(op, size, group)
     local = ceil(group.ranks_per_node)
     remote = (group.ranks - local) if op == "all_to_all" else (1 if group.nodes > 1 else 0)
-    chunks = max(1, ceil(message / chunk_size(message)))
+    chunks = max(1, ceil(message / chunk_size(message, chunk)))
     each = float(nccl()["post_overhead"][group.cpu])
     if not uses_relays(group, pxn) or op != "all_to_all":
         return remote * chunks * each
@@ -84,7 +88,7 @@ def rounds(op: Op, group: Group) -> int:
     if op != "all_to_all" or group.nodes == 1:
         return 1
     facts = nccl()["point_to_point"]
-    channels, batches = int(facts["channels"]), ceil(group.ranks / int(facts["batch"]))
+    channels, batches = group.channels(int(facts["channels"])), ceil(group.ranks / int(facts["batch"]))
     per_peer = 1
     while per_peer < group.nic_rate / 14e9:
         per_peer *= 2

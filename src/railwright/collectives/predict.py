@@ -18,6 +18,7 @@ from railwright.collectives.group import Group, group_of
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.collectives.rates import bus_factor
+from railwright.collectives.sent import as_sent
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.network.solution import Bottleneck
@@ -137,7 +138,8 @@ def _solve(
     if op == "all_to_all":
         _check_messages(groups)
     build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
-    demands = join([build(fabric, g, op, machine.nccl.pxn) for g in groups if len(g) > 1]).scaled(UNIT)
+    parts = [build(fabric, g, op, machine.nccl.pxn) for g in groups if len(g) > 1]
+    demands = as_sent(fabric, join(parts), algorithm, machine.nccl).scaled(UNIT)
     if not len(demands):
         return Wires(0.0, 0.0), None
     solution = solve(machine.network, demands)

@@ -20,6 +20,10 @@ class NcclSettings:
     sharp        whether in-network reduction may be used (switch and plugin)
     sub_message_share  part of a post's cost that each message keeps when PXN sends several in one post,
                  0..1; None: the estimate of data/nccl.yaml.  An assumption of ours, here to be varied.
+    min_channels, max_channels  MIN_NCHANNELS, MAX_NCHANNELS; None: what NCCL's search opens
+    cross_nic    CROSS_NIC=1: rings change rails from node to node; None: as NCCL finds best
+    qps_per_connection  IB_QPS_PER_CONNECTION: hashed flows that each connection is split into; None: one
+    p2p_net_chunk  P2P_NET_CHUNKSIZE [byte]; None: 128 KiB
     """
 
     pxn: bool = True
@@ -27,6 +31,11 @@ class NcclSettings:
     protocol: str = "auto"
     sharp: bool = False
     sub_message_share: float | None = None
+    min_channels: int | None = None
+    max_channels: int | None = None
+    cross_nic: bool | None = None
+    qps_per_connection: int | None = None
+    p2p_net_chunk: int | None = None
 
 
 @dataclass(frozen=True)

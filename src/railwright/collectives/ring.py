@@ -49,6 +49,10 @@ def inside(op: Op, protocol: str, group: Group) -> float:
     Source: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates).
     """
     rate = group.usable_lane if group.nodes < group.ranks else float("inf")
+    if (
+        group.max_channels is not None
+    ):  # one channel of a ring with Simple is taken to carry what a tree's does
+        rate = min(rate, channels_of(group) * by_nodes("channel_max_tree", group.generation, group.nodes))
     if protocol == "ll":
         row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
         return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))
@@ -59,8 +63,13 @@ def inside(op: Op, protocol: str, group: Group) -> float:
 
 
 def channels_of(group: Group) -> int:
-    """Channels that NCCL's search opens: one per NIC across nodes, 16 inside one."""
-    return int(nccl()["channels"]["one_node"]) if group.nodes == 1 else group.nics
+    """Channels that NCCL's search opens: one per NIC across nodes, 16 inside one; or as many as the user says."""
+    return group.channels(int(nccl()["channels"]["one_node"]) if group.nodes == 1 else group.nics)
+
+
+def crowding(group: Group) -> float:
+    """NICs that a node has over those it uses: a channel sends through one NIC, so few channels leave some idle."""
+    return group.nics / min(group.nics, channels_of(group))
 
 
 def per_nic(op: Op, group: Group) -> float:

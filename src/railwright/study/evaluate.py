@@ -60,7 +60,17 @@ class Workshop:
 
 def nccl_settings(nccl: Nccl) -> NcclSettings:
     """The study's NCCL section as the collectives room takes it."""
-    return NcclSettings(nccl.pxn, nccl.algorithm, nccl.protocol, nccl.sharp)
+    return NcclSettings(
+        nccl.pxn,
+        nccl.algorithm,
+        nccl.protocol,
+        nccl.sharp,
+        min_channels=nccl.min_channels,
+        max_channels=nccl.max_channels,
+        cross_nic=nccl.cross_nic,
+        qps_per_connection=nccl.qps_per_connection,
+        p2p_net_chunk=nccl.p2p_net_chunk,
+    )
 
 
 @lru_cache(maxsize=64)
