@@ -347,6 +347,14 @@ def test_the_other_networks_of_one_rack_are_told(html):
     }
 
 
+def test_one_server_has_no_halves_and_one_cable_is_no_cables():
+    alone = toy_fabric(1, leaves_per_group=1, spines=0, by_rail=False, gpus=1)
+    text = page(example_result(variants=(variant("alone", "", alone, 1.0, 1.0),)))
+    row = re.search(r"bisection, one direction</th>(.*?)</tr>", text)[1]
+    assert re.findall("<td[^>]*>(.*?)</td>", row) == ["–"]
+    assert "1 server, 1 leaf, 1 cable<" in text
+
+
 def test_kernel_constants_are_assumptions_only_where_a_job_runs_kernels():
     from railwright.spec import load_study_text, template
     from railwright.study.assumptions import assumptions

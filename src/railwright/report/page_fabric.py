@@ -34,7 +34,7 @@ Row = tuple[str, Sequence[float | None], Callable[[float], str], int]
 """Name, a value per variant (None where there is none), how to print it, and whether more (+1)
 or less (-1) is better (0: neither)."""
 
-PART_ROWS: tuple[tuple[str, Callable[[Counts], float], Callable[[float], str], int], ...] = (
+PART_ROWS: tuple[tuple[str, Callable[[Counts], float | None], Callable[[float], str], int], ...] = (
     ("leaves", lambda c: c.leaves, show_count, 0),
     ("spines", lambda c: c.spines, show_count, 0),
     ("cores", lambda c: c.cores, show_count, 0),
@@ -43,7 +43,7 @@ PART_ROWS: tuple[tuple[str, Callable[[Counts], float], Callable[[float], str], i
     ("optical transceivers", lambda c: c.optics, show_count, -1),
     ("switch power, at most", lambda c: c.switch_power, show_power, -1),
     ("switches on the longest path", lambda c: c.hops_max, show_count, -1),
-    ("bisection, one direction", lambda c: c.bisection, show_bit_rate, 1),
+    ("bisection, one direction", lambda c: c.bisection if c.servers > 1 else None, show_bit_rate, 1),
 )
 STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str], int], ...] = (
     ("step time", lambda s: s.step_time, show_time, -1),
@@ -206,5 +206,5 @@ def _in_words(variant: VariantResult) -> str:
         ):
             if n:
                 words.append(f"{show_count(n)} {one if n == 1 else many}")
-        words.append(f"{show_count(c.cables)} cables")
+        words.append(f"{show_count(c.cables)} {'cable' if c.cables == 1 else 'cables'}")
     return ", ".join(words)

@@ -23,7 +23,7 @@ ROUTING_MEANS = {
 
 
 def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
-    """In the order: parts, choices, kernel constants where a job runs, constants measured on the cluster itself."""
+    """In the order: parts, choices, kernel constants where a job runs, those of the cluster's own profile."""
     catalog, cluster = workshop.catalog, study.cluster
     server = find(catalog.servers, cluster.server)
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
