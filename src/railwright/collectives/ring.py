@@ -49,9 +49,8 @@ def inside(op: Op, protocol: str, group: Group) -> float:
     Source: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates).
     """
     rate = group.usable_lane if group.nodes < group.ranks else float("inf")
-    if (
-        group.max_channels is not None
-    ):  # one channel of a ring with Simple is taken to carry what a tree's does
+    if channels_of(group) < _own_channels(group):
+        # fewer channels than NCCL wants: with Simple one is taken to carry what a tree's does
         rate = min(rate, channels_of(group) * by_nodes("channel_max_tree", group.generation, group.nodes))
     if protocol == "ll":
         row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
@@ -63,12 +62,12 @@ def inside(op: Op, protocol: str, group: Group) -> float:
 
 
 def channels_of(group: Group) -> int:
-    """Channels that NCCL's search opens: one per NIC across nodes, 16 inside one; or as many as the user says."""
-    return group.channels(int(nccl()["channels"]["one_node"]) if group.nodes == 1 else group.nics)
+    """Channels that run: NCCL's search opens one per NIC across nodes, 16 inside one; users may limit them."""
+    return group.channels(_own_channels(group))
 
 
 def crowding(group: Group) -> float:
-    """NICs that a node has over those it uses: a channel sends through one NIC, so few channels leave some idle."""
+    """NICs of a node over those it uses: a channel sends through one, so few channels leave some idle."""
     return group.nics / min(group.nics, channels_of(group))
 
 
@@ -88,6 +87,11 @@ def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
         return broadcast(fabric, comm, 1.0, pxn=pxn)
     n = len(comm)
     return ring(fabric, comm, (2 if op == "all_reduce" else 1) * (n - 1) / n, pxn)
+
+
+def _own_channels(group: Group) -> int:
+    """Channels that NCCL's search opens."""
+    return int(nccl()["channels"]["one_node"]) if group.nodes == 1 else group.nics
 
 
 def _counts(op: Op, group: Group) -> tuple[int, int]:
