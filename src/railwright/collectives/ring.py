@@ -62,7 +62,7 @@ def inside(op: Op, protocol: str, group: Group) -> float:
 
 
 def channels_of(group: Group) -> int:
-    """Channels that run: NCCL's search opens one per NIC across nodes, 16 inside one; users may limit them."""
+    """Channels that run: NCCL's search opens one per NIC across nodes, 16 inside one; users limit them."""
     return group.channels(_own_channels(group))
 
 
