@@ -12,7 +12,7 @@ from railwright.measure.compare import machine_of
 from railwright.spec import load_study_text, override, template
 from railwright.traffic.demand import Communicator
 
-FULL = tuple(float(8 << i) for i in range(0, 31))
+FULL = tuple(float(8 << i) for i in range(31))
 """8 B to 8 GiB."""
 TREE = "hopper ib nvlstree"
 

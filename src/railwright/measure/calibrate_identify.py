@@ -78,6 +78,10 @@ def identify(family: str, parts: Sequence[Part], shipped: Values) -> Identified:
     if across and fabric and len(fabric) < len(parts):
         parts = [p if p.nodes > 2 else p.only(_wire(p, shipped) <= WIRE_OF_TWO) for p in parts]
         parts = [p for p in parts if len(p.size)]
+    count = sum(len(p.size) for p in parts)
+    if count <= SPARE:
+        why = f"{family}: nothing is calibrated: {_few(count, 1, test)}."
+        return Identified(tuple(parts), fit(parts, shipped, ()), (), (Held("", "few points", why),))
     held: dict[str, Held] = {}
 
     def hold(constant: str, reason: str, why: str) -> None:
@@ -90,7 +94,6 @@ def identify(family: str, parts: Sequence[Part], shipped: Values) -> Identified:
         hold("launch", "sizes", _no_small(parts, shipped, test))
     if not _tells_plateau(parts, shipped):
         hold("usable", "sizes", _no_plateau(parts, shipped, test))
-    count = sum(len(p.size) for p in parts)
     while count < len(PARAMETERS) - len(held) + SPARE and len(held) < len(PARAMETERS):
         constant = next(n for n in ("ramp", "launch", "usable") if n not in held)
         hold(constant, "few points", _few(count, len(PARAMETERS) - len(held), test))
@@ -140,38 +143,42 @@ def _tells_plateau(parts: Sequence[Part], shipped: Values) -> bool:
 
 def _no_small(parts: Sequence[Part], shipped: Values, test: str) -> str:
     part = min(parts, key=lambda p: p.size.min())
-    at = int(np.argmin(part.size))
-    if np.sum(_waits(part, shipped) >= WAITING) >= 2:
-        grown = 2 ** _growth(part, _waits(part, shipped) >= WAITING) - 1
-        seen = f"its small sizes take {grown:.0%} longer at each doubling, where waiting alone would not grow"
+    at, waiting = int(np.argmin(part.size)), _waits(part, shipped)
+    small = waiting >= WAITING
+    if len(np.unique(part.size[small])) >= 2:
+        grown = 2 ** _growth(part, small) - 1
+        seen = f"its small sizes take {grown:.0%} longer at each doubling, where waiting would not grow"
     else:
+        many = "only one size" if small.any() else "no size"
         seen = (
-            f"the smallest size measured of it is {show_size(part.size[at])}, of which waiting is "
-            f"{_waits(part, shipped)[at]:.0%}, and two sizes of at least {WAITING:.0%} are needed"
+            f"{many} measured of it is mostly waiting (the smallest, {show_size(part.size[at])}, is "
+            f"{waiting[at]:.0%}; two sizes of {WAITING:.0%} are needed)"
         )
     return f"{seen}; measure small sizes, {test} -b 8 -e 16G -f 2"
 
 
 def _no_plateau(parts: Sequence[Part], shipped: Values, test: str) -> str:
     part = max(parts, key=lambda p: p.size.max())
-    at = int(np.argmax(part.size))
-    if np.sum(_wire(part, shipped) >= PLATEAU) >= 2:
-        rise = 2 ** (1 - _growth(part, _wire(part, shipped) >= PLATEAU)) - 1
-        top = show_size(part.size[at])
+    at, wire = int(np.argmax(part.size)), _wire(part, shipped)
+    large = wire >= PLATEAU
+    top = show_size(part.size[at])
+    if len(np.unique(part.size[large])) >= 2:
+        rise = 2 ** (1 - _growth(part, large)) - 1
         seen = f"the bus bandwidth still rises by {rise:.0%} at each doubling up to {top}"
     else:
+        many = "only one size" if large.any() else "no size"
         seen = (
-            f"the plateau is not reached: the largest size measured of it is {show_size(part.size[at])}, "
-            f"of which the wire is {_wire(part, shipped)[at]:.0%}, and two sizes of at least {PLATEAU:.0%} "
-            "are needed"
+            f"{many} measured of it is on the plateau (of the largest, {top}, the wire is "
+            f"{wire[at]:.0%}; two sizes of {PLATEAU:.0%} are needed)"
         )
     return f"{seen}; measure larger sizes, {test} -b 8 -e 16G -f 2"
 
 
 def _few(count: int, wanted: int, test: str) -> str:
     points = "1 point" if count == 1 else f"{count} points"
+    constants = "a constant and its" if wanted == 1 else f"{wanted} constants and their"
     return (
-        f"{points} cannot tell {wanted} constants and their scatter ({wanted + SPARE} are the least); "
+        f"{points} cannot tell {constants} scatter ({wanted + SPARE} are the least); "
         f"measure every power of two, {test} -b 8 -e 16G -f 2"
     )
 

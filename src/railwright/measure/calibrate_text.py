@@ -74,7 +74,8 @@ def _family(name: str, record: FamilyRecord) -> list[str]:
         lines.append(f"  {curve.log}:{curve.line} {curve.op}, {curve.ranks} ranks in {curve.nodes} node(s):")
         pairs = zip(curve.sizes, curve.measured_over_predicted, strict=True)
         told = "  ".join(
-            f"{show_size(size).replace(' ', '')} {100 * (ratio - 1):+.1f}%" for size, ratio in pairs
+            f"{show_size(size).replace(' ', '')} {round(100 * (ratio - 1), 1) + 0.0:+.1f}%"
+            for size, ratio in pairs
         )
         lines += wrap(told, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
     return lines
