@@ -9,6 +9,7 @@ from importlib import resources
 from railwright.errors import RailwrightError, nearest
 from railwright.measure.collectives import collective_rows
 from railwright.measure.counts import design_rows, parameter_rows
+from railwright.measure.effects import effect_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
 from railwright.measure.training import memory_rows, training_rows
 
@@ -16,6 +17,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "designs": design_rows,
     "models": parameter_rows,
     "collectives": collective_rows,
+    "effects": effect_rows,
     "memory": memory_rows,
     "training": training_rows,
 }
