@@ -91,15 +91,14 @@ def test_three_sizes_are_too_few(tmp_path):
 
 
 def test_correlated_constants_are_told_and_held(tmp_path):
-    """Few sizes between waiting and wire cannot tell ramp; the sentence names the other constant."""
-    from railwright.measure.calibrate_fit import Fit
-    from railwright.measure.calibrate_identify import _correlated
-
-    alike = Fit({"ramp": 1.0}, {}, ("launch", "ramp", "usable"), 5, 0.01, 44.0, ("launch", "ramp"))
-    constant, reason, why = _correlated(alike, "all_reduce_perf")
-    assert (constant, reason) == ("ramp", "correlated")
-    assert "cannot tell it from launch (condition number 44, 30 is the most)" in why
-    assert _correlated(Fit({}, {}, (), 5, 0.01, 29.0, ()), "") is None
+    """Within a third of a doubling on the plateau ramp and usable bandwidth stretch all times alike."""
+    sizes = [float(int(2 ** (32 + k / 16))) for k in range(6)]
+    found = calibrate([write_log(tmp_path, sizes=sizes, noise=0.002)], study())
+    text = refused(found, "ramp")
+    number = re.search(r"cannot tell it from usable \(condition number (\d+), 10 is the most\)", text)
+    assert int(number[1]) > 10
+    assert "measure the whole range" in text
+    assert list(found.profile.families[TREE].measured()) == ["usable"]
 
 
 def test_one_node_says_nothing_of_the_network(tmp_path):

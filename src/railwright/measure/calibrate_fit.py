@@ -65,7 +65,7 @@ class Fit:
     free       which were fitted
     freedom    points less free constants
     sigma      standard deviation of ln(measured / predicted) per point
-    condition  of the Jacobian with columns of unit length (1: independent; above 30: Belsley's "strong")
+    condition  of the Jacobian with columns of unit length (1: independent)
     alike      the two free constants that the worst-determined direction mixes most; () below two
     """
 

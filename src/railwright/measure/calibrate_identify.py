@@ -23,8 +23,9 @@ WAITING = 0.60
 """Share of latencies in a predicted time from which a size is all waiting."""
 FLAT = 0.50
 """Doubling a size that is all waiting may take 2^this longer; more, and it is not waiting."""
-STRONG = 30.0
-"""Condition number above which constants cannot be told apart (Belsley, Kuh and Welsch, 1980: 'strong')."""
+MIXED = 10.0
+"""Condition number from which constants are not told apart: dependencies begin to show at 5 to 10 and are
+strong at 30 (Belsley, Kuh and Welsch, Regression Diagnostics, 1980, ch. 3)."""
 TOLERANCE = {"launch": 0.25, "ramp": 0.5, "usable": 0.10}
 """Largest standard error of a measurement: launch over the whole latency, ramp, usable over itself."""
 SPARE = 2
@@ -184,12 +185,12 @@ def _few(count: int, wanted: int, test: str) -> str:
 
 
 def _correlated(found: Fit, test: str) -> tuple[str, str, str] | None:
-    if found.condition <= STRONG:
+    if found.condition <= MIXED:
         return None
     constant = next((n for n in ("ramp", "launch", "usable") if n in found.alike), found.free[-1])
     other = next((n for n in found.alike if n != constant), "the others")
     why = (
-        f"these sizes cannot tell it from {other} (condition number {found.condition:.0f}, {STRONG:.0f} is "
+        f"these sizes cannot tell it from {other} (condition number {found.condition:.0f}, {MIXED:.0f} is "
         f"the most); measure the whole range, {test} -b 8 -e 16G -f 2"
     )
     return constant, "correlated", why
