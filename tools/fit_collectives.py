@@ -28,6 +28,9 @@ from railwright.collectives.family import BANDS, pipeline_root
 from railwright.collectives.group import Group, generation_of
 from railwright.collectives.prediction import NcclSettings, Op
 from railwright.collectives.rates import bus_factor
+from railwright.measure.collectives import BANDS as REPLAYED
+from railwright.measure.collectives import collective_rows
+from railwright.measure.table import Row
 
 ROOT = FilePath(__file__).parent.parent
 PAGE = ROOT / "docs/collectives.md"
@@ -248,7 +251,11 @@ def main(check: bool) -> int:
         writer.width = 1000
         writer.dump({"families": found}, out_file)
     page = PAGE.read_text(encoding="utf-8")
-    for name, lines in (("families", _family_lines(found)), ("coverage", _coverage_lines(table))):
+    for name, lines in (
+        ("families", _family_lines(found)),
+        ("coverage", _coverage_lines(table)),
+        ("curves", _curve_lines()),
+    ):
         before, _, rest = page.partition(f"<!-- {name} -->\n")
         _, mark, after = rest.partition(f"<!-- end of {name} -->")
         assert mark, f"docs/collectives.md has no part '{name}'"
@@ -280,6 +287,27 @@ def _coverage_lines(table: dict[str, Fitted]) -> list[str]:
         widen = widening(table, b)
         share, num_curves, num_points = coverage(table, b, widen)
         lines.append(f"| {name} | {share:.0%} | {widen:.2f} | {num_curves} | {num_points} |")
+    return lines
+
+
+def _curve_lines() -> list[str]:
+    """Median signed error of every record by size, as `railwright validate collectives` replays it."""
+    bands: dict[str, dict[str, list[float]]] = {}
+    reason: dict[str, str] = {}
+    for row in collective_rows():
+        if isinstance(row, Row):
+            bands.setdefault(row.record, {}).setdefault(row.family, []).append(row.error)
+            reason[row.record] = row.reason
+    names = [f"collectives {name}" for _, name in REPLAYED]
+    lines = [
+        "| record | small | mid | large | worst | more than half off because |",
+        "|---|---|---|---|---|---|",
+    ]
+    for record, mine in bands.items():
+        medians = " | ".join(f"{float(np.median(mine[n])):+.0%}" if n in mine else "-" for n in names)
+        worst = max((e for errors_ in mine.values() for e in errors_), key=abs)
+        why = reason[record] if abs(worst) > 0.5 else ""
+        lines.append(f"| {record} | {medians} | {worst:+.0%} | {why} |")
     return lines
 
 
