@@ -55,5 +55,6 @@ def share(found, *kinds):
 def test_the_published_machines_are_mostly_found_sound(found):
     assert len(found) >= 30
     assert share(found, "faster than possible") == 0
-    assert share(found, "plateau low", "cliff") <= 0.10
+    # bands hold 80 % of unseen curves, so a tenth lies beyond the slow end by itself; cliffs come on top
+    assert share(found, "plateau low", "cliff") <= 0.15
     assert sum(not c.findings for c in found) >= len(found) / 3
