@@ -186,3 +186,15 @@ def test_a_bisection_reads_alike_wherever_it_stands(study):
         assert code == 0
         assert "12.8 Tb/s" in text
         assert "TB/s" not in text
+
+
+def test_audit_tells_what_a_power_feed_takes_with_it(study):
+    code, text = railwright("audit", str(study), "--group", "pdu-a=server-01,server-02,leaf-01")
+    assert code == 0, text
+    assert "pdu-a" in text
+    code, text = railwright("audit", str(study), "--group", "pdu-a")
+    assert code == 2
+    assert "NAME=DEVICE" in text
+    code, text = railwright("audit", str(study), "--group", "pdu-a=server-99")
+    assert code == 2
+    assert "server-99" in text

@@ -148,7 +148,15 @@ def _count_others(asked: Study) -> None:
     print_table(["", *names], [[label, *map(show_count, values)] for label, values in rows], right=True)
 
 
-def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOption = False) -> None:
+def audit(
+    study: StudyArgument,
+    variant: VariantOption = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="Devices that fail together: NAME=DEVICE,DEVICE… (repeatable)."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Say what a fabric is worth.
 
     Oversubscription, bisection, paths, blast radius, who can reach whom.
@@ -163,7 +171,7 @@ def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOpti
 
     from railwright import audit as room
 
-    result = room.audit(fabric, catalog)
+    result = room.audit(fabric, catalog, _failing_together(group or []))
     found = room.findings(result)
     reach = room.reachability(fabric, _groups(asked, fabric)) if asked.jobs else None
     settings = room.nccl_settings(fabric, reach) if reach is not None else []
@@ -185,6 +193,20 @@ def audit(study: StudyArgument, variant: VariantOption = None, as_json: JsonOpti
         typer.echo(f"\nGroups of job '{asked.jobs[0].name}'")
         for line in room.reach_lines(reach, settings):
             typer.echo(line)
+
+
+def _failing_together(groups: list[str]) -> dict[str, list[str]]:
+    """'pdu-a=server-01,leaf-02' as name -> devices; such groups share a power feed, a rack, a breaker."""
+    from railwright.errors import RailwrightError
+
+    found: dict[str, list[str]] = {}
+    for text in groups:
+        name, equals, devices = text.partition("=")
+        members = [device.strip() for device in devices.split(",") if device.strip()]
+        if not (name and equals and members):
+            raise RailwrightError(f"--group '{text}' is not NAME=DEVICE,DEVICE, e.g. pdu-a=server-01,leaf-02")
+        found[name] = members
+    return found
 
 
 def export(
