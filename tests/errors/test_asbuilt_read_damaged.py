@@ -77,6 +77,17 @@ SAMPLES = {
           "links": [{"compounded_links": [{"id": "x", "interfaces": [
               {"node": "a", "interface": "swp1s0"}, {"node": "b", "interface": "eth0"}]}]}]}], indent=1,
     ).encode(),
+    "infragraph": (
+        b'name: small\ndevices:\n'
+        b'- {"name": "box", "components": [{"name": "nic", "choice": "nic", "count": 2}]}\n'
+        b'- {"name": "sw", "components": [{"name": "port", "choice": "port", "count": 4}]}\n'
+        b'links:\n- {"name": "l", "physical": {"bandwidth": {"choice": "gigabits_per_second", '
+        b'"gigabits_per_second": 400}}}\n'
+        b'instances:\n- {"name": "host", "device": "box", "count": 2}\n'
+        b'- {"name": "leaf", "device": "sw", "count": 1}\n'
+        b'edges:\n- {"ep1": {"instance": "host[0:2]", "component": "nic[0:2]"}, '
+        b'"ep2": {"instance": "leaf[0]", "component": "port[0:4]"}, "scheme": "one2one", "link": "l"}\n'
+    ),
     "lldp": json.dumps({"lldp": {"interface": [{"swp1": neighbour("s", "swp2")}]}}, indent=1).encode(),
     "cable-sheet": (
         b"cable,from,from_port,to,to_port,rate_gbps,length_m,state\n1,h-1/nic-0,1,leaf-1,swp1s0,400,3,ok\n"

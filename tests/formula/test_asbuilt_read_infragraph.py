@@ -109,6 +109,15 @@ def test_what_does_not_hang_together_is_refused_in_one_sentence(tmp_path, edges,
         read(path)
 
 
+def test_a_count_of_a_million_millions_is_refused_at_once(tmp_path):
+    graph = small([edge(("host", "nic"), ("leaf[0]", "port"), "many2many")])
+    graph["instances"][0]["count"] = 10**12
+    path = tmp_path / "g.json"
+    path.write_text(json.dumps(graph), encoding="utf-8")
+    with pytest.raises(SpecError, match="damaged"):
+        read(path)
+
+
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_a_truncated_file_is_refused_or_read_in_part(tmp_path, suffix):
     text = render(fabric(), "infragraph")[f"infragraph.{suffix}"]

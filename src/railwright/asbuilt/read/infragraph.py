@@ -107,9 +107,12 @@ def _members(
     component, from_, to = _slice(dump, str(endpoint.get("component")))
     if component not in template.counts:
         dump.fail(0, f"an edge names the component '{shorten(component)}', which its device does not have")
-    count = _count(placed[name])
-    for i in range(*_bounds(first, last, count)):
-        for c in range(*_bounds(from_, to, template.counts[component])):
+    instances = range(*_bounds(first, last, _count(placed[name])))
+    components = range(*_bounds(from_, to, template.counts[component]))
+    if len(instances) * len(components) > MOST_CABLES:
+        dump.fail(0, f"an endpoint has more than {MOST_CABLES:,} members; a count or a slice is damaged")
+    for i in instances:
+        for c in components:
             yield _place(f"{name}-{i + 1:02d}", template, template.kinds[component], c)
 
 
@@ -182,7 +185,7 @@ def _load(dump: Dump) -> dict[str, Any]:
 
         try:
             data = YAML(typ="safe").load(dump.text)
-        except (YAMLError, ValueError) as error:
+        except (YAMLError, ValueError, TypeError) as error:  # TypeError: a mapping as a key
             mark = getattr(error, "problem_mark", None)
             dump.fail(mark.line + 1 if mark else 0, "broken YAML; is the file cut off?")
     if not isinstance(data, dict):
