@@ -1,7 +1,7 @@
 """Published curves are of machines that worked: the comparison must not cry wolf over them.
 
-Bars: none is faster than possible (it is our bound that would be wrong), at most one in seven has a low plateau
-or a cliff, and at least a third draws no finding at all.
+Bars: none is faster than possible (it is our bound that would be wrong), at most one in seven has a low
+plateau or a cliff, and at least a third draws no finding at all.
 """
 
 import json
