@@ -198,3 +198,13 @@ def test_audit_tells_what_a_power_feed_takes_with_it(study):
     code, text = railwright("audit", str(study), "--group", "pdu-a=server-99")
     assert code == 2
     assert "server-99" in text
+
+
+def test_a_design_of_the_users_own_parts_is_checked_with_them(tmp_path):
+    parts = tmp_path / "parts.yaml"
+    parts.write_text("switches:\n  our-switch: {like: qm9700}\n", encoding="utf-8")
+    study = tmp_path / "own.yaml"
+    own = DESIGN.replace("qm9700", "our-switch").replace("cluster:", "catalog: parts.yaml\ncluster:")
+    study.write_text(own, encoding="utf-8")
+    code, text = railwright("check", str(dump(tmp_path)), "--design", str(study))
+    assert code == 0, text

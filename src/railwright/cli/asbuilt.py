@@ -50,7 +50,7 @@ def check(
     wiring = read(dump, names)
     machine = infer(wiring)
     catalog = load_catalog()
-    drawn = _design(design, catalog) if design is not None else None
+    drawn = _design(design) if design is not None else None
     found = punch_list(machine, drawn)
     priced = _cost(machine, catalog, server) if cost else []
     if html is not None:
@@ -108,14 +108,16 @@ def host(
         raise typer.Exit(SOMETHING_WRONG)
 
 
-def _design(study: str, catalog: Catalog) -> Wiring:
-    """The study's fabric as a wiring, without the study's own faults: what was to be built."""
+def _design(study: str) -> Wiring:
+    """The study's fabric as a wiring, without its faults: what was to be built, of the study's own parts."""
     from railwright.asbuilt import to_wiring
+    from railwright.catalog import load_catalog
     from railwright.cli.studies import open_study
     from railwright.fabric import build
 
-    cluster = open_study(study).cluster.model_copy(update={"faults": ()})
-    return to_wiring(build(cluster, catalog), catalog)
+    asked = open_study(study)
+    catalog = load_catalog(asked.catalog)
+    return to_wiring(build(asked.cluster.model_copy(update={"faults": ()}), catalog), catalog)
 
 
 def _notes(wiring: Wiring) -> list[str]:

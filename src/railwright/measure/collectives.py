@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from railwright.collectives import predict
+from railwright.collectives import bus_factor, predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.errors import RailwrightError
@@ -72,13 +72,6 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
             record["source"],
             record.get("reason", ""),
         )
-
-
-def bus_factor(op: str, n: int) -> float:
-    """busbw / algbw of an op over n ranks (nccl-tests, doc/PERFORMANCE.md)."""
-    if op == "all_reduce":
-        return 2 * (n - 1) / n
-    return (n - 1) / n if op in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 
 def _gpus_to_build(record: dict[str, Any]) -> int:

@@ -12,20 +12,19 @@ from railwright.collectives.prediction import NcclSettings
 from railwright.spec.study import Cluster, ComputeNetwork
 
 SERVER_OF_GPU = {
-    "V100": ("dgx-1-v100", None),
-    "A100": ("dgx-a100", None),
-    "A100-40": ("dgx-a100", "a100-sxm-40"),
-    "H100": ("dgx-h100", None),
-    "H800": ("dgx-h100", "h800"),
-    "H200": ("dgx-h200", None),
-    "B200": ("dgx-b200", None),
-    "B300": ("dgx-b300", None),
-    "GB200": ("gb200-nvl72", None),
-    "GB300": ("gb300-nvl72", None),
-    "MI300X": ("mi300x-8", None),
+    "V100": "dgx-1-v100",
+    "A100": "dgx-a100",
+    "A100-40": "dgx-a100-40",
+    "H100": "dgx-h100",
+    "H800": "hgx-h800",
+    "H200": "dgx-h200",
+    "B200": "dgx-b200",
+    "B300": "dgx-b300",
+    "GB200": "gb200-nvl72",
+    "GB300": "gb300-nvl72",
+    "MI300X": "mi300x-8",
 }
-"""A record names a GPU; its usual server gives the scale-up domain and the processor, and the second
-name is the GPU where it differs from that server's."""
+"""A record names a GPU; its usual server gives the scale-up domain and the processor."""
 EFA_SERVERS = {"A100": "aws-p4de", "H100": "aws-p5", "H200": "aws-p5en"}
 """Servers on AWS, for their EFA adapters; GPUs not listed get p5's."""
 SWITCHES = ((100e9, "q3400-ra"), (50e9, "qm9700"), (0.0, "qm8700"))
@@ -50,10 +49,7 @@ def machine_of(
     if gpu not in SERVER_OF_GPU:
         raise Unsupported(f"no usual server for GPU '{gpu}'")
     catalog = load_catalog()
-    name, other_gpu = SERVER_OF_GPU[gpu]
-    server = catalog.servers[name]
-    if other_gpu is not None:
-        server = replace(server, gpu=other_gpu)
+    server = catalog.servers[SERVER_OF_GPU[gpu]]
     if efa:
         server = replace(server, nic=catalog.servers[EFA_SERVERS.get(gpu, "aws-p5")].nic)
     nic = catalog.nics[server.nic]
