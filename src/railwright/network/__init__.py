@@ -1,6 +1,7 @@
 """Traffic on a fabric: paths under a routing, max-min fluid finish times, latency, and the bottleneck."""
 
 from railwright.network.solution import Bottleneck as Bottleneck
+from railwright.network.solution import Engine as Engine
 from railwright.network.solution import Network as Network
 from railwright.network.solution import Solution as Solution
 from railwright.network.solve import ecmp_distribution as ecmp_distribution

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 RoutingName = Literal["adaptive", "ecmp", "static", "tables"]
+Engine = Literal["auto", "numpy", "numba", "lifted", "bound"]
+"""Who solves the traffic; see `network.solve`. Solution.engine says who did."""
 
 
 @dataclass(frozen=True, eq=False)

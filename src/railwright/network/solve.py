@@ -5,13 +5,16 @@ Legend: F demands, L directed links.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright.errors import PlanError, nearest
 from railwright.network.bottleneck import busiest, busiest_link, demands_on
 from railwright.network.maxmin import SAME, compiled_rates, finish_times, max_min_rates
 from railwright.network.paths import Routes, arrival, find_routes
-from railwright.network.solution import Network, Solution
+from railwright.network.solution import Engine, Network, Solution
 from railwright.network.symmetry import flow_system, quotient, without_twins
 from railwright.traffic import Traffic
 
@@ -36,22 +39,61 @@ Cost grows with the square: 4,000 flows take 1.2 s (benchmarks/network.py)."""
 COARSE = 0.005
 
 
-def solve(network: Network, traffic: Traffic) -> Solution:
+def solve(network: Network, traffic: Traffic, engine: Engine = "auto") -> Solution:
     """When every demand has finished on the network, all starting together, and what each link carried.
+
+    engine  'auto'   the quickest that serves: 'numpy', 'numba' or, for too many demands, 'bound'
+            'numpy'  max-min, as defined in `maxmin`
+            'numba'  its compiled twin
+            'bound'  load / capacity of the busiest link, a lower bound
 
     Rates are max-min fair at every moment and rise when demands finish (see `maxmin`).  Demands that
     symmetry makes alike are solved as one, which is exact (see `symmetry`).  exact=False in two cases:
     more than EXACT_UP_TO different demands of several sizes (finishes within COARSE of each other are one
     event: a feasible schedule that hands freed bandwidth on a little late), and more than LARGEST demands
     (the busiest link's load / capacity: a lower bound).
-    Raises PlanError where a demand has no live path.
+    Raises PlanError where a demand has no live path, or the engine cannot take this traffic.
     """
+    if engine not in ENGINES:
+        known = ", ".join(f"'{name}'" for name in ENGINES)
+        raise PlanError(
+            f"No engine '{engine}' solves {type(traffic).__name__}: it can be {known}"
+            f"{nearest(engine, ENGINES)}."
+        )
+    return ENGINES[engine](network, traffic)
+
+
+def ecmp_distribution(network: Network, traffic: Traffic, seeds: list[int]) -> Floats:
+    """(len(seeds),) time of the traffic for each seed of the ECMP hash [s]."""
+    return np.array([solve(Network(network.fabric, "ecmp", seed), traffic).time for seed in seeds])
+
+
+def _auto(network: Network, traffic: Traffic) -> Solution:
+    return _bound(network, traffic) if len(traffic) > LARGEST else _explicit(network, traffic, None)
+
+
+def _numpy(network: Network, traffic: Traffic) -> Solution:
+    return _explicit(network, _few(traffic, "numpy"), compiled=False)
+
+
+def _numba(network: Network, traffic: Traffic) -> Solution:
+    return _explicit(network, _few(traffic, "numba"), compiled=True)
+
+
+def _few(traffic: Traffic, engine: str) -> Traffic:
     if len(traffic) > LARGEST:
-        return _bound(network, traffic)
+        raise PlanError(
+            f"Engine '{engine}' takes at most {LARGEST:,} demands and this traffic has {len(traffic):,}; "
+            "choose 'bound', or 'auto'."
+        )
+    return traffic
+
+
+def _explicit(network: Network, traffic: Traffic, compiled: bool | None) -> Solution:
     routes = find_routes(network, traffic)
     size = traffic.size
     load = routes.carried(size, network.fabric.num_links)
-    finish, engine, exact = _finish(routes, size, network.fabric.capacity)
+    finish, engine, exact = _finish(routes, size, network.fabric.capacity, compiled)
     time = float(finish.max(initial=0.0))
     return Solution(
         time,
@@ -65,12 +107,7 @@ def solve(network: Network, traffic: Traffic) -> Solution:
     )
 
 
-def ecmp_distribution(network: Network, traffic: Traffic, seeds: list[int]) -> Floats:
-    """(len(seeds),) time of the traffic for each seed of the ECMP hash [s]."""
-    return np.array([solve(Network(network.fabric, "ecmp", seed), traffic).time for seed in seeds])
-
-
-def _finish(routes: Routes, size: Floats, capacity: Floats) -> tuple[Floats, str, bool]:
+def _finish(routes: Routes, size: Floats, capacity: Floats, forced: bool | None) -> tuple[Floats, str, bool]:
     routes = without_twins(routes, capacity)
     merged = quotient(routes, size, capacity, worthwhile=0.5)
     if merged is None:
@@ -80,7 +117,8 @@ def _finish(routes: Routes, size: Floats, capacity: Floats) -> tuple[Floats, str
         system, flow_class = merged
         number = f"{len(size):,} demands in {len(system):,} classes"
     several = len(np.unique(system.size[system.size > 0])) > 1
-    compiled = len(system.link) > COMPILED_ENTRIES or (several and len(system) > COMPILED_FROM)
+    pays = len(system.link) > COMPILED_ENTRIES or (several and len(system) > COMPILED_FROM)
+    compiled = pays if forced is None else forced
     exact = not several or len(system) <= EXACT_UP_TO
     finish = finish_times(system, SAME if exact else COARSE, compiled_rates if compiled else max_min_rates)
     if merged is not None:
@@ -122,3 +160,11 @@ def _bound(network: Network, traffic: Traffic) -> Solution:
     )
     bottleneck = busiest(network, load, time, lambda link: share)
     return Solution(time, finish, load, latency, hops, bottleneck, engine, False)
+
+
+ENGINES: dict[str, Callable[[Network, Traffic], Solution]] = {
+    "auto": _auto,
+    "numpy": _numpy,
+    "numba": _numba,
+    "bound": _bound,
+}
