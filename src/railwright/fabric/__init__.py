@@ -13,6 +13,7 @@ _HOMES = {
     "count_networks": "networks",
     "network_cables": "networks",
     "apply_faults": "faults",
+    "lost_servers": "faults",
     "bisection": "counting",
     "count": "counting",
     "hops_max": "counting",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from railwright.fabric.explaining import Wanted as Wanted
     from railwright.fabric.explaining import explain as explain
     from railwright.fabric.faults import apply_faults as apply_faults
+    from railwright.fabric.faults import lost_servers as lost_servers
     from railwright.fabric.graph import Fabric as Fabric
     from railwright.fabric.graph import Kind as Kind
     from railwright.fabric.graph import Role as Role

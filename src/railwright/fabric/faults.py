@@ -20,7 +20,7 @@ from railwright.fabric.names import find_devices
 from railwright.spec.study import Fault
 
 
-def apply_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
+def apply_faults(fabric: Fabric, faults: Sequence[Fault], left_out: Sequence[int] = ()) -> Fabric:
     """The fabric with the links of each faulty element failed (capacity 0) or slowed, both directions.
 
     A slow element still carries `rate` per cable.  A slow server is slow on its network cables only.
@@ -28,14 +28,12 @@ def apply_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
     such GPU gets a PCIe lane to its new NIC, appended after all other cables, so link numbers do not move.
     Raises PlanError for an unknown element, a slow one without a rate, and when a GPU is left out: its server
     has no live NIC, or the GPU itself has failed.
+
+    left_out  servers (from 0) that the job does without: they are neither refused nor moved
     """
     if not faults:
         return fabric
-    capacity = fabric.capacity.copy()
-    for fault in faults:
-        cables = _cables_of(fabric, fault)
-        links = np.concatenate([2 * cables, 2 * cables + 1])
-        capacity[links] = np.minimum(capacity[links], _left(fault))
+    capacity = _after(fabric, faults)
     notes = [f"fault: {f.element} {f.state}" for f in faults]
     broken = replace(fabric, capacity=capacity)
     if (parts := _parts(broken)) > (before := _parts(fabric)):
@@ -43,7 +41,19 @@ def apply_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
             f"the switches now fall into {parts} parts instead of {before}: GPUs under different parts reach "
             "each other only through the scale-up domain of a server (PXN), or not at all"
         )
-    return _move_gpus(replace(broken, notes=(*fabric.notes, *notes)))
+    return _move_gpus(replace(broken, notes=(*fabric.notes, *notes)), left_out)
+
+
+def lost_servers(fabric: Fabric, faults: Sequence[Fault]) -> list[int]:
+    """Servers (from 0) that cannot join once the faults have struck: no live NIC, or a GPU without a link.
+
+    With these as `left_out`, `apply_faults` refuses none of them.
+    """
+    broken = replace(fabric, capacity=_after(fabric, faults))
+    reached = np.unique(fabric.server[fabric.devices(Kind.NIC)[live_nics(broken)]])
+    silent = np.unique(fabric.server[_dead_gpus(broken)])
+    cut_off = np.setdiff1d(np.arange(fabric.num_servers), reached)
+    return [int(server) for server in np.union1d(cut_off, silent)]
 
 
 def live_nics(fabric: Fabric) -> NDArray[np.bool_]:
@@ -53,6 +63,16 @@ def live_nics(fabric: Fabric) -> NDArray[np.bool_]:
     ways = np.bincount(fabric.a[alive & (fabric.role == Role.NODE_LEAF)], minlength=fabric.num_devices)
     lanes = np.bincount(fabric.b[alive & (fabric.role == Role.PCIE)], minlength=fabric.num_devices)
     return (ways[nics] > 0) & (lanes[nics] > 0)
+
+
+def _after(fabric: Fabric, faults: Sequence[Fault]) -> Floats:
+    """(L,) capacity that the faults leave."""
+    capacity = fabric.capacity.copy()
+    for fault in faults:
+        cables = _cables_of(fabric, fault)
+        links = np.concatenate([2 * cables, 2 * cables + 1])
+        capacity[links] = np.minimum(capacity[links], _left(fault))
+    return capacity
 
 
 def _left(fault: Fault) -> float:
@@ -90,13 +110,14 @@ def _parts(fabric: Fabric) -> int:
     return len(np.unique(part[in_use]))
 
 
-def _move_gpus(fabric: Fabric) -> Fabric:
+def _move_gpus(fabric: Fabric, left_out: Sequence[int]) -> Fabric:
     """Give the GPUs of dead NICs a live one of their server."""
-    _check_gpus(fabric)
+    stays = ~np.isin(fabric.server[: fabric.num_gpus], left_out)
+    _check_gpus(fabric, stays)
     nics = fabric.devices(Kind.NIC)
     first = int(nics[0])
     alive = live_nics(fabric)
-    stranded = np.flatnonzero(~alive[fabric.nic_of_gpu - first])
+    stranded = np.flatnonzero(~alive[fabric.nic_of_gpu - first] & stays)
     if not len(stranded):
         return fabric
     per_server = len(nics) // fabric.num_servers
@@ -123,12 +144,18 @@ def _move_gpus(fabric: Fabric) -> Fabric:
     return _with_lanes(replace(fabric, nic_of_gpu=nic_of_gpu, notes=(*fabric.notes, *notes)), stranded)
 
 
-def _check_gpus(fabric: Fabric) -> None:
-    """Refuse a fabric with a GPU that cannot send at all."""
+def _dead_gpus(fabric: Fabric) -> NDArray[np.intp]:
+    """GPUs that cannot send at all."""
     alive = fabric.capacity[0::2] > 0
     inside = (fabric.role == Role.SCALE_UP) | (fabric.role == Role.PCIE)
     ways = np.bincount(fabric.a[alive & inside], minlength=fabric.num_devices)[: fabric.num_gpus]
-    if dead := np.flatnonzero(ways == 0).tolist():
+    return np.flatnonzero(ways == 0)
+
+
+def _check_gpus(fabric: Fabric, stays: NDArray[np.bool_]) -> None:
+    """Refuse a fabric with a GPU of the job that cannot send at all."""
+    silent = _dead_gpus(fabric)
+    if dead := silent[stays[silent]].tolist():
         names = fabric.device_name(dead[0]) + (f" and {len(dead) - 1} more" if len(dead) > 1 else "")
         raise PlanError(
             f"{names} cannot join: every link of it has failed; a job needs all GPUs of the cluster, "
