@@ -3,6 +3,8 @@
 from railwright.traffic.demand import Communicator as Communicator
 from railwright.traffic.demand import Traffic as Traffic
 from railwright.traffic.demand import join as join
+from railwright.traffic.groups import Groups as Groups
+from railwright.traffic.groups import together as together
 from railwright.traffic.patterns import all_to_all as all_to_all
 from railwright.traffic.patterns import send_recv as send_recv
 from railwright.traffic.placement import domain_of_gpu as domain_of_gpu
