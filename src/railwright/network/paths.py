@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.network.latency import link_delay
 from railwright.network.maxmin import add_up
 from railwright.network.shortest import ragged, shortest_paths, switch_graph
 from railwright.network.solution import Network
-from railwright.network.switching import ROUTINGS, Crossing, SwitchPaths, flow_identity, static_tables
+from railwright.network.switching import ROUTINGS, Crossing, SwitchPaths, identities, static_tables
 from railwright.network.tables import table_paths
 from railwright.traffic import Traffic, domain_of_gpu
 from railwright.traffic.per_fabric import per_fabric
@@ -23,10 +24,6 @@ from railwright.traffic.per_fabric import per_fabric
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-METRE = 5e-9
-"""Delay of a cable [s/m]: light in fibre at refractive index about 1.5; copper is within 10 % of it.
-Source: PHYSICS notes section 7 (fibre 5 ns/m)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +143,7 @@ def find_routes(network: Network, traffic: Traffic) -> Routes:
     ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
     link = columns[used]
     head = _heads(fabric)
-    delay = METRE * np.repeat(fabric.length, 2) + fabric.latency[head]
+    delay = link_delay(fabric)
     switch = (fabric.kind[head] >= Kind.LEAF).astype(np.float64)
     routes = Routes(
         ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight,
@@ -263,8 +260,10 @@ def _between_nics(
     else:
         flows = Crossing(
             pair,
-            lambda: flow_identity(traffic, crossing),
+            identities(network, traffic, crossing),
             lambda: _static_digits(fabric)[nic_in[crossing] - _first_nic(fabric)],
+            network.qps if network.entropy == "qp" else 1,
+            network.salt == "switch",
         )
         chosen = ROUTINGS[network.routing](graph, paths, flows, network.seed)
     num = len(traffic)

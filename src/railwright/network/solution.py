@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 RoutingName = Literal["adaptive", "ecmp", "static", "tables"]
+SaltName = Literal["switch", "none"]
+EntropyName = Literal["qp", "address"]
 Engine = Literal["auto", "numpy", "numba", "lifted", "bound"]
 """Who solves the traffic; see `network.solve`. Solution.engine says who did."""
 
@@ -29,12 +31,20 @@ class Network:
              'tables' (the forwarding tables given, imported or of one's own)
     seed     of the hash, for 'ecmp'
     tables   for 'tables'; the others do not look at them
+    qps      for 'ecmp': queue pairs of each connection, over which its bytes divide evenly
+    salt     for 'ecmp': 'switch' (each switch mixes its own id into the hash), 'none' (every switch takes the
+             same hash of a flow, so that the choice of one tier decides that of the next: polarisation)
+    entropy  for 'ecmp': what tells flows apart, 'qp' (each queue pair: its own UDP source port, or the
+             queue-pair field hashed too), 'address' (only the two NICs: all they exchange takes one path)
     """
 
     fabric: Fabric
     routing: RoutingName = "adaptive"
     seed: int = 0
     tables: Tables | None = None
+    qps: int = 1
+    salt: SaltName = "switch"
+    entropy: EntropyName = "qp"
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class Solution:
     hops        (F,) switches crossed (leaves, spines, cores)
     engine      which engine answered, e.g. 'explicit max-min (numba)'
     exact       False where the engine gives a bound; then `engine` says which
+    members     (F,) demands that each entry of finish, latency and hops stands for; None: one each
     """
 
     time: float
@@ -76,3 +87,4 @@ class Solution:
     bottleneck: Bottleneck | None
     engine: str
     exact: bool
+    members: Floats | None = None

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright.errors import PlanError
 from railwright.network.shortest import ShortestPaths, SwitchGraph, ragged
+from railwright.network.solution import Network
 from railwright.traffic import Traffic
 
 Ints = NDArray[np.int32]
@@ -45,13 +47,17 @@ class Crossing:
     """Flows that cross the switches.
 
     pair      (F,) which of the paths' pairs
-    identity  makes the (F,) 64-bit identity of each flow: its 5-tuple, so to speak
+    identity  makes the (F,) 64-bit identity of the q-th queue pair of each flow: its 5-tuple, so to speak
     digits    makes the (F, H) static choices that lead to each flow's destination (see `static_tables`)
+    qps       queue pairs per flow that a hash can tell apart
+    salted    whether each switch has a hash of its own
     """
 
     pair: Longs
-    identity: Callable[[], Words]
+    identity: Callable[[int], Words]
     digits: Callable[[], Longs]
+    qps: int = 1
+    salted: bool = True
 
     def __len__(self) -> int:
         return len(self.pair)
@@ -85,21 +91,44 @@ def adaptive(graph: SwitchGraph, paths: ShortestPaths, flows: Crossing, seed: in
 
 
 def ecmp(graph: SwitchGraph, paths: ShortestPaths, flows: Crossing, seed: int) -> SwitchPaths:
-    """Hash every flow onto one shortest path: at each switch, an even choice among live equal next hops.
+    """Hash every queue pair onto one shortest path: at each switch, an even choice among live next hops.
 
-    Each switch salts the hash of the flow's identity with its own id, so choices at different switches are
-    independent (no polarisation).
-    Source: RFC 2992 (equal-cost multipath by hash); mixing function: splitmix64 (Steele et al., OOPSLA 2014).
+    A salted switch mixes its own id into the hash, so choices at different switches are independent; without
+    salt every switch sees the same number, and the ports of one tier decide those of the next (polarisation).
+    A flow of several queue pairs is a spread over their paths, an even part on each: NCCL deals the requests
+    of a connection to its queue pairs in turn and keeps few in flight, so none runs ahead of the others.
+    Source: RFC 2992 (equal-cost multipath by hash); mixing function: splitmix64 (Steele et al., OOPSLA 2014);
+    NCCL 2.30.7, src/transport/net_ib/common.h (ncclIbCommBaseGetQpForRequest: request id modulo queue pairs).
     """
-    key = splitmix(flows.identity() ^ splitmix(np.array([seed], np.uint64)))
-    salt = splitmix(graph.device.astype(np.uint64) + np.uint64(1))
+    salt = switch_salt(graph, flows.salted)
 
-    def pick(walker: Longs, state: Longs, count: Longs, climbed: Longs) -> Longs:
-        mixed = splitmix(key[walker] ^ salt[paths.node[state]])
-        choice: Longs = (mixed % count.astype(np.uint64)).astype(np.int64)
-        return choice
+    def walk(qp: int) -> SwitchPaths:
+        key = splitmix(flows.identity(qp) ^ splitmix(np.array([seed], np.uint64)))
 
-    return _walk(graph, paths, flows.pair, pick)
+        def pick(walker: Longs, state: Longs, count: Longs, climbed: Longs) -> Longs:
+            mixed = splitmix(key[walker] ^ salt[paths.node[state]])
+            choice: Longs = (mixed % count.astype(np.uint64)).astype(np.int64)
+            return choice
+
+        return _walk(graph, paths, flows.pair, pick)
+
+    if flows.qps == 1:
+        return walk(0)
+    links = np.concatenate([walk(qp).links for qp in range(flows.qps)], axis=1)
+    used = links >= 0
+    ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    return SwitchPaths(
+        np.zeros((len(flows), 0), np.int32),
+        np.arange(len(flows), dtype=np.int32),
+        ptr,
+        links[used],
+        np.full(ptr[-1], 1.0 / flows.qps),
+    )
+
+
+def switch_salt(graph: SwitchGraph, salted: bool) -> Words:
+    """(N,) what each switch mixes into the hash: a word of its own id, or 0 on every switch."""
+    return splitmix(graph.device.astype(np.uint64) + np.uint64(1)) * np.uint64(salted)
 
 
 def static(graph: SwitchGraph, paths: ShortestPaths, flows: Crossing, seed: int) -> SwitchPaths:
@@ -181,18 +210,41 @@ def splitmix(word: Words) -> Words:
         return mixed
 
 
-def flow_identity(traffic: Traffic, flow: Longs) -> Words:
-    """(flows,) 64-bit identity: source, relay, destination, and which of several alike it is."""
+def identities(network: Network, traffic: Traffic, flow: Longs) -> Callable[[int], Words]:
+    """Makes the (flows,) identity of the q-th queue pair, as far as the network's hash looks at it."""
+    if network.qps < 1:
+        raise PlanError(f"qps is {network.qps}; a connection has at least 1 queue pair")
+    if network.entropy == "qp":
+        return lambda qp: flow_identity(traffic, flow, qp, network.qps)
+    out = np.where(traffic.relay >= 0, traffic.relay, traffic.src)[flow]
+    nics = network.fabric.nic_of_gpu
+    none = np.full(1, -1, np.int32)
+    return lambda qp: splitmix(connection_word(nics[out], nics[traffic.dst[flow]], none))
+
+
+def flow_identity(traffic: Traffic, flow: Longs, qp: int = 0, qps: int = 1) -> Words:
+    """(flows,) 64-bit identity: source, relay, destination, which of several alike it is, and queue pair."""
     src, dst, relay = traffic.src[flow], traffic.dst[flow], traffic.relay[flow]
+    number = alike_before(src, dst, relay) * qps + qp
+    return splitmix(connection_word(src, dst, relay) ^ number.astype(np.uint64))
+
+
+def connection_word(src: Ints, dst: Ints, relay: Ints) -> Words:
+    """(F,) what a connection is known by, to be mixed with the number of the queue pair."""
+    ends = splitmix(src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64))
+    return ends ^ (relay + 1).astype(np.uint64) << np.uint64(32)
+
+
+def alike_before(src: Ints, dst: Ints, relay: Ints) -> Longs:
+    """(F,) how many earlier demands have the same source, destination and relay."""
     order = np.lexsort((dst, relay, src))
-    fresh = np.ones(len(flow), bool)
-    if len(flow) > 1:
+    fresh = np.ones(len(src), bool)
+    if len(src) > 1:
         fresh[1:] = np.any([np.diff(x[order]) != 0 for x in (src, dst, relay)], axis=0)
-    position = np.arange(len(flow))
-    occurrence = np.empty(len(flow), np.int64)
+    position = np.arange(len(src))
+    occurrence = np.empty(len(src), np.int64)
     occurrence[order] = position - np.maximum.accumulate(np.where(fresh, position, 0))
-    key = splitmix(src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64))
-    return splitmix(key ^ ((relay + 1).astype(np.uint64) << np.uint64(32) | occurrence.astype(np.uint64)))
+    return occurrence
 
 
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))

@@ -96,7 +96,7 @@ def own_tables(fabric: Fabric) -> Tables:
     paths = shortest_paths(graph, pairs % graph.num_nodes, pairs // graph.num_nodes)
     near = paths.start[pair] >= 0
     goal, pair = goal[near], pair[near]
-    flows = Crossing(pair, lambda: np.zeros(len(pair), np.uint64), lambda: digits[goal])
+    flows = Crossing(pair, lambda qp: np.zeros(len(pair), np.uint64), lambda: digits[goal])
     links = static(graph, paths, flows, 0).links
     first = int(fabric.num_devices - len(out))
     out[fabric.b[cables[order]] - first, order] = 2 * cables[order] + 1
