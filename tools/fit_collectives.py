@@ -5,8 +5,10 @@ model plus `launch + ramp pipeline_root(steps, bandwidth)`, writes
 src/railwright/collectives/data/families.yaml and the tables of docs/collectives.md.
 A family needs three points, and a quality-A curve or two others.  Curves of quality A weigh 1, B 1/2, C 1/4,
 whatever their number of points; the error is of log(predicted / measured).  Each curve left out in turn gives
-the honest error beside the in-sample one, and the 80 % bands by size; a band is judged on curves that neither
-the fit nor the band has seen.  Run: python tools/fit_collectives.py [--check]
+the honest error beside the in-sample one, and the bands by size.  Nothing widens a band by hand: a band is
+quantiles of left-out errors, and its coverage is nested: for each curve every fit and every error behind its
+band are made again as if that curve had never been published.
+Run: python tools/fit_collectives.py [--check]
 """
 
 from __future__ import annotations
@@ -49,10 +51,11 @@ PRIOR = np.array([2e-4, 2e-2])
 """Pull of (launch [us], ramp) towards zero, so that curves without small sizes cannot invent a launch."""
 HIGHEST = (1000.0, 4.0)
 """Upper bounds of the same two."""
-OWN_BAND = 3
-"""Curves that a family needs in a size band to have a band of its own; others take that of all families
-with the same scope (inside a node, or across nodes); twice as many must be there, or it is that of all."""
-LEVEL = 0.8
+POOLED = 1.0
+"""Weight, in curves of quality A, that others have in a family's band: those of the same scope (inside a
+node, or across) count as one more curve together, and those of the other scope as another."""
+LEVEL, RARE = 0.8, 0.98
+"""Shares of measured / predicted that the two bands of a family hold."""
 Sample = tuple[float, float, float, float]
 """S [byte]; NCCL's terms, the root of the ramp, measured [s]."""
 Fit = tuple[float, float]
@@ -120,13 +123,32 @@ def errors(part: np.ndarray, how: Fit) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fitted:
-    """One family: its fit, and log(measured / predicted) per curve; `outside` with that curve left out."""
+    """One family: its curves, its fit, and log(measured / predicted) per curve with that curve left out."""
 
     how: Fit
     quality: dict[str, str]
-    sizes: dict[str, np.ndarray]
-    inside: dict[str, np.ndarray]
-    outside: dict[str, np.ndarray]  # empty where the family has one curve
+    parts: dict[str, np.ndarray]
+    fits: dict[frozenset[str], Fit]  # fits already made, by the curves they have not seen
+
+    @property
+    def inside(self) -> dict[str, np.ndarray]:
+        return {n: -errors(p, self.how) for n, p in self.parts.items()}
+
+    def outside(self, unseen: str = "") -> dict[str, np.ndarray]:
+        """Of each curve but `unseen`, errors of a fit that has seen neither; empty where none is left."""
+        found = {}
+        for name, part in self.parts.items():
+            hidden = frozenset({name, unseen}) & set(self.parts)
+            if name != unseen and len(hidden) < len(self.parts):
+                found[name] = -errors(part, self.without(hidden))
+        return found
+
+    def without(self, hidden: frozenset[str]) -> Fit:
+        """The fit to the curves that are not hidden."""
+        if hidden not in self.fits:
+            kept = [n for n in self.parts if n not in hidden]
+            self.fits[hidden] = fit([self.parts[n] for n in kept], [WEIGHTS[self.quality[n]] for n in kept])
+        return self.fits[hidden]
 
     def median(self, which: dict[str, np.ndarray]) -> float | None:
         """Median absolute relative error, every curve weighing as in the fit."""
@@ -145,80 +167,65 @@ def fitted() -> dict[str, Fitted]:
             quality[curve.name] = curve.quality
     table: dict[str, Fitted] = {}
     for family in sorted(by_family):
-        named = {n: np.array(p) for n, p in by_family[family].items()}
-        if sum(len(p) for p in named.values()) < 3 or (len(named) == 1 and quality[next(iter(named))] != "A"):
+        parts = {n: np.array(p) for n, p in by_family[family].items()}
+        if sum(len(p) for p in parts.values()) < 3 or (len(parts) == 1 and quality[next(iter(parts))] != "A"):
             continue
-        parts = list(named.values())
-        shares = [WEIGHTS[quality[n]] for n in named]
-        how = fit(parts, shares)
-        table[family] = Fitted(
-            how,
-            {n: quality[n] for n in named},
-            {n: p[:, 0] for n, p in named.items()},
-            {n: -errors(p, how) for n, p in named.items()},
-            {
-                n: -errors(p, fit(_without(parts, i), _without(shares, i)))
-                for i, (n, p) in enumerate(named.items())
-                if len(named) > 1
-            },
-        )
+        how = fit(list(parts.values()), [WEIGHTS[quality[n]] for n in parts])
+        table[family] = Fitted(how, {n: quality[n] for n in parts}, parts, {})
     return table
 
 
 def band(
-    table: dict[str, Fitted], family: str, b: int, widen: float, unseen: str = ""
+    table: dict[str, Fitted], family: str, b: int, level: float, unseen: str = ""
 ) -> tuple[float, float]:
-    """(low, high) of measured / predicted in size band b, from left-out errors of all curves but `unseen`.
+    """(low, high) of measured / predicted in size band b: quantiles of left-out errors.
 
-    widen  factor on both logarithms, the same for all families
+    The family's own curves count by quality, those of each scope beside them as POOLED curves together.
+    unseen  a curve that neither the errors nor any fit behind them has seen
     """
     mine = _residuals(table, [family], b, unseen)
-    if len(mine) < OWN_BAND:
-        alike = [f for f in table if ("one-node" in f) == ("one-node" in family)]
-        mine = _residuals(table, alike, b, unseen)
-    if len(mine) < 2 * OWN_BAND:
-        mine = _residuals(table, list(table), b, unseen)
+    for inside in (True, False):
+        rest = [f for f in table if ("one-node" in f) == inside and f != family]
+        others = _residuals(table, rest, b, unseen)
+        share = min(1.0, POOLED / max(sum(w for _, w in others), 1e-9))
+        mine += [(v, share * w) for v, w in others]
     values = np.concatenate([v for v, _ in mine])
     weights = np.concatenate([np.full(len(v), w / len(v)) for v, w in mine])
-    low, high = (_quantile(values, weights, q) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return float(np.exp(min(widen * low, -0.01))), float(np.exp(max(widen * high, 0.01)))
+    low, high = (_quantile(values, weights, q) for q in ((1 - level) / 2, (1 + level) / 2))
+    return float(np.exp(min(low, -0.01))), float(np.exp(max(high, 0.01)))
 
 
-def coverage(table: dict[str, Fitted], b: int, widen: float) -> tuple[float, int, int]:
-    """(share of left-out points inside bands that have not seen their curve, curves, points)."""
-    inside = total = 0.0
+def coverage(table: dict[str, Fitted], b: int, level: float) -> tuple[float, float, int, int]:
+    """(share of left-out points inside bands made without their curve, share above, curves, points)."""
+    inside = above = total = 0.0
     num_curves = num_points = 0
     for family, of in table.items():
-        for name, ratios in of.outside.items():
-            here = ratios[_in_band(of.sizes[name], b)]
+        for name, ratios in of.outside().items():
+            here = ratios[_in_band(of.parts[name][:, 0], b)]
             if not len(here):
                 continue
-            low, high = band(table, family, b, widen, unseen=name)
+            low, high = np.log(band(table, family, b, level, unseen=name))
             weight = WEIGHTS[of.quality[name]]
-            inside += weight * float(np.mean((here >= np.log(low)) & (here <= np.log(high))))
+            inside += weight * float(np.mean((here >= low) & (here <= high)))
+            above += weight * float(np.mean(here > high))
             total += weight
             num_curves, num_points = num_curves + 1, num_points + len(here)
-    return inside / total, num_curves, num_points
-
-
-def widening(table: dict[str, Fitted], b: int) -> float:
-    """The factor that brings the coverage on left-out curves nearest to LEVEL; the smallest of equals."""
-    return min(np.arange(0.5, 3.01, 0.05), key=lambda w: abs(coverage(table, b, float(w))[0] - LEVEL))
+    return inside / total, above / total, num_curves, num_points
 
 
 def rows(table: dict[str, Fitted]) -> dict[str, dict[str, Any]]:
     """What families.yaml says of each family."""
-    widen = [float(widening(table, b)) for b in range(len(BANDS))]
     answer = {}
     for family, of in table.items():
         num = len(of.inside)
-        out = of.median(of.outside)
+        out = of.median(of.outside())
         answer[family] = {
             "launch": float(f"{of.how[0]:.3g}"),
             "ramp": float(f"{of.how[1]:.3g}"),
-            "bands": [
-                [float(f"{v:.3g}") for v in band(table, family, b, widen[b])] for b in range(len(BANDS))
-            ],
+            **{
+                key: [[float(f"{v:.3g}") for v in band(table, family, b, level)] for b in range(len(BANDS))]
+                for key, level in (("bands", LEVEL), ("rare", RARE))
+            },
             "median_error_in_sample": float(f"{of.median(of.inside):.3f}"),
             "median_error_left_out": None if out is None else float(f"{out:.3f}"),
             "points": int(sum(len(e) for e in of.inside.values())),
@@ -244,6 +251,7 @@ def main(check: bool) -> int:
             "# Written by tools/fit_collectives.py from measure/data/collectives.yaml; do not edit.\n"
             "# launch [s]; ramp: coefficient of the pipeline's root;\n"
             "# bands: 80 % band of measured/predicted, left out, up to 256 KiB, up to 128 MiB, above;\n"
+            "# rare: the 98 % band, likewise;\n"
             "# errors: median of |predicted/measured - 1| on the fit's own curves and on each curve left\n"
             "# out in turn (null: one curve only), curves weighing by quality.\n"
         )
@@ -282,11 +290,12 @@ def _family_lines(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _coverage_lines(table: dict[str, Fitted]) -> list[str]:
-    lines = ["| size | coverage of left-out curves | widened by | curves | points |", "|---|---|---|---|---|"]
+    lines = ["| size | in the 80 % band | slower than it | in the 98 % band | curves | points |"]
+    lines.append("|---|---|---|---|---|---|")
     for b, name in enumerate(("up to 256 KiB", "up to 128 MiB", "above")):
-        widen = widening(table, b)
-        share, num_curves, num_points = coverage(table, b, widen)
-        lines.append(f"| {name} | {share:.0%} | {widen:.2f} | {num_curves} | {num_points} |")
+        share, above, num_curves, num_points = coverage(table, b, LEVEL)
+        rare = coverage(table, b, RARE)[0]
+        lines.append(f"| {name} | {share:.0%} | {above:.0%} | {rare:.0%} | {num_curves} | {num_points} |")
     return lines
 
 
@@ -358,9 +367,9 @@ def _residuals(
     """Left-out log(measured / predicted) in one size band, and the weight, of every curve but one."""
     found = []
     for of in (table[name] for name in names):
-        for curve, ratios in of.outside.items():
-            here = ratios[_in_band(of.sizes[curve], b)]
-            if curve != unseen and len(here):
+        for curve, ratios in of.outside(unseen).items():
+            here = ratios[_in_band(of.parts[curve][:, 0], b)]
+            if len(here):
                 found.append((here, WEIGHTS[of.quality[curve]]))
     return found
 
@@ -382,10 +391,6 @@ def _median(parts: list[np.ndarray], shares: list[float]) -> float:
 
 def _weights(parts: list[np.ndarray], shares: list[float]) -> np.ndarray:
     return np.concatenate([np.full(len(e), share / len(e)) for e, share in zip(parts, shares, strict=True)])
-
-
-def _without(items: list[Any], i: int) -> list[Any]:
-    return items[:i] + items[i + 1 :]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Published curves are of machines that worked: the comparison must not cry wolf over them.
 
-Bars: none is faster than possible (it is our bound that would be wrong), at most one in seven has a low
-plateau or a cliff, and at least a third draws no finding at all.
+Bars: none is faster than possible (it is our bound that would be wrong), at most one in ten has a low
+plateau or a cliff, and at least half draw no finding at all.
 """
 
 import json
@@ -55,6 +55,6 @@ def share(found, *kinds):
 def test_the_published_machines_are_mostly_found_sound(found):
     assert len(found) >= 30
     assert share(found, "faster than possible") == 0
-    # bands hold 80 % of unseen curves, so a tenth lies beyond the slow end by itself; cliffs come on top
-    assert share(found, "plateau low", "cliff") <= 0.15
-    assert sum(not c.findings for c in found) >= len(found) / 3
+    # a low plateau without a known cause must be slower than 99 % of unseen curves; two cliffs are published
+    assert share(found, "plateau low", "cliff") <= 0.10
+    assert sum(not c.findings for c in found) >= len(found) / 2

@@ -27,6 +27,7 @@ class Family:
     ramp      coefficient of the geometric mean of the steps' latency and the bandwidth term
     bands     80 % band of measured/predicted, left out, per size band of BANDS
     basis     which curves say so, or which family stands in
+    rare      98 % band, likewise
     """
 
     name: str
@@ -34,10 +35,15 @@ class Family:
     ramp: float
     bands: tuple[tuple[float, float], ...]
     basis: str
+    rare: tuple[tuple[float, float], ...] = ((0.0, float("inf")),) * len(BANDS)
 
     def band(self, size: float) -> tuple[float, float]:
         """80 % band of measured/predicted at S = size [byte], e.g. (0.9, 1.2)."""
         return next(band for top, band in zip(BANDS, self.bands, strict=True) if size <= top)
+
+    def rare_band(self, size: float) -> tuple[float, float]:
+        """98 % band of measured/predicted at S = size [byte]."""
+        return next(band for top, band in zip(BANDS, self.rare, strict=True) if size <= top)
 
 
 def family_of(group: Group, algorithm: str) -> Family:
@@ -53,6 +59,7 @@ def family_of(group: Group, algorithm: str) -> Family:
                 other,
                 name=own,
                 bands=tuple((low / WIDER, high * WIDER) for low, high in other.bands),
+                rare=tuple((low / WIDER, high * WIDER) for low, high in other.rare),
                 basis=f"no published curve of '{own}'; '{near}' stands in, its band widened by a quarter",
             )
     raise AssertionError(f"data/families.yaml has no family that could stand in for {own}")
@@ -88,6 +95,7 @@ def families() -> dict[str, Family]:
             float(row["ramp"]),
             tuple((float(low), float(high)) for low, high in row["bands"]),
             str(row["basis"]),
+            tuple((float(low), float(high)) for low, high in row["rare"]),
         )
         for name, row in load("families.yaml")["families"].items()
     }

@@ -110,6 +110,7 @@ def _one(
     time, cost, group, bottleneck = max(costs, key=lambda c: c[0])
     algbw = size / time
     low, high = cost.family.band(size)
+    rare_low, rare_high = cost.family.rare_band(size)
     return CollectivePrediction(
         op=op,
         size=size,
@@ -125,6 +126,8 @@ def _one(
         error_low=low,
         error_high=high,
         notes=_notes(cost, group, len(shapes)),
+        rare_low=rare_low,
+        rare_high=rare_high,
     )
 
 
@@ -139,7 +142,8 @@ def _solve(
         _check_messages(groups)
     build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
     parts = [build(fabric, g, op, machine.nccl.pxn) for g in groups if len(g) > 1]
-    demands = as_sent(fabric, join(parts), algorithm, machine.nccl).scaled(UNIT)
+    demands = as_sent(fabric, join(parts), algorithm, machine.nccl, machine.network.routing)
+    demands = demands.scaled(UNIT)
     if not len(demands):
         return Wires(0.0, 0.0), None
     solution = solve(machine.network, demands)

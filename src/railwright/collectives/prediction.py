@@ -60,6 +60,7 @@ class CollectivePrediction:
     terms    parts that add up to `time`
     bottleneck  busiest link of the bandwidth term, None inside one GPU
     error_low, error_high   80 % band of measured/predicted for this family (0.9, 1.2), and its source
+    rare_low, rare_high     98 % band, likewise; 0 and infinity where nobody has made one
     """
 
     op: Op
@@ -76,3 +77,5 @@ class CollectivePrediction:
     error_low: float
     error_high: float
     notes: tuple[str, ...] = field(default=())
+    rare_low: float = 0.0
+    rare_high: float = float("inf")

@@ -1,24 +1,43 @@
-"""What NCCL's variables make of an algorithm's traffic: other rails, more hashed flows."""
+"""What NCCL's channels and variables make of an algorithm's traffic: other rails, more hashed flows."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from railwright.collectives.prediction import NcclSettings
-from railwright.fabric.graph import Fabric
+from railwright.fabric.graph import Fabric, Kind
 from railwright.traffic.demand import Traffic
 
+RINGS_PER_NIC = 2
+"""Rings that NCCL runs over each NIC: its search opens one and doubles them all.
+Source: NCCL 2.30 src/graph/connect.cc, ncclTopoPostset; nccl issue 518 (16 rings for 8 NICs)."""
 
-def as_sent(fabric: Fabric, traffic: Traffic, algorithm: str, settings: NcclSettings) -> Traffic:
-    """The demands as the user's CROSS_NIC and IB_QPS_PER_CONNECTION put them on the wire.
 
-    Source: NCCL user guide, environment variables NCCL_CROSS_NIC and NCCL_IB_QPS_PER_CONNECTION.
+def as_sent(
+    fabric: Fabric, traffic: Traffic, algorithm: str, settings: NcclSettings, routing: str = "ecmp"
+) -> Traffic:
+    """The demands as NCCL's channels and the user's CROSS_NIC and IB_QPS_PER_CONNECTION put them on the wire.
+
+    Every ring is a connection of its own between two NICs, with queue pairs of its own, which a hash of the
+    UDP source port (made from both queue pairs' numbers) may send different ways.
+    routing  how the fabric routes: where nothing is hashed, parts of a demand take the same way, and it is
+             left whole
+    Source: NCCL user guide, environment variables NCCL_CROSS_NIC and NCCL_IB_QPS_PER_CONNECTION; Linux,
+    include/rdma/ib_verbs.h, rdma_calc_flow_label.
     """
     if settings.cross_nic and algorithm == "ring":
         traffic = _cross_rails(fabric, traffic)
-    if settings.qps_per_connection is not None and settings.qps_per_connection > 1:
-        traffic = _split(traffic, settings.qps_per_connection)
-    return traffic
+    if routing != "ecmp":
+        return traffic
+    rings = _rings_per_nic(fabric, settings) if algorithm == "ring" else 1
+    parts = rings * (settings.qps_per_connection or 1)
+    return _split(traffic, parts) if parts > 1 else traffic
+
+
+def _rings_per_nic(fabric: Fabric, settings: NcclSettings) -> int:
+    """Two, unless MAX_NCHANNELS leaves fewer rings than twice the NICs of a server."""
+    nics = max(len(fabric.devices(Kind.NIC)) // fabric.num_servers, 1)
+    return RINGS_PER_NIC if (settings.max_channels or RINGS_PER_NIC * nics) >= RINGS_PER_NIC * nics else 1
 
 
 def _cross_rails(fabric: Fabric, traffic: Traffic) -> Traffic:

@@ -82,6 +82,8 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
             bound_busbw=q.busbw * q.time / b if b > 0 else float("inf"),
             algorithm=q.algorithm,
             protocol=q.protocol,
+            rare_low=q.time * q.rare_low,
+            rare_high=q.time * q.rare_high,
         )
         for p, q, b in zip(curve.points, predictions, least, strict=True)
     )

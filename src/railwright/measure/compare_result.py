@@ -23,6 +23,7 @@ class ComparedPoint:
     busbw, predicted_busbw           [byte/s]
     bound_busbw                      what the wires alone allow, under NCCL's best algorithm [byte/s]
     algorithm, protocol              NCCL's choice as we predict it
+    rare_low, rare_high              the 98 % band of the time [s]
     """
 
     size: float
@@ -35,6 +36,8 @@ class ComparedPoint:
     bound_busbw: float
     algorithm: str
     protocol: str
+    rare_low: float = 0.0
+    rare_high: float = math.inf
 
     @property
     def ratio(self) -> float:
@@ -196,6 +199,7 @@ def _curve_json(curve: ComparedCurve) -> dict[str, Any]:
                 "busbw": p.busbw, "predicted_busbw": p.predicted_busbw,
                 "bound_busbw": p.bound_busbw if math.isfinite(p.bound_busbw) else None,
                 "algorithm": p.algorithm, "protocol": p.protocol, "inside": p.inside,
+                "rare_low": p.rare_low, "rare_high": p.rare_high if math.isfinite(p.rare_high) else None,
             }
             for p in curve.points
         ],

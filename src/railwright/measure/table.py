@@ -20,6 +20,8 @@ class Row:
     family     the set it belongs to; bars are stated per family
     predicted, measured   same unit, named in `unit`
     reason     why the two differ by much, where that is known
+    no_effect  of an effect, the value that means none: 1 of a ratio, 0 of a share or a bandwidth
+    left_out   our prediction with constants that have not seen this record, where it was made
     """
 
     family: str
@@ -30,6 +32,19 @@ class Row:
     unit: str
     source: str
     reason: str = ""
+    no_effect: float | None = None
+    left_out: float | None = None
+
+    @property
+    def reproduced(self) -> bool:
+        """Of an effect: whether ours has the sign of the measured gain and is within half of it."""
+        base = self.no_effect or 0.0
+        return abs(self.predicted - self.measured) <= 0.5 * abs(self.measured - base)
+
+    @property
+    def error_left_out(self) -> float | None:
+        """Signed relative error of the prediction that has not seen this record."""
+        return None if self.left_out is None else self.left_out / self.measured - 1
 
     @property
     def error(self) -> float:
@@ -50,10 +65,26 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a family must meet: median absolute error at most `median_abs` (0 = exact), and why that."""
+    """What a family must meet, and why that.
+
+    median_abs  largest median absolute error (0 = exact)
+    reproduced  least share of effects that must have the right sign and lie within half of the gain
+    left_out    largest median absolute error with each record left out
+    """
 
     median_abs: float
     why: str
+    reproduced: float = 0.0
+    left_out: float = float("inf")
+
+    def lines(self) -> str:
+        """In words."""
+        text = f"median at most {self.median_abs:.1%}"
+        if self.left_out != float("inf"):
+            text += f", {self.left_out:.1%} with each record left out"
+        if self.reproduced:
+            text += f", {self.reproduced:.0%} of effects with the right sign and within half of the gain"
+        return f"{text}; {self.why}"
 
 
 @dataclass(frozen=True)
@@ -69,10 +100,17 @@ class FamilySummary:
     bias: float
     worst: float
     bar: Bar | None
+    reproduced: float = 1.0
+    left_out: float = 0.0
 
     @property
     def passed(self) -> bool:
-        return self.bar is None or self.median_abs <= self.bar.median_abs + 1e-12
+        bar = self.bar
+        return bar is None or (
+            self.median_abs <= bar.median_abs + 1e-12
+            and self.reproduced >= bar.reproduced - 1e-12
+            and self.left_out <= bar.left_out + 1e-12
+        )
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -110,6 +148,8 @@ class ValidationTable:
             nan = float("nan")
             return FamilySummary(name, 0, skipped, nan, nan, nan, nan, nan, None)
         worst = max(errors, key=abs)
+        effects = [r.reproduced for r in self.rows if r.family == name and r.no_effect is not None]
+        unseen = [abs(e) for r in self.rows if r.family == name and (e := r.error_left_out) is not None]
         return FamilySummary(
             name,
             len(errors),
@@ -120,6 +160,8 @@ class ValidationTable:
             mean(errors),
             worst,
             self.bars.get(name),
+            mean(effects) if effects else 1.0,
+            median(unseen) if unseen else 0.0,
         )
 
     def band(self, family: str, level: float = 0.8) -> tuple[float, float]:
@@ -143,7 +185,11 @@ class ValidationTable:
             for s in self.families():
                 out += ["", f"{s.family}:"]
                 if s.bar is not None:
-                    out.append(f"  bar: median at most {s.bar.median_abs:.1%}; {s.bar.why}")
+                    out.append(f"  bar: {s.bar.lines()}")
+                    if s.bar.reproduced:
+                        out.append(f"  within half of the measured gain, with its sign: {s.reproduced:.0%}")
+                if s.left_out:
+                    out.append(f"  median with each record left out: {s.left_out:.1%}")
                 mine = sorted((r for r in self.rows if r.family == s.family), key=lambda r: -abs(r.error))
                 out += [
                     f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
