@@ -18,7 +18,7 @@ from railwright.collectives.group import Group, group_of
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.collectives.rates import bus_factor
-from railwright.collectives.sent import as_sent
+from railwright.collectives.sent import as_sent, hashed_as
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.network.solution import Bottleneck
@@ -146,7 +146,7 @@ def _solve(
     demands = demands.scaled(UNIT)
     if not len(demands):
         return Wires(0.0, 0.0), None
-    solution = solve(machine.network, demands)
+    solution = solve(hashed_as(machine.network, machine.nccl), demands)
     across = solution.hops > 0
     reference = 2 * machine.nic.latency + sum(
         float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from railwright.collectives.prediction import NcclSettings
 from railwright.fabric.graph import Fabric, Kind
+from railwright.network.solution import Network
 from railwright.traffic.demand import Traffic
 
 RINGS_PER_NIC = 2
@@ -16,22 +19,27 @@ Source: NCCL 2.30 src/graph/connect.cc, ncclTopoPostset; nccl issue 518 (16 ring
 def as_sent(
     fabric: Fabric, traffic: Traffic, algorithm: str, settings: NcclSettings, routing: str = "ecmp"
 ) -> Traffic:
-    """The demands as NCCL's channels and the user's CROSS_NIC and IB_QPS_PER_CONNECTION put them on the wire.
+    """The demands as NCCL's channels and the user's CROSS_NIC put them on the wire.
 
     Every ring is a connection of its own between two NICs, with queue pairs of its own, which a hash of the
     UDP source port (made from both queue pairs' numbers) may send different ways.
     routing  how the fabric routes: where nothing is hashed, parts of a demand take the same way, and it is
              left whole
-    Source: NCCL user guide, environment variables NCCL_CROSS_NIC and NCCL_IB_QPS_PER_CONNECTION; Linux,
-    include/rdma/ib_verbs.h, rdma_calc_flow_label.
+    Source: NCCL user guide, environment variable NCCL_CROSS_NIC; Linux, include/rdma/ib_verbs.h,
+    rdma_calc_flow_label.
     """
     if settings.cross_nic and algorithm == "ring":
         traffic = _cross_rails(fabric, traffic)
-    if routing != "ecmp":
+    if algorithm != "ring" or routing != "ecmp":
         return traffic
-    rings = _rings_per_nic(fabric, settings) if algorithm == "ring" else 1
-    parts = rings * (settings.qps_per_connection or 1)
-    return _split(traffic, parts) if parts > 1 else traffic
+    return _split(traffic, _rings_per_nic(fabric, settings))
+
+
+def hashed_as(network: Network, settings: NcclSettings) -> Network:
+    """The network with the queue pairs that IB_QPS_PER_CONNECTION gives every connection."""
+    if settings.qps_per_connection is None or network.routing != "ecmp":
+        return network
+    return replace(network, qps=settings.qps_per_connection)
 
 
 def _rings_per_nic(fabric: Fabric, settings: NcclSettings) -> int:
