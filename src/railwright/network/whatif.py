@@ -1,0 +1,384 @@
+"""What a failure costs: any one element, any k, and how routing, PXN and remapping carry it.
+
+A failure is priced by the slowdown of a named pattern against the fabric as it is.  Elements alike by
+symmetry are solved once (see `whatif_classes`).  GPUs that a failure takes away are counted and not priced:
+the rest runs as a job restarted without their servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+
+import numpy as np
+
+from railwright.errors import PlanError
+from railwright.network.solution import Network
+from railwright.network.whatif_classes import class_sets, classes, scene, set_key
+from railwright.network.whatif_elements import SLOW, Element, elements, name, what
+from railwright.network.whatif_pattern import Pattern, ranks
+from railwright.network.whatif_price import Priced, healthy, price, reason
+
+DRAWS = 4
+"""Members of a class, and seeds of the hash, that are solved where routing follows no symmetry."""
+
+CLASS_SETS = 400
+"""Classes of k-sets up to which all of them are solved instead of a sample."""
+
+NAMED = 3
+"""Further members of a class that are named."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the failure of one element (or set of elements) costs; every member of the class costs the same.
+
+    elements    names of the first member: one, or k
+    what        kind in words: 'NIC', 'leaf-spine cable', 'leaf-spine cable at 50 %', joined by ' + '
+    count       members of the class
+    also        names of further members, a few
+    slowdown    time over healthy time, mean of what was solved; None where nothing is left to run
+    least, most the same of the luckiest and the unluckiest of what was solved
+    solved      members (or members and seeds) that were solved
+    time        mean of what was solved [s]
+    lost_gpus, lost_pairs, moved_gpus  of the first member, see `Priced`
+    bottleneck  busiest link of the first member's solution
+    why         the reason, in words
+    """
+
+    elements: tuple[str, ...]
+    what: str
+    count: int
+    also: tuple[str, ...]
+    slowdown: float | None
+    least: float | None
+    most: float | None
+    solved: int
+    time: float | None
+    lost_gpus: int
+    lost_pairs: int
+    moved_gpus: int
+    bottleneck: str
+    why: str
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """All single failures of a fabric, the worst first.
+
+    time     of the pattern on the fabric as it is [s]
+    engine   that solved it
+    why      its bottleneck, in words
+    gpus     ranks of the pattern
+    exact    whether each class is known to act alike under this routing: adaptive only
+    effects  by slowdown, then by GPUs lost, then as in the fabric
+    """
+
+    fabric: str
+    pattern: str
+    pxn: bool
+    routing: str
+    gpus: int
+    time: float
+    engine: str
+    why: str
+    exact: bool
+    effects: tuple[Effect, ...]
+
+
+@dataclass(frozen=True)
+class RandomFailures:
+    """What k failures at once cost, over all sets of k elements or a sample of them.
+
+    pool         elements that may fail
+    sets         sets that the figures stand for: all, or the sample's size
+    exact        whether that is all of them
+    solved       sets that were solved; the others are alike
+    p50, p90, p99  slowdown that this share of the sets does not exceed; None: nothing is left to run
+    losing       share of sets that take GPUs away
+    worst        the set that slows most; of equals, the one that loses most GPUs
+    """
+
+    fabric: str
+    pattern: str
+    pxn: bool
+    routing: str
+    gpus: int
+    time: float
+    k: int
+    kinds: tuple[str, ...]
+    pool: int
+    sets: int
+    exact: bool
+    solved: int
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    losing: float
+    worst: Effect
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same failures under several set-ups.
+
+    setups  name of each
+    times   of the pattern on the healthy fabric under each [s]
+    rows    per class of failures: its effect under each set-up, slowdowns against that set-up's own time
+    """
+
+    setups: tuple[str, ...]
+    times: tuple[float, ...]
+    rows: tuple[tuple[Effect, ...], ...]
+
+
+def single_failures(
+    network: Network,
+    pattern: Pattern,
+    kinds: Sequence[str] = (),
+    slow: float = SLOW,
+    draws: int = DRAWS,
+    check: bool = False,
+) -> WhatIf:
+    """Every element failed by itself: one solution per class of alike elements, the worst first.
+
+    kinds  of `whatif_elements.KINDS`; without any, all
+    slow   share of its rate that a slow cable keeps
+    draws  members (and seeds) of each class that are solved under 'ecmp' and 'static', which know no symmetry
+    check  solve the last member of each class too; `least` and `most` differ where the classes are wrong
+    Raises PlanError where the pattern cannot run on the fabric as it is.
+    """
+    found = elements(network.fabric, kinds, slow)
+    parts = classes(network.fabric, [pattern], found)
+    return _ranked(network, pattern, found, parts, draws, check)
+
+
+def random_failures(
+    network: Network,
+    pattern: Pattern,
+    k: int = 2,
+    samples: int = 200,
+    seed: int = 0,
+    kinds: Sequence[str] = (),
+    slow: float = SLOW,
+) -> RandomFailures:
+    """Any k elements failed together.
+
+    Under 'adaptive' all sets are taken, class by class, as long as there are at most CLASS_SETS classes of
+    them; otherwise `samples` sets drawn evenly with `seed`, of which alike ones are solved once.
+    Raises PlanError for a k that the fabric's elements cannot fill.
+    """
+    found = elements(network.fabric, kinds, slow)
+    if not 1 <= k <= len(found):
+        raise PlanError(
+            f"{k} of {len(found)} elements cannot fail together; k lies between 1 and {len(found)}"
+        )
+    if samples < 1:
+        raise PlanError(f"{samples} samples say nothing; take at least 1")
+    symmetric = network.routing == "adaptive"
+    drawn = scene(network.fabric, pattern)
+    whole = class_sets(drawn, found, k, CLASS_SETS) if symmetric else None
+    base = _Bases(network, pattern)
+    if whole is not None:
+        sets = [([found[i] for i in chosen], weight) for chosen, weight in whole]
+    else:
+        rng = np.random.default_rng(seed)
+        chosen = [sorted(rng.choice(len(found), k, replace=False).tolist()) for _ in range(samples)]
+        keys = [set_key(drawn, [found[i] for i in one]) if symmetric else n for n, one in enumerate(chosen)]
+        first = {key: n for n, key in reversed(list(enumerate(keys)))}
+        sets = [
+            ([found[i] for i in chosen[n]], keys.count(key)) for key, n in sorted(first.items(), key=_second)
+        ]
+    effects = [
+        base.effect(members, [members], weight, [(members, network.seed + n % DRAWS)])
+        for n, (members, weight) in enumerate(sets)
+    ]
+    weight = np.array([w for _, w in sets], np.float64)
+    slowdown = np.array([np.inf if e.slowdown is None else e.slowdown for e in effects])
+    order = np.argsort(slowdown, kind="stable")
+    reached = np.cumsum(weight[order]) / weight.sum()
+    at = [effects[order[np.searchsorted(reached, q - 1e-12)]] for q in (0.5, 0.9, 0.99)]
+    p50, p90, p99 = (effect.slowdown for effect in at)
+    lost = np.array([e.lost_gpus > 0 for e in effects])
+    return RandomFailures(
+        network.fabric.name,
+        pattern.name,
+        pattern.pxn,
+        network.routing,
+        ranks(network.fabric, pattern),
+        base.time(network.seed),
+        k,
+        tuple(sorted({what(network.fabric, e) for e in found})),
+        len(found),
+        comb(len(found), k) if whole is not None else samples,
+        whole is not None,
+        len(sets),
+        p50,
+        p90,
+        p99,
+        float(weight[lost].sum() / weight.sum()),
+        min(effects, key=_rank),
+    )
+
+
+def compare(
+    setups: Mapping[str, tuple[Network, Pattern]],
+    kinds: Sequence[str] = (),
+    slow: float = SLOW,
+    draws: int = DRAWS,
+) -> Comparison:
+    """The same single failures under several set-ups of one fabric, in order of the first one's ranking.
+
+    Classes are those that hold under all of them.
+    """
+    (first, _), *others = setups.values()
+    if any(network.fabric is not first.fabric for network, _ in others):
+        raise PlanError("set-ups are compared on one and the same fabric")
+    found = elements(first.fabric, kinds, slow)
+    parts = classes(first.fabric, [pattern for _, pattern in setups.values()], found)
+    results = [
+        _ranked(network, pattern, found, parts, draws, False, False) for network, pattern in setups.values()
+    ]
+    by_name = [{effect.elements + (effect.what,): effect for effect in result.effects} for result in results]
+    rows = tuple(tuple(table[key] for table in by_name) for key in by_name[0])
+    return Comparison(tuple(setups), tuple(result.time for result in results), rows)
+
+
+def relays(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pattern]]:
+    """Set-ups for `compare`: GPUs of a dead NIC on another, with PXN or not, or their server left out."""
+    return {
+        "moved, PXN": (network, replace(pattern, pxn=True, remap=True)),
+        "moved, direct": (network, replace(pattern, pxn=False, remap=True)),
+        "left out, PXN": (network, replace(pattern, pxn=True, remap=False)),
+    }
+
+
+def routings(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pattern]]:
+    """Set-ups for `compare`: the three routings, the hash with the network's own seed and the next ones."""
+    return {
+        routing: (Network(network.fabric, routing, network.seed), pattern)
+        for routing in ("adaptive", "static", "ecmp")
+    }
+
+
+class _Bases:
+    """The pattern on the healthy fabric, once per seed of the hash."""
+
+    def __init__(self, network: Network, pattern: Pattern) -> None:
+        self.network, self.pattern = network, pattern
+        self.known: dict[int, Priced] = {}
+
+    def at(self, seed: int) -> Priced:
+        if self.network.routing != "ecmp":
+            seed = self.network.seed
+        if seed not in self.known:
+            network = Network(self.network.fabric, self.network.routing, seed)
+            self.known[seed] = healthy(network, self.pattern)
+        return self.known[seed]
+
+    def time(self, seed: int) -> float:
+        time = self.at(seed).time
+        assert time is not None
+        return time
+
+    def effect(
+        self,
+        first: Sequence[Element],
+        members: Sequence[Sequence[Element]],
+        count: int,
+        draws: Sequence[tuple[Sequence[Element], int]],
+    ) -> Effect:
+        """Some members of a class under some seeds, told as one; the first draw is the one described."""
+        fabric = self.network.fabric
+        priced = [
+            price(Network(fabric, self.network.routing, seed), self.pattern, failed) for failed, seed in draws
+        ]
+        described = priced[0]
+        times = [p.time for p in priced if p.time is not None]
+        slowed = [
+            p.time / self.time(seed) for p, (_, seed) in zip(priced, draws, strict=True) if p.time is not None
+        ]
+        bottleneck = described.solution.bottleneck if described.solution else None
+        return Effect(
+            tuple(name(fabric, e) for e in first),
+            " + ".join(what(fabric, e) for e in first),
+            count,
+            tuple(" + ".join(name(fabric, e) for e in one) for one in members[1 : 1 + NAMED]),
+            sum(slowed) / len(slowed) if slowed else None,
+            min(slowed, default=None),
+            max(slowed, default=None),
+            len(priced),
+            sum(times) / len(times) if times else None,
+            described.lost_gpus,
+            described.lost_pairs,
+            described.moved_gpus,
+            bottleneck.name if bottleneck else "",
+            reason(self.at(draws[0][1]), described),
+        )
+
+
+def _ranked(
+    network: Network,
+    pattern: Pattern,
+    found: Sequence[Element],
+    parts: Sequence[Sequence[int]],
+    draws: int,
+    check: bool,
+    merge: bool = True,
+) -> WhatIf:
+    base = _Bases(network, pattern)
+    start = base.at(network.seed)
+    effects = []
+    for part in parts:
+        members = [[found[i]] for i in part]
+        if network.routing == "adaptive":
+            chosen = [members[0], members[-1]] if check and len(members) > 1 else members[:1]
+            drawn = [(one, network.seed) for one in chosen]
+        else:
+            number = draws if network.routing == "ecmp" else min(draws, len(members))
+            drawn = [(members[n * len(members) // number], network.seed + n) for n in range(number)]
+        effects.append(base.effect(members[0], members, len(members), drawn))
+    if merge:
+        effects = _merged(effects)
+    assert start.solution is not None
+    bottleneck = start.solution.bottleneck
+    return WhatIf(
+        network.fabric.name,
+        pattern.name,
+        pattern.pxn,
+        network.routing,
+        ranks(network.fabric, pattern),
+        base.time(network.seed),
+        start.solution.engine,
+        bottleneck.why if bottleneck else "",
+        network.routing == "adaptive",
+        tuple(sorted(effects, key=_rank)),
+    )
+
+
+def _merged(effects: Sequence[Effect]) -> list[Effect]:
+    """Classes of one kind that cost the same, in one row."""
+    rows: dict[tuple[object, ...], Effect] = {}
+    for effect in effects:
+        cost = _rank(effect), effect.least == effect.most, effect.moved_gpus, effect.lost_pairs
+        key = effect.what, *cost
+        known = rows.get(key)
+        if known is None:
+            rows[key] = effect
+            continue
+        also = (*known.also, *effect.elements, *effect.also)[:NAMED]
+        rows[key] = replace(
+            known, count=known.count + effect.count, also=also, solved=known.solved + effect.solved
+        )
+    return list(rows.values())
+
+
+def _rank(effect: Effect) -> tuple[float, int]:
+    """Worst first; slowdowns that differ by rounding only are equal."""
+    slowdown = np.inf if effect.slowdown is None else float(f"{effect.slowdown:.9g}")
+    return -slowdown, -effect.lost_gpus
+
+
+def _second(pair: tuple[int, int]) -> int:
+    return pair[1]
