@@ -25,7 +25,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 
 def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file, and those on machines as built, on the application."""
-    from railwright.cli import asbuilt, routing
+    from railwright.cli import asbuilt, routing, whatif
 
     commands = group("Design, audit and export fabrics; check real ones.")
     commands.command("design")(design)
@@ -33,6 +33,7 @@ def add_to(app: typer.Typer) -> None:
     commands.command("audit")(audit)
     commands.command("export")(export)
     routing.add_to(commands)
+    whatif.add_to(commands)
     asbuilt.add_to(commands)
     app.add_typer(commands, name="fabric")
 

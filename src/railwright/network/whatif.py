@@ -1,4 +1,4 @@
-"""What a failure costs: any one element, any k, and how routing, PXN and remapping carry it.
+"""What a failure costs: every element by itself, and how routing, PXN and remapping carry it.
 
 A failure is priced by the slowdown of a named pattern against the fabric as it is.  Elements alike by
 symmetry are solved once (see `whatif_classes`).  GPUs that a failure takes away are counted and not priced:
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb
 
 import numpy as np
 
 from railwright.errors import PlanError
 from railwright.network.solution import Network
-from railwright.network.whatif_classes import class_sets, classes, scene, set_key
+from railwright.network.whatif_classes import classes
 from railwright.network.whatif_elements import SLOW, Element, elements, name, what
 from railwright.network.whatif_pattern import Pattern, ranks
 from railwright.network.whatif_price import Priced, healthy, price, reason
 
 DRAWS = 4
 """Members of a class, and seeds of the hash, that are solved where routing follows no symmetry."""
-
-CLASS_SETS = 400
-"""Classes of k-sets up to which all of them are solved instead of a sample."""
 
 NAMED = 3
 """Further members of a class that are named."""
@@ -88,38 +84,6 @@ class WhatIf:
 
 
 @dataclass(frozen=True)
-class RandomFailures:
-    """What k failures at once cost, over all sets of k elements or a sample of them.
-
-    pool         elements that may fail
-    sets         sets that the figures stand for: all, or the sample's size
-    exact        whether that is all of them
-    solved       sets that were solved; the others are alike
-    p50, p90, p99  slowdown that this share of the sets does not exceed; None: nothing is left to run
-    losing       share of sets that take GPUs away
-    worst        the set that slows most; of equals, the one that loses most GPUs
-    """
-
-    fabric: str
-    pattern: str
-    pxn: bool
-    routing: str
-    gpus: int
-    time: float
-    k: int
-    kinds: tuple[str, ...]
-    pool: int
-    sets: int
-    exact: bool
-    solved: int
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    losing: float
-    worst: Effect
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The same failures under several set-ups.
 
@@ -152,74 +116,6 @@ def single_failures(
     found = elements(network.fabric, kinds, slow)
     parts = classes(network.fabric, [pattern], found)
     return _ranked(network, pattern, found, parts, draws, check)
-
-
-def random_failures(
-    network: Network,
-    pattern: Pattern,
-    k: int = 2,
-    samples: int = 200,
-    seed: int = 0,
-    kinds: Sequence[str] = (),
-    slow: float = SLOW,
-) -> RandomFailures:
-    """Any k elements failed together.
-
-    Under 'adaptive' all sets are taken, class by class, as long as there are at most CLASS_SETS classes of
-    them; otherwise `samples` sets drawn evenly with `seed`, of which alike ones are solved once.
-    Raises PlanError for a k that the fabric's elements cannot fill.
-    """
-    found = elements(network.fabric, kinds, slow)
-    if not 1 <= k <= len(found):
-        raise PlanError(
-            f"{k} of {len(found)} elements cannot fail together; k lies between 1 and {len(found)}"
-        )
-    if samples < 1:
-        raise PlanError(f"{samples} samples say nothing; take at least 1")
-    symmetric = network.routing == "adaptive"
-    drawn = scene(network.fabric, pattern)
-    whole = class_sets(drawn, found, k, CLASS_SETS) if symmetric else None
-    base = _Bases(network, pattern)
-    if whole is not None:
-        sets = [([found[i] for i in chosen], weight) for chosen, weight in whole]
-    else:
-        rng = np.random.default_rng(seed)
-        chosen = [sorted(rng.choice(len(found), k, replace=False).tolist()) for _ in range(samples)]
-        keys = [set_key(drawn, [found[i] for i in one]) if symmetric else n for n, one in enumerate(chosen)]
-        first = {key: n for n, key in reversed(list(enumerate(keys)))}
-        sets = [
-            ([found[i] for i in chosen[n]], keys.count(key)) for key, n in sorted(first.items(), key=_second)
-        ]
-    effects = [
-        base.effect(members, [members], weight, [(members, network.seed + n % DRAWS)])
-        for n, (members, weight) in enumerate(sets)
-    ]
-    weight = np.array([w for _, w in sets], np.float64)
-    slowdown = np.array([np.inf if e.slowdown is None else e.slowdown for e in effects])
-    order = np.argsort(slowdown, kind="stable")
-    reached = np.cumsum(weight[order]) / weight.sum()
-    at = [effects[order[np.searchsorted(reached, q - 1e-12)]] for q in (0.5, 0.9, 0.99)]
-    p50, p90, p99 = (effect.slowdown for effect in at)
-    lost = np.array([e.lost_gpus > 0 for e in effects])
-    return RandomFailures(
-        network.fabric.name,
-        pattern.name,
-        pattern.pxn,
-        network.routing,
-        ranks(network.fabric, pattern),
-        base.time(network.seed),
-        k,
-        tuple(sorted({what(network.fabric, e) for e in found})),
-        len(found),
-        comb(len(found), k) if whole is not None else samples,
-        whole is not None,
-        len(sets),
-        p50,
-        p90,
-        p99,
-        float(weight[lost].sum() / weight.sum()),
-        min(effects, key=_rank),
-    )
 
 
 def compare(
@@ -262,7 +158,7 @@ def routings(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, 
     }
 
 
-class _Bases:
+class Bases:
     """The pattern on the healthy fabric, once per seed of the hash."""
 
     def __init__(self, network: Network, pattern: Pattern) -> None:
@@ -327,7 +223,7 @@ def _ranked(
     check: bool,
     merge: bool = True,
 ) -> WhatIf:
-    base = _Bases(network, pattern)
+    base = Bases(network, pattern)
     start = base.at(network.seed)
     effects = []
     for part in parts:
@@ -353,7 +249,7 @@ def _ranked(
         start.solution.engine,
         bottleneck.why if bottleneck else "",
         network.routing == "adaptive",
-        tuple(sorted(effects, key=_rank)),
+        tuple(sorted(effects, key=rank)),
     )
 
 
@@ -361,7 +257,7 @@ def _merged(effects: Sequence[Effect]) -> list[Effect]:
     """Classes of one kind that cost the same, in one row."""
     rows: dict[tuple[object, ...], Effect] = {}
     for effect in effects:
-        cost = _rank(effect), effect.least == effect.most, effect.moved_gpus, effect.lost_pairs
+        cost = rank(effect), effect.least == effect.most, effect.moved_gpus, effect.lost_pairs
         key = effect.what, *cost
         known = rows.get(key)
         if known is None:
@@ -374,11 +270,7 @@ def _merged(effects: Sequence[Effect]) -> list[Effect]:
     return list(rows.values())
 
 
-def _rank(effect: Effect) -> tuple[float, int]:
+def rank(effect: Effect) -> tuple[float, int]:
     """Worst first; slowdowns that differ by rounding only are equal."""
     slowdown = np.inf if effect.slowdown is None else float(f"{effect.slowdown:.9g}")
     return -slowdown, -effect.lost_gpus
-
-
-def _second(pair: tuple[int, int]) -> int:
-    return pair[1]
