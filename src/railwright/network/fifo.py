@@ -18,7 +18,6 @@ from railwright.network.bottleneck import busiest, demands_on
 from railwright.network.fifo_events import Load, Record, Servers, run
 from railwright.network.fifo_paths import cut
 from railwright.network.latency import link_delay
-from railwright.network.maxmin import add_up
 from railwright.network.paths import Routes, find_routes
 from railwright.network.solution import Network, Solution
 from railwright.traffic import Traffic
@@ -97,7 +96,7 @@ def simulate(
 
     order    (F,) places: a sender posts by ascending place, ties by number (see `traffic.order.places`);
              none: by number
-    chunk    [byte]; none: an eighth of the largest message
+    chunk    most of one, of which a message has equal ones [byte]; none: an eighth of the largest message
     window   messages that a sender has posted and that are not done; none: it posts all of them at once
     done     a message is done when it is 'delivered', or already when its last chunk begins to leave ('sent')
     relay    a PXN relay forwards each 'chunk' as it comes, or waits for the whole 'message'
@@ -131,7 +130,7 @@ def simulate(
         window or len(traffic) + 1,
         done == "sent",
     )
-    compiled = float(np.sum(np.diff(load.path_ptr)[load.chunk_path])) >= COMPILED_FROM
+    compiled = load.steps >= COMPILED_FROM
     record = (_compiled if compiled else run)(load, servers)
     return FifoSolution(
         _solution(network, traffic, routes, load, record, "numba" if compiled else "Python"),
@@ -147,9 +146,10 @@ def _compiled(load: Load, servers: Servers) -> Record:
 
     return Record(
         *kernel(
-            load.path_ptr, load.path_link, load.whole, load.gate, load.clock, load.first_chunk,
-            load.chunk_path, load.chunk_size, load.sender_ptr, load.sender_message, servers.rate,
-            servers.delay, servers.room, float(servers.packet), int(servers.window), bool(servers.sent),
+            load.path_ptr, load.path_link, load.gap, load.spread, load.deal_ptr, load.deal, load.whole,
+            load.gate, load.clock, load.first_chunk, load.chunk_size, load.sender_ptr,
+            load.sender_message, servers.rate, servers.delay, servers.room, float(servers.packet),
+            int(servers.window), bool(servers.sent),
         )
     )  # fmt: skip
 
@@ -164,18 +164,14 @@ def _solution(
             f"{stuck:,} of {len(traffic):,} messages never arrive: full buffers wait for one another in a "
             "circle (a credit loop); use routing without loops, or larger buffers."
         )
-    lengths = np.diff(load.path_ptr)[load.chunk_path]
-    entries = np.repeat(load.path_ptr[load.chunk_path] - np.cumsum(lengths) + lengths, lengths)
-    links = load.path_link[entries + np.arange(len(entries))]
-    carried = add_up(links, np.repeat(load.chunk_size, lengths), network.fabric.num_links)
     time = float(finish.max(initial=0.0))
     return Solution(
         time,
         finish,
-        carried,
+        record.carried,
         routes.latency,
         routes.hops,
-        busiest(network, carried, time, lambda link: demands_on(routes, traffic.size, link)),
+        busiest(network, record.carried, time, lambda link: demands_on(routes, traffic.size, link)),
         f"chunk FIFO ({how}, {len(traffic):,} messages in {len(load.chunk_size):,} chunks)",
         True,
     )

@@ -1,6 +1,7 @@
 """Chunks through FIFO links, event by event: the definition, in plain Python.
 
-Legend: F messages, C chunks, P paths, E path entries, L directed links, S senders; CSR pairs are ptr, value.
+Legend: F messages, A alternatives, E path entries, C chunks, B spreads, L directed links, S senders;
+CSR pairs are ptr, value.
 
 A link serves chunks one at a time, in order of arrival.  Events are taken by (time, number), where every
 event is numbered as it is put down, so ties have one answer.
@@ -27,26 +28,38 @@ ARRIVE, FREE, POST = 0, 1, 2
 class Load:
     """What is sent, and over which links.
 
-    path_ptr, path_link  CSR: links of each path, in order
+    path_ptr, path_link  CSR (F + A rows): links of each message in order, then those of each alternative
+    gap                  (F,) entry of a message before which it takes an alternative; -1: none
+    spread               (F,) whose alternatives
+    deal_ptr, deal       CSR (B rows): rows of the alternatives that successive chunks of a spread take
     whole                (E,) a chunk enters this link only once arrived whole: it leaves a GPU's memory
     gate                 (E,) all chunks of the message must have arrived whole (a relay by messages)
-    clock                (P,) entry on which a message's chunks follow one another: the link out of the sender
+    clock                (F,) entry on which a message's chunks follow one another: the link out of the sender
     first_chunk          (F+1,) chunks of each message
-    chunk_path           (C,)
     chunk_size           (C,) on the wire [byte]
     sender_ptr, sender_message  CSR: messages of each sender in the order it posts them
     """
 
     path_ptr: Longs
     path_link: Ints
+    gap: Longs
+    spread: Longs
+    deal_ptr: Longs
+    deal: Longs
     whole: Bools
     gate: Bools
     clock: Longs
     first_chunk: Longs
-    chunk_path: Longs
     chunk_size: Floats
     sender_ptr: Longs
     sender_message: Longs
+
+    @property
+    def steps(self) -> int:
+        """Chunks times links."""
+        messages = len(self.first_chunk) - 1
+        own = np.diff(self.first_chunk) * np.diff(self.path_ptr[: messages + 1])
+        return int(own.sum() + np.diff(self.path_ptr)[self.deal].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +88,13 @@ class Record:
 
     finish, posted  (F,) last byte delivered (nan: never), and posted [s]
     queue           (L,) most bytes that waited for the link
+    carried         (L,) [byte]
     """
 
     finish: Floats
     posted: Floats
     queue: Floats
+    carried: Floats
 
 
 def run(load: Load, servers: Servers) -> Record:
@@ -89,7 +104,8 @@ def run(load: Load, servers: Servers) -> Record:
     max(t + p / B, t + c / B - (c - p) / b) + delay, with p = min(packet, c): its first packet has arrived,
     and its last packet will have when its turn comes.  It holds room before the next link from its start on
     this one to its end there; where there is none, this link waits, and all behind: head-of-line blocking.
-    A message's next chunk enters its first link when the one before starts on the clock link.
+    A message's next chunk enters its first link when the one before starts on the clock link.  Chunks of a
+    spread take its alternatives in the order in which they start on the link before it.
     """
     return _Run(load, servers).record()
 
@@ -104,11 +120,16 @@ class _Run:
         self.rate, self.delay = servers.rate.tolist(), servers.delay.tolist()
         self.room = servers.room.tolist()
         self.message = np.repeat(np.arange(messages), np.diff(load.first_chunk)).tolist()
-        self.at = (load.path_ptr[load.chunk_path] - 1).tolist()
+        self.at = [-1] * len(self.message)
+        self.to = load.path_ptr[:-1][self.message].tolist()
+        self.dealt = load.deal_ptr[:-1].tolist()
+        self.alternatives = int(load.path_ptr[messages])
+        self.ends = np.zeros(len(load.path_link), bool)
+        self.ends[load.path_ptr[messages + 1 :] - 1] = True
         self.waiting: list[deque[int]] = [deque() for _ in range(links)]
         self.blocked: list[deque[int]] = [deque() for _ in range(links)]
         self.is_blocked = [False] * links
-        self.busy, self.held, self.queued, self.queue = ([0.0] * links for _ in range(4))
+        self.busy, self.held, self.queued, self.queue, self.carried = ([0.0] * links for _ in range(5))
         self.to_gate = np.diff(load.first_chunk).tolist()
         self.to_start, self.to_finish = list(self.to_gate), list(self.to_gate)
         self.finish, self.posted = [np.nan] * messages, [np.nan] * messages
@@ -133,7 +154,7 @@ class _Run:
                 self.free(subject, chunk, now)
             else:
                 self.post(subject, now)
-        return Record(np.array(self.finish), np.array(self.posted), np.array(self.queue))
+        return Record(*map(np.array, (self.finish, self.posted, self.queue, self.carried)))
 
     def put(self, time: float, kind: int, subject: int, chunk: int) -> None:
         heappush(self.events, (time, self.number, kind, subject, chunk))
@@ -148,7 +169,7 @@ class _Run:
             self.put(now, ARRIVE, -1, int(self.load.first_chunk[message]))
 
     def arrive(self, chunk: int, now: float) -> None:
-        self.at[chunk] += 1
+        self.at[chunk], self.to[chunk] = self.to[chunk], -1
         message = self.message[chunk]
         if not self.load.gate[self.at[chunk]]:
             self.enqueue(chunk, now)
@@ -185,9 +206,12 @@ class _Run:
             return
         chunk = self.waiting[link][0]
         entry, size = self.at[chunk], self.size[chunk]
-        last = entry + 1 == self.load.path_ptr[self.load.chunk_path[chunk] + 1]
+        message = self.message[chunk]
+        last = entry + 1 == self.load.path_ptr[message + 1]
         if not last:
-            onward = self.link[entry + 1]
+            if self.to[chunk] < 0:
+                self.to[chunk] = self.following(message, entry)
+            onward = self.link[self.to[chunk]]
             if self.room[onward] != np.inf:
                 if self.held[onward] + size > self.room[onward]:
                     self.blocked[onward].append(link)
@@ -196,23 +220,34 @@ class _Run:
                 self.held[onward] += size
         self.waiting[link].popleft()
         self.queued[link] -= size
+        self.carried[link] += size
         end = now + size / self.rate[link]
         self.busy[link] = end
         if self.room[link] != np.inf:
             self.put(end, FREE, link, chunk)
         elif self.waiting[link]:
             self.put(end, FREE, link, -1)
-        if entry == self.load.clock[self.load.chunk_path[chunk]]:
+        if entry == self.load.clock[message]:
             self.leaves(chunk, now)
         if last:
             self.delivered(chunk, end + self.delay[link])
-        elif self.load.whole[entry + 1]:
+        elif self.load.whole[self.to[chunk]]:
             self.put(end + self.delay[link], ARRIVE, -1, chunk)
         else:
             packet = min(self.servers.packet, size)
             head = now + packet / self.rate[link]
             tail = end - (size - packet) / self.rate[onward]
             self.put(max(head, tail) + self.delay[link], ARRIVE, -1, chunk)
+
+    def following(self, message: int, entry: int) -> int:
+        """The entry after this one: into an alternative, along it, and back."""
+        gap = int(self.load.gap[message])
+        if entry < self.alternatives and entry + 1 == gap:
+            spread = int(self.load.spread[message])
+            row = self.load.deal[self.dealt[spread]]
+            self.dealt[spread] += 1
+            return int(self.load.path_ptr[row])
+        return gap if self.ends[entry] else entry + 1
 
     def leaves(self, chunk: int, now: float) -> None:
         message = self.message[chunk]

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind
 from railwright.network.fifo_events import Load
+from railwright.network.maxmin import add_up
 from railwright.network.paths import Routes
-from railwright.network.shortest import ragged
 from railwright.traffic import Traffic
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_NONE = np.zeros(0, np.int64)
 
 MOST_HOPS = 20_000_000
 """Chunks times links followed: about a minute and 3 GB (benchmarks/fifo.py)."""
@@ -36,12 +38,12 @@ def cut(
     """The traffic as chunks on paths, and each sender's list.
 
     place       (F,) a sender posts its messages by ascending place, then by number
-    chunk       [byte]; a message's last one is what remains
+    chunk       most of one [byte]; a message is cut into equal ones
     payload, header  bytes of a packet that are data, and what is sent besides [byte]
     by_message  a relay forwards whole messages, not chunks
 
-    Chunks of a spread are dealt over its paths in proportion to their weights, in the order of posting;
-    spreads begin at different paths, so that neighbours do not meet.
+    Chunks of a spread are dealt over its paths in proportion to their weights; spreads begin at different
+    paths, so that neighbours do not meet.
     Raises PlanError where there are more than MOST_HOPS to follow.
     """
     num = len(traffic)
@@ -57,20 +59,21 @@ def cut(
     chunks = counts.astype(np.int64)
     first_chunk = np.concatenate([[0], np.cumsum(chunks)])
     message = np.repeat(np.arange(num), chunks)
-    nth = np.arange(len(message)) - first_chunk[message]
-    size = np.minimum(chunk, traffic.size[message] - nth * chunk)
+    size = traffic.size[message] / counts[message]
     if payload > 0:
         size = size + np.ceil(size / payload * (1 - 1e-12)) * header
 
-    ptr, link, chunk_path = _paths(fabric, routes, chunks, message, np.lexsort((np.arange(num), place)))
-    tail, head = np.empty(fabric.num_links, np.int32), np.empty(fabric.num_links, np.int32)
-    tail[0::2], tail[1::2], head[0::2], head[1::2] = fabric.a, fabric.b, fabric.b, fabric.a
-    begins = np.zeros(len(link), bool)
-    begins[ptr[:-1][np.diff(ptr) > 0]] = True
-    whole = (fabric.kind[tail[link]] == Kind.GPU) & ~begins
-    row = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
-    gate = whole & by_message
-    gate &= tail[link] == _relay_of_path(traffic, message, chunk_path, len(ptr) - 1)[row]
+    wide = sent & (routes.spread >= 0)
+    alternatives = _Alternatives(fabric, routes, np.unique(routes.spread[wide]))
+    ptr = np.concatenate([routes.ptr, routes.ptr[-1] + alternatives.ptr[1:]]).astype(np.int64)
+    link = np.concatenate([routes.link, alternatives.link]).astype(np.int32)
+    tail = np.stack([fabric.a, fabric.b], axis=1).reshape(-1)[link]
+    whole = fabric.kind[tail] == Kind.GPU
+    whole[ptr[:-1][np.diff(ptr) > 0]] = False
+    own = np.repeat(np.arange(num), np.diff(routes.ptr))
+    gate = np.zeros(len(link), bool)
+    gate[: len(own)] = whole[: len(own)] & by_message & (tail[: len(own)] == traffic.relay[own])
+    deal_ptr, deal = alternatives.deals(add_up(routes.spread[wide], counts[wide], routes.num_spreads))
 
     order = np.lexsort((np.arange(num), place, traffic.src))
     order = order[chunks[order] > 0]
@@ -78,26 +81,23 @@ def cut(
     return Load(
         ptr,
         link,
+        _gaps(fabric, routes),
+        routes.spread.astype(np.int64),
+        deal_ptr,
+        deal + num,
         whole,
         gate,
-        _clock(fabric, ptr, tail[link]),
+        _clock(fabric, routes.ptr, tail),
         first_chunk,
-        chunk_path,
         size,
         sender_ptr.astype(np.int64),
         order.astype(np.int64),
     )
 
 
-def _relay_of_path(traffic: Traffic, message: Longs, chunk_path: Longs, num_paths: int) -> Longs:
-    relay = np.full(num_paths, -1, np.int64)
-    relay[chunk_path] = traffic.relay[message]
-    return relay
-
-
 def _clock(fabric: Fabric, ptr: Longs, tail: Ints) -> Longs:
-    """Entry of each path on which a message's chunks follow one another: the NIC's cable where the sender's
-    own NIC is the way out, otherwise its first link."""
+    """(F,) entry on which a message's chunks follow one another: the NIC's cable where the sender's own NIC
+    is the way out, otherwise its first link."""
     second = np.full(len(ptr) - 1, -1, np.int64)
     used = np.diff(ptr) > 1
     second[used] = tail[ptr[:-1][used] + 1]
@@ -105,62 +105,17 @@ def _clock(fabric: Fabric, ptr: Longs, tail: Ints) -> Longs:
     return clock
 
 
-def _paths(
-    fabric: Fabric, routes: Routes, chunks: Longs, message: Longs, posting: Longs
-) -> tuple[Longs, Ints, Longs]:
-    """CSR of paths, and the path of each chunk: a row per message, one per chunk where it spreads."""
-    num = len(routes)
-    wide = (routes.spread >= 0) & (chunks > 0)
-    own = np.diff(routes.ptr)
-    if not wide.any():
-        return routes.ptr.astype(np.int64), routes.link.astype(np.int32), message
-    alternatives = _Alternatives(fabric, routes, np.unique(routes.spread[wide]))
-    chosen = np.full(len(message), -1, np.int64)
-    turn = np.empty(num, np.int64)
-    turn[posting] = np.arange(num)
-    spread_of = routes.spread[message]
-    dealt = np.lexsort((np.arange(len(message)), turn[message], spread_of))
-    dealt = dealt[spread_of[dealt] >= 0]
-    bounds = np.flatnonzero(np.diff(spread_of[dealt], prepend=-1))
-    for begin, end in zip(bounds.tolist(), [*bounds[1:].tolist(), len(dealt)], strict=True):
-        chosen[dealt[begin:end]] = alternatives.deal(int(spread_of[dealt[begin]]), end - begin)
-
-    # Rows: messages without a spread, then every chunk with one: links before the gap, path, links after.
-    narrow = np.flatnonzero(~wide)
-    spreading = np.flatnonzero(chosen >= 0)
-    middle = alternatives.length[chosen[spreading]]
-    lengths = np.concatenate([own[narrow], own[message[spreading]] + middle])
-    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    link = np.empty(ptr[-1], np.int32)
-    link[ragged(ptr[: len(narrow)], own[narrow])] = routes.link[ragged(routes.ptr[:-1][narrow], own[narrow])]
-    before = _before_gap(fabric, routes)[message[spreading]]
-    after = own[message[spreading]] - before
-    start, begin_of = ptr[len(narrow) : -1], routes.ptr[message[spreading]]
-    link[ragged(start, before)] = routes.link[ragged(begin_of, before)]
-    link[ragged(start + before, middle)] = alternatives.link[
-        ragged(alternatives.ptr[chosen[spreading]], middle)
-    ]
-    link[ragged(start + before + middle, after)] = routes.link[ragged(begin_of + before, after)]
-    chunk_path = np.empty(len(message), np.int64)
-    place = np.zeros(num, np.int64)
-    place[narrow] = np.arange(len(narrow))
-    chunk_path[:] = place[message]
-    chunk_path[spreading] = len(narrow) + np.arange(len(spreading))
-    return ptr, link, chunk_path
-
-
-def _before_gap(fabric: Fabric, routes: Routes) -> Longs:
-    """(F,) links of each demand before its spread: up to where a link does not begin where one ended."""
+def _gaps(fabric: Fabric, routes: Routes) -> Longs:
+    """(F,) entry before which each demand's spread comes: its link does not begin where the last ended."""
     ends = np.stack([fabric.a, fabric.b], axis=1).reshape(-1)
     tail, head = ends[routes.link], ends[routes.link ^ 1]
     broken = np.zeros(len(routes.link), bool)
     broken[1:] = tail[1:] != head[:-1]
     broken[routes.ptr[:-1][np.diff(routes.ptr) > 0]] = False
-    row = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
-    before = np.zeros(len(routes), np.int64)
-    gaps = np.flatnonzero(broken)
-    before[row[gaps]] = gaps - routes.ptr[row[gaps]]
-    return before
+    gap = np.full(len(routes), -1, np.int64)
+    at = np.flatnonzero(broken)
+    gap[np.repeat(np.arange(len(routes)), np.diff(routes.ptr))[at]] = at
+    return gap
 
 
 class _Alternatives:
@@ -197,8 +152,14 @@ class _Alternatives:
         self.ptr = np.concatenate([[0], np.cumsum(self.length)]).astype(np.int64)
         self.link = np.array([link for r in rows for link in r], np.int32)
 
-    def deal(self, spread: int, number: int) -> Longs:
-        """(number,) paths of consecutive chunks: a path's m-th turn at (m + 1/2) / share; ties go round."""
+    def deals(self, number: Floats) -> tuple[Longs, Longs]:
+        """CSR by spread: rows of the alternatives that its chunks take, `number` (B,) of them."""
+        rows = [self._deal(b, int(number[b])) if b in self._first else _NONE for b in range(len(number))]
+        ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        return ptr, np.concatenate([_NONE, *rows])
+
+    def _deal(self, spread: int, number: int) -> Longs:
+        """(number,) rows for successive chunks: a path's m-th turn is at (m + 1/2) / share; ties go round."""
         first, end, shift = self._first[spread]
         paths, share = end - first, self._share[first:end]
         turns = np.ceil(number * share).astype(np.int64) + 1

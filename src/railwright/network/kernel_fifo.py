@@ -1,6 +1,6 @@
 """Chunks through FIFO links, compiled: the twin of `fifo_events.run`. Importing compiles or loads it.
 
-Legend: F messages, C chunks, P paths, E path entries, L directed links, S senders.
+Legend: F messages, A alternatives, E path entries, C chunks, B spreads, L directed links, S senders.
 Self-contained: numba's cache does not see edits in other files.
 """
 
@@ -16,20 +16,25 @@ import numpy as np
 
 
 def _run(
-    path_ptr: Any, path_link: Any, whole: Any, gate: Any, clock: Any, first_chunk: Any, chunk_path: Any,
-    size: Any, sender_ptr: Any, sender_message: Any, rate: Any, delay: Any, room: Any, packet: float,
-    window: int, sent: bool,
+    path_ptr: Any, path_link: Any, gap: Any, spread: Any, deal_ptr: Any, deal: Any, whole: Any, gate: Any,
+    clock: Any, first_chunk: Any, size: Any, sender_ptr: Any, sender_message: Any, rate: Any, delay: Any,
+    room: Any, packet: float, window: int, sent: bool,
 ) -> Any:  # fmt: skip
-    """finish (F,), posted (F,), queue (L,); arguments as in `fifo_events.Load` and `Servers`."""
+    """finish (F,), posted (F,), queue (L,), carried (L,); arguments as in `fifo_events`."""
     num_messages, num_chunks, num_links = len(first_chunk) - 1, len(size), len(rate)
     message = np.empty(num_chunks, np.int64)
-    at = np.empty(num_chunks, np.int64)
+    at, to = np.full(num_chunks, -1, np.int64), np.empty(num_chunks, np.int64)
     to_gate = np.empty(num_messages, np.int64)
     for f in range(num_messages):
         to_gate[f] = first_chunk[f + 1] - first_chunk[f]
         for c in range(first_chunk[f], first_chunk[f + 1]):
             message[c] = f
-            at[c] = path_ptr[chunk_path[c]] - 1
+            to[c] = path_ptr[f]
+    dealt = deal_ptr[:-1].copy()
+    alternatives = path_ptr[num_messages]
+    ends = np.zeros(len(path_link), np.bool_)
+    for row in range(num_messages, len(path_ptr) - 1):
+        ends[path_ptr[row + 1] - 1] = True
     to_start, to_finish = to_gate.copy(), to_gate.copy()
     finish, posted = np.full(num_messages, np.nan), np.full(num_messages, np.nan)
     latest = np.zeros(num_messages)
@@ -47,7 +52,7 @@ def _run(
     next_blocked = np.full(num_links, -1, np.int64)
     is_blocked = np.zeros(num_links, np.bool_)
     busy, held = np.zeros(num_links), np.zeros(num_links)
-    queued, queue = np.zeros(num_links), np.zeros(num_links)
+    queued, queue, carried = np.zeros(num_links), np.zeros(num_links), np.zeros(num_links)
 
     # A binary heap of events by (time, number); kinds: 0 arrive, 1 free, 2 post.
     capacity = 1024
@@ -110,7 +115,8 @@ def _run(
                 new_time[0], new_kind[0], new_subject[0], new_chunk[0] = now, 0, -1, first_chunk[f]
                 n_new = 1
         elif kind == 0:
-            at[chunk] += 1
+            at[chunk] = to[chunk]
+            to[chunk] = -1
             if gate[at[chunk]]:
                 f = message[chunk]
                 to_gate[f] -= 1
@@ -160,12 +166,20 @@ def _run(
             if link >= 0 and head[link] >= 0 and busy[link] <= now and not is_blocked[link]:
                 c = head[link]
                 e = at[c]
-                p = chunk_path[c]
-                last = e + 1 == path_ptr[p + 1]
+                f = message[c]
+                last = e + 1 == path_ptr[f + 1]
                 onward = -1
                 go = True
                 if not last:
-                    onward = path_link[e + 1]
+                    if to[c] < 0:
+                        if e < alternatives and e + 1 == gap[f]:
+                            to[c] = path_ptr[deal[dealt[spread[f]]]]
+                            dealt[spread[f]] += 1
+                        elif ends[e]:
+                            to[c] = gap[f]
+                        else:
+                            to[c] = e + 1
+                    onward = path_link[to[c]]
                     if room[onward] != np.inf:
                         if held[onward] + size[c] > room[onward]:
                             if first_blocked[onward] < 0:
@@ -183,6 +197,7 @@ def _run(
                     if head[link] < 0:
                         tail[link] = -1
                     queued[link] -= size[c]
+                    carried[link] += size[c]
                     end = now + size[c] / rate[link]
                     busy[link] = end
                     if room[link] != np.inf:
@@ -193,8 +208,7 @@ def _run(
                         new_time[n_new], new_kind[n_new] = end, 1
                         new_subject[n_new], new_chunk[n_new] = link, -1
                         n_new += 1
-                    f = message[c]
-                    if e == clock[p]:
+                    if e == clock[f]:
                         to_start[f] -= 1
                         if to_start[f] > 0:
                             new_time[n_new], new_kind[n_new] = now, 0
@@ -214,7 +228,7 @@ def _run(
                                 new_subject[n_new], new_chunk[n_new] = sender_of[f], -1
                                 n_new += 1
                     else:
-                        if whole[e + 1]:
+                        if whole[to[c]]:
                             then = end + delay[link]
                         else:
                             first = min(packet, size[c])
@@ -263,7 +277,7 @@ def _run(
             n_new = 0
             if link < 0:
                 break
-    return finish, posted, queue
+    return finish, posted, queue, carried
 
 
 def _compiled() -> Callable[..., Any]:
@@ -284,9 +298,9 @@ def _compiled() -> Callable[..., Any]:
 
 
 _SIGNATURE = (
-    "UniTuple(float64[::1], 3)(int64[::1], int32[::1], bool_[::1], bool_[::1], int64[::1], int64[::1], "
-    "int64[::1], float64[::1], int64[::1], int64[::1], float64[::1], float64[::1], float64[::1], float64, "
-    "int64, boolean)"
+    "UniTuple(float64[::1], 4)(int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], "
+    "bool_[::1], bool_[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64[::1], "
+    "float64[::1], float64[::1], float64[::1], float64, int64, boolean)"
 )
 
 
