@@ -149,8 +149,8 @@ def find_routes(network: Network, traffic: Traffic) -> Routes:
         ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight,
         np.zeros(len(src), np.int32), np.zeros(len(src)),
     )  # fmt: skip
-    latency = np.where(same, 0.0, _along(routes, delay) - fabric.latency[dst])
-    hops = np.rint(_along(routes, switch)).astype(np.int32)
+    latency = np.where(same, 0.0, along(routes, delay) - fabric.latency[dst])
+    hops = np.rint(along(routes, switch)).astype(np.int32)
     return Routes(
         ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight, hops, latency
     )
@@ -367,7 +367,7 @@ def _refuse(fabric: Fabric, traffic: Traffic, flow: int, reason: str) -> None:
     raise PlanError(f"{src} cannot reach {dst}: {reason}.")
 
 
-def _along(routes: Routes, amount: Floats) -> Floats:
+def along(routes: Routes, amount: Floats) -> Floats:
     """(F,) sum of a per-link amount along each demand's path, weighted by fraction."""
     rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
     total = np.bincount(rows, weights=amount[routes.link], minlength=len(routes)).astype(np.float64)
