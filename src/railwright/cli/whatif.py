@@ -111,9 +111,8 @@ def whatif(
 
 def _known(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise RailwrightError(
-            f"{option} '{value}' is not known; {', '.join(allowed)} are{nearest(value, allowed)}"
-        )
+        known = f"{', '.join(allowed)}{nearest(value, allowed)}"
+        raise RailwrightError(f"no {option} '{value}'; known are {known}")
 
 
 def _communicators(asked: Study, fabric: Fabric, groups: str) -> tuple[Communicator, ...]:
@@ -122,9 +121,7 @@ def _communicators(asked: Study, fabric: Fabric, groups: str) -> tuple[Communica
     if groups == "world":
         return world(fabric)
     if not asked.jobs:
-        raise RailwrightError(
-            f"--groups {groups}: the study has no job with such groups; take world, or add one"
-        )
+        raise RailwrightError(f"the study has no job, so it has no {groups} groups; take --groups world")
     from railwright.training import place
 
     return tuple(getattr(place(asked.jobs[0], fabric), groups))
@@ -161,28 +158,21 @@ def _out(
 
 def _show_single(result: WhatIf, top: int) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_time
+    from railwright.units import show_count, show_time
 
     total = sum(effect.count for effect in result.effects)
-    typer.echo(
-        f"{result.fabric}: {_traffic(result.pattern, result.pxn, result.routing)}, {result.gpus:,} GPUs"
-    )
+    traffic = _traffic(result.pattern, result.pxn, result.routing)
+    typer.echo(f"{result.fabric}: {traffic}, {result.gpus:,} GPUs")
     typer.echo(f"healthy: {show_time(result.time)}; {result.why}")
     typer.echo(
-        f"{total:,} single failures, {sum(e.solved for e in result.effects):,} solved: the others are alike\n"
+        f"{total:,} single failures, {sum(e.solved for e in result.effects):,} solved: the others are alike; "
+        f"a slow cable keeps {100 * result.slow:g} %\n"
     )
     shown = result.effects[:top]
     print_table(
         ["first", "kind", "alike", "slowdown", "GPUs lost", "pairs lost"],
         [
-            [
-                f"{i}. {e.elements[0]}",
-                e.what,
-                f"{e.count:,}",
-                _slowdown(e),
-                f"{e.lost_gpus:,}",
-                f"{e.lost_pairs:,}",
-            ]
+            [f"{i}. {e.elements[0]}", e.what, f"{e.count:,}", _slowdown(e), *map(show_count, _lost(e))]
             for i, e in enumerate(shown, 1)
         ],
         right=True,
@@ -203,17 +193,18 @@ def _show_random(result: RandomFailures) -> None:
     from railwright.units import show_time
 
     over = "all" if result.exact else "a sample of"
-    typer.echo(
-        f"{result.fabric}: {_traffic(result.pattern, result.pxn, result.routing)}, {result.gpus:,} GPUs"
-    )
+    traffic = _traffic(result.pattern, result.pxn, result.routing)
+    typer.echo(f"{result.fabric}: {traffic}, {result.gpus:,} GPUs")
     typer.echo(f"healthy: {show_time(result.time)}")
     typer.echo(
-        f"any {result.k} of {result.pool:,} elements ({', '.join(result.kinds)}): {over} {result.sets:,} sets, "
-        f"{result.solved:,} solved"
+        f"any {result.k} of {result.pool:,} elements: {over} {result.sets:,} sets, {result.solved:,} solved\n"
+        f"({', '.join(result.kinds)})"
     )
     for name, value in (("p50", result.p50), ("p90", result.p90), ("p99", result.p99)):
         typer.echo(f"{name:<6} {_times(value)}")
-    typer.echo(f"worst  {_times(result.worst.slowdown)}  {' and '.join(result.worst.elements)}")
+    kinds = result.worst.what.split(" + ")
+    worst = " and ".join(f"{e} ({kind})" for e, kind in zip(result.worst.elements, kinds, strict=True))
+    typer.echo(f"worst  {_times(result.worst.slowdown)}  {worst}")
     typer.echo(f"       {result.worst.why}")
     typer.echo(f"{100 * result.losing:.1f} % of the sets take GPUs away; the others go on without them")
 
@@ -237,7 +228,7 @@ def _show_spares(result: SpareSpines) -> None:
     from railwright.units import show_time
 
     typer.echo(
-        f"as written: {show_time(result.time)}; slowdowns against that, spines of one pod and plane dead"
+        f"as written: {show_time(result.time)}; slowdowns against it, dead spines in one pod and plane"
     )
     dead = max(len(row.slowdown) for row in result.rows)
     print_table(
@@ -265,6 +256,10 @@ def _slowdown(effect: Effect) -> str:
     if effect.least is None or effect.most is None or effect.most - effect.least < 5e-4:
         return _times(effect.slowdown)
     return f"{_times(effect.slowdown)} ({effect.least:.3f}-{effect.most:.3f})"
+
+
+def _lost(effect: Effect) -> tuple[int, int]:
+    return effect.lost_gpus, effect.lost_pairs
 
 
 def _times(slowdown: float | None) -> str:

@@ -31,7 +31,7 @@ class Effect:
     """What the failure of one element (or set of elements) costs; every member of the class costs the same.
 
     elements    names of the first member: one, or k
-    what        kind in words: 'NIC', 'leaf-spine cable', 'leaf-spine cable at 50 %', joined by ' + '
+    what        kind in words: 'NIC', 'leaf-spine cable', 'slow leaf-spine cable', joined by ' + '
     count       members of the class
     also        names of further members, a few
     slowdown    time over healthy time, mean of what was solved; None where nothing is left to run
@@ -67,6 +67,7 @@ class WhatIf:
     engine   that solved it
     why      its bottleneck, in words
     gpus     ranks of the pattern
+    slow     share of its rate that a slow cable keeps
     exact    whether each class is known to act alike under this routing: adaptive only
     effects  by slowdown, then by GPUs lost, then as in the fabric
     """
@@ -79,6 +80,7 @@ class WhatIf:
     time: float
     engine: str
     why: str
+    slow: float
     exact: bool
     effects: tuple[Effect, ...]
 
@@ -115,7 +117,7 @@ def single_failures(
     """
     found = elements(network.fabric, kinds, slow)
     parts = classes(network.fabric, [pattern], found)
-    return _ranked(network, pattern, found, parts, draws, check)
+    return _ranked(network, pattern, found, parts, slow, draws, check)
 
 
 def compare(
@@ -134,7 +136,8 @@ def compare(
     found = elements(first.fabric, kinds, slow)
     parts = classes(first.fabric, [pattern for _, pattern in setups.values()], found)
     results = [
-        _ranked(network, pattern, found, parts, draws, False, False) for network, pattern in setups.values()
+        _ranked(network, pattern, found, parts, slow, draws, False, False)
+        for network, pattern in setups.values()
     ]
     by_name = [{effect.elements + (effect.what,): effect for effect in result.effects} for result in results]
     rows = tuple(tuple(table[key] for table in by_name) for key in by_name[0])
@@ -219,6 +222,7 @@ def _ranked(
     pattern: Pattern,
     found: Sequence[Element],
     parts: Sequence[Sequence[int]],
+    slow: float,
     draws: int,
     check: bool,
     merge: bool = True,
@@ -248,6 +252,7 @@ def _ranked(
         base.time(network.seed),
         start.solution.engine,
         bottleneck.why if bottleneck else "",
+        slow,
         network.routing == "adaptive",
         tuple(sorted(effects, key=rank)),
     )

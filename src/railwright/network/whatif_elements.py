@@ -87,11 +87,11 @@ def name(fabric: Fabric, element: Element) -> str:
 
 
 def what(fabric: Fabric, element: Element) -> str:
-    """The kind in words, cables by tier: 'leaf-spine cable'."""
+    """The kind in words, cables by tier: 'leaf-spine cable', 'slow leaf-spine cable'."""
     if element.cable < 0:
         return "NIC" if element.kind == "nic" else element.kind
     tier = TIERS[Role(int(fabric.role[element.cable]))]
-    return f"{tier} at {100 * element.left:g} %" if element.left else tier
+    return f"slow {tier}" if element.left else tier
 
 
 def fault(fabric: Fabric, element: Element) -> Fault:

@@ -23,6 +23,7 @@ CLASS_SETS = 400
 class RandomFailures:
     """What k failures at once cost, over all sets of k elements or a sample of them.
 
+    slow         share of its rate that a slow cable keeps
     pool         elements that may fail
     sets         sets that the figures stand for: all, or the sample's size
     exact        whether that is all of them
@@ -40,6 +41,7 @@ class RandomFailures:
     time: float
     k: int
     kinds: tuple[str, ...]
+    slow: float
     pool: int
     sets: int
     exact: bool
@@ -84,19 +86,17 @@ def random_failures(
         chosen = [sorted(rng.choice(len(found), k, replace=False).tolist()) for _ in range(samples)]
         keys = [set_key(drawn, [found[i] for i in one]) if symmetric else n for n, one in enumerate(chosen)]
         first = {key: n for n, key in reversed(list(enumerate(keys)))}
-        sets = [
-            ([found[i] for i in chosen[n]], keys.count(key))
-            for key, n in sorted(first.items(), key=lambda pair: pair[1])
-        ]
+        order = sorted(first.items(), key=lambda pair: pair[1])
+        sets = [([found[i] for i in chosen[n]], keys.count(key)) for key, n in order]
     effects = [
         base.effect(members, [members], weight, [(members, network.seed + n % DRAWS)])
         for n, (members, weight) in enumerate(sets)
     ]
     weight = np.array([w for _, w in sets], np.float64)
     slowdown = np.array([np.inf if e.slowdown is None else e.slowdown for e in effects])
-    order = np.argsort(slowdown, kind="stable")
-    reached = np.cumsum(weight[order]) / weight.sum()
-    at = [effects[order[np.searchsorted(reached, q - 1e-12)]] for q in (0.5, 0.9, 0.99)]
+    rising = np.argsort(slowdown, kind="stable")
+    reached = np.cumsum(weight[rising]) / weight.sum()
+    at = [effects[rising[np.searchsorted(reached, q - 1e-12)]] for q in (0.5, 0.9, 0.99)]
     p50, p90, p99 = (effect.slowdown for effect in at)
     lost = np.array([e.lost_gpus > 0 for e in effects])
     return RandomFailures(
@@ -108,6 +108,7 @@ def random_failures(
         base.time(network.seed),
         k,
         tuple(sorted({what(network.fabric, e) for e in found})),
+        slow,
         len(found),
         comb(len(found), k) if whole is not None else samples,
         whole is not None,
