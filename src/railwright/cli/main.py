@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from railwright import __version__
-from railwright.cli import calibrate, catalog, fabric, measure, model, perf, studies, validation
+from railwright.cli import calibrate, catalog, fabric, measure, model, moe, perf, studies, validation
 from railwright.cli.groups import QuickGroup
 from railwright.errors import RailwrightError
 
@@ -87,6 +87,7 @@ def _root(
 
 studies.add_to(app)
 perf.add_to(app)
+moe.add_to(app)
 fabric.add_to(app)
 catalog.add_to(app)
 model.add_to(app)

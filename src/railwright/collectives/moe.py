@@ -5,9 +5,9 @@ n ranks (expert parallelism) in N scale-up domains of L ranks; T tokens per rank
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -85,6 +85,7 @@ def predict_dispatch(
     combine_bytes: int = 2,
     nodes_limit: int | None = None,
     imbalance: float = 1.0,
+    constants: Mapping[str, Any] | None = None,
 ) -> MoePrediction:
     """Time of one MoE layer's dispatch and combine when all `groups` do it at once.
 
@@ -97,10 +98,13 @@ def predict_dispatch(
     kernel       'nccl': all-to-all of every copy, through `predict`.  'deepep': one copy per domain over
                  RDMA along the rail, fan-out over NVLink.  'deepep-low-latency': every copy straight to its
                  expert's GPU.  'deepep-low-latency-rdma': the same with NVLink switched off.
+    constants    in the place of data/moe.yaml's, of the same form; None: those
     Raises PlanError for sizes, experts or groups that make no sense, and where DeepEP cannot run.
     Source: deepseek-ai/DeepEP README and tests; constants in data/moe.yaml.
     """
-    layer = Layer(tokens, hidden, topk, experts, dispatch_bytes, combine_bytes, imbalance)
+    layer = Layer(
+        tokens, hidden, topk, experts, dispatch_bytes, combine_bytes, imbalance, constants or moe_facts()
+    )
     _check(machine, groups, layer, kernel, nodes_limit)
     shapes = list(dict.fromkeys((group_of(machine, g), _width(machine, g)) for g in groups))
     if kernel == "nccl":

@@ -5,6 +5,7 @@ n ranks in N domains of L; T tokens per rank, k experts per token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite
@@ -20,7 +21,10 @@ from railwright.network.solution import Bottleneck
 
 @dataclass(frozen=True)
 class Layer:
-    """What a layer moves: T tokens per rank, their elements, k of E experts, bytes per element, imbalance."""
+    """What a layer moves: T tokens per rank, their elements, k of E experts, bytes per element, imbalance.
+
+    constants  what the kernels' layout costs; `moe_facts` unless others are tried
+    """
 
     tokens: int
     hidden: int
@@ -29,12 +33,13 @@ class Layer:
     dispatch_bytes: int
     combine_bytes: int
     imbalance: float
+    constants: Mapping[str, Any] = field(compare=False)
 
     def token_bytes(self, stage: str) -> float:
         """One copy of one token; one byte per element is FP8 and brings its scales. [byte]"""
         each = self.dispatch_bytes if stage == "dispatch" else self.combine_bytes
-        facts = moe_facts()
-        scales = facts["scale_bytes"] / facts["scale_block"] if each == 1 else 0.0
+        block = self.constants["scale_block"]
+        scales = self.constants["scale_bytes"] / block if each == 1 else 0.0
         return float(self.hidden * (each + scales))
 
     def check(self) -> None:
@@ -113,7 +118,7 @@ def normal(stage: str, layer: Layer, group: Group, width: int, average: Copies, 
     and the finite buffer between them blocks the first now and then (`blocked`).
     Source: deepseek-ai/DeepEP README, csrc/kernels/internode.cu, tests/test_internode.py.
     """
-    facts = moe_facts()
+    facts = layer.constants
     own = facts["normal"]
     each = layer.tokens * layer.token_bytes(stage) * layer.imbalance
     remote, lane = each * average.remote_nodes, each * average.lane
@@ -184,7 +189,7 @@ def low_latency_rdma(
 
 
 def _direct(stage: str, layer: Layer, group: Group, width: int, wire: Wire, nvlink: bool) -> Stage:
-    facts = moe_facts()
+    facts = layer.constants
     own = facts["low_latency"]
     header = int(own["header"]) if stage == "dispatch" else 0
     token = layer.token_bytes(stage) + header
@@ -233,16 +238,16 @@ def moe_facts() -> dict[str, Any]:
     return load("moe.yaml")
 
 
-def _efficiency(facts: dict[str, Any], own: dict[str, Any], group: Group) -> float:
+def _efficiency(facts: Mapping[str, Any], own: Mapping[str, Any], group: Group) -> float:
     """What a NIC's payload reaches of its rate."""
     return float(facts["efa_efficiency"] if group.transport == "efa" else own["network_efficiency"])
 
 
-def _launch(own: dict[str, Any], stage: str, network: bool) -> float:
+def _launch(own: Mapping[str, Any], stage: str, network: bool) -> float:
     return float(own["launch"][stage]["network" if network else "one_node"])
 
 
-def _band(own: dict[str, Any], group: Group) -> tuple[float, float]:
+def _band(own: Mapping[str, Any], group: Group) -> tuple[float, float]:
     """80 % of measured/predicted; wider where another library than DeepEP itself was measured."""
     band = own["error"]["port" if group.transport == "efa" or group.generation == "cdna" else "own"]
     return float(band["low"]), float(band["high"])

@@ -8,6 +8,8 @@ from statistics import mean, median
 
 WORST = 20
 """Records shown of each family in the detailed table, the worst first."""
+WORTH_A_REASON = 0.25
+"""Absolute error from which the reason is printed."""
 
 
 HEADS = ("median", "mean", "p90", "bias")
@@ -194,7 +196,7 @@ class ValidationTable:
                 out += [
                     f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
                     f"{r.unit:<10} {r.record}: {r.what}"
-                    + (f" ({r.reason})" if abs(r.error) > 0.5 and r.reason else "")
+                    + (f" ({r.reason})" if abs(r.error) > WORTH_A_REASON and r.reason else "")
                     for r in mine[:WORST]
                 ]
                 if len(mine) > WORST:

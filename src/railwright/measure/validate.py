@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from importlib import resources
+from itertools import chain
 
 from railwright.errors import RailwrightError, nearest
 from railwright.measure.collectives import collective_rows
 from railwright.measure.counts import design_rows, parameter_rows
 from railwright.measure.effects import effect_rows
+from railwright.measure.moe import moe_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
 from railwright.measure.training import memory_rows, training_rows
 
 FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "designs": design_rows,
     "models": parameter_rows,
-    "collectives": collective_rows,
+    "collectives": lambda: chain(collective_rows(), moe_rows()),
     "effects": effect_rows,
     "memory": memory_rows,
     "training": training_rows,
