@@ -16,7 +16,7 @@ from railwright.network.maxmin import SAME, compiled_rates, finish_times, max_mi
 from railwright.network.paths import Routes, arrival, find_routes
 from railwright.network.solution import Engine, Network, Solution
 from railwright.network.symmetry import flow_system, quotient, without_twins
-from railwright.traffic import Traffic
+from railwright.traffic import Groups, Traffic
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,9 @@ LARGEST = 2_000_000
 
 BLOCK = 500_000
 """Demands routed at a time when only loads are kept: about 150 bytes each, and the spreads they use."""
+
+MOST_LISTED = 40_000_000
+"""Demands of `Groups` written out for an engine that needs them so: 20 bytes each."""
 
 COMPILED_FROM = 4_000
 """Flows of several sizes (after merging alike ones) from which compiling the kernel, about 1.3 s, pays."""
@@ -39,13 +42,15 @@ Cost grows with the square: 4,000 flows take 1.2 s (benchmarks/network.py)."""
 COARSE = 0.005
 
 
-def solve(network: Network, traffic: Traffic, engine: Engine = "auto") -> Solution:
+def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") -> Solution:
     """When every demand has finished on the network, all starting together, and what each link carried.
 
     engine  'auto'   the quickest that serves: 'numpy', 'numba' or, for too many demands, 'bound'
             'numpy'  max-min, as defined in `maxmin`
             'numba'  its compiled twin
             'bound'  load / capacity of the busiest link, a lower bound
+            'lifted' max-min by symmetry, no demand listed, exact: what 'auto' does with `Groups` under
+                     adaptive routing; its entries are classes (`Solution.members`)
 
     Rates are max-min fair at every moment and rise when demands finish (see `maxmin`).  Demands that
     symmetry makes alike are solved as one, which is exact (see `symmetry`).  exact=False in two cases:
@@ -60,6 +65,10 @@ def solve(network: Network, traffic: Traffic, engine: Engine = "auto") -> Soluti
             f"No engine '{engine}' solves {type(traffic).__name__}: it can be {known}"
             f"{nearest(engine, ENGINES)}."
         )
+    if isinstance(traffic, Groups):
+        if engine == "lifted" or (engine == "auto" and network.routing == "adaptive"):
+            return _lifted(network, traffic)
+        traffic = _listed(network, traffic)
     return ENGINES[engine](network, traffic)
 
 
@@ -78,6 +87,21 @@ def _numpy(network: Network, traffic: Traffic) -> Solution:
 
 def _numba(network: Network, traffic: Traffic) -> Solution:
     return _explicit(network, _few(traffic, "numba"), compiled=True)
+
+
+def _lifted(network: Network, traffic: Traffic | Groups) -> Solution:
+    from railwright.network.lifted import solve_lifted
+
+    return solve_lifted(network, traffic)
+
+
+def _listed(network: Network, groups: Groups) -> Traffic:
+    if len(groups) > MOST_LISTED:
+        raise PlanError(
+            f"{len(groups):,} demands of groups are more than the {MOST_LISTED:,} that can be listed one by "
+            "one; take routing 'adaptive' with engine 'lifted' or 'auto', which lists none."
+        )
+    return groups.expand(network.fabric)
 
 
 def _few(traffic: Traffic, engine: str) -> Traffic:
@@ -167,4 +191,5 @@ ENGINES: dict[str, Callable[[Network, Traffic], Solution]] = {
     "numpy": _numpy,
     "numba": _numba,
     "bound": _bound,
+    "lifted": _lifted,
 }

@@ -82,7 +82,7 @@ class Groups:
         return self.gpus[self.ptr[group] : self.ptr[group + 1]]
 
     def expand(self, fabric: Fabric) -> Traffic:
-        """Every demand written out: group after group, in the order of `traffic.all_to_all`, explicit last."""
+        """Every demand written out: groups in order, each as `traffic.all_to_all` lists it, explicit last."""
         parts = [
             all_to_all(fabric, Communicator(self.members(g)), float(self.size[g]), bool(self.pxn[g]))
             for g in range(self.num_groups)
@@ -95,11 +95,11 @@ class Groups:
 
     def split(self, apart: NDArray[np.bool_], fabric: Fabric) -> Groups:
         """The same demands, those of some groups (A,) written out among the explicit ones."""
-        stay = np.flatnonzero(~apart)
+        stay = np.flatnonzero(~apart).tolist()
         rows = [self.members(g) for g in stay]
         parts = [
             all_to_all(fabric, Communicator(self.members(g)), float(self.size[g]), bool(self.pxn[g]))
-            for g in np.flatnonzero(apart)
+            for g in np.flatnonzero(apart).tolist()
         ]
         ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         gpus = np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32)
