@@ -13,7 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from railwright import __version__
-from railwright.cli import calibrate, catalog, fabric, measure, model, moe, perf, studies, validation
+from railwright.cli import (
+    calibrate,
+    catalog,
+    crosscheck,
+    fabric,
+    measure,
+    model,
+    moe,
+    perf,
+    studies,
+    validation,
+)
 from railwright.cli.groups import QuickGroup
 from railwright.errors import RailwrightError
 
@@ -93,6 +104,7 @@ catalog.add_to(app)
 model.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
+crosscheck.add_to(app)
 calibrate.add_to(app)
 
 
