@@ -153,8 +153,11 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
     lower, upper = fabric.a.astype(np.int64), fabric.b.astype(np.int64)
     role = fabric.role.astype(np.uint64)
     capacity = splitmix(np.ascontiguousarray(fabric.capacity).view(np.uint64))
+    # Refinement alone cannot tell two cables to one switch from two cables to two alike switches.
+    _, twin, twins = np.unique(lower * n + upper, return_inverse=True, return_counts=True)
     with np.errstate(over="ignore"):
         cable = splitmix(splitmix(capacity[0::2]) + capacity[1::2] + role)
+        cable = splitmix(cable + twins[twin].astype(np.uint64))
     pairs: list[tuple[Longs, Longs, Words]] = [
         (lower, upper, cable),
         _plain(gpus, fabric.nic_of_gpu.astype(np.int64), 101),
