@@ -13,9 +13,13 @@ from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
     from railwright.collectives.prediction import CollectivePrediction
+    from railwright.spec.study import Study
     from railwright.study.result import Curve
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
+CUSTOM = "custom_all_reduce"
+"""The all-reduce of inference engines, inside one server."""
+ENGINES = ("vllm", "trtllm")
 _MAX_SIZES = 1000
 _ELEMENT = 4.0
 """nccl-tests' default type, float [byte]."""
@@ -27,7 +31,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def perf(
-    op: Annotated[str, typer.Argument(metavar="OP", help=f"{', '.join(OPS)}; nccl-tests' spellings too.")],
+    op: Annotated[
+        str,
+        typer.Argument(metavar="OP", help=f"{', '.join(OPS)}; nccl-tests' spellings too; or {CUSTOM}."),
+    ],
     cluster: Annotated[str, typer.Option("--cluster", "-c", metavar="STUDY", help="Study file or template.")],
     begin: Annotated[str, typer.Option("-b", "--minbytes", metavar="SIZE", help="Smallest size.")] = "8",
     end: Annotated[str, typer.Option("-e", "--maxbytes", metavar="SIZE", help="Largest size.")] = "1G",
@@ -39,10 +46,14 @@ def perf(
             help=f"A variant beside it, like pxn=off; repeatable. Short names: {', '.join(SHORT)}.",
         ),
     ] = None,
+    engine: Annotated[str, typer.Option("--engine", help=f"Whose {CUSTOM}: {', '.join(ENGINES)}.")] = ENGINES[
+        0
+    ],
 ) -> None:
     """Predict a collective as nccl-tests prints it.
 
-    Over all GPUs of the study, size by size, with NCCL's choice of algorithm and protocol.
+    Over all GPUs of the study, size by size, with NCCL's choice of algorithm and protocol, and the times
+    that 80 % of measurements lie between.  custom_all_reduce is over the GPUs of one server.
     """
     name = op_named(op)
     sizes = sizes_between(begin, end, factor)
@@ -53,6 +64,17 @@ def perf(
     from railwright.spec import override
     from railwright.study import perf as predict
 
+    if name == CUSTOM:
+        if settings:
+            raise RailwrightError(f"--compare: {CUSTOM} stays inside a server, whatever the study's network")
+        curve = _engine_curve(study, sizes, engine)
+        typer.echo(
+            f"# railwright {__version__}: {engine}'s all-reduce predicted in one server of {study.name}, "
+            f"{curve.points[0].ranks} ranks"
+        )
+        for line in table(curve):
+            typer.echo(line)
+        return
     for text, fields in zip(compare or (), settings, strict=True):
         override(study, fields, name=f"--compare {text}")
 
@@ -73,7 +95,7 @@ def op_named(text: str) -> str:
     Raises RailwrightError with the nearest name.
     """
     plain = text.lower().removesuffix("_perf").replace("_", "").replace("-", "")
-    for op in OPS:
+    for op in (*OPS, CUSTOM):
         if plain == op.replace("_", ""):
             return op
     hint = nearest(text, OPS) or f"; known are {', '.join(OPS)}"
@@ -104,17 +126,16 @@ def table(curve: Curve) -> list[str]:
     """
     lines = [
         f"#{'size':>10} {'count':>10} {'type':>5} {'redop':>5} {'root':>4} "
-        f"{'time':>9} {'algbw':>6} {'busbw':>6} {'algo':>8} {'proto':>6}",
-        f"#{'(B)':>10} {'(elements)':>10} {'':>5} {'':>5} {'':>4} {'(us)':>9} {'(GB/s)':>6} {'(GB/s)':>6}",
+        f"{'time':>9} {'algbw':>6} {'busbw':>6} {'algo':>8} {'proto':>6} {'80 % from':>9} {'to':>9}",
+        f"#{'(B)':>10} {'(elements)':>10} {'':>5} {'':>5} {'':>4} {'(us)':>9} {'(GB/s)':>6} {'(GB/s)':>6} "
+        f"{'':>8} {'':>6} {'(us)':>9} {'(us)':>9}",
     ]
     lines += [_row(point) for point in curve.points]
     mean = sum(point.busbw for point in curve.points) / len(curve.points)
     lines.append(f"# Avg bus bandwidth    : {mean / 1e9:g}")
-    last = curve.points[-1]
-    lines.append(
-        f"# Expected error       : 80 % of measured times lie between {last.error_low:.2f} and "
-        f"{last.error_high:.2f} of these"
-    )
+    low = sum(point.busbw / point.error_high for point in curve.points) / len(curve.points)
+    high = sum(point.busbw / point.error_low for point in curve.points) / len(curve.points)
+    lines.append(f"# 80 % of measured     : {low / 1e9:g} to {high / 1e9:g}, if all sizes err alike")
     notes = dict.fromkeys(note for point in curve.points for note in point.notes)
     return lines + [f"# {note}" for note in notes]
 
@@ -134,7 +155,33 @@ def side_by_side(curves: Sequence[Curve], labels: Sequence[str]) -> list[str]:
             gain = f"{100 * (point.busbw / base.busbw - 1):>+6.1f}%" if base.busbw else "-"
             line += f" {_short(point.busbw / 1e9):>7} {gain:>7}"
         lines.append(line)
+    return [*lines, *_bands(curves)]
+
+
+def _bands(curves: Sequence[Curve]) -> list[str]:
+    """What 80 % of measured bus bandwidths are of each variant's figures, from size to size."""
+    lines = ["# 80 % of measured busbw lie between these parts of the figures, from each size on:"]
+    for index, curve in enumerate(curves):
+        parts: dict[tuple[float, float], float] = {}
+        last = None
+        for point in curve.points:
+            band = (1 / point.error_high, 1 / point.error_low)
+            if band != last:
+                parts[band] = min(point.size, parts.get(band, point.size))
+            last = band
+        shown = ", ".join(f"{size:.0f} B {low:.2f}-{high:.2f}" for (low, high), size in parts.items())
+        lines.append(f"# [{index}] {shown}")
     return lines
+
+
+def _engine_curve(study: Study, sizes: Sequence[float], engine: str) -> Curve:
+    """An engine's all-reduce inside one server, and NCCL's from where the engine hands over."""
+    from railwright.collectives.custom import engine_all_reduce
+    from railwright.study.evaluate import Workshop
+    from railwright.study.result import Curve
+
+    machine = Workshop.of(study).machine(study)
+    return Curve(CUSTOM, engine, tuple(engine_all_reduce(machine, size, engine) for size in sizes))
 
 
 def _row(point: CollectivePrediction) -> str:
@@ -145,7 +192,8 @@ def _row(point: CollectivePrediction) -> str:
     return (
         f" {point.size:>10.0f} {point.size // (_ELEMENT * parts):>10.0f} {'float':>5} {redop:>5} {root:>4} "
         f"{_short(point.time * 1e6):>9} {_short(point.algbw / 1e9):>6} {_short(point.busbw / 1e9):>6} "
-        f"{point.algorithm:>8} {point.protocol:>6}"
+        f"{point.algorithm:>8} {point.protocol:>6} "
+        f"{_short(point.time * point.error_low * 1e6):>9} {_short(point.time * point.error_high * 1e6):>9}"
     )
 
 

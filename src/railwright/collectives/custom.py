@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import isfinite
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 from railwright.catalog.parts import Gpu
 from railwright.collectives.constants import load
 from railwright.collectives.group import generation_of
+from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Term
 from railwright.collectives.rates import bus_factor
 from railwright.errors import PlanError
+from railwright.traffic.demand import Communicator
 
 
 def custom_all_reduce(gpu: Gpu, ranks: int, size: float, engine: str = "vllm") -> CollectivePrediction:
@@ -71,6 +74,25 @@ def custom_all_reduce(gpu: Gpu, ranks: int, size: float, engine: str = "vllm") -
         error_high=float(band["high"]) * (1.0 if known else 1.25),
         notes=notes,
     )
+
+
+def engine_all_reduce(machine: Machine, size: float, engine: str = "vllm") -> CollectivePrediction:
+    """All-reduce over the GPUs of one server as an engine runs it: its own kernel, or NCCL above its limit.
+
+    size  buffer of each rank [byte]
+    Raises PlanError for an unknown engine, and where the engine has no kernel for the server's GPUs.
+    """
+    import numpy as np
+
+    from railwright.collectives.predict import predict
+
+    ranks = machine.server.gpus
+    limit = _facts()["engines"].get(engine, {}).get("most", {}).get(ranks)
+    if limit is None or size <= limit:
+        return custom_all_reduce(machine.gpu, ranks, size, engine)
+    nccl = predict(machine, "all_reduce", size, [Communicator(np.arange(ranks, dtype=np.int32))])
+    note = f"above {limit:.0f} bytes {engine} leaves it to NCCL"
+    return replace(nccl, notes=(*nccl.notes, note))
 
 
 def bytes_read(kind: str, ranks: int, size: float) -> float:
