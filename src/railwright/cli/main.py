@@ -17,6 +17,7 @@ from railwright.cli import (
     calibrate,
     catalog,
     crosscheck,
+    emulate,
     fabric,
     measure,
     model,
@@ -105,6 +106,7 @@ model.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
 crosscheck.add_to(app)
+emulate.add_to(app)
 calibrate.add_to(app)
 
 
