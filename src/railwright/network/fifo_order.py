@@ -12,13 +12,14 @@ from railwright.fabric.graph import Role
 from railwright.network.bottleneck import TIER
 from railwright.network.fifo import FifoSolution, simulate
 from railwright.network.solution import Network
+from railwright.network.solve import solve
 from railwright.traffic import Communicator, Traffic
 from railwright.traffic.order import ORDERS, places
 
 SENSITIVE = 1.1
-"""Worst over best from which a pattern counts as order-sensitive: above what good orders differ by among
-themselves (up to 1.02 on the fabrics of benchmarks/fifo.py) and what cutting into chunks adds, and below
-what an unlucky order costs (1.2 to 2)."""
+"""Worst over best from which a pattern counts as order-sensitive: above what cutting into chunks adds and what
+good orders differ by (1.05 together on the fabrics of benchmarks/fifo.py), and below what all-to-peer-0-first
+costs there (1.12 to 2.5)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,7 @@ class OrderSensitivity:
     """A pattern under several send orders.
 
     times      order -> time, in the order of `traffic.order.ORDERS` [s]
-    bound      bytes over capacity of the busiest link: no order is faster [s]
+    fluid      max-min fluid, where no order exists [s]
     best, worst  names
     ratio      worst over best
     sensitive  ratio above SENSITIVE
@@ -35,7 +36,7 @@ class OrderSensitivity:
     """
 
     times: Mapping[str, float]
-    bound: float
+    fluid: float
     best: str
     worst: str
     ratio: float
@@ -72,15 +73,10 @@ def order_sensitivity(
     times = {order: answer.time for order, answer in solved.items()}
     best, worst = min(times, key=lambda o: times[o]), max(times, key=lambda o: times[o])
     ratio = times[worst] / times[best] if times[best] > 0 else 1.0
-    bound = _bound(network, solved[best])
+    fluid = solve(network, traffic).time
     sensitive = ratio > SENSITIVE
-    why = _why(network, times, best, worst, ratio, bound, solved[worst], sensitive, window)
-    return OrderSensitivity(times, bound, best, worst, ratio, sensitive, why, window)
-
-
-def _bound(network: Network, answer: FifoSolution) -> float:
-    live = network.fabric.capacity > 0
-    return float(np.max(answer.solution.load[live] / network.fabric.capacity[live], initial=0.0))
+    why = _why(network, times, best, worst, ratio, fluid, solved[worst], sensitive, window)
+    return OrderSensitivity(times, fluid, best, worst, ratio, sensitive, why, window)
 
 
 def _why(
@@ -89,7 +85,7 @@ def _why(
     best: str,
     worst: str,
     ratio: float,
-    bound: float,
+    fluid: float,
     slow: FifoSolution,
     sensitive: bool,
     window: int | None,
@@ -97,16 +93,16 @@ def _why(
     if times[best] <= 0:
         return "Nothing is sent, so no order matters."
     flight = "all messages" if window is None else f"{window} message{'s' if window > 1 else ''} per sender"
-    over = f"the best order ({best}) takes {times[best] / bound:.2f} times what the busiest link alone needs"
+    over = f"{best} takes {times[best] / fluid:.2f} times as long as the fluid"
     if not sensitive:
         return (
-            f"Not order-sensitive with {flight} in flight: {worst}, the slowest order, takes {ratio:.2f} times "
-            f"as long as {best}; {over}."
+            f"Not order-sensitive with {flight} in flight: {worst}, the slowest order, takes {ratio:.2f} "
+            f"times as long as {best}; {over}."
         )
     link = int(np.argmax(slow.queue))
     role = Role(int(network.fabric.role[link // 2]))
     return (
-        f"Order-sensitive with {flight} in flight: {worst} takes {ratio:.2f} times as long as {best}, because "
-        f"up to {slow.queue[link]:,.0f} bytes wait at once for {network.fabric.link_name(link)} ({TIER[role]}) "
-        f"while other links idle; {over}."
+        f"Order-sensitive with {flight} in flight: {worst} takes {ratio:.2f} times as long as {best}, "
+        f"because up to {slow.queue[link]:,.0f} bytes wait at once for {network.fabric.link_name(link)} "
+        f"({TIER[role]}) while other links idle; {over}."
     )

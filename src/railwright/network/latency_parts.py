@@ -162,6 +162,6 @@ def haul(metres: float, rate: float) -> Haul:
     """
     if not (metres >= 0 and rate > 0):
         raise PlanError(
-            f"A run of {metres:g} m at {rate:g} byte/s makes no sense; give 0 m or more and a rate above zero."
+            f"A run of {metres:g} m at {rate:g} byte/s makes no sense; give 0 m or more and a rate above 0."
         )
     return Haul(metres, METRE * metres, 2 * METRE * metres * rate)
