@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from whatif_cases import brute_force, fabrics, patterns
 
 from railwright.errors import PlanError
 from railwright.network import Network
 from railwright.network.whatif_classes import class_sets, classes, scene
 from railwright.network.whatif_elements import elements, name
 from railwright.network.whatif_price import healthy, price
+from whatif_cases import brute_force, fabrics, patterns
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_every_element_of_a_class_costs_what_its_first_costs(data) -> None:
-    built = data.draw(fabrics())
+    built = data.draw(fabrics(most_gpus=24))
     pattern = data.draw(patterns(built))
     network = Network(built)
     try:
@@ -36,3 +36,28 @@ def test_every_element_of_a_class_costs_what_its_first_costs(data) -> None:
             f"{found[i].kind} {name(built, found[i])} {slowdown[i]:.6g}" for i in part
         )
         assert of_class == pytest.approx([of_class[0]] * len(part), rel=1e-9), told
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.data())
+def test_classes_of_pairs_cover_all_pairs_and_each_pair_costs_what_its_class_costs(data) -> None:
+    built = data.draw(fabrics(most_gpus=8, faults=False))
+    pattern = data.draw(patterns(built, names=("all-to-all", "ring")))
+    network = Network(built)
+    try:
+        base = healthy(network, pattern).time
+    except PlanError:
+        assume(False)
+    kinds = ("leaf", "nic", "server")
+    found = elements(built, kinds)
+    assume(len(found) < 20)
+
+    def slowdown(chosen) -> float:
+        time = price(network, pattern, [found[i] for i in chosen]).time
+        return np.inf if time is None else float(f"{time / base:.9g}")
+
+    sets = class_sets(scene(built, pattern), found, 2, 10_000)
+    assert sum(count for _, count in sets) == comb(len(found), 2)
+    by_class = sorted(x for chosen, count in sets for x in [slowdown(chosen)] * count)
+    one_by_one = sorted(slowdown(chosen) for chosen in combinations(range(len(found)), 2))
+    assert by_class == one_by_one

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from math import factorial, prod
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.switching import splitmix
 from railwright.network.whatif_elements import KINDS, Element
-from railwright.network.whatif_pattern import Pattern, demands
+from railwright.network.whatif_pattern import Pattern, listed
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -168,7 +169,7 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
         _plain(members, group_hub + of_group, 105),
     ]
     if pattern.in_order:
-        sent = demands(fabric, pattern)
+        sent = listed(fabric, pattern)
         amount = splitmix(np.ascontiguousarray(sent.size).view(np.uint64))
         src, dst = sent.src.astype(np.int64), sent.dst.astype(np.int64)
         via = np.flatnonzero(sent.relay >= 0)
@@ -252,12 +253,12 @@ def class_sets(
     of = np.zeros(len(found), np.int64)
     for number, part in enumerate(group(element_colours(drawn, refine(drawn), found))):
         of[part] = number
-    sets: list[tuple[tuple[int, ...], int]] = []
+    sets: list[tuple[tuple[int, ...], Fraction]] = []
 
     def extend(chosen: tuple[int, ...], ways: int) -> bool:
         if len(chosen) == k:
             repeats = np.unique(of[list(chosen)], return_counts=True)[1]
-            sets.append((chosen, ways // prod(factorial(int(r)) for r in repeats)))
+            sets.append((chosen, Fraction(ways, prod(factorial(int(r)) for r in repeats))))
             return len(sets) <= limit
         marks = [(found[i], place + 1) for place, i in enumerate(chosen)]
         for part in group(element_colours(drawn, refine(drawn, marks), found)):
@@ -267,4 +268,24 @@ def class_sets(
                 return False
         return True
 
-    return sets if extend((), 1) else None
+    return _whole(drawn, found, sets) if extend((), 1) else None
+
+
+def _whole(
+    drawn: Scene, found: Sequence[Element], sets: Sequence[tuple[tuple[int, ...], Fraction]]
+) -> list[tuple[tuple[int, ...], int]]:
+    """The same with whole counts: a set met in two orders that are not alike is half in each."""
+    first: dict[int, int] = {}
+    count: list[tuple[tuple[int, ...], Fraction]] = []
+    for chosen, number in sets:
+        if number.denominator == 1:
+            count.append((chosen, number))
+            continue
+        key = set_key(drawn, [found[i] for i in chosen])
+        if key in first:
+            known = first[key]
+            count[known] = count[known][0], count[known][1] + number
+        else:
+            first[key] = len(count)
+            count.append((chosen, number))
+    return [(chosen, int(number)) for chosen, number in count]

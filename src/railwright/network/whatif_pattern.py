@@ -17,12 +17,15 @@ from scipy.sparse.csgraph import connected_components
 from railwright import traffic
 from railwright.errors import PlanError, nearest
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.traffic import Communicator, Traffic, domain_of_gpu
+from railwright.traffic import Communicator, Groups, Traffic, domain_of_gpu
 from railwright.traffic.per_fabric import per_fabric
 from railwright.traffic.placement import relay
 
 Flags = NDArray[np.bool_]
 Longs = NDArray[np.int64]
+
+LISTED = 10_000
+"""Pairs of all-to-alls up to which they are written out; beyond, the lifted engine is the quicker."""
 
 SIZE = float(2**30)
 """Bytes that each rank holds unless said otherwise; slowdowns do not depend on it."""
@@ -66,8 +69,21 @@ def world(fabric: Fabric) -> tuple[Communicator, ...]:
     return (Communicator(np.arange(fabric.num_gpus, dtype=np.int32)),)
 
 
-def demands(fabric: Fabric, pattern: Pattern, left_out: Collection[int] = ()) -> Traffic:
-    """The pattern's demands among the GPUs of all servers but those left out."""
+def demands(fabric: Fabric, pattern: Pattern, left_out: Collection[int] = ()) -> Traffic | Groups:
+    """The pattern's demands among the GPUs of all servers but those left out.
+
+    All-to-alls of more than LISTED pairs are described by their groups.
+    """
+    if not pattern.in_order:
+        groups = [g for g in _remaining(fabric, pattern, left_out) if len(g) > 1]
+        if sum(len(g) * (len(g) - 1) for g in groups) > LISTED:
+            per_pair = [pattern.size / len(g) for g in groups]
+            return Groups.all_to_all([g.gpus for g in groups], per_pair, pattern.pxn)
+    return listed(fabric, pattern, left_out)
+
+
+def listed(fabric: Fabric, pattern: Pattern, left_out: Collection[int] = ()) -> Traffic:
+    """The same, written out."""
     sends = PATTERNS[pattern.name]
     partners = pattern.in_order and not pattern.chained
     whole = pattern.groups if partners else _remaining(fabric, pattern, left_out)
@@ -106,7 +122,7 @@ def pairs_with(fabric: Fabric, pattern: Pattern, servers: Collection[int]) -> in
         return 0
     inside = np.isin(fabric.server[: fabric.num_gpus], list(servers))
     if pattern.in_order:
-        sent = demands(fabric, pattern)
+        sent = listed(fabric, pattern)
         return int(np.count_nonzero(inside[sent.src] | inside[sent.dst]))
     total = 0
     for group in pattern.groups:
@@ -159,7 +175,7 @@ def _remaining(fabric: Fabric, pattern: Pattern, left_out: Collection[int]) -> l
 def _in_order(fabric: Fabric, pattern: Pattern, left_out: Collection[int]) -> tuple[int, list[int]]:
     pairs, gone = -1, list(left_out)
     while True:
-        sent = demands(fabric, pattern, gone)
+        sent = listed(fabric, pattern, gone)
         lost = ~_delivered(fabric, sent)
         if pairs < 0:
             pairs = int(np.count_nonzero(lost))
