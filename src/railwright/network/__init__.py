@@ -1,10 +1,11 @@
 """Traffic on a fabric: paths under a routing, max-min fluid finish times, latency, and the bottleneck."""
 
+from railwright.network.ecmp import EcmpDistribution as EcmpDistribution
+from railwright.network.ecmp import ecmp_distribution as ecmp_distribution
 from railwright.network.solution import Bottleneck as Bottleneck
 from railwright.network.solution import Engine as Engine
 from railwright.network.solution import Network as Network
 from railwright.network.solution import Solution as Solution
-from railwright.network.solve import ecmp_distribution as ecmp_distribution
 from railwright.network.solve import solve as solve
 from railwright.network.tables import Tables as Tables
 from railwright.network.tables import own_tables as own_tables

@@ -64,7 +64,8 @@ def _at_most(balls: int, bins: int, most: int) -> float:
 
 def _poisson(mean: float, count: NDArray[np.int64]) -> Floats:
     if mean <= 0:
-        return (count == 0) * 1.0
+        nothing: Floats = (count == 0).astype(np.float64)
+        return nothing
     factorial = np.array([math.lgamma(c + 1.0) for c in count.tolist()])
     chance: Floats = np.exp(count * math.log(mean) - mean - factorial)
     return chance
