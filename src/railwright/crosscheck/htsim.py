@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from railwright.crosscheck.outcome import Answer, Failed, Found
+from railwright.crosscheck.packets import Framing, in_packets
 from railwright.crosscheck.problem import Problem
 from railwright.crosscheck.programs import run
 from railwright.errors import PlanError
@@ -37,8 +38,8 @@ MTU, HEADER = 4150, 64
 LARGEST_MESSAGE = 2**31 - 1
 """Bytes: htsim reads sizes with stoi."""
 
-PACER = {"htsim_uec": 1.0, "htsim_eqds": 0.99}
-"""Share of a receiver's link that is granted to senders: main_eqds.cpp gives EqdsPullPacer 0.99."""
+FRAMING = {"htsim_uec": Framing(MTU, HEADER), "htsim_eqds": Framing(MTU, HEADER, granted=0.99)}
+"""main_eqds.cpp gives its receivers, EqdsPullPacer, 0.99 of their link."""
 
 QUEUE = 100
 """Packets a port holds (415 kB).  htsim_uec's own choice, one round trip's worth, is 14 packets on a fabric
@@ -101,7 +102,7 @@ def solve(problem: Problem, found: Found, folder: Path, limit: float) -> Answer:
 
     Raises Failed where htsim fails or leaves flows unfinished.
     """
-    ours = in_packets(problem, PACER[found.name])
+    ours = in_packets(problem, FRAMING[found.name])
     rate = round(float(problem.fabric.rate[problem.fabric.role == Role.NODE_LEAF][0]) * 8 / 1e6)
     end = math.ceil(ours * SLACK * 1e6)
     # One path per flow is what hashing without spraying does; its hash is not ours.
@@ -125,21 +126,6 @@ def solve(problem: Problem, found: Found, folder: Path, limit: float) -> Answer:
     if not problem.crossing.all():
         notes.append(f"{np.count_nonzero(~problem.crossing)} demands inside servers left out")
     return Answer(max(finished) * 1e-6, ours, "packets", ran, tuple(notes))
-
-
-def in_packets(problem: Problem, pacer: float = 1.0, mtu: int = MTU, header: int = HEADER) -> float:
-    """Our time for the demands that cross a switch, each in packets with headers, and one round trip [s].
-
-    A message of s bytes is ceil(s / (mtu - header)) packets, the last one short.  The round trip is the
-    longest delay of cables and switches there and back, and a full packet put on every link of the way there.
-    pacer   share of a link that its receiver grants, 0..1
-    """
-    size = np.where(problem.crossing, problem.traffic.size, 0.0)
-    wire = problem.with_sizes(size + header * np.ceil(size / (mtu - header)))
-    fabric = problem.fabric
-    rate = float(fabric.rate[fabric.role == Role.NODE_LEAF].min())
-    links = int(problem.routes.hops.max(initial=0)) + 1
-    return wire.answer[0].time / pacer + 2 * problem.wire_latency + links * mtu / rate
 
 
 def _window(problem: Problem, found: Found, rate: int) -> list[str]:

@@ -1,39 +1,53 @@
-"""SimAI: Alibaba's workload and topology files; its analytical program is run, its packet simulator is not.
+"""SimAI: Alibaba's topology and workload files, for its packet simulator (ns-3) and its analytical program.
 
 Formats: SimAI, docs/Tutorial.md and astra-sim-alibabacloud/astra-sim/workload/Workload.cc (first line: kind
 of parallelism and group sizes; second: number of layers; then per layer a name, a dependency, and compute
 time, collective and bytes of the forward pass, the input gradient and the weight gradient, and an update
-time); the topology by `export.simai`; options of SimAI_analytical: system/AstraParamParse.hh.
+time); the topology by `export.simai`; inputs/config/SimAI.conf; options: network_frontend/ns3/
+AstraSimNetwork.cc and system/AstraParamParse.hh.
 """
 
 from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 
 from railwright.crosscheck.outcome import Answer, Failed, Found
+from railwright.crosscheck.packets import Framing, in_packets
 from railwright.crosscheck.problem import Problem
-from railwright.crosscheck.programs import run
+from railwright.crosscheck.programs import Ran, run
 from railwright.errors import PlanError
 from railwright.export import render
 from railwright.fabric.graph import Kind, Role
 
 FOLDER = "RAILWRIGHT_SIMAI"
-PROGRAM = "SimAI_analytical"
+PROGRAMS = {"simai ns-3": "SimAI_simulator", "simai analytical": "SimAI_analytical"}
 INPUTS = "astra-sim-alibabacloud"
 HOW = (
-    "build github.com/aliyun/SimAI (scripts/build.sh -c analytical); "
-    f"{FOLDER}=/path/to/SimAI, the folder that holds bin/{PROGRAM} and {INPUTS}"
+    "build github.com/aliyun/SimAI (scripts/build.sh -c ns3 and -c analytical); "
+    f"{FOLDER}=/path/to/SimAI, the folder that holds bin and {INPUTS}"
 )
+
+SEND_LATENCY = 6
+"""Microseconds before a send, AS_SEND_LAT: SimAI's default (docs/Tutorial.md)."""
+
+FRAMING = Framing(9000 + 48, 48, start=SEND_LATENCY * 1e-6)
+"""PACKET_PAYLOAD_SIZE 9000 (SimAI.conf); PPP 14, IPv4 20, UDP 8 and SimpleSeqTsHeader 6 bytes
+(ns-3-alibabacloud, rdma-hw.cc, GetNxtPacket, and the headers' GetSerializedSize)."""
+
+_THRESHOLDS = {"KMIN_MAP": 800 / 400e9, "KMAX_MAP": 3200 / 400e9}
+"""ECN thresholds [kB per bit/s]: SimAI.conf's for 400 Gb/s, in proportion to the rate."""
 
 
 def write(problem: Problem) -> dict[str, str | bytes]:
     """simai.topo and workload.txt: one layer whose weight gradient is an all-to-all over all GPUs.
 
+    Cables between the same two devices are one link of their summed rate: SimAI keeps the last of several.
     Raises PlanError for another pattern, or where not all GPUs take part: SimAI's groups are the cluster's.
     """
     if problem.pattern not in ("all-to-all", "pxn"):
@@ -43,7 +57,7 @@ def write(problem: Problem) -> dict[str, str | bytes]:
     if not problem.everyone:
         raise PlanError(
             f"SimAI's groups are cut from the whole cluster: {len(problem.ranks)} of "
-            f"{problem.fabric.num_gpus} GPUs cannot be said; leave --ranks away or take a smaller study"
+            f"{problem.fabric.num_gpus} GPUs cannot be said; take all of them, or a smaller study"
         )
     gpus = len(problem.ranks)
     size = int(problem.traffic.size[0]) * gpus
@@ -53,29 +67,87 @@ def write(problem: Problem) -> dict[str, str | bytes]:
         "1\n"
         f"exchange -1 1 NONE 0 1 NONE 0 1 ALLTOALL {size} 1\n"
     )
-    return {**render(problem.fabric, "simai", problem.name, problem.catalog), "workload.txt": workload}
+    topology = render(problem.fabric, "simai", problem.name, problem.catalog)["simai.topo"]
+    return {"simai.topo": bundled(topology), "workload.txt": workload}
+
+
+def bundled(topology: str) -> str:
+    """A SimAI topology whose links between the same two devices are one, of their summed rate.
+
+    SimAI's network_frontend/ns3/common.h keeps interfaces by neighbour (nbr2if), so the last cable would
+    stand for all of them.
+    """
+    head, ids, *links = topology.splitlines()
+    joined: dict[tuple[str, str], tuple[float, str]] = {}
+    for link in links:
+        a, b, rate, delay, _ = link.split()
+        joined[a, b] = (joined.get((a, b), (0.0, ""))[0] + float(rate.removesuffix("Gbps")), delay)
+    counts = head.split()
+    counts[4] = str(len(joined))
+    rows = [f"{a} {b} {rate:.10g}Gbps {delay} 0" for (a, b), (rate, delay) in joined.items()]
+    return "\n".join([" ".join(counts), ids, *rows]) + "\n"
 
 
 def find() -> list[Found]:
-    """SimAI_analytical of the checkout named by the environment; its tables lie there."""
+    """SimAI's programs, of the checkout named by the environment; their tables and settings lie there."""
     named = os.environ.get(FOLDER)
     if not named or not (Path(named) / INPUTS).is_dir():
         return []
-    program = shutil.which(PROGRAM, path=str(Path(named) / "bin")) or shutil.which(PROGRAM)
-    return [Found("simai analytical", str(Path(program).resolve()))] if program else []
+    where = os.pathsep.join([str(Path(named) / "bin"), os.environ.get("PATH", "")])
+    found = ((name, shutil.which(program, path=where)) for name, program in PROGRAMS.items())
+    return [Found(name, str(Path(program).resolve())) for name, program in found if program]
 
 
 def solve(problem: Problem, found: Found, folder: Path, limit: float) -> Answer:
-    """SimAI_analytical's exposed communication time, in whole microseconds, beside our fluid.
+    """SimAI's time, beside ours: of its packet simulator, or its analytical program.
 
     Raises Failed where it fails or writes no result.
     """
+    for old in [*folder.glob("*EndToEnd.csv"), *folder.glob("results/*EndToEnd.csv")]:
+        old.unlink()
+    if found.name == "simai ns-3":
+        ran = _simulate(found, folder, limit)
+        notes = ["hashed paths, DCQCN"]
+        if problem.pattern == "pxn":
+            notes.append("AS_PXN_ENABLE=1, which does not change its all-to-all")
+        return Answer(
+            _microseconds(folder) * 1e-6, in_packets(problem, FRAMING), "packets", ran, tuple(notes)
+        )
+    ran = _calculate(problem, found, folder, limit)
+    note = "its bandwidth by formula and tables, without the fabric's wiring; whole microseconds"
+    return Answer(_microseconds(folder / "results") * 1e-6, problem.answer[0].time, "fluid", ran, (note,))
+
+
+def config(theirs: str, topology: str) -> str:
+    """SimAI.conf with its files in the folder it runs in, and ECN thresholds for every rate of a topology.
+
+    A rate without thresholds, as a bundle's, would be marked at once, and DCQCN would stand still.
+    """
+    text = theirs.replace("/etc/astra-sim/simulation/", "simulation/")
+    rates = sorted({round(float(line.split()[2][:-4]) * 1e9) for line in topology.splitlines()[2:]})
+    for name, share in _THRESHOLDS.items():
+        pairs = " ".join(f"{rate} {max(1, int(rate * share))}" for rate in rates)
+        text = re.sub(rf"(?m)^{name} .*$", f"{name} {len(rates)} {pairs}", text)
+    return re.sub(r"(?m)^PMAX_MAP .*$", f"PMAX_MAP {len(rates)} " + " ".join(f"{r} 0.2" for r in rates), text)
+
+
+def _simulate(found: Found, folder: Path, limit: float) -> Ran:
+    home = Path(os.environ[FOLDER]) / INPUTS / "inputs/config/SimAI.conf"
+    if not home.is_file():
+        raise Failed(f"'{home}' is not there, and holds the settings of SimAI's transport")
+    (folder / "SimAI.conf").write_text(config(home.read_text(), (folder / "simai.topo").read_text()))
+    (folder / "simulation").mkdir(exist_ok=True)
+    for empty in ("flow1.txt", "trace1.txt"):
+        (folder / "simulation" / empty).touch()
+    command = [found.program, "-t", "1", "-w", "workload.txt", "-n", "simai.topo", "-c", "SimAI.conf"]
+    return run(command, folder, limit, {"AS_SEND_LAT": str(SEND_LATENCY), "AS_PXN_ENABLE": "1"})
+
+
+def _calculate(problem: Problem, found: Found, folder: Path, limit: float) -> Ran:
     fabric = problem.fabric
     lanes = fabric.rate[fabric.role == Role.SCALE_UP]
-    nics = int(np.count_nonzero(fabric.kind == Kind.NIC)) // fabric.num_servers
-    per_nic = float(fabric.rate[fabric.role == Role.NODE_LEAF].sum()) / np.count_nonzero(
-        fabric.kind == Kind.NIC
-    )
+    nics = int(np.count_nonzero(fabric.kind == Kind.NIC))
+    per_nic = float(fabric.rate[fabric.role == Role.NODE_LEAF].sum()) / nics
     # It looks for its tables below the folder it runs in.
     tables = folder / INPUTS
     if not tables.exists():
@@ -83,25 +155,22 @@ def solve(problem: Problem, found: Found, folder: Path, limit: float) -> Answer:
     (folder / "results").mkdir(exist_ok=True)
     command = [
         found.program, "-w", "workload.txt", "-g", str(fabric.num_gpus),
-        "-g_p_s", str(fabric.gpus_per_server),
-        "-nv", f"{float(lanes.max(initial=0.0)) / 1e9:g}", "-nic", f"{per_nic / 1e9:g}", "-n_p_s", str(nics),
-        "-r", "crosscheck-",
+        "-g_p_s", str(fabric.gpus_per_server), "-nv", f"{float(lanes.max(initial=0.0)) / 1e9:g}",
+        "-nic", f"{per_nic / 1e9:g}", "-n_p_s", str(nics // fabric.num_servers), "-r", "crosscheck-",
     ]  # fmt: skip
     try:
-        ran = run(command, folder, limit)
+        return run(command, folder, limit)
     finally:
         tables.unlink()
-    notes = (
-        "its bandwidth by formula and tables, without the fabric's wiring; whole microseconds; "
-        "simai.topo is for its packet simulator, which is not run here",
-    )
-    return Answer(_microseconds(folder / "results") * 1e-6, problem.answer[0].time, "fluid", ran, notes)
 
 
-def _microseconds(results: Path) -> float:
-    """The column 'Total time' of its summary."""
-    for file in sorted(results.glob("*EndToEnd.csv")):
-        rows = list(csv.reader(file.read_text().splitlines()))
-        if len(rows) > 1 and rows[0][-1].strip() == "Total time":
-            return float(rows[1][-1])
-    raise Failed("SimAI_analytical wrote no total time")
+def _microseconds(folder: Path) -> float:
+    """The time of communication that SimAI's summary ends with, or has in its column 'total exposed comm'."""
+    for file in sorted(folder.glob("*EndToEnd.csv")):
+        rows = [[cell.strip() for cell in row] for row in csv.reader(file.read_text().splitlines()) if row]
+        for row in rows:
+            if row[0] == "total exposed comm":
+                return float(row[1])
+        if len(rows) > 1 and "total exposed comm" in (head := [cell.lower() for cell in rows[0]]):
+            return float(rows[1][head.index("total exposed comm")].split()[0])
+    raise Failed("SimAI wrote no time of communication")
