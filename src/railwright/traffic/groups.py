@@ -93,18 +93,6 @@ class Groups:
         """The same demands, each `factor` times as large."""
         return Groups(self.ptr, self.gpus, self.size * factor, self.pxn, self.explicit.scaled(factor))
 
-    def split(self, apart: NDArray[np.bool_], fabric: Fabric) -> Groups:
-        """The same demands, those of some groups (A,) written out among the explicit ones."""
-        stay = np.flatnonzero(~apart).tolist()
-        rows = [self.members(g) for g in stay]
-        parts = [
-            all_to_all(fabric, Communicator(self.members(g)), float(self.size[g]), bool(self.pxn[g]))
-            for g in np.flatnonzero(apart).tolist()
-        ]
-        ptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        gpus = np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32)
-        return Groups(ptr, gpus, self.size[stay], self.pxn[stay], join([self.explicit, *parts]))
-
 
 def together(parts: Sequence[Groups | Traffic]) -> Groups:
     """All demands of several descriptions that run at the same time."""

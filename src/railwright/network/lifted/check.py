@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.fabric.graph import Fabric
-from railwright.network.lifted.classes import destinations, relays
+from railwright.network.lifted.classes import destinations, relays, sources
 from railwright.network.lifted.solving import Lifted, lift
 from railwright.network.maxmin import add_up
 from railwright.network.paths import Routes, find_routes
@@ -57,40 +57,34 @@ def check(network: Network, work: Lifted) -> Breach | None:
     secret = np.random.default_rng(1).uniform(1.0, 2.0, number)
     carried = np.zeros(fabric.num_links)
     checked = 0
-    row_of = {
-        (int(s), int(g), int(t)): x
-        for x, (s, g, t) in enumerate(zip(classes.source, classes.group, classes.target, strict=True))
-    }
     wanted = _per_class(work.routes, work.link_class, kinds)
-    for gpu, group in _ranks(groups):
+    seen = [classes.source, classes.kind, classes.target]
+    row_of = {tuple(key): x for x, key in enumerate(np.column_stack(seen).tolist())}
+    told = np.column_stack([*seen, classes.each])
+    for gpu, _, joined in sources(groups, np.arange(fabric.num_gpus)):
         fine = work.partition.singled_out(work.graph, gpu)
         source = int(work.partition.label[gpu])
-        found, each, _ = destinations(groups, fine, gpu, group)
-        rows = [row_of.get((source, group, int(kind)), -1) for kind in found]
-        expected = np.flatnonzero((classes.source == source) & (classes.group == group))
-        if sorted(rows) != expected.tolist() or np.any(classes.each[rows] != each):
-            like = fabric.device_name(int(classes.traffic.src[expected[0]]))
-            return Breach(checked, f"{fabric.device_name(gpu)} does not see the classes of {like}, its like.")
-        ranks = groups.members(group).astype(np.int64)
-        ranks = ranks[ranks != gpu]
-        row = np.array(rows, np.int64)[np.searchsorted(found, fine.label[ranks])]
-        src, owner = np.full(len(ranks), gpu), np.full(len(ranks), group)
-        demands = Traffic(
-            src.astype(np.int32),
-            ranks.astype(np.int32),
-            relays(fabric, groups, src, ranks, owner),
-            groups.size[owner],
-        )
-        routes = find_routes(network, demands)
-        carried += routes.carried(secret[row], fabric.num_links)
-        bad = _unlike(_per_class(routes, work.link_class, kinds), wanted[row])
-        checked += len(ranks)
-        if bad >= 0:
-            other = classes.traffic
-            return Breach(
-                checked,
-                _differ(fabric, gpu, int(ranks[bad]), int(other.src[row[bad]]), int(other.dst[row[bad]])),
-            )
+        like = told[classes.source == source]
+        sees: list[list[int]] = []
+        for group in joined:
+            found, each, _ = destinations(groups, fine, gpu, group)
+            kind = int(fine.label[fabric.num_devices + group])
+            sees += [[source, kind, int(t), int(n)] for t, n in zip(found, each, strict=True)]
+        if sorted(sees) != sorted(like.tolist()):
+            other = fabric.device_name(int(classes.traffic.src[np.flatnonzero(classes.source == source)[0]]))
+            return Breach(checked, f"{fabric.device_name(gpu)} does not see what {other} sees, its like.")
+        for group in joined:
+            ranks = groups.members(group).astype(np.int64)
+            ranks = ranks[ranks != gpu]
+            kind = int(fine.label[fabric.num_devices + group])
+            row = np.array([row_of[source, kind, t] for t in fine.label[ranks].tolist()], np.int64)
+            routes = find_routes(network, _from(fabric, groups, gpu, ranks, group))
+            carried += routes.carried(secret[row], fabric.num_links)
+            bad = _unlike(_per_class(routes, work.link_class, kinds), wanted[row])
+            checked += len(ranks)
+            if bad >= 0:
+                pair = [int(x[row[bad]]) for x in (classes.traffic.src, classes.traffic.dst)]
+                return Breach(checked, _differ(fabric, gpu, int(ranks[bad]), *pair))
     carried += work.explicit.carried(secret[len(classes.members) + work.alike], len(carried))
     every = checked + len(work.alike)
     return _explicit(fabric, work, kinds, checked) or _links(fabric, work, carried, every)
@@ -129,10 +123,15 @@ def _differ(fabric: Fabric, src: int, dst: int, other_src: int, other_dst: int) 
     )
 
 
-def _ranks(groups: Groups) -> list[tuple[int, int]]:
-    """Every GPU and group it is in."""
-    row = np.repeat(np.arange(groups.num_groups), np.diff(groups.ptr))
-    return list(zip(groups.gpus.tolist(), row.tolist(), strict=True))
+def _from(fabric: Fabric, groups: Groups, gpu: int, ranks: Longs, group: int) -> Traffic:
+    """The demands of one rank of a group."""
+    src, owner = np.full(len(ranks), gpu), np.full(len(ranks), group)
+    return Traffic(
+        src.astype(np.int32),
+        ranks.astype(np.int32),
+        relays(fabric, groups, src, ranks, owner),
+        groups.size[owner],
+    )
 
 
 def _per_class(routes: Routes, link_class: Longs, kinds: int) -> Floats:

@@ -27,6 +27,7 @@ class DemandClasses:
     traffic  X demands, one of each class
     members  (X,) demands of each class
     group    (X,) the group it belongs to
+    kind     (X,) class of that group once the source is singled out
     source   (X,) class of its source in the partition
     target   (X,) class of its destination once its source is singled out
     each     (X,) destinations of the class that one source has
@@ -35,6 +36,7 @@ class DemandClasses:
     traffic: Traffic
     members: Floats
     group: Longs
+    kind: Longs
     source: Longs
     target: Longs
     each: Longs
@@ -48,15 +50,16 @@ def demand_classes(fabric: Fabric, groups: Groups, graph: Graph, partition: Part
     stay alike are alike to it.
     """
     none = np.zeros(0, np.int64)
-    columns: list[list[Longs]] = [[none] for _ in range(7)]
-    for gpu, sources, joined in _sources(groups, partition.label):
+    columns: list[list[Longs]] = [[none] for _ in range(8)]
+    for gpu, number, joined in sources(groups, partition.label):
         fine = partition.singled_out(graph, gpu)
         for group in joined:
             target, each, example = destinations(groups, fine, gpu, group)
-            same = [np.full(len(target), value) for value in (gpu, sources, group, int(partition.label[gpu]))]
+            kind, own = fine.label[fabric.num_devices + group], partition.label[gpu]
+            same = [np.full(len(target), x) for x in (gpu, number, group, kind, own)]
             for column, values in zip(columns, [*same, target, each, example], strict=True):
                 column.append(values)
-    src, sources_of, owner, source, target, each, dst = (np.concatenate(column) for column in columns)
+    src, alike, owner, kinds, source, target, each, dst = (np.concatenate(column) for column in columns)
     return DemandClasses(
         Traffic(
             src.astype(np.int32),
@@ -64,8 +67,9 @@ def demand_classes(fabric: Fabric, groups: Groups, graph: Graph, partition: Part
             relays(fabric, groups, src, dst, owner),
             groups.size[owner],
         ),
-        (each * sources_of).astype(np.float64),
+        (each * alike).astype(np.float64),
         owner,
+        kinds,
         source,
         target,
         each,
@@ -111,7 +115,7 @@ def link_classes(fabric: Fabric, label: Longs, mark: Longs) -> Longs:
     return _numbered(answer)[1]
 
 
-def _sources(groups: Groups, label: Longs) -> list[tuple[int, int, list[int]]]:
+def sources(groups: Groups, label: Longs) -> list[tuple[int, int, list[int]]]:
     """For each class of sources: its first GPU, its members, and the groups that GPU is in."""
     order = np.argsort(groups.gpus, kind="stable")
     row = np.repeat(np.arange(groups.num_groups), np.diff(groups.ptr))[order]

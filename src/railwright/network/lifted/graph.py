@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.lifted.partition import Graph
+from railwright.network.lifted.places import places_of
 from railwright.network.switching import splitmix
 from railwright.traffic import Groups, domain_of_gpu, rail_of_gpu
 
@@ -20,6 +21,9 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
+
+NAMED_GROUPS = 64
+"""Groups that are each told apart from all others; beyond, a refinement per group would take minutes."""
 
 ODD = [
     np.uint64(x)
@@ -37,8 +41,9 @@ def symmetry_graph(fabric: Fabric, groups: Groups, mark: Longs) -> Graph:
     mark  (L,) what else tells directed links apart, such as what explicit demands put on them
 
     Two nodes are left alike only if nothing here tells them apart.  What is told apart beforehand:
-    one end of every failed or slow cable and every group (see "The trap" in docs/network/lifted.md), and GPUs
-    that a rule of routing numbers.
+    one end of every failed or slow cable, every group (see "The trap" in docs/network/lifted.md), and GPUs
+    that a rule of routing numbers.  More than NAMED_GROUPS groups are told apart by where their ranks sit
+    (see `places`) and by their size instead.
     """
     devices = fabric.num_devices
     relayed = bool(groups.pxn.any())
@@ -55,14 +60,22 @@ def symmetry_graph(fabric: Fabric, groups: Groups, mark: Longs) -> Graph:
         tails.append(gpu)
         heads.append(devices + groups.num_groups + rail_of_gpu(fabric).astype(np.int64))
         plain.append(np.full(len(gpu), ODD[3]))
+    nodes = devices + groups.num_groups + rails
+    start = _start(fabric, groups, modulus, nodes)
+    if groups.num_groups > NAMED_GROUPS:
+        places = places_of(fabric, groups, _pods(fabric))
+        tails += [places.gpu, nodes + places.place]
+        heads += [nodes + places.at, devices + places.group]
+        plain += [places.word, np.full(len(places.place), ODD[4])]
+        start = np.concatenate([start, int(start.max(initial=0)) + 1 + places.kind])
+        nodes += len(places.kind)
     tail, head = np.concatenate(tails), np.concatenate(heads)
     sender = np.concatenate([tail, head])
     word = np.concatenate([there, *plain, back, *plain])
-    nodes = devices + groups.num_groups + rails
     order = np.argsort(sender, kind="stable")
     to = np.concatenate([head, tail])[order].astype(np.int32)
     ptr = np.concatenate([[0], np.cumsum(np.bincount(sender, minlength=nodes))])
-    return Graph(_start(fabric, groups, modulus, nodes), ptr, to, word[order])
+    return Graph(start, ptr, to, word[order])
 
 
 def damaged(fabric: Fabric) -> Longs:
@@ -89,12 +102,18 @@ def _start(fabric: Fabric, groups: Groups, modulus: int, nodes: int) -> Longs:
     apart = np.zeros(nodes, bool)
     apart[_cover(fabric)] = True
     apart[_beside_dead_lanes(fabric)] = True
-    apart[devices : devices + groups.num_groups] = True
+    known = np.concatenate([known, np.full(nodes - devices, int(known.max(initial=0)) + 1)])
+    row = slice(devices, devices + groups.num_groups)
+    if groups.num_groups > NAMED_GROUPS:
+        kinds = np.unique(np.column_stack([groups.size, groups.pxn]), axis=0, return_inverse=True)[1]
+        known[row] += 1 + kinds.reshape(-1)
+    else:
+        apart[row] = True
     if nodes > devices + groups.num_groups and _rails_mixed(fabric):
         apart[devices + groups.num_groups :] = True
-    start = np.concatenate([known, np.full(nodes - devices, int(known.max(initial=0)) + 1)])
+    start: Longs = known.astype(np.int64)
     start[apart] = int(start.max(initial=0)) + 1 + np.flatnonzero(apart)
-    return start.astype(np.int64)
+    return start
 
 
 def _cover(fabric: Fabric) -> Longs:
@@ -114,7 +133,7 @@ def _beside_dead_lanes(fabric: Fabric) -> Longs:
     hurt = damaged(fabric)
     hurt = hurt[fabric.role[hurt] == Role.PCIE]
     if not len(hurt):
-        return hurt
+        return np.zeros(0, np.int64)
     nic = np.zeros(fabric.num_devices, bool)
     ends = np.concatenate([fabric.a[hurt], fabric.b[hurt]])
     nic[ends[fabric.kind[ends] == Kind.NIC]] = True

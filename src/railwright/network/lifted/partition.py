@@ -87,14 +87,14 @@ class Partition:
         """Refine until stable, when only `changed` nodes have a class that others have not yet seen."""
         seen = np.zeros(graph.num_nodes, np.uint64)
         while len(changed):
-            receiver = _receive(graph, self.label, changed, seen)
-            receiver = receiver[self.size[self.label[receiver]] > 1]
-            changed = self._split(receiver, seen)
+            heard = _receive(graph, self.label, changed, seen)
+            receiver = heard[self.size[self.label[heard]] > 1]
+            changed = self._split(receiver, seen[receiver])
+            seen[heard] = 0
 
-    def _split(self, receiver: Longs, seen: Words) -> Longs:
+    def _split(self, receiver: Longs, word: Words) -> Longs:
         """Split classes by what their members have seen; nodes whose class is new."""
-        label, word = self.label[receiver], seen[receiver]
-        seen[:] = 0
+        label = self.label[receiver]
         order = np.lexsort((word, label))
         receiver, label, word = receiver[order], label[order], word[order]
         if not len(receiver):
@@ -134,7 +134,7 @@ def _receive(graph: Graph, label: Longs, sender: Longs, seen: Words) -> Longs:
         to, word = graph.to[edge], graph.word[edge]
     told = splitmix(label[sender].astype(np.uint64) + np.uint64(1))
     np.add.at(seen, to, splitmix(word ^ np.repeat(told, degree)))
-    return np.flatnonzero(seen)
+    return np.unique(to).astype(np.int64) if 8 * len(to) < len(seen) else np.flatnonzero(seen)
 
 
 def unstable(graph: Graph, label: Longs) -> int:

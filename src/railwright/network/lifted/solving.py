@@ -26,13 +26,6 @@ from railwright.traffic import Groups, Traffic
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-LISTED_RANKS = 16
-"""Groups of at most this many ranks are listed where there are many: a group known by name costs a refinement
-of its own, about 5 ms, in which 16 x 15 demands are routed ten times over."""
-
-NAMED_GROUPS = 64
-"""Groups from which small ones are listed."""
-
 COMPILED_FROM = 4_000
 """Classes of several sizes from which compiling the filling kernel pays, as in `network.solve`."""
 
@@ -41,7 +34,7 @@ COMPILED_FROM = 4_000
 class Lifted:
     """A problem reduced by its symmetry.
 
-    groups     as solved: small groups may have been listed among the explicit demands
+    groups     what is solved
     classes    X classes of the groups' demands
     routes     of one demand of each class
     explicit   of the F explicit demands
@@ -97,9 +90,7 @@ def lift(network: Network, traffic: Groups | Traffic) -> Lifted:
             "and tables choose by address, which leaves no two demands alike; take engine 'auto'."
         )
     fabric = network.fabric
-    groups = _listed(
-        fabric, traffic if isinstance(traffic, Groups) else Groups.all_to_all([], 0.0, False, traffic)
-    )
+    groups = traffic if isinstance(traffic, Groups) else Groups.all_to_all([], 0.0, False, traffic)
     explicit = find_routes(network, groups.explicit)
     mark = np.zeros(fabric.num_links, np.int64)
     alike = np.zeros(len(groups.explicit), np.int64)
@@ -121,14 +112,6 @@ def lift(network: Network, traffic: Groups | Traffic) -> Lifted:
     classes = demand_classes(fabric, groups, graph, partition)
     routes = find_routes(network, classes.traffic)
     return Lifted(groups, classes, routes, explicit, alike, links, graph, partition)
-
-
-def _listed(fabric: Fabric, groups: Groups) -> Groups:
-    """The groups with those listed that are too small and too many to be worth a refinement each."""
-    small = np.diff(groups.ptr) <= LISTED_RANKS
-    if groups.num_groups < NAMED_GROUPS or not small.any():
-        return groups
-    return groups.split(small, fabric)
 
 
 def _quotient(fabric: Fabric, work: Lifted) -> tuple[FluidSystem, Longs, Longs]:
