@@ -84,8 +84,8 @@ def real_packets() -> None:
                 for order in ("host-rail-shift", "by-rank")
             )  # fmt: skip
             print(
-                f"{kind:7s} {over}:1 {ms:9d} {fluid:8.0f} {fluid / ms - 1:+5.0%} {good:8.0f} {good / ms - 1:+5.0%}"
-                f" {bad / good:12.2f}x"
+                f"{kind:7s} {over}:1 {ms:9d} {fluid:8.0f} {fluid / ms - 1:+5.0%} {good:8.0f} "
+                f"{good / ms - 1:+5.0%} {bad / good:12.2f}x"
             )
     print()
 

@@ -17,9 +17,9 @@ from railwright.traffic import Communicator, Traffic
 from railwright.traffic.order import ORDERS, places
 
 SENSITIVE = 1.1
-"""Worst over best from which a pattern counts as order-sensitive: above what cutting into chunks adds and what
-good orders differ by (1.05 together on the fabrics of benchmarks/fifo.py), and below what all-to-peer-0-first
-costs there (1.12 to 2.5)."""
+"""Worst over best from which a pattern counts as order-sensitive: above what cutting into chunks adds and
+good orders differ by (1.05 together on the fabrics of benchmarks/fifo.py), and below what all to peer 0
+first costs there (1.12 to 2.5)."""
 
 
 @dataclass(frozen=True, eq=False)
