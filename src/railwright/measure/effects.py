@@ -18,7 +18,7 @@ from railwright.traffic.demand import Communicator
 
 GIB = 2.0**30
 PLATEAU = 4 * GIB
-SEEDS = range(4)
+SEEDS = range(16)
 """Seeds of the ECMP hash that an effect of hashing is averaged over."""
 RING = NcclSettings(algorithm="ring", protocol="simple")
 

@@ -1,0 +1,82 @@
+"""`railwright moe` and `railwright perf custom_all_reduce`: what is printed is what the room predicts."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from collectives_machines import machine
+from railwright.cli.main import app
+from railwright.cli.moe import KERNELS, table
+from railwright.collectives import predict, predict_dispatch
+from railwright.collectives.custom import custom_all_reduce, engine_all_reduce
+from railwright.traffic.demand import Communicator
+
+
+def run(*words: str):
+    return CliRunner().invoke(app, list(words))
+
+
+def layer(servers: int, kernel: str, tokens: int = 4096):
+    on = machine(servers)
+    world = [Communicator(np.arange(8 * servers, dtype=np.int32))]
+    return predict_dispatch(on, world, tokens, 7168, 8, 256, kernel=kernel, dispatch_bytes=1, nodes_limit=4)
+
+
+def test_a_row_is_kernel_tokens_stage_time_interval_and_what_moves():
+    answer = layer(4, "deepep")
+    row = table([(4096, answer)])[2].split(maxsplit=9)
+    us = answer.dispatch.time * 1e6
+    assert row[:3] == ["deepep", "4096", "dispatch"]
+    assert float(row[3]) == pytest.approx(us, abs=0.06)
+    assert float(row[4]) == pytest.approx(us * answer.dispatch.error_low, abs=0.06)
+    assert float(row[6]) == pytest.approx(us * answer.dispatch.error_high, abs=0.06)
+    assert float(row[7]) == pytest.approx(answer.dispatch.logical_bandwidth / 1e9, abs=0.06)
+    assert "nic-" in row[9]
+
+
+def test_every_time_has_an_interval_around_or_beside_it():
+    for kernel in KERNELS:
+        answer = layer(4, kernel)
+        for stage in (answer.dispatch, answer.combine):
+            assert 0 < stage.error_low < stage.error_high
+            assert stage.error_low <= 1.0 <= stage.error_high
+
+
+def test_the_command_prints_both_stages_of_every_kernel():
+    done = run("moe", "-c", "rail-240", "--ep", "48", "--experts", "240", "--tokens", "128")
+    assert done.exit_code == 0, done.output
+    rows = [line.split() for line in done.output.splitlines() if not line.startswith("#")]
+    assert [(r[0], r[2]) for r in rows] == [(k, s) for k in KERNELS for s in ("dispatch", "combine")]
+    assert "5 group(s) of 48 GPUs on 6 node(s)" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--ep", "7"), "does not divide the 240 GPUs"),
+        (("--kernel", "deep"), "is not a dispatch kernel"),
+        (("--ep", "48", "--experts", "100"), "cannot be spread evenly"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(words, says):
+    done = run("moe", "-c", "rail-240", *words)
+    assert done.exit_code == 2
+    assert says in done.output
+
+
+def test_engines_reduce_themselves_up_to_their_limit_and_leave_the_rest_to_nccl():
+    on = machine(1)
+    small, large = (engine_all_reduce(on, size, "vllm") for size in (2.0**16, 2.0**24))
+    assert small == custom_all_reduce(on.gpu, 8, 2.0**16)
+    eight = [Communicator(np.arange(8, dtype=np.int32))]
+    assert large.time == predict(on, "all_reduce", 2.0**24, eight).time
+    assert "leaves it to NCCL" in large.notes[-1]
+
+
+def test_perf_prints_an_engines_all_reduce():
+    done = run("perf", "custom_all_reduce", "-c", "rail-240", "-b", "16K", "-e", "16M", "-f", "32")
+    assert done.exit_code == 0, done.output
+    rows = [line.split() for line in done.output.splitlines() if not line.startswith("#")]
+    assert [row[8] for row in rows] == ["one-shot", "two-shot", "nvls"]
+    assert run("perf", "custom_all_reduce", "-c", "rail-240", "--compare", "pxn=off").exit_code == 2
+    assert run("perf", "custom_all_reduce", "-c", "rail-240", "--engine", "x").exit_code == 2

@@ -1,0 +1,64 @@
+"""The 80 % interval of every figure holds 75 to 85 % of curves that nothing behind it has seen (issue 5)."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from railwright.collectives.family import BANDS, WIDER
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return loaded("fit_collectives")
+
+
+@pytest.fixture(scope="module")
+def table(fits):
+    return fits.fitted()
+
+
+def loaded(name: str):
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("b", range(len(BANDS)))
+def test_intervals_hold_75_to_85_percent_of_left_out_curves(fits, table, b):
+    share, above, num_curves, _ = fits.coverage(table, b, fits.LEVEL)
+    assert num_curves >= 70
+    assert 0.75 <= share <= 0.85
+    # both ends alike: 10 % slower than the interval, give or take the same
+    assert 0.05 <= above <= 0.15
+
+
+@pytest.mark.parametrize("b", range(len(BANDS)))
+def test_the_wide_interval_holds_nearly_all(fits, table, b):
+    assert 0.94 <= fits.coverage(table, b, fits.RARE)[0] <= 1.0
+
+
+def test_a_left_out_curve_changes_nothing_it_is_judged_by(fits, table):
+    # a curve made ten times slower must leave its own band, and the fits behind it, as they were
+    family, name = "hopper ib tree", "ar-h100-2n-nebius"
+    before = fits.band(table, family, 1, fits.LEVEL, unseen=name)
+    parts = {n: p.copy() for n, p in table[family].parts.items()}
+    parts[name][:, 3] *= 10
+    spoiled = fits.Fitted(table[family].how, table[family].quality, parts, {})
+    assert fits.band({**table, family: spoiled}, family, 1, fits.LEVEL, unseen=name) == before
+    assert fits.band({**table, family: spoiled}, family, 1, fits.LEVEL) != before
+
+
+@pytest.mark.parametrize("b", range(len(BANDS)))
+def test_stand_ins_are_widened_as_hidden_families_ask(fits, table, b):
+    stand = loaded("fit_stand_ins")
+    groups = {curve.name: curve for curve in fits.curves()}
+    asked = [each for family in table for each in stand.beyond(table, family, b, groups)]
+    assert stand.least(asked) == pytest.approx(WIDER[b])
