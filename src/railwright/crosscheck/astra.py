@@ -108,18 +108,27 @@ def solve(problem: Problem, found: Found, folder: Path, limit: float) -> Answer:
 
 
 def crossbar_time(problem: Problem) -> float:
-    """Time of the demands on one crossbar that stores every message whole before it goes on [s].
+    """Time of the demands on one crossbar, `stored_whole` at its busiest port [s].
 
-    The busiest port sends or takes all its bytes; then the last message leaves the crossbar once more, behind
-    two links' latency.  The bytes on a port are a bound that first-come service meets where, as in an
-    all-to-all, a ring or a shift, every port has the same to do.
+    The bytes on a port are a bound that first-come service meets where, as in an all-to-all, a ring or a
+    shift, every port has the same to do.
     """
-    traffic, rate = problem.traffic, _rate(problem)
-    ports = max(
+    traffic = problem.traffic
+    busiest = max(
         np.bincount(traffic.src, weights=traffic.size).max(),
         np.bincount(traffic.dst, weights=traffic.size).max(),
     )
-    return float((ports + traffic.size.max()) / rate + 2 * _latency(problem))
+    return stored_whole(float(busiest), float(traffic.size.max()), _rate(problem), _latency(problem))
+
+
+def stored_whole(busiest: float, message: float, rate: float, latency: float) -> float:
+    """A port sends all its bytes; the last message then leaves the crossbar once more [s].
+
+    busiest  bytes of the busiest port, message  bytes of the last message [byte]
+    rate     of a link [byte/s], latency  of each of the two links of a way [s]
+    Source: astra-network-analytical, congestion_aware/network/Link.cpp.
+    """
+    return (busiest + message) / rate + 2 * latency
 
 
 def _nodes(problem: Problem, rank: int) -> list[bytes]:
