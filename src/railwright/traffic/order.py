@@ -22,8 +22,8 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 BATCH = 8
-"""Ranks of one group of NCCL's schedule. Source: NCCL 2.27 src/init.cc, NCCL_P2P_SCHEDULE_GROUP_SIZE, whose
-default is NCCL_MAX_DEV_WORK_P2P_PER_BATCH = 8 (src/include/device.h)."""
+"""Ranks of one group of NCCL's schedule. Source: NCCL 2.28.9 src/init.cc, NCCL_P2P_SCHEDULE_GROUP_SIZE,
+whose default is NCCL_MAX_DEV_WORK_P2P_PER_BATCH = 8 (src/include/device.h)."""
 
 
 def nccl(fabric: Fabric, comm: Communicator, seed: int = 0) -> Longs:
@@ -32,8 +32,8 @@ def nccl(fabric: Fabric, comm: Communicator, seed: int = 0) -> Longs:
     Ranks are cut into groups of 8 inside a node, or of what divides 8 and every node's ranks; one node is one
     group.  Groups at distance 0, 1, 3, 6, 10, ... (triangular numbers modulo the next power of two, those
     beyond the last group left out) follow one another; inside a group, the ranks 0, 1, 2, ... places further.
-    Source: NCCL 2.27 src/init.cc, ncclP2pSchedule.  Before 2.24 (src/init.cc, initTransportsRank) the places
-    inside a node followed triangular numbers too.
+    Source: NCCL 2.28.9 and later, src/init.cc, ncclP2pSchedule.  From 2.22 to 2.27 (src/init.cc,
+    initTransportsRank) a node was one group, and places inside it followed triangular numbers too.
     """
     node, local = _nodes(fabric, comm)
     counts = np.bincount(node)
