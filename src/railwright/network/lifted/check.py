@@ -106,7 +106,8 @@ def _explicit(fabric: Fabric, work: Lifted, kinds: int, checked: int) -> Breach 
 
 def _links(fabric: Fabric, work: Lifted, carried: Floats, checked: int) -> Breach | None:
     """Links of one class have one capacity and carry the same sum."""
-    first = np.unique(work.link_class, return_index=True)[1][work.link_class]
+    _, example, which = np.unique(work.link_class, return_index=True, return_inverse=True)
+    first = example[which.reshape(-1)]
     table = np.column_stack([carried, fabric.capacity])
     bad = _unlike(table, table[first])
     if bad < 0:
