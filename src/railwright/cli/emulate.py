@@ -1,4 +1,4 @@
-"""`railwright emulate`: a study's fabric on this machine, with real processes, beside what the engines predict."""
+"""`railwright emulate`: a study's fabric with real processes, beside what the engines predict."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ def _timed(text: str) -> tuple[str, When]:
     element, _, word = text.partition("@")
     whens: dict[str, When] = {"": "during", "during": "during", "before": "before", "known": "known"}
     if word not in whens:
-        raise RailwrightError(f"--dead '{text}': no time '{word}'{nearest(word, whens)}; known are during, before, known")
+        raise RailwrightError(
+            f"--dead '{text}': no time '{word}'{nearest(word, whens)}; known are during, before, known"
+        )
     return element, whens[word]
 
 

@@ -1,4 +1,4 @@
-"""A study's fabric emulated: real processes send a pattern over it, and the engines say what they would take."""
+"""A fabric emulated: real processes send a pattern over it, and the engines predict it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+
+import numpy as np
 
 from railwright.emulate.faults import Faults, with_faults
 from railwright.emulate.lanes import Lanes, find_lanes
@@ -21,10 +23,14 @@ from railwright.emulate.topology import Topology, topology
 from railwright.errors import PlanError, RailwrightError
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network
+from railwright.traffic import Communicator, Traffic, all_to_all
 
 CONNECT_WITHIN = 3.0
-"""For all connections to be opened [s]: time for one repeat of a lost SYN (after 1 s, RFC 6298), and far less than
-the minutes that TCP itself would try."""
+"""For all connections to be opened [s]: time for one repeat of a lost SYN (after 1 s, RFC 6298), and far less
+than the minutes that TCP itself would try."""
+
+CONNECT_THROUGH_LOSS = 30.0
+"""The same where packets are lost on purpose [s]: SYNs are repeated after 1, 3, 7 and 15 s."""
 
 CUT_AT = 0.3
 """When an element dies 'during' a run, as a fraction of its predicted time."""
@@ -69,10 +75,10 @@ def emulate(
     expected = predict(Network(fabric, "static") if gloo else network, script, plan.scale)
     within = timeout or max(10.0, 10 * max(expected.values()))
     tools = find_tools(loss=bool(faults.loss))
-    notes = _notes(network, script, block, faults)
+    notes = _notes(network, gloo, block, faults)
     slowest = max(expected.values())
     load, dropped = os.getloadavg()[0], _backlog_drops()
-    config = configuration(tools, network, plan, lanes, faults, slowest, script.traffic if gloo else None)
+    config = configuration(tools, network, plan, lanes, faults, slowest, _everybody(fabric) if gloo else None)
     with Session(tools, config) as session:
         if gloo:
             ran = _run_gloo(session, fabric, script, config["gloo"], interpreter, repeat, within)
@@ -134,7 +140,8 @@ def _run(
     predicted: float,
 ) -> _Ran:
     dying = faults.unknown_to_routes
-    order = run_order(script, lanes, fabric.num_gpus, CONNECT_WITHIN, within)
+    patience = CONNECT_THROUGH_LOSS if faults.loss else CONNECT_WITHIN
+    order = run_order(script, lanes, fabric.num_gpus, patience, within)
     order["cut"] = [end for element, _ in dying for end in ends_of(fabric, plan, element)]
     early = any(when == "before" for _, when in dying)
     order["cut_at"] = None if early else CUT_AT * predicted
@@ -142,7 +149,7 @@ def _run(
     times: list[float] = []
     resent: list[int] = []
     for _ in range(1 if dying else repeat + 1):
-        said = session.ask(order, CONNECT_WITHIN + within + 30)
+        said = session.ask(order, patience + within + 30)
         if "unopened" in said:
             missing = {(u, v) for u, v, _ in said["unopened"]}
             crossed = crossings(fabric, plan, lanes, talking, both_ways=True)
@@ -162,7 +169,7 @@ def _run(
 
 
 def _unsent_apart(script: Pattern, lanes: Lanes, late: set[int]) -> set[tuple[int, int]]:
-    """Pairs whose message was sent and did not arrive; one that waited for another that is late was not sent."""
+    """Pairs whose message was sent and did not arrive; one that waited for another late one was not sent."""
     legs = [
         lanes.legs[script.messages[m].demand][script.messages[m].leg]
         for m in sorted(late)
@@ -172,18 +179,29 @@ def _unsent_apart(script: Pattern, lanes: Lanes, late: set[int]) -> set[tuple[in
 
 
 def _run_gloo(
-    session: Session, fabric: Fabric, script: Pattern, devices: list[str], python: str, repeat: int, within: float
+    session: Session,
+    fabric: Fabric,
+    script: Pattern,
+    devices: list[str],
+    python: str,
+    repeat: int,
+    within: float,
 ) -> _Ran:
     order = {
         "do": "gloo", "gpus": fabric.num_gpus, "devices": devices, "python": python,
         "bytes": script.chunks * script.chunk, "repeats": repeat, "within": within,
     }  # fmt: skip
-    said = session.ask(order, (repeat + 1) * within + 120)
+    said = session.ask(order, (repeat + 1) * within + 180)
     if "failed" in said:
         raise RailwrightError(said["failed"])
     if said["bad"]:
         raise RailwrightError(f"gloo: {said['bad']} elements of the result are wrong")
     return _Ran(len(script.traffic), tuple(said["times"]))
+
+
+def _everybody(fabric: Fabric) -> Traffic:
+    """All pairs: gloo opens a connection between any two, whatever it sends."""
+    return all_to_all(fabric, Communicator(np.arange(fabric.num_gpus, dtype=np.int32)), 1.0, pxn=False)
 
 
 def _with_torch(python: str | None) -> str:
@@ -196,13 +214,13 @@ def _with_torch(python: str | None) -> str:
         found = False
     if not found:
         raise RailwrightError(
-            f"the pattern 'gloo' needs PyTorch, which {chosen} does not have; install it, or name a Python that "
-            "has it by --python"
+            f"the pattern 'gloo' needs PyTorch, which {chosen} does not have; install it, or name "
+            "a Python that has it by --python"
         )
     return chosen
 
 
-def _notes(network: Network, script: Pattern, block: int, faults: Faults) -> list[str]:
+def _notes(network: Network, gloo: bool, block: int, faults: Faults) -> list[str]:
     notes = []
     if block < SMALLEST_BLOCK:
         notes.append("blocks below 16 KiB measure the machine, not the fabric: nothing here is quantitative")
@@ -210,8 +228,12 @@ def _notes(network: Network, script: Pattern, block: int, faults: Faults) -> lis
         notes.append("no engine models lost packets: TCP repeats them, and the predictions are for none lost")
     if faults.unknown_to_routes:
         notes.append("the predictions are for the fabric before the element died")
-    if network.routing == "adaptive":
-        notes.append("adaptive routing is emulated as one connection per path, with its share of every message")
+    if gloo:
+        notes.append("gloo knows one address per GPU, so its packets follow the static tables")
+    elif network.routing == "adaptive":
+        notes.append(
+            "adaptive routing is emulated as one connection per path, with its share of every message"
+        )
     return notes
 
 

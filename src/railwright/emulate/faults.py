@@ -1,4 +1,4 @@
-"""Faults put on an emulated fabric: elements at a fraction of their rate, that lose packets, or that are dead."""
+"""Faults put on an emulated fabric: elements that are slow, that lose packets, or that are dead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Faults:
 
     slow  (element, fraction of its rate left)
     loss  (element, fraction of packets that it loses)
-    dead  (element, when): 'known': routes go around it, as after a fabric manager's sweep; 'before': dead when
-          connections are opened, routes do not know; 'during': it dies in mid-run
+    dead  (element, when): 'known': routes go around it, as after a fabric manager's sweep; 'before': dead
+          when connections are opened, routes do not know; 'during': it dies in mid-run
     """
 
     slow: tuple[tuple[str, float], ...] = ()
@@ -46,8 +46,8 @@ def with_faults(fabric: Fabric, faults: Faults) -> Fabric:
     for element, fraction in faults.slow:
         if not 0 < fraction <= 1:
             raise PlanError(
-                f"--slow {element}={fraction:g}: the fraction of the rate that is left lies above 0 and is at "
-                "most 1; for nothing left use --dead"
+                f"--slow {element}={fraction:g}: the fraction of the rate that is left lies above 0 and is "
+                "at most 1; for nothing left use --dead"
             )
         cables = cables_of(fabric, element)
         capacity[2 * cables] *= fraction

@@ -13,6 +13,9 @@ from railwright.emulate.namespaces import enter, private_tmpfs
 
 SHARED = "/dev/shm"
 
+START_WITHIN = 120
+"""For all ranks to import PyTorch and to meet [s]: seconds of processor time each, on a busy machine."""
+
 SCRIPT = """
 import json, os, sys, time
 import torch, torch.distributed as dist
@@ -44,7 +47,13 @@ def run(spaces: list[int], order: dict[str, Any], ended: Callable[[float], bool]
     ranks: list[subprocess.Popen[str]] = []
     for gpu in range(order["gpus"]):
         enter(spaces[gpu])
-        arguments = [gpu, order["gpus"], order["bytes"] // 4, order["repeats"], int(order["within"])]
+        arguments = [
+            gpu,
+            order["gpus"],
+            order["bytes"] // 4,
+            order["repeats"],
+            START_WITHIN + int(order["within"]),
+        ]
         ranks.append(
             subprocess.Popen(
                 [order["python"], "-c", SCRIPT, *map(str, arguments), f"file://{SHARED}/rendezvous"],
@@ -55,7 +64,7 @@ def run(spaces: list[int], order: dict[str, Any], ended: Callable[[float], bool]
                 env={**os.environ, "GLOO_SOCKET_IFNAME": order["devices"][gpu], "OMP_NUM_THREADS": "1"},
             )
         )
-    limit = time.monotonic() + order["within"] + 60
+    limit = time.monotonic() + START_WITHIN + (order["repeats"] + 1) * order["within"]
     while any(rank.poll() is None for rank in ranks) and time.monotonic() < limit:
         if ended(0.02):
             os._exit(0)

@@ -1,7 +1,7 @@
 """The process that holds the emulated fabric: process 1 of its own namespaces, told what to do on its stdin.
 
-`python -m railwright.emulate.inside`, started by `run` under `unshare`.  Standard library only, so it starts at
-once.  When it ends, for whatever reason, the kernel ends all of its children and takes the namespaces, veth
+`python -m railwright.emulate.inside`, started by `session` under `unshare`.  Standard library only, so it
+starts at once.  When it ends, for whatever reason, the kernel ends all of its children and takes the namespaces, veth
 pairs and rules away.  It ends when its stdin does, which is when the process that started it has died.
 """
 
@@ -57,7 +57,9 @@ class _Held:
         self.spaces = [new_namespace() for _ in range(config["nodes"])]
         self._wire()
         self._route()
-        self.workers: list[socket.socket] = [] if config["gloo"] else [self._worker(gpu) for gpu in range(config["gpus"])]
+        self.workers: list[socket.socket] = (
+            [] if config["gloo"] else [self._worker(gpu) for gpu in range(config["gpus"])]
+        )
         for control in self.workers:
             if "listening" not in _heard(control, time.monotonic() + 30):
                 raise NotAllowed("a GPU's process did not start within 30 s")
@@ -107,8 +109,8 @@ class _Held:
         """All veth pairs, up, shaped, with the neighbour at the other end written down."""
         pairs = self.config["wires"]
         lines = [
-            f"link add {name} netns /proc/self/fd/{self.spaces[a]} address {_mac(cable, 0)} mtu {mtu} type veth "
-            f"peer name {name} netns /proc/self/fd/{self.spaces[b]} address {_mac(cable, 1)} mtu {mtu}"
+            f"link add {name} netns /proc/self/fd/{self.spaces[a]} address {_mac(cable, 0)} mtu {mtu} "
+            f"type veth peer name {name} netns /proc/self/fd/{self.spaces[b]} address {_mac(cable, 1)} mtu {mtu}"
             for cable, name, a, b, _, mtu in pairs
         ]
         batch(self.config["ip"], lines, tuple(self.spaces))
@@ -132,7 +134,8 @@ class _Held:
             batch(
                 self.config["tc"],
                 (
-                    f"qdisc add dev {name} root tbf rate {round(rate * 8)}bit burst {2 * (mtu + 14)} limit {LIMIT}"
+                    f"qdisc add dev {name} root tbf rate {round(rate * 8)}bit "
+                    f"burst {2 * (mtu + 14)} limit {LIMIT}"
                     for _, name, _, rate, mtu in here
                 ),
             )
@@ -198,7 +201,7 @@ def _heard(control: socket.socket, limit: float) -> dict[str, Any]:
     """The next answer of a worker; {} after `limit`. Ends this process when stdin ends meanwhile."""
     buffer = _heard_of.setdefault(control.fileno(), bytearray())
     while b"\n" not in buffer:
-        ready, _, _ = select.select([control, 0], [], [], max(0.0, limit - time.monotonic()))
+        ready, _, _ = select.select([control.fileno(), 0], [], [], max(0.0, limit - time.monotonic()))
         if 0 in ready:
             sys.exit(0)
         data = control.recv(1 << 20) if ready else b""

@@ -1,22 +1,23 @@
 """Lanes: the one path of each connection, taken from the simulator's own routes, and the host routes of it.
 
 A lane (u, v, k) carries bytes from GPU u to GPU v. Packets to v on it are addressed to 10.v.u.k+1, so every
-namespace needs one host route per lane that crosses it, whatever the routing is: static tables, a hashed choice,
-or, where the simulator spreads a demand, one lane per path with its share of the bytes.
+namespace needs one host route per lane that crosses it, whatever the routing is: static tables, a hashed
+choice, or, where the simulator spreads a demand, one lane per path with its share of the bytes.
 Acknowledgements go to 10.u.v.k+1 on the lane (v, u, k), which is the simulator's path back.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
+from railwright.emulate.topology import NETWORK_MTU, Topology
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Role
 from railwright.network.paths import find_routes
 from railwright.network.solution import Network
-from railwright.emulate.topology import NETWORK_MTU, Topology
 from railwright.traffic import Traffic
 
 Links = tuple[int, ...]
@@ -94,7 +95,7 @@ def find_lanes(network: Network, topology: Topology, traffic: Traffic) -> Lanes:
 
 
 def paths_of(network: Network, traffic: Traffic) -> list[list[tuple[float, Links]]]:
-    """Per demand, its paths from GPU to GPU with the fraction of its bytes on each, as the simulator has them.
+    """Per demand, the simulator's paths from GPU to GPU with the fraction of its bytes on each.
 
     A spread is taken apart into paths, the widest first; there are at most as many as it has links.
     """
@@ -176,7 +177,7 @@ def _legs(
             cut = 1 + next(i for i, link in enumerate(links) if _tail(fabric, link ^ 1) == relay)
         for part, (u, v), of in zip(
             [links] if len(stops) == 2 else [links[:cut], links[cut:]],
-            zip(stops[:-1], stops[1:], strict=True),
+            pairwise(stops),
             shares,
             strict=True,
         ):
@@ -186,9 +187,7 @@ def _legs(
                 several.append(wired)
             lane = several.index(wired)
             of[lane] = of.get(lane, 0.0) + share
-    return tuple(
-        Leg(u, v, tuple(of.items())) for u, v, of in zip(stops[:-1], stops[1:], shares, strict=True)
-    )
+    return tuple(Leg(u, v, tuple(of.items())) for u, v, of in zip(stops[:-1], stops[1:], shares, strict=True))
 
 
 def _wires_only(fabric: Fabric, topology: Topology, links: Links) -> Links:

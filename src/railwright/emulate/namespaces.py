@@ -69,7 +69,7 @@ def private_tmpfs(folder: str) -> None:
 
 
 def batch(tool: str, lines: Iterable[str], namespaces: tuple[int, ...] = ()) -> None:
-    """Many commands of `ip` or `tc`, in one process; `namespaces` are passed on to be named as descriptors."""
+    """Many commands of `ip` or `tc` in one process, which inherits `namespaces` to name them by descriptor."""
     text = "".join(f"{line}\n" for line in lines)
     if not text:
         return
@@ -91,10 +91,10 @@ def drop_rules(nft: str, rules: Iterable[tuple[str, float]]) -> None:
     ]
     if not lines:
         return
-    chain = "type filter hook prerouting priority -300; " + "; ".join(lines)
+    chain = "\n".join(["type filter hook prerouting priority -300", *lines])
     done = subprocess.run(
         [nft, "-f", "-"],
-        input=f"table ip railwright {{ chain loss {{ {chain}; }} }}\n",
+        input=f"table ip railwright {{\nchain loss {{\n{chain}\n}}\n}}\n",
         text=True,
         capture_output=True,
         check=False,

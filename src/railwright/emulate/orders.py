@@ -51,14 +51,18 @@ def configuration(
         "wires": [[w.cable, w.name, w.a, w.b, w.rates, w.mtu] for w in topology.wires],
         "routes": [[r.node, r.goal, r.wire, r.mtu, r.first] for r in routes],
         "losses": [
-            [node, name, rate] for element, rate in faults.loss for node, name in _both(fabric, topology, element)
+            [node, name, rate]
+            for element, rate in faults.loss
+            for node, name in _both(fabric, topology, element)
         ],
         "gloo": [_device(topology, gpu) for gpu in range(fabric.num_gpus)] if gloo is not None else [],
         "first_hop": f"rto_min {round(timeout * 1000)}ms initcwnd {INITIAL_WINDOW} initrwnd {INITIAL_WINDOW}",
     }
 
 
-def run_order(script: Pattern, lanes: Lanes, gpus: int, connect_within: float, within: float) -> dict[str, Any]:
+def run_order(
+    script: Pattern, lanes: Lanes, gpus: int, connect_within: float, within: float
+) -> dict[str, Any]:
     """One repetition: what everybody shares, and each GPU's part."""
     parts: list[dict[str, Any]] = [
         {"lanes_out": [], "lanes_in": 0, "sends": [], "receives": {}, "origin": {}, "value": gpu + 1}
@@ -107,7 +111,7 @@ def _device(topology: Topology, gpu: int) -> str:
 
 
 def _deal(size: int, parts: tuple[Part, ...], turn: int) -> list[tuple[int, int]]:
-    """(lane, bytes) of a message's pieces in the order of sending: packets dealt over its lanes by their shares.
+    """(lane, bytes) of a message's pieces in order of sending: packets dealt over lanes by their shares.
 
     turn  which lane begins: were it the same for all, everybody would meet on it at once
     """
@@ -118,9 +122,7 @@ def _deal(size: int, parts: tuple[Part, ...], turn: int) -> list[tuple[int, int]
     left = size
     while left:
         piece = min(left, PIECE)
-        i = min(
-            range(len(parts)), key=lambda i: ((sent[i] + piece) / parts[i][1], (i - turn) % len(parts))
-        )
+        i = min(range(len(parts)), key=lambda i: ((sent[i] + piece) / parts[i][1], (i - turn) % len(parts)))
         sent[i] += piece
         pieces.append((parts[i][0], piece))
         left -= piece

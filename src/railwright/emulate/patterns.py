@@ -105,13 +105,14 @@ def _ring(fabric: Fabric, block: int, order: str) -> Pattern:
     """All-reduce of n chunks over one ring of all GPUs in order."""
     chunk, n = -(-block // LANE) * LANE, fabric.num_gpus
     script = _Script(fabric)
+    everyone = _everyone(fabric).gpus
     script.ring(list(range(n)), list(range(n)), [()] * n, chunk)
-    edges = send_recv(fabric, np.arange(n), np.roll(np.arange(n), -1), float(chunk))
+    edges = send_recv(fabric, everyone, np.roll(everyone, -1), float(chunk))
     return Pattern("ring", script.traffic(), tuple(script.messages), ((edges, 2 * (n - 1)),), n, chunk)
 
 
 def _hierarchical(fabric: Fabric, block: int, order: str) -> Pattern:
-    """All-reduce in three phases: reduce-scatter inside each host, a ring per rail across, all-gather inside."""
+    """All-reduce in three phases: reduce-scatter in each host, a ring per rail across, all-gather in each."""
     chunk, hosts = -(-block // LANE) * LANE, _hosts(fabric)
     num_hosts, rails = len(hosts), len(hosts[0])
     script = _Script(fabric)
@@ -187,10 +188,11 @@ class _Script:
     ) -> list[tuple[int, ...]]:
         """A ring all-reduce of chunks `own`, each member once its `ready` messages have arrived.
 
-        Answers the messages after which each member is done.
+        Answers the messages after which each member is done: all that come to it, since lanes may overtake.
         """
         n = len(members)
         last = list(ready)
+        every: list[tuple[int, ...]] = [()] * n
         for step in range(2 * (n - 1)):
             reducing = step < n - 1
             arrived: list[tuple[int, ...]] = [()] * n
@@ -202,7 +204,8 @@ class _Script:
                 )
                 arrived[(i + 1) % n] = (sent,)
             last = arrived
-        return last
+            every = [(*before, *now) for before, now in zip(every, arrived, strict=True)]
+        return every
 
     def traffic(self) -> Traffic:
         ends = np.array(list(self.pairs), np.int32).reshape(-1, 2)

@@ -19,9 +19,9 @@ def predict(network: Network, pattern: Pattern, scale: float) -> dict[str, float
 
     scale  emulated rate over real rate; engines are linear in it, without latency
     fluid  max-min rates, all demands of a phase at once, no headers
-    fifo   packets through FIFO queues: a sender hands its NIC message after message, in order; relays wait for
-           whole messages; headers count. Packets are not stored at every hop, since a shaper that was idle lets
-           its burst (two packets) pass at once
+    fifo   packets through FIFO queues: a sender hands its NIC message after message, in order; relays wait
+           for whole messages; headers count. Packets are not stored at every hop, since a shaper that was
+           idle lets its burst (two packets) pass at once
     """
     fluid = sum(solve(network, traffic).time * times for traffic, times in pattern.phases)
     fifo = sum(

@@ -35,13 +35,11 @@ def crossings(
 def suspects(missing: set[Pair], crossed: Mapping[Pair, frozenset[str]]) -> tuple[Suspect, ...]:
     """The best explanations of missing pairs, best first; equally good ones by name.
 
-    The score of an element is |missing and crossing| / |missing or crossing| (Jaccard): an element that missing
-    pairs avoid, or that sound pairs cross, is less likely the one.
+    The score of an element is |missing and crossing| / |missing or crossing| (Jaccard): an element that
+    missing pairs avoid, or that sound pairs cross, is less likely the one.
     """
     total: Counter[str] = Counter(name for names in crossed.values() for name in names)
-    hit: Counter[str] = Counter(
-        name for pair, names in crossed.items() if pair in missing for name in names
-    )
+    hit: Counter[str] = Counter(name for pair, names in crossed.items() if pair in missing for name in names)
     found = [
         Suspect(name, hit[name], total[name], hit[name] / (len(missing) + total[name] - hit[name]))
         for name in sorted(hit)

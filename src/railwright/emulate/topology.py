@@ -24,8 +24,8 @@ NIC_RATE = 25e6 / 8
 scheduling noise. Source: EMULATION notes (25 to 50 Mbit/s)."""
 
 RATE_PER_CORE = 0.4e9 / 8
-"""Sum of NIC rates that one core may be asked to move [byte/s]. Source: EMULATION notes: the ceiling was about
-3.2 Gbit/s on two cores; a quarter of it, since bytes cross about four veth pairs and others share the machine."""
+"""Sum of NIC rates that one core may be asked to move [byte/s]. Source: EMULATION notes: the ceiling was
+about 3.2 Gbit/s on two cores; a quarter of it, since others share the machine."""
 
 NETWORK_MTU = 9000
 SCALE_UP_MTU = 65535
@@ -68,8 +68,8 @@ class Topology:
 def topology(fabric: Fabric, nic_rate: float | None = None) -> Topology:
     """Namespaces and wires of a fabric, its rates scaled down alike.
 
-    nic_rate  what the fastest NIC cable runs at here [byte/s]; default: NIC_RATE, or less where the GPUs would
-              need more than RATE_PER_CORE of every core
+    nic_rate  what the fastest NIC cable runs at here [byte/s]; default: NIC_RATE, or less where the GPUs
+              would need more than RATE_PER_CORE of every core
     Raises PlanError for more than MOST_GPUS GPUs.
     """
     refuse_too_many(fabric.num_gpus, fabric.gpus_per_server)
@@ -105,7 +105,7 @@ def affordable(gpus: int, cores: int | None = None) -> float:
 
 
 def _nodes(fabric: Fabric) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Namespace of each device: GPUs, their NICs with the first GPU on their PCIe lanes, then live switches."""
+    """Namespace of each device: GPUs, their NICs with the first GPU on their lanes, then live switches."""
     node_of = np.full(fabric.num_devices, -1, np.int64)
     node_of[: fabric.num_gpus] = np.arange(fabric.num_gpus)
     alive = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2]) > 0

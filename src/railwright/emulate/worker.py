@@ -1,7 +1,7 @@
 """One GPU of the emulation: a process in its own namespace that sends and receives messages over TCP.
 
-Standard library only.  A worker is told what to send, over which lanes and after which other messages; it knows
-no pattern.  Lanes carry bytes one way, so the end that sends connects.
+Standard library only.  A worker is told what to send, over which lanes and after which other messages; it
+knows no pattern.  Lanes carry bytes one way, so the end that sends connects.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _say(control: socket.socket, answer: dict[str, Any]) -> None:
 class _Run:
     """One repetition.
 
-    order  lanes_out [[peer, lane]], lanes_in (number), sends [[message, peer, size, [[lane, bytes]], after, body,
-           chunks]], receives {message: [peer, size, then, chunks]}, chunks, chunk, value
+    order  lanes_out [[peer, lane]], lanes_in (number), sends [[message, peer, size, [[lane, bytes]], after,
+           body, chunks]], receives {message: [peer, size, then, chunks]}, chunks, chunk, value
     """
 
     def __init__(self, gpu: int, order: dict[str, Any], listener: socket.socket) -> None:
