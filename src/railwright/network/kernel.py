@@ -1,18 +1,15 @@
 """Max-min fair rates, compiled: the twin of `maxmin.max_min_rates`. Importing this file compiles or loads it.
 
 Legend: F flows, L links, P entries of the incidence.
-Self-contained: numba's cache does not see edits in other files.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from railwright.network.kernel_cache import compiled
 
 
 def _fill(ptr: Any, link: Any, weight: Any, slack: Any) -> Any:
@@ -88,40 +85,4 @@ def _fill(ptr: Any, link: Any, weight: Any, slack: Any) -> Any:
     return rate
 
 
-def _compiled() -> Callable[[Any, Any, Any, Any], Any]:
-    """The kernel, from the cache where a writable folder exists, freshly compiled otherwise."""
-    import numba
-
-    signature = "float64[::1](int64[::1], int32[::1], float64[::1], float64[::1])"
-    folder = _cache_folder()
-    if folder is not None:
-        config: Any = numba.config
-        before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(_fill)
-        except (OSError, RuntimeError):  # an unusable cache must never stop an answer
-            pass
-        finally:
-            config.CACHE_DIR = before
-    return numba.njit(signature, nogil=True)(_fill)
-
-
-def _cache_folder() -> Path | None:
-    """A private writable folder for compiled code, or None."""
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        candidate = Path(os.environ["NUMBA_CACHE_DIR"])
-    elif os.environ.get("XDG_CACHE_HOME"):
-        candidate = Path(os.environ["XDG_CACHE_HOME"]) / "railwright" / "numba"
-    elif os.environ.get("HOME"):
-        candidate = Path(os.environ["HOME"]) / ".cache" / "railwright" / "numba"
-    else:
-        return None
-    try:
-        candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=candidate):
-            return candidate
-    except OSError:
-        return None
-
-
-fill = _compiled()
+fill = compiled(_fill, "float64[::1](int64[::1], int32[::1], float64[::1], float64[::1])")

@@ -1,0 +1,63 @@
+"""Where compiled kernels are kept: a private folder named after the source they were compiled from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]:
+    """The function compiled by numba, from the cache where a writable folder exists, freshly otherwise.
+
+    signature  numba's, so that compilation happens now and once
+    """
+    import numba
+
+    folder = cache_folder()
+    if folder is not None:
+        config: Any = numba.config
+        before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+        try:
+            cached: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True)(function)
+            return cached
+        except (OSError, RuntimeError):  # an unusable cache must never stop an answer
+            pass
+        finally:
+            config.CACHE_DIR = before
+    fresh: Callable[..., Any] = numba.njit(signature, nogil=True)(function)
+    return fresh
+
+
+def cache_folder() -> Path | None:
+    """A writable folder for code compiled from exactly these kernel files, or None.
+
+    In $NUMBA_CACHE_DIR, $XDG_CACHE_HOME/railwright/numba or ~/.cache/railwright/numba.
+    numba looks at the time and size of one file only; the name of the folder holds the hash of them all.
+    """
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        base = Path(os.environ["NUMBA_CACHE_DIR"])
+    elif os.environ.get("XDG_CACHE_HOME"):
+        base = Path(os.environ["XDG_CACHE_HOME"]) / "railwright" / "numba"
+    elif os.environ.get("HOME"):
+        base = Path(os.environ["HOME"]) / ".cache" / "railwright" / "numba"
+    else:
+        return None
+    try:
+        candidate = base / source_hash()
+        candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=candidate):
+            return candidate
+    except OSError:
+        return None
+
+
+def source_hash() -> str:
+    """16 hex digits over the text of every kernel file of this folder."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("kernel*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
