@@ -88,7 +88,7 @@ def test_closed_forms_of_sixteen_gpus():
     ]
     for family, over, name, blocks in expected:
         net = sixteen(family, over)
-        times = predict(net, pattern(name, net.fabric, 65536), topology(net.fabric).scale)
+        times = predict(net, pattern(name, net.fabric, 65536), topology(net.fabric, 25e6 / 8).scale)
         assert times["fluid"] == pytest.approx(blocks * block, rel=1e-6), (family, over, name)
         assert times["fifo"] >= times["fluid"], "queues and headers only cost"
 

@@ -97,7 +97,7 @@ def test_an_unmodified_library_reaches_every_gpu_by_its_one_address(family):
 def test_namespaces_are_gpus_and_live_switches_and_wires_their_cables():
     """4 servers of 4 GPUs, 2 groups x 4 rails: 16 GPUs, 4 scale-up switches, 8 leaves and their spines."""
     fabric = network("rail-optimised").fabric
-    plan = topology(fabric)
+    plan = topology(fabric, 25e6 / 8)
     spines = len(fabric.devices(Kind.SPINE))
     assert len(plan.names) == 16 + 4 + 8 + spines
     assert plan.names[0] == "server-01/gpu-0"
@@ -113,8 +113,11 @@ def test_a_nic_that_several_gpus_share_lives_with_the_first_of_them():
 
 def test_rates_go_down_with_the_gpus_so_that_cores_keep_up():
     """128 GPUs on 2 cores: 0.8 Gbit/s in all is 6.25 Mbit/s each; 16 GPUs may have the full 25."""
-    assert affordable(128, 2) * 8 == pytest.approx(6.25e6)
-    assert affordable(16, 2) * 8 == pytest.approx(25e6)
+    assert affordable(128, 2, 0.0) * 8 == pytest.approx(6.25e6)
+    assert affordable(16, 2, 1.5) * 8 == pytest.approx(25e6)
+    # Five that want to run on two cores: 2/5 of the rate; a hundred: a quarter, and no less.
+    assert affordable(16, 2, 5.0) * 8 == pytest.approx(10e6)
+    assert affordable(16, 2, 100.0) * 8 == pytest.approx(6.25e6)
 
 
 def test_too_many_gpus_are_refused_before_anything_is_built():

@@ -1,8 +1,8 @@
 """The process that holds the emulated fabric: process 1 of its own namespaces, told what to do on its stdin.
 
 `python -m railwright.emulate.inside`, started by `session` under `unshare`.  Standard library only, so it
-starts at once.  When it ends, for whatever reason, the kernel ends all of its children and takes the namespaces, veth
-pairs and rules away.  It ends when its stdin does, which is when the process that started it has died.
+starts at once.  When it ends, for whatever reason, the kernel ends all of its children and takes the
+namespaces, veth pairs and rules away.  It ends when its stdin does, which is when the process that started it has died.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class _Held:
         pairs = self.config["wires"]
         lines = [
             f"link add {name} netns /proc/self/fd/{self.spaces[a]} address {_mac(cable, 0)} mtu {mtu} "
-            f"type veth peer name {name} netns /proc/self/fd/{self.spaces[b]} address {_mac(cable, 1)} mtu {mtu}"
+            f"type veth peer name {name} netns /proc/self/fd/{self.spaces[b]} "
+            f"address {_mac(cable, 1)} mtu {mtu}"
             for cable, name, a, b, _, mtu in pairs
         ]
         batch(self.config["ip"], lines, tuple(self.spaces))

@@ -69,7 +69,7 @@ def private_tmpfs(folder: str) -> None:
 
 
 def batch(tool: str, lines: Iterable[str], namespaces: tuple[int, ...] = ()) -> None:
-    """Many commands of `ip` or `tc` in one process, which inherits `namespaces` to name them by descriptor."""
+    """Many commands of `ip` or `tc` in one process, which inherits the descriptors `namespaces`."""
     text = "".join(f"{line}\n" for line in lines)
     if not text:
         return

@@ -31,7 +31,7 @@ class Suspect:
 
     name      as in the drawing
     missing   pairs that cross it and miss data, of `crossing` pairs that cross it
-    score     missing pairs that cross it, over pairs that are missing or cross it: 1 explains all, and no more
+    score     missing pairs that cross it, over pairs that are missing or cross it: 1 explains all
     """
 
     name: str

@@ -27,6 +27,9 @@ RATE_PER_CORE = 0.4e9 / 8
 """Sum of NIC rates that one core may be asked to move [byte/s]. Source: EMULATION notes: the ceiling was
 about 3.2 Gbit/s on two cores; a quarter of it, since others share the machine."""
 
+MOST_SLOWED = 4
+SMALL = 1e-9
+
 NETWORK_MTU = 9000
 SCALE_UP_MTU = 65535
 
@@ -69,12 +72,12 @@ def topology(fabric: Fabric, nic_rate: float | None = None) -> Topology:
     """Namespaces and wires of a fabric, its rates scaled down alike.
 
     nic_rate  what the fastest NIC cable runs at here [byte/s]; default: NIC_RATE, or less where the GPUs
-              would need more than RATE_PER_CORE of every core
+              would need more than RATE_PER_CORE of every core, or where others keep the cores busy
     Raises PlanError for more than MOST_GPUS GPUs.
     """
     refuse_too_many(fabric.num_gpus, fabric.gpus_per_server)
     fastest = float(fabric.rate[fabric.role == Role.NODE_LEAF].max())
-    scale = (nic_rate or affordable(fabric.num_gpus)) / fastest
+    scale = (nic_rate or affordable(fabric.num_gpus, os.cpu_count() or 1, os.getloadavg()[0])) / fastest
     node_of, names = _nodes(fabric)
     wires = []
     for cable in range(fabric.num_cables):
@@ -99,9 +102,14 @@ def refuse_too_many(gpus: int, per_server: int) -> None:
     raise PlanError(f"{gpus:,} GPUs are too many to emulate: at most {MOST_GPUS} on one machine; {advice}")
 
 
-def affordable(gpus: int, cores: int | None = None) -> float:
-    """Rate of a NIC that this machine can move for so many GPUs at once [byte/s]."""
-    return min(NIC_RATE, RATE_PER_CORE * (cores or os.cpu_count() or 1) / gpus)
+def affordable(gpus: int, cores: int, load: float) -> float:
+    """Rate of a NIC that this machine can move for so many GPUs at once [byte/s].
+
+    load  processes that want to run already: where they outnumber the cores, everything is slower here, so
+          that their turns stay short against a block; at most by MOST_SLOWED
+    """
+    free = min(1.0, max(cores / max(load, SMALL), 1 / MOST_SLOWED))
+    return min(NIC_RATE, RATE_PER_CORE * cores / gpus) * free
 
 
 def _nodes(fabric: Fabric) -> tuple[NDArray[np.int64], tuple[str, ...]]:
