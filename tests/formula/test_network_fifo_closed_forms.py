@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import network_fabrics as hand
+from railwright.catalog import load_catalog
+from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, solve
 from railwright.network.fifo import FifoSolution, Framing, simulate
 from railwright.network.fifo_order import order_sensitivity
 from railwright.network.latency import link_delay
+from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, Traffic, all_to_all, ring, send_recv
 from railwright.traffic.order import places
 
@@ -142,3 +145,12 @@ def test_small_chunks_and_all_messages_at_once_come_to_the_fluid(chunk: float) -
     fluid = solve(Network(fabric), traffic).time
     answer = run(fabric, traffic, order=place, chunk=chunk)
     assert fluid * (1 - 1e-9) <= answer.time <= fluid + 12 * chunk / 50
+
+
+def test_a_nic_of_two_ports_uses_both() -> None:
+    """ConnectX-7 split into two ports of 25 GB/s on two planes: 1 MB / 50 GB/s, and a chunk's tail."""
+    network = ComputeNetwork(family="dual-plane", switch="qm9700", servers_per_group=2)
+    fabric = build(Cluster(servers=4, server="dgx-h100", compute=network), load_catalog())
+    gpus = np.arange(fabric.num_gpus)
+    answer = run(fabric, send_recv(fabric, gpus, np.roll(gpus, -16), 1e6), chunk=1e4)
+    assert 1e6 / 50e9 <= answer.time <= 1e6 / 50e9 + 3 * 1e4 / 25e9

@@ -75,19 +75,20 @@ def cut(
     gate[: len(own)] = whole[: len(own)] & by_message & (tail[: len(own)] == traffic.relay[own])
     deal_ptr, deal = alternatives.deals(add_up(routes.spread[wide], counts[wide], routes.num_spreads))
 
+    gap = _gaps(fabric, routes)
     order = np.lexsort((np.arange(num), place, traffic.src))
     order = order[chunks[order] > 0]
     sender_ptr = np.searchsorted(traffic.src[order], np.arange(fabric.num_gpus + 1))
     return Load(
         ptr,
         link,
-        _gaps(fabric, routes),
+        gap,
         routes.spread.astype(np.int64),
         deal_ptr,
         deal + num,
         whole,
         gate,
-        _clock(fabric, routes.ptr, tail),
+        _clock(fabric, routes.ptr, tail, gap),
         first_chunk,
         size,
         sender_ptr.astype(np.int64),
@@ -95,13 +96,14 @@ def cut(
     )
 
 
-def _clock(fabric: Fabric, ptr: Longs, tail: Ints) -> Longs:
-    """(F,) entry on which a message's chunks follow one another: the NIC's cable where the sender's own NIC
-    is the way out, otherwise its first link."""
+def _clock(fabric: Fabric, ptr: Longs, tail: Ints, gap: Longs) -> Longs:
+    """(F,) entry on which a message's chunks follow one another: the NIC's one cable where the sender's own
+    NIC is the way out, otherwise its first link."""
     second = np.full(len(ptr) - 1, -1, np.int64)
     used = np.diff(ptr) > 1
     second[used] = tail[ptr[:-1][used] + 1]
-    clock: Longs = ptr[:-1] + (used & (fabric.kind[second] == Kind.NIC))
+    one_cable = used & (fabric.kind[second] == Kind.NIC) & (gap != ptr[:-1] + 1)
+    clock: Longs = ptr[:-1] + one_cable
     return clock
 
 

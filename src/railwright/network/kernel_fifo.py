@@ -1,18 +1,16 @@
 """Chunks through FIFO links, compiled: the twin of `fifo_events.run`. Importing compiles or loads it.
 
 Legend: F messages, A alternatives, E path entries, C chunks, B spreads, L directed links, S senders.
-Self-contained: numba's cache does not see edits in other files.
+Self-contained: compiled code is cached by the text of the kernel files.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from railwright.network.kernel_cache import compiled
 
 
 def _run(
@@ -280,46 +278,9 @@ def _run(
     return finish, posted, queue, carried
 
 
-def _compiled() -> Callable[..., Any]:
-    """The kernel, from the cache where a writable folder exists, freshly compiled otherwise."""
-    import numba
-
-    folder = _cache_folder()
-    if folder is not None:
-        config: Any = numba.config
-        before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-        try:
-            return numba.njit(_SIGNATURE, cache=True, nogil=True)(_run)
-        except (OSError, RuntimeError):  # an unusable cache must never stop an answer
-            pass
-        finally:
-            config.CACHE_DIR = before
-    return numba.njit(_SIGNATURE, nogil=True)(_run)
-
-
-_SIGNATURE = (
+run = compiled(
+    _run,
     "UniTuple(float64[::1], 4)(int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], "
     "bool_[::1], bool_[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64[::1], "
-    "float64[::1], float64[::1], float64[::1], float64, int64, boolean)"
+    "float64[::1], float64[::1], float64[::1], float64, int64, boolean)",
 )
-
-
-def _cache_folder() -> Path | None:
-    """A private writable folder for compiled code, or None."""
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        candidate = Path(os.environ["NUMBA_CACHE_DIR"])
-    elif os.environ.get("XDG_CACHE_HOME"):
-        candidate = Path(os.environ["XDG_CACHE_HOME"]) / "railwright" / "numba"
-    elif os.environ.get("HOME"):
-        candidate = Path(os.environ["HOME"]) / ".cache" / "railwright" / "numba"
-    else:
-        return None
-    try:
-        candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=candidate):
-            return candidate
-    except OSError:
-        return None
-
-
-run = _compiled()
