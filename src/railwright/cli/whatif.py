@@ -88,14 +88,17 @@ def whatif(
 
     compute = asked.cluster.compute
     chosen = routing or compute.routing
-    network = Network(fabric, chosen, compute.seed)  # type: ignore[arg-type]
+    qps = asked.nccl.qps_per_connection or 1
+    network = Network(fabric, chosen, compute.seed, qps=qps)  # type: ignore[arg-type]
     sent = Pattern(pattern, _communicators(asked, fabric, groups), asked.nccl.pxn if pxn is None else pxn)
     kinds = [one.strip() for text in kind or [] for one in text.split(",") if one.strip()]
     if spares:
         from railwright.network.whatif_spares import spare_spines
 
         cluster = asked.cluster.model_copy(update={"compute": compute.model_copy(update={"routing": chosen})})
-        _out(spare_spines(cluster, catalog, lambda other: sent, compute.seed), sent, chosen, as_json, top)
+        _out(
+            spare_spines(cluster, catalog, lambda other: sent, compute.seed, qps), sent, chosen, as_json, top
+        )
     elif compare is not None:
         setups = (room.relays if compare == "relays" else room.routings)(network, sent)
         only = kinds or (["nic", "leaf"] if compare == "relays" else [])

@@ -156,8 +156,7 @@ def relays(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pa
 def routings(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pattern]]:
     """Set-ups for `compare`: the three routings, the hash with the network's own seed and the next ones."""
     return {
-        routing: (Network(network.fabric, routing, network.seed), pattern)
-        for routing in ("adaptive", "static", "ecmp")
+        routing: (replace(network, routing=routing), pattern) for routing in ("adaptive", "static", "ecmp")
     }
 
 
@@ -172,8 +171,7 @@ class Bases:
         if self.network.routing != "ecmp":
             seed = self.network.seed
         if seed not in self.known:
-            network = Network(self.network.fabric, self.network.routing, seed)
-            self.known[seed] = healthy(network, self.pattern)
+            self.known[seed] = healthy(replace(self.network, seed=seed), self.pattern)
         return self.known[seed]
 
     def time(self, seed: int) -> float:
@@ -190,9 +188,7 @@ class Bases:
     ) -> Effect:
         """Some members of a class under some seeds, told as one; the first draw is the one described."""
         fabric = self.network.fabric
-        priced = [
-            price(Network(fabric, self.network.routing, seed), self.pattern, failed) for failed, seed in draws
-        ]
+        priced = [price(replace(self.network, seed=seed), self.pattern, failed) for failed, seed in draws]
         described = priced[0]
         times = [p.time for p in priced if p.time is not None]
         slowed = [

@@ -25,6 +25,7 @@ from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.switching import splitmix
 from railwright.network.whatif_elements import KINDS, Element
 from railwright.network.whatif_pattern import Pattern, listed
+from railwright.network.whatif_price import after
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -68,10 +69,11 @@ def classes(fabric: Fabric, patterns: Sequence[Pattern], found: Sequence[Element
         if pattern.chained and strands.any():
             drawn = scene(fabric, pattern)
             colour = np.where(strands, element_colours(drawn, refine(drawn), found), colour)
-        if pattern.name == "tree":
-            # The tree over the servers that stay is another tree: which server goes matters.
-            number = np.array([e.device + 1 if e.kind == "server" else 0 for e in found], np.uint64)
-            colour = splitmix(colour ^ number)
+        if pattern.reorders:
+            for part in group(colour):
+                if after(fabric, pattern, [found[part[0]]])[1]:
+                    # Which servers go decides how the others are joined: each by itself.
+                    colour[part] = splitmix(colour[part] ^ splitmix(np.array(part, np.uint64)))
         key = splitmix(key) ^ colour
     return group(key)
 

@@ -63,6 +63,12 @@ class Pattern:
         """Whether servers are joined in an order that closes up where one is left out, NIC by NIC."""
         return self.name in ("ring", "tree")
 
+    @property
+    def reorders(self) -> bool:
+        """Whether the servers that stay are joined anew where one is left out: a tree is laid over them by
+        their places, and a ring without PXN walks every other one backwards."""
+        return self.name == "tree" or (self.name == "ring" and not self.pxn)
+
 
 def world(fabric: Fabric) -> tuple[Communicator, ...]:
     """One group of all GPUs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,6 +66,19 @@ def healthy(network: Network, pattern: Pattern) -> Priced:
 def price(network: Network, pattern: Pattern, failed: Sequence[Element]) -> Priced:
     """The pattern once some elements have failed together, restarted without the servers that are lost."""
     fabric = network.fabric
+    broken, gone, pairs = after(fabric, pattern, failed)
+    lost = ranks(fabric, pattern) - ranks(fabric, pattern, gone)
+    stays = ~np.isin(fabric.server[: fabric.num_gpus], gone)
+    moved = int(np.count_nonzero((broken.nic_of_gpu != fabric.nic_of_gpu) & stays))
+    sent = demands(broken, pattern, gone)
+    if not len(sent):
+        return Priced(None, lost, pairs, 0, None, broken)
+    solution = solve(replace(network, fabric=broken), sent)
+    return Priced(solution.time, lost, pairs, moved, solution, broken)
+
+
+def after(fabric: Fabric, pattern: Pattern, failed: Sequence[Element]) -> tuple[Fabric, list[int], int]:
+    """What failures leave: the fabric, the servers (from 0) that are lost, and the pairs not delivered."""
     faults = [fault(fabric, element) for element in failed]
     gone = lost_servers(fabric, faults)
     if not pattern.remap:
@@ -73,15 +86,7 @@ def price(network: Network, pattern: Pattern, failed: Sequence[Element]) -> Pric
     broken = apply_faults(fabric, faults, gone)
     pairs = pairs_with(fabric, pattern, gone)
     more_pairs, cut_off = undeliverable(broken, pattern, gone)
-    gone = sorted({*gone, *cut_off})
-    lost = ranks(fabric, pattern) - ranks(fabric, pattern, gone)
-    stays = ~np.isin(fabric.server[: fabric.num_gpus], gone)
-    moved = int(np.count_nonzero((broken.nic_of_gpu != fabric.nic_of_gpu) & stays))
-    sent = demands(broken, pattern, gone)
-    if not len(sent):
-        return Priced(None, lost, pairs + more_pairs, 0, None, broken)
-    solution = solve(Network(broken, network.routing, network.seed), sent)
-    return Priced(solution.time, lost, pairs + more_pairs, moved, solution, broken)
+    return broken, sorted({*gone, *cut_off}), pairs + more_pairs
 
 
 def reason(before: Priced, after: Priced) -> str:

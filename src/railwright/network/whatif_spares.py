@@ -58,10 +58,12 @@ def spare_spines(
     catalog: Catalog,
     pattern: Callable[[Fabric], Pattern],
     seed: int = 0,
+    qps: int = 1,
     more: int = MORE,
 ) -> SpareSpines:
     """The cluster with 0 to `more` spares beyond its own, each with up to as many spines dead.
 
+    seed, qps  of the hash, see `Network`
     pattern  makes the pattern for each of the fabrics, whose GPUs have the same ids
     Raises PlanError where the cluster has no spines.
     """
@@ -70,7 +72,7 @@ def spare_spines(
         raise PlanError("this fabric has no spines, so there are no spare ones to count")
     routing = cluster.compute.routing
     own = cluster.compute.spare_spines
-    base = healthy(Network(written, routing, seed), pattern(written)).time
+    base = healthy(Network(written, routing, seed, qps=qps), pattern(written)).time
     assert base is not None
     rows = []
     for spares in range(own + more + 1):
@@ -90,7 +92,7 @@ def spare_spines(
                 slowdown.append(None)
                 continue
             failed = [Element("spine", device=d) for d in together[:dead]]
-            time = price(Network(fabric, routing, seed), asked, failed).time
+            time = price(Network(fabric, routing, seed, qps=qps), asked, failed).time
             slowdown.append(None if time is None else time / base)
         total = len(fabric.devices(Kind.SPINE))
         rows.append(SpareRow(spares, len(together), total, tuple(slowdown)))
