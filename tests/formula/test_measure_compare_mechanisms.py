@@ -141,3 +141,13 @@ def test_one_slow_size_is_noise_and_no_cliff():
     assert [f.kind for f in found] == ["uneven sizes"]
     assert found[0].severity == "note"
     assert found[0].found.endswith("at 8 MiB")
+
+
+def test_a_single_size_names_no_suspect():
+    # one point 8/7 slow is met by 'one NIC missing' exactly, and by others; it identifies nothing
+    from railwright.measure.compare_findings import FEWEST, _Fit
+    from railwright.measure.compare_result import Suspect
+
+    missing = Suspect("nic-missing", "one NIC per server is missing", "", (1.0,), 0.0)
+    assert not _Fit(missing, 0.0, None, 0.1, 0.1, 1).named
+    assert _Fit(missing, 0.0, None, 0.1, 0.1, FEWEST).named

@@ -27,6 +27,8 @@ BOUND = 1.03
 """Bus bandwidth above the wires' by less than this is rounding and header bytes."""
 CLEAR = 0.6
 """A suspect is named where its misfit is at most this part of the design's."""
+FEWEST = 3
+"""Sizes from which a suspect can be named: one or two are met by some suspect always."""
 FAR = 0.25
 """A suspect further off than this explains nothing, however wrong the design is."""
 _TESTS = {
@@ -296,17 +298,18 @@ def _middle(curve: ComparedCurve, middle: list[ComparedPoint]) -> Finding:
 
 @dataclass(frozen=True)
 class _Fit:
-    """The best suspect over some sizes, the next one, and the design's misfit there."""
+    """The best suspect over some sizes, the next one, the design's misfit there, and how many sizes."""
 
     best: Suspect
     misfit: float
     second: Suspect | None
     second_misfit: float
     design: float
+    sizes: int
 
     @property
     def named(self) -> bool:
-        return self.misfit <= min(FAR, CLEAR * self.design)
+        return self.sizes >= FEWEST and self.misfit <= min(FAR, CLEAR * self.design)
 
     @property
     def confidence(self) -> float:
@@ -327,7 +330,12 @@ def _fit(curve: ComparedCurve, at: Sequence[int], keys: Sequence[str] = ()) -> _
         return None
     second = rest[1] if len(rest) > 1 else None
     return _Fit(
-        rest[0][2], rest[0][0], second[2] if second else None, second[0] if second else design, design
+        rest[0][2],
+        rest[0][0],
+        second[2] if second else None,
+        second[0] if second else design,
+        design,
+        len(at),
     )
 
 
@@ -353,10 +361,6 @@ def _reach(points: Sequence[ComparedPoint]) -> str:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.0f} %"
-
-
-def _designed(curve: ComparedCurve) -> Suspect:
-    return next(s for s in curve.suspects if s.key == DESIGNED)
 
 
 def _switch_near(curve: ComparedCurve, point: ComparedPoint) -> str:
