@@ -122,14 +122,15 @@ def _quotient(fabric: Fabric, work: Lifted) -> tuple[FluidSystem, Longs, Longs]:
     """
     _, example, number = np.unique(work.alike, return_index=True, return_counts=True)
     kinds = int(work.link_class.max(initial=-1)) + 1
-    parts = [_entries(work.routes, np.arange(len(work.routes))), _entries(work.explicit, example)]
-    counts = np.concatenate([count for count, _, _ in parts])
-    link = np.concatenate([link for _, link, _ in parts])
-    weight = np.concatenate([weight for _, _, weight in parts])
+    parts = [
+        _on_classes(work.routes, np.arange(len(work.routes)), work.link_class, kinds),
+        _on_classes(work.explicit, example, work.link_class, kinds),
+    ]
+    counts, link, weight, links = (np.concatenate(column) for column in zip(*parts, strict=True))
     row = np.repeat(np.arange(len(counts)), counts)
-    slot, place = np.unique(row * max(kinds, 1) + work.link_class[link], return_inverse=True)
+    slot, place = np.unique(row * max(kinds, 1) + link, return_inverse=True)
     merged = add_up(place.reshape(-1), weight, len(slot))
-    crossed = np.bincount(place.reshape(-1)[weight > 0], minlength=len(slot))
+    crossed = np.rint(add_up(place.reshape(-1), links, len(slot))).astype(np.int64)
     used = merged > 0
     slot, merged, crossed = slot[used], merged[used], crossed[used]
     ptr = np.searchsorted(slot // max(kinds, 1), np.arange(len(counts) + 1)).astype(np.int64)
@@ -144,17 +145,29 @@ def _quotient(fabric: Fabric, work: Lifted) -> tuple[FluidSystem, Longs, Longs]:
     return system, crossed, example
 
 
-def _entries(routes: Routes, rows: Longs) -> tuple[Longs, NDArray[np.int32], Floats]:
-    """Links and weights of some demands, their spreads written out: number of each, then all."""
+def _on_classes(
+    routes: Routes, rows: Longs, link_class: Longs, kinds: int
+) -> tuple[Longs, NDArray[np.int32], Floats, Floats]:
+    """Classes of links that some demands cross: number of each demand, then class, weight and links of all.
+
+    Spreads are summed by class before they are written out per demand: many demands share one.
+    """
     count = np.diff(routes.ptr)[rows]
+    spread = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
+    slot, place = np.unique(spread * max(kinds, 1) + link_class[routes.spread_link], return_inverse=True)
+    place = place.reshape(-1)
     some = replace(
         routes,
         ptr=np.concatenate([[0], np.cumsum(count)]),
-        link=routes.link[ragged(routes.ptr[rows], count)],
+        link=link_class[routes.link[ragged(routes.ptr[rows], count)]].astype(np.int32),
         spread=routes.spread[rows],
+        spread_ptr=np.searchsorted(slot // max(kinds, 1), np.arange(routes.num_spreads + 1)),
+        spread_link=(slot % max(kinds, 1)).astype(np.int32),
+        spread_weight=add_up(place, routes.spread_weight, len(slot)),
     )
     ptr, link, weight = some.flat()
-    return np.diff(ptr), link, weight
+    crossed = add_up(place, (routes.spread_weight > 0).astype(np.float64), len(slot))
+    return np.diff(ptr), link, weight, replace(some, spread_weight=crossed).flat()[2]
 
 
 def _spread_out(system: FluidSystem, link_class: Longs, fabric: Fabric) -> Floats:
