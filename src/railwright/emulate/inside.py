@@ -2,7 +2,8 @@
 
 `python -m railwright.emulate.inside`, started by `session` under `unshare`.  Standard library only, so it
 starts at once.  When it ends, for whatever reason, the kernel ends all of its children and takes the
-namespaces, veth pairs and rules away.  It ends when its stdin does, which is when the process that started it has died.
+namespaces, veth pairs and rules away.  It ends when its stdin does: when the process that started it has
+died.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Held:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        self.spaces = [new_namespace() for _ in range(config["nodes"])]
+        self.spaces = [new_namespace(not config["losses"]) for _ in range(config["nodes"])]
         self._wire()
         self._route()
         self.workers: list[socket.socket] = (

@@ -34,6 +34,10 @@ SETTINGS = {
 }
 """Of every namespace: forwarding; buffers that never hold a sender back; no memory of earlier connections."""
 
+PATIENCE = {"net/ipv4/tcp_early_retrans": "0", "net/ipv4/tcp_recovery": "0"}
+"""Where nothing is lost: no probe for a lost tail (which repeats what still waits at a shaper), no guess at loss
+from time. Source: Linux, Documentation/networking/ip-sysctl.rst."""
+
 
 class NotAllowed(Exception):
     """The kernel refused something that the emulation cannot do without; the text says what."""
@@ -42,11 +46,11 @@ class NotAllowed(Exception):
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def new_namespace() -> int:
+def new_namespace(lossless: bool) -> int:
     """Descriptor of a fresh, configured network namespace; the caller is in it afterwards."""
     if _libc.unshare(CLONE_NEWNET):
         raise NotAllowed(f"a network namespace was refused: {os.strerror(ctypes.get_errno())}")
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, **(PATIENCE if lossless else {})}.items():
         try:
             with open(f"/proc/sys/{name}", "w", encoding="ascii") as file:
                 file.write(value)
