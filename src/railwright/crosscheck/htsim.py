@@ -67,7 +67,7 @@ def write(problem: Problem) -> dict[str, str | bytes]:
             f"htsim has no forwarding tables, so routing '{problem.network.routing}' cannot be given to it; "
             "it knows adaptive and ecmp"
         )
-    if fabric.latency.shape[0] and not fabric.length[fabric.role >= Role.NODE_LEAF].min() > 0:
+    if not fabric.length[fabric.role >= Role.NODE_LEAF].min() > 0:
         raise PlanError("htsim takes no cable without a delay, and this fabric has cables of no length")
     files = render(fabric, "htsim", problem.name, problem.catalog)
     hosts = _hosts(files["hosts.csv"])
