@@ -89,6 +89,7 @@ def test_a_seed_means_what_it_means_to_solve(case: tuple[Network, Traffic]) -> N
     assert np.array_equal(again.time[::-1], answer.time)
     assert np.array_equal(again.colliding[::-1], answer.colliding)
     assert again.worst[::-1] == answer.worst
+    assert answer.adaptive <= solve(Network(network.fabric), traffic).time * (1 + 1e-9)
 
 
 @QUICK
