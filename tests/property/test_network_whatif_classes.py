@@ -42,8 +42,7 @@ def test_every_element_of_a_class_costs_what_its_first_costs(data) -> None:
 @given(st.data())
 def test_classes_of_pairs_cover_all_pairs_and_each_pair_costs_what_its_class_costs(data) -> None:
     built = data.draw(fabrics(most_gpus=8, faults=False))
-    pattern = data.draw(patterns(built, names=("all-to-all", "ring")))
-    assume(not pattern.reorders)
+    pattern = data.draw(patterns(built, names=("all-to-all",)))
     network = Network(built)
     try:
         base = healthy(network, pattern).time

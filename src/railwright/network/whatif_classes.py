@@ -21,9 +21,10 @@ from math import factorial, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright.fabric import lost_servers
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.switching import splitmix
-from railwright.network.whatif_elements import KINDS, Element
+from railwright.network.whatif_elements import KINDS, Element, fault
 from railwright.network.whatif_pattern import Pattern, listed
 from railwright.network.whatif_price import after
 
@@ -69,10 +70,12 @@ def classes(fabric: Fabric, patterns: Sequence[Pattern], found: Sequence[Element
         if pattern.chained and strands.any():
             drawn = scene(fabric, pattern)
             colour = np.where(strands, element_colours(drawn, refine(drawn), found), colour)
-        if pattern.reorders:
+        if pattern.in_order:
             for part in group(colour):
-                if after(fabric, pattern, [found[part[0]]])[1]:
-                    # Which servers go decides how the others are joined: each by itself.
+                gone = after(fabric, pattern, [found[part[0]]])[1]
+                dead = lost_servers(fabric, [fault(fabric, found[part[0]])]) if gone else []
+                if gone and (pattern.reorders or gone != dead):
+                    # Which servers go, or which side of a cut, decides how the others are joined.
                     colour[part] = splitmix(colour[part] ^ splitmix(np.array(part, np.uint64)))
         key = splitmix(key) ^ colour
     return group(key)

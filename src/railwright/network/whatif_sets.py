@@ -66,7 +66,7 @@ def random_failures(
 
     Under 'adaptive' all sets are taken, class by class, as long as there are at most CLASS_SETS classes of
     them; otherwise `samples` sets drawn evenly with `seed`, of which alike ones are solved once.  A pattern
-    that joins servers anew where one is lost, or another routing, has no classes of sets: each is solved.
+    in order of ranks, or another routing, has no classes of sets: each is solved.
     Raises PlanError for a k that the fabric's elements cannot fill.
     """
     found = elements(network.fabric, kinds, slow)
@@ -76,7 +76,7 @@ def random_failures(
         )
     if samples < 1:
         raise PlanError(f"{samples} samples say nothing; take at least 1")
-    symmetric = network.routing == "adaptive" and not pattern.reorders
+    symmetric = network.routing == "adaptive" and not pattern.in_order
     drawn = scene(network.fabric, pattern)
     whole = class_sets(drawn, found, k, CLASS_SETS) if symmetric else None
     base = Bases(network, pattern)
