@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.network.bottleneck import busiest, demands_on
-from railwright.network.events import Schedule, Simulation, check, critical_chain, successors
+from railwright.network.events import Schedule, Simulation, check, critical_chain, successors, together
 from railwright.network.events_plain import Played, play
 from railwright.network.maxmin import FluidSystem
 from railwright.network.paths import Routes, find_routes
 from railwright.network.solution import Network
 from railwright.network.symmetry import flow_system, without_twins
+from railwright.traffic import Traffic
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -107,6 +108,13 @@ def _play(
     return play(system, schedule, batch, watch), "NumPy"
 
 
+def finish_compiled(system: FluidSystem) -> Floats:
+    """(F,) when each flow has sent its size, all starting at 0: `maxmin.finish_times`, incremental."""
+    none = np.zeros(len(system), np.int32)
+    everything = together(Traffic(none, none, none - 1, system.size))
+    return play_compiled(system, everything, 0.0, np.zeros(0, np.int64)).finish
+
+
 def play_compiled(system: FluidSystem, schedule: Schedule, batch: float, watch: Longs) -> Played:
     """`events_plain.play` by the compiled kernel, which is imported here, when first needed."""
     from railwright.network.kernel_events import play as kernel
@@ -116,7 +124,7 @@ def play_compiled(system: FluidSystem, schedule: Schedule, batch: float, watch: 
     member_ptr = np.searchsorted(phase[member], np.arange(schedule.num_phases + 1)).astype(np.int64)
     next_ptr, after = successors(schedule)
     waits = np.bincount(schedule.after, minlength=schedule.num_phases).astype(np.int64)
-    *answer, solutions, _ = kernel(
+    start, finish, opened, ended, times, loads, solutions, _ = kernel(
         system.ptr.astype(np.int64),
         system.link,
         system.weight * np.repeat(system.count, np.diff(system.ptr)),
@@ -133,4 +141,4 @@ def play_compiled(system: FluidSystem, schedule: Schedule, batch: float, watch: 
         float(batch),
         watch,
     )
-    return Played(*answer, solutions)
+    return Played(start, finish, opened, ended, times, loads, solutions)

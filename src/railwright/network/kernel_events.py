@@ -89,7 +89,7 @@ def _pop(heap: Any, pos: Any, key: Any, size: int) -> int:
 
 @numba.njit(nogil=True)
 def _level(y: int, ptr: Any, link: Any, weight: Any, capacity: Any, crossing: Any, row: Any, first: Any,
-           num: Any, rate: Any, held: Any, level: Any, cap: Any, share: Any) -> float:  # fmt: skip
+           num: Any, rate: Any, held: Any, level: Any, cap: Any, share: Any) -> Any:  # fmt: skip
     """Level of link y, given what all other links leave each of its flows; infinite when it is not full.
 
     The sum over flows of weight * min(cap, level) is concave in the level, so Newton's method steps up to

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError, nearest
 from railwright.network.bottleneck import busiest, busiest_link, demands_on
+from railwright.network.events_run import finish_compiled
 from railwright.network.maxmin import SAME, compiled_rates, finish_times, max_min_rates
 from railwright.network.paths import Routes, arrival, find_routes
 from railwright.network.solution import Engine, Network, Solution
@@ -35,9 +36,9 @@ COMPILED_FROM = 4_000
 COMPILED_ENTRIES = 1_000_000
 """Flow-link crossings from which it pays for a single solution too."""
 
-EXACT_UP_TO = 5_000
+EXACT_UP_TO = 8_000
 """Flows of several sizes whose finishes are followed one by one; above, those within COARSE are one event.
-Cost grows with the square: 4,000 flows take 1.2 s (benchmarks/network.py)."""
+Where every flow is coupled to every other, as in an all-to-all, cost grows with the square."""
 
 COARSE = 0.005
 
@@ -144,7 +145,12 @@ def _finish(routes: Routes, size: Floats, capacity: Floats, forced: bool | None)
     pays = len(system.link) > COMPILED_ENTRIES or (several and len(system) > COMPILED_FROM)
     compiled = pays if forced is None else forced
     exact = not several or len(system) <= EXACT_UP_TO
-    finish = finish_times(system, SAME if exact else COARSE, compiled_rates if compiled else max_min_rates)
+    if compiled and several and exact:
+        finish = finish_compiled(system)
+    else:
+        finish = finish_times(
+            system, SAME if exact else COARSE, compiled_rates if compiled else max_min_rates
+        )
     if merged is not None:
         finish = finish[flow_class]
     coarse = "" if exact else f", finishes within {COARSE:.1%} taken as one event"
