@@ -13,7 +13,7 @@ FLOORS = {
     "network": 3, "audit": 3,
     "collectives": 4,
     "training": 5,
-    "measure": 6, "emulate": 6, "crosscheck": 6,
+    "measure": 6, "emulate": 6, "crosscheck": 6, "search": 6, "traces": 6,
     "study": 7,
     "report": 8, "cli": 8,
 }  # fmt: skip
