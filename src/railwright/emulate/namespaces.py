@@ -35,8 +35,8 @@ SETTINGS = {
 """Of every namespace: forwarding; buffers that never hold a sender back; no memory of earlier connections."""
 
 PATIENCE = {"net/ipv4/tcp_early_retrans": "0", "net/ipv4/tcp_recovery": "0"}
-"""Where nothing is lost: no probe for a lost tail (which repeats what still waits at a shaper), no guess at loss
-from time. Source: Linux, Documentation/networking/ip-sysctl.rst."""
+"""Where nothing is lost: no probe for a lost tail (which repeats what still waits at a shaper), no guess at
+loss from time. Source: Linux, Documentation/networking/ip-sysctl.rst."""
 
 
 class NotAllowed(Exception):
