@@ -121,11 +121,29 @@ def test_backward_runs_in_reverse():
     assert [n.split(",")[0] for n in names] == ["mlp down", "mlp up", "output projection", "qkv projection"]
 
 
-def test_head_is_one_gemm_over_the_vocabulary():
+def test_head_is_one_gemm_over_the_padded_vocabulary():
+    # 128,256 words over 4 ranks in multiples of 128: 250.5 of them, so 251
     head = head_operators(LLAMA, 8192, tp=4)
     gemm = by_name(head.forward)["lm head"]
-    assert shape(gemm) == (8192, 128256 // 4, 4096)
-    assert sum(op.flops for op in head.forward) == 2 * 8192 * 4096 * 128256 / 4
+    assert shape(gemm) == (8192, 251 * 128, 4096)
+    assert sum(op.flops for op in head.forward) == 2 * 8192 * 4096 * 251 * 128
+
+
+def test_attention_before_flash_attention_writes_every_score():
+    # 8,192 rows of sequences of 2,048 with 32 heads of 128 over 4: 8 heads, 2,048 scores per row and head
+    flash, plain = (
+        layer_operators(LLAMA, "dense", 8192, 2048, tp=4, attention=a) for a in ("flash", "unfused")
+    )
+    scores = 8192 * 8 * 2048
+    ops = by_name(plain.forward)
+    assert shape(ops["attention scores"]) == (2048, 2048, 128)
+    assert shape(ops["attention values"]) == (2048, 128, 2048)
+    assert ops["attention scores"].flops == ops["attention values"].flops == 2 * 128 * scores
+    assert ops["attention softmax"].bytes == 2 * 2 * scores
+    assert ops["attention dropout"].bytes == 5 * scores
+    assert sum(op.flops for op in plain.recomputed) == 2 * sum(op.flops for op in flash.recomputed)
+    back = [op for op in plain.backward_input if op.name.startswith("attention scores")]
+    assert sum(op.flops for op in back) == 2 * ops["attention scores"].flops
 
 
 @pytest.mark.parametrize(("job", "head"), [("bf16", "bf16"), ("fp16", "fp16"), ("fp8", "bf16")])

@@ -26,6 +26,8 @@ class Row:
     fixed    launch and ramp of one kernel [s]
     compute  fraction of the dense peak reached on large shapes
     memory   fraction of HBM bandwidth reached
+    depth    prologue and epilogue of a product's tile in steps of its inner dimension
+    square   rate of a 128 x 128 tile over a full one; `tiny` of the smaller ones
     short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
     narrow   softmax over matrix work at head width 128; 0 for the others
     source   where the constants come from
@@ -35,6 +37,9 @@ class Row:
     compute: float
     memory: float
     source: str
+    depth: float = 0.0
+    square: float = 1.0
+    tiny: float = 1.0
     short: float = 0.0
     narrow: float = 0.0
 
@@ -71,7 +76,15 @@ def _profile(name: str, generation: str) -> Profile:
     own = _best(tables["gemm"], _words(name), _words(generation))
     stands = "" if own["tokens"] and set(own["tokens"]) <= _words(name) else _stands_for(own)
     gemm = {
-        dtype: Row(value["fixed"], value["compute"], value["memory"], _cite(own, stands, value.get("error")))
+        dtype: Row(
+            value["fixed"],
+            value["compute"],
+            value["memory"],
+            _cite(own, stands, value.get("error")),
+            depth=value["depth"],
+            square=value["square"],
+            tiny=value["small"],
+        )
         for dtype, value in own.items()
         if isinstance(value, dict)
     }
@@ -85,8 +98,8 @@ def _profile(name: str, generation: str) -> Profile:
             chosen[phase]["compute"],
             base.memory,
             _cite(chosen[phase]),
-            chosen[phase]["short"],
-            chosen[phase]["narrow"],
+            short=chosen[phase]["short"],
+            narrow=chosen[phase]["narrow"],
         )
         for phase in ("forward", "backward")
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from railwright.catalog.parts import Gpu
+from railwright.compute.gemm import Shape, gemm_seconds
 from railwright.compute.profile import PEAK_OF, Profile, Row, profile_of
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator
@@ -20,6 +21,11 @@ grouped_gemm/prefill/h800: DeepGEMM fp8, 32 to 8,192 rows), together with comput
 15 us fixed: mean error 4.1 %, against 7.0 % without this term.  Taken for other kernels and GPUs too: an
 estimate there."""
 
+UNALIGNED = 2.0
+"""Time of a product with a width that is no multiple of 16 bytes over that of an aligned one: an estimate.
+Tensor cores then load by narrower instructions (NVIDIA, "Matrix Multiplication Background User's Guide",
+section 3, for cuBLAS 11)."""
+
 FULL_WIDTH = 128
 """Head width at which attention kernels reach their `compute` share (the rows' reference)."""
 
@@ -27,9 +33,10 @@ FULL_WIDTH = 128
 def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) -> float:
     """Time of one operator on one GPU. [s]
 
-    t = fixed + max(flop / (compute * peak), bytes / (memory * bandwidth)), with constants of the operator's
-    kind and dtype from `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.
-    Grouped GEMMs work 1 + GROUPED_ROWS / (rows per expert) times their flops.
+    t = fixed + max(work, bytes / (memory * bandwidth)), with constants of the operator's kind and dtype from
+    `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.  The work of a product is
+    its waves of tiles (see `gemm`), of attention flop / (compute * peak).
+    Grouped GEMMs work GROUPED_ROWS more rows for every expert.
     Short sequences and narrow heads slow attention as compute/data/attention.yaml says.
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
@@ -71,15 +78,53 @@ def constants(gpu: Gpu, profile: Profile | None = None) -> list[tuple[str, float
 
 def _gemm(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.gemm_row(operator.dtype)
-    return row.fixed + _roofline(operator, gpu, row, operator.flops)
+    longer = 1.0 if _aligned(operator) else UNALIGNED
+    return _product(
+        operator, gpu, row, Shape(operator.m, operator.n, operator.k, operator.batch), row.fixed, longer
+    )
+
+
+def _aligned(operator: Operator) -> bool:
+    """Whether both widths of a product are whole 16-byte rows: what tensor cores load at full speed.
+
+    The widths are columns of matrices in memory, so not the rows of a microbatch.
+    """
+    step = 16 if operator.dtype.startswith(("fp8", "mxfp8")) else 8
+    other = operator.m if operator.phase == "backward_weight" else operator.k
+    return operator.n % step == 0 and other % step == 0
 
 
 def _grouped(operator: Operator, gpu: Gpu, profile: Profile) -> float:
+    """All experts' rows as one product with the weights of all, GROUPED_ROWS more of them for each expert."""
     row = profile.gemm_row(operator.dtype)
-    rounds = -(-operator.batch // GROUPED_STREAMS)
-    each = operator.k if operator.phase == "backward_weight" else operator.m
-    flops = operator.flops * (1.0 + GROUPED_ROWS / max(each, 1))
-    return row.fixed * rounds + _roofline(operator, gpu, row, flops)
+    m, n, k, batch = operator.m, operator.n, operator.k, operator.batch
+    fixed = row.fixed * -(-batch // GROUPED_STREAMS)
+    if operator.phase == "backward_weight":
+        return _product(operator, gpu, row, Shape(m, n, k + GROUPED_ROWS, batch), fixed, _more(k))
+    return _product(operator, gpu, row, Shape((m + GROUPED_ROWS) * batch, n, k), fixed, _more(m))
+
+
+def _more(rows: int) -> float:
+    return 1.0 + GROUPED_ROWS / max(rows, 1)
+
+
+def _product(
+    operator: Operator, gpu: Gpu, row: Row, shape: Shape, fixed: float, longer: float = 1.0
+) -> float:
+    return float(
+        gemm_seconds(
+            shape,
+            operator.bytes,
+            operator.flops * longer,
+            fixed=fixed,
+            compute=row.compute * _peak(gpu, operator.dtype),
+            memory=row.memory * gpu.hbm_bandwidth,
+            depth=row.depth,
+            square=row.square,
+            small=row.tiny,
+            sms=gpu.sms,
+        )
+    )
 
 
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:

@@ -52,14 +52,14 @@ def head_operators(
     """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
 
     dtype  of the layers; the head's product runs in the 16-bit format beside it, also in fp8 recipes
-    Columns per GPU are vocab/tp, rounded up.
+    Columns per GPU are those of the padded vocabulary over tp.
     """
     if tp < 1:
         raise PlanError(f"tensor parallel {tp} must be at least 1.")
     h = arch.hidden
     local = -(-rows // tp) if sequence_parallel else rows
     norm = elementwise("final norm", local, reads=h, writes=h, back=3 * h)
-    columns = -(-arch.vocab // tp)
+    columns = padded_vocabulary(arch.vocab, tp) // tp
     head = linear("lm head", rows, columns, h, half(dtype))
     # fp32 logits: cast, max, exp-sum and the normalised probabilities kept for the backward pass, in 16-bit
     # elements (2 per fp32): read 1, write 2 | read 2 (max) | read 2, write 2.
@@ -70,6 +70,15 @@ def head_operators(
         head.backward_weight,
         (),
     )
+
+
+def padded_vocabulary(vocab: int, tp: int) -> int:
+    """Rows of the embedding table: the vocabulary rounded up so that every rank holds a multiple of 128.
+
+    Source: Megatron-LM, arguments.py, make_vocab_size_divisible_by (128).
+    """
+    step = 128 * tp
+    return -(-vocab // step) * step
 
 
 def optimizer_bytes(parameters: float) -> float:

@@ -135,3 +135,56 @@ def attention_pair(
             ),
         ),
     )
+
+
+def unfused_attention(
+    rows: int,
+    sequence: int,
+    *,
+    heads: int,
+    query_dim: int,
+    value_dim: int,
+    dtype: str = "bf16",
+) -> list[Block]:
+    """Attention before FlashAttention: scores, masked softmax, dropout and values, each a kernel of its own.
+
+    Every score, masked ones too, is computed and written to memory; keys and values count per query head.
+    The softmax is one fused kernel, dropout another with a mask of one byte.
+    Source: Megatron-LM core_v0.4, megatron/model/transformer.py, CoreAttention (baddbmm,
+    FusedScaleMaskSoftmax, dropout, bmm); bytes per score as in arXiv 2205.05198, section 4.1.
+    """
+    batch = max(rows // sequence, 1) * heads
+    scores = float(rows) * sequence * heads
+    q, v = float(rows) * heads * query_dim, float(rows) * heads * value_dim
+
+    def product(name: str, n: int, k: int, moved: float, phase: Phase = "backward_input") -> Operator:
+        """sequence x k times k x n for every head and sequence."""
+        flops = 2.0 * rows * heads * n * k
+        return Operator(name, "gemm", flops, moved, dtype, sequence, n, k, batch, phase)
+
+    def products(name: str, width: int, moved: float, onto_scores: bool) -> Block:
+        """Keys onto scores or scores onto values; backward, once each way."""
+        label = f"{name}, backward"
+        along, across = (sequence, width), (width, sequence)
+        return Block(
+            product(name, *(along if onto_scores else across), moved, "forward"),
+            (
+                product(label, *(across if onto_scores else along), moved),
+                product(label, *across, moved),
+            ),
+        )
+
+    def pointwise(name: str, forward: float, backward: float) -> Block:
+        """Bytes per score of one kernel forward and one backward."""
+        label = f"{name}, backward"
+        return Block(
+            Operator(name, "memory", 0.0, forward * scores, dtype),
+            (Operator(label, "memory", 0.0, backward * scores, dtype, phase="backward_input"),),
+        )
+
+    return [
+        products("attention scores", query_dim, 2 * ELEMENT * q + ELEMENT * scores, True),
+        pointwise("attention softmax", 2 * ELEMENT, 3 * ELEMENT),
+        pointwise("attention dropout", 2 * ELEMENT + 1, 2 * ELEMENT + 1),
+        products("attention values", value_dim, 2 * ELEMENT * v + ELEMENT * scores, False),
+    ]

@@ -12,9 +12,18 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.flops import attended_keys, score_flops_per_key
-from railwright.model.kernels import CAST_DTYPES, Block, attention_pair, elementwise, half, linear
+from railwright.model.kernels import (
+    CAST_DTYPES,
+    Block,
+    attention_pair,
+    elementwise,
+    half,
+    linear,
+    unfused_attention,
+)
 
 Layer = Literal["dense", "moe"]
+CoreAttention = Literal["flash", "unfused"]
 
 CHOICE_LAUNCHES = (7, 6)
 """Kernels around the router forward and backward: scores with top-k, the map, and the auxiliary loss (counts
@@ -29,6 +38,10 @@ token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess (dropless)."""
 PERMUTE_LAUNCHES = 4
 """Kernels of a fused permutation: three passes build the row map, one moves rows and their probabilities.
 Source: Transformer Engine, pytorch/triton/permutation.py (2.1 and newer; before: index_select, scatter)."""
+
+
+CORE = ("core attention", "attention scores", "attention softmax", "attention dropout", "attention values")
+"""Forward operators of the core attention: what selective recomputation runs again."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,7 @@ class Cut:
     ep         expert-parallel size: experts/ep live on one GPU
     expert_tp  tensor-parallel size inside an expert; None means tp, as in Megatron
     imbalance  tokens of the busiest GPU's experts over the mean, >= 1
+    attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
     """
 
     tp: int = 1
@@ -67,6 +81,7 @@ class Cut:
     ep: int = 1
     expert_tp: int | None = None
     imbalance: float = 1.0
+    attention: CoreAttention = "flash"
 
 
 def layer_operators(
@@ -81,6 +96,7 @@ def layer_operators(
     expert_tp: int | None = None,
     imbalance: float = 1.0,
     dtype: str = "bf16",
+    attention: CoreAttention = "flash",
 ) -> LayerOperators:
     """The operators one GPU runs for one layer of one microbatch.
 
@@ -88,12 +104,13 @@ def layer_operators(
     rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
+    attention 'flash', or 'unfused' as in software before 2023
 
-    Attention FLOPs count the causal half; with sliding windows the layer is the mean of windowed and full
-    ones, so a sum over all layers is right.  Where tp exceeds the key/value heads, these are replicated.
+    FlashAttention's FLOPs count the causal half; with sliding windows the layer is the mean of windowed and
+    full ones, so a sum over all layers is right.  Where tp exceeds the key/value heads, these are replicated.
     Raises PlanError where the layer cannot be cut so.
     """
-    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance)
+    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention)
     check_cut(arch, layer, cut)
     blocks = [*_attention(arch, rows, sequence, cut, dtype)]
     dispatched = 0.0
@@ -106,7 +123,7 @@ def layer_operators(
     forward = tuple(b.forward for b in blocks)
     backward = tuple(op for b in reversed(blocks) for op in b.backward_input)
     weight = tuple(op for b in reversed(blocks) for op in b.backward_weight)
-    core = tuple(op for op in forward if op.kind == "attention")
+    core = tuple(op for op in forward if op.name in CORE)
     return LayerOperators(forward, backward, weight, core, dispatched)
 
 
@@ -161,18 +178,23 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             (heads + 1) * arch.rope_dim if arch.attention == "mla" else (heads + kv_heads) * arch.head_dim
         )
         blocks.append(elementwise("rotary", rows, reads=turned, writes=turned, back=2 * turned))
-    blocks.append(
-        attention_pair(
-            rows,
-            sequence,
-            heads=heads,
-            query_dim=query,
-            value_dim=value,
-            kv_heads=kv_heads,
-            flops=rows * attended_keys(arch, sequence, "causal") * score_flops_per_key(arch) / cut.tp,
-            dtype=half(dtype),
+    if cut.attention == "unfused":
+        blocks += unfused_attention(
+            rows, sequence, heads=heads, query_dim=query, value_dim=value, dtype=half(dtype)
         )
-    )
+    else:
+        blocks.append(
+            attention_pair(
+                rows,
+                sequence,
+                heads=heads,
+                query_dim=query,
+                value_dim=value,
+                kv_heads=kv_heads,
+                flops=rows * attended_keys(arch, sequence, "causal") * score_flops_per_key(arch) / cut.tp,
+                dtype=half(dtype),
+            )
+        )
     if dtype in CAST_DTYPES:
         blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))

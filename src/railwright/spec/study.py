@@ -247,6 +247,10 @@ class TrainingJob(Section):
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="tokens of the busiest expert over the mean"
     )
+    software: str = Field(
+        default="megatron-2025",
+        description="software era: kernels and overheads of a framework of that time (docs/training.md)",
+    )
 
 
 class Sweep(Section):

@@ -14,6 +14,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training.eras import era_of
 from railwright.training.placement import GroupKind, Groups
 from railwright.training.timeline import Lane
 
@@ -105,8 +106,10 @@ def routed_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float
 
 
 def stage_size(job: TrainingJob, arch: Transformer) -> float:
-    """What one rank sends to the next stage: b s h elements, 1/t of them under sequence parallelism. [byte]
+    """What one rank sends to the next stage: b s h elements, 1/t of them where ranks share the work. [byte]
 
-    Source: Narayanan et al., SC'21, section 4.1 (scatter/gather of pipeline sends).
+    They do under sequence parallelism, and in eras that cut the send over the tensor ranks and gather it
+    again behind it.  Source: Narayanan et al., SC'21, section 4.1 (scatter/gather of pipeline sends).
     """
-    return activation_size(job, arch) / (job.layout.tensor if job.layout.sequence_parallel else 1)
+    shared = job.layout.sequence_parallel or era_of(job).scatter_gather
+    return activation_size(job, arch) / (job.layout.tensor if shared else 1)

@@ -29,15 +29,15 @@ class LaunchTimes:
     collective: float
 
 
-def launch_times(operators: LayerOperators, gpu: Gpu) -> LaunchTimes:
-    """Host time to launch a layer's kernels.
+def launch_times(operators: LayerOperators, gpu: Gpu, factor: float = 1.0) -> LaunchTimes:
+    """Host time to launch a layer's kernels, `factor` times that of the sources (`eras.Pace.host`).
 
     A product or attention is one call through a framework module, its weight gradient one more operation;
     each expert of a grouped product adds its own part; all else, collectives too, costs one operation per
     kernel.  Embedding, head and optimizer are left out: few launches, long kernels.
     Sources: training/data/constants.yaml, host_*.
     """
-    pace = constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
+    pace = factor * (constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0)
     return LaunchTimes(
         pace * sum(map(_seconds, operators.forward)),
         pace * sum(map(_seconds, (*operators.backward_input, *operators.backward_weight))),

@@ -18,8 +18,9 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import make_buckets
-from railwright.training.communication import GRADIENT_BYTES, Predict, Prices, stage_size
+from railwright.training.communication import GRADIENT_BYTES, Predict, Prices, activation_size, stage_size
 from railwright.training.constants import error_band, family_of
+from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.events import timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory
@@ -54,7 +55,7 @@ def simulate(
     memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict or network_predict)
-    timed = kernel or _timer(machine)
+    timed = kernel or _timer(machine, pace_of(job, machine.gpu.name))
     stages, placed = _passes(job, arch, prices, timed)
     endings = _end(job, arch, prices, timed, stages, placed)
     step_time = max(e.end for e in endings)
@@ -94,9 +95,16 @@ class Staged:
     stage: Stage
 
 
-def _timer(machine: Machine) -> KernelTime:
+def _timer(machine: Machine, pace: Pace) -> KernelTime:
+    factor = {
+        "gemm": pace.gemm,
+        "grouped_gemm": pace.gemm,
+        "attention": pace.attention,
+        "memory": pace.memory,
+    }
+
     def timed(operator: Operator) -> float:
-        return kernel_time(operator, machine.gpu)
+        return factor[operator.kind] * kernel_time(operator, machine.gpu) + pace.gap * operator.launches
 
     return timed
 
@@ -127,6 +135,8 @@ def _passes(
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")
+        if era_of(job).scatter_gather and not layout.sequence_parallel:
+            send += prices.time("pp", "pp gather", "all_gather", activation_size(job, arch), "tp")
     placed = compose(
         schedule(layout.pipeline, layout.virtual_pipeline, count),
         layout.virtual_pipeline,
@@ -147,7 +157,7 @@ def _end(
     placed: Sequence[Sequence[Placed]],
 ) -> list[Ending]:
     """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage."""
-    layout = job.layout
+    layout, pace = job.layout, pace_of(job, prices.machine.gpu.name)
     data = data_parallel(job, prices.machine.network.fabric)
     finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
     reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]
@@ -166,7 +176,7 @@ def _end(
     for s, one in enumerate(staged):
         over, expert_over = (data, data // layout.expert) if layout.zero else (1, 1)
         held = one.shape.dense_total / over + one.shape.expert_total / expert_over
-        optimizer = sum(timed(op) for op in optimizer_operators(held))
+        optimizer = sum(timed(op) for op in optimizer_operators(held)) + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end))
     return endings

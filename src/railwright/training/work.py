@@ -16,6 +16,7 @@ from railwright.model.operators import Layer, LayerOperators
 from railwright.spec.study import TrainingJob
 from railwright.training.chain import Chain, take_turns
 from railwright.training.communication import Prices, activation_size, routed_size
+from railwright.training.eras import era_of, pace_of
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 
@@ -59,6 +60,7 @@ class Work:
         self.halves = 2 if job.overlap.ep and arch.is_moe and job.layout.expert > 1 else 1
         self.part = 1.0 / self.halves
         rows = job.micro_batch * job.sequence
+        attention, pace = era_of(job).attention, pace_of(job, prices.machine.gpu.name)
         self._layers: dict[Layer, list[_Cost]] = {}
         self._again: dict[Layer, float] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
@@ -78,9 +80,10 @@ class Work:
                 ep=job.layout.expert if kind == "moe" else 1,
                 imbalance=job.expert_imbalance if kind == "moe" else 1.0,
                 dtype=job.dtype,
+                attention=attention,
             )
             self._layers[kind] = _costs(operators, kernel_time)
-            self._launches[kind] = launch_times(operators, prices.machine.gpu)
+            self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host)
             self._again[kind] = sum(kernel_time(op) for op in operators.recomputed)
         self._embedding = _costs(
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp), kernel_time
