@@ -194,25 +194,68 @@ class Layout(Section):
     """How the model is cut over GPUs; data parallelism takes what is left."""
 
     tensor: Annotated[int, Field(gt=0)] = Field(
-        default=1, description="tensor-parallel size; its ranks stay inside one server"
+        default=1, description="tensor-parallel size; its ranks should stay inside one server"
     )
     pipeline: Annotated[int, Field(gt=0)] = Field(default=1, description="pipeline stages")
     virtual_pipeline: Annotated[int, Field(gt=0)] = Field(
         default=1, description="model chunks per stage (interleaved 1F1B when above 1)"
     )
+    schedule: Literal["auto", "1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe"] = Field(
+        default="auto",
+        description="order of passes; auto: 1f1b, or interleaved when virtual_pipeline is above 1",
+    )
+    layers_per_stage: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        default=None,
+        description="layers of each piece of the model, in its order (pipeline x virtual_pipeline numbers); "
+        "default: as even as can be, the last and the first pieces lighter",
+    )
+    ends_as_layers: Literal["none", "embedding", "head", "both"] = Field(
+        default="none",
+        description="embedding and head that count as a layer when the model is cut into pieces",
+    )
+    context: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="context-parallel size: ranks that share the tokens of one sequence"
+    )
+    context_kind: Literal["ring", "all-to-all", "all-gather"] = Field(
+        default="ring",
+        description="how context-parallel ranks meet in attention: keys and values passed round a ring, "
+        "heads swapped for tokens (Ulysses), or keys and values gathered before",
+    )
     expert: Annotated[int, Field(gt=0)] = Field(default=1, description="expert-parallel size (within DP)")
+    expert_tensor: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="tensor-parallel size inside an expert; default: as layout.tensor"
+    )
     sequence_parallel: bool = Field(default=False, description="shard norms and residuals over TP ranks")
-    zero: Annotated[Literal[0, 1], BeforeValidator(_not_bool)] = Field(
-        default=1, description="1: optimizer states sharded over DP"
+    zero: Annotated[Literal[0, 1, 2, 3], BeforeValidator(_not_bool)] = Field(
+        default=1,
+        description="what is sharded over DP: 1 optimizer states, 2 gradients too, 3 parameters too (FSDP)",
+    )
+    shard: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="zero 3: neighbouring data-parallel ranks that share one copy of the parameters (HSDP); "
+        "default: all",
+    )
+    reshard: bool = Field(
+        default=True,
+        description="zero 3: parameters are dropped after a forward pass and gathered again for the backward",
+    )
+    reduce_each: bool = Field(
+        default=True,
+        description="zero 2 and 3: gradients are reduced after every microbatch; "
+        "false: only after the last (no_sync)",
     )
     recompute: Literal["none", "selective", "full"] = Field(
         default="none",
         description="what the backward pass computes again: nothing, attention scores only, or whole layers",
     )
-    placement: Literal["packed", "expert-across"] = Field(
+    offload: tuple[Literal["optimizer", "activations"], ...] = Field(
+        default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
+    )
+    placement: Literal["packed", "expert-across", "spread"] = Field(
         default="packed",
-        description="packed: ranks fill servers in order tp, dp/ep, pp; "
-        "expert-across: the ranks of one expert group sit on different servers, on one rail",
+        description="packed: ranks fill servers in order tp, cp, dp/ep, pp; "
+        "expert-across: the ranks of one expert group sit on different servers, on one rail; "
+        "spread: consecutive servers of the job lie under different leaves",
     )
 
 
@@ -223,6 +266,23 @@ class Overlap(Section):
     tp: bool = Field(default=False, description="tensor-parallel collectives behind chunked GEMMs")
     ep: bool = Field(default=False, description="expert all-to-all behind other microbatches' compute")
     pp: bool = Field(default=True, description="pipeline sends behind compute")
+    cp: bool = Field(default=True, description="blocks of keys and values on the ring behind attention")
+    prefetch: Annotated[int, Field(ge=0)] = Field(
+        default=1, description="zero 3: layers whose parameters are gathered ahead of the one that computes"
+    )
+
+
+LoraTarget = Literal["qkv", "attention output", "mlp up", "mlp down"]
+
+
+class Lora(Section):
+    """Low-rank adapters: the model is frozen, and only two thin matrices beside each target are trained."""
+
+    rank: Annotated[int, Field(gt=0)] = Field(description="inner width of the adapters")
+    targets: tuple[LoraTarget, ...] = Field(
+        default=("qkv", "attention output", "mlp up", "mlp down"),
+        description="products that get an adapter (mlp: dense and shared ones, not routed experts)",
+    )
 
 
 class TrainingJob(Section):
@@ -233,6 +293,10 @@ class TrainingJob(Section):
     gpus: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="GPUs it takes, from the first; default: all"
     )
+    servers: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        default=None,
+        description="numbers of the servers it runs on, in the order ranks fill them; default: from 0 on",
+    )
     sequence: Annotated[int, Field(gt=0)] = Field(description="sequence length in tokens")
     global_batch: Annotated[int, Field(gt=0)] = Field(description="sequences per step")
     micro_batch: Annotated[int, Field(gt=0)] = Field(
@@ -242,10 +306,19 @@ class TrainingJob(Section):
     dtype: Literal["bf16", "fp16", "fp8"] = Field(
         default="bf16", description="type the matrices are multiplied in"
     )
+    gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
+        default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
+    )
+    lora: Lora | None = Field(default=None, description="fine-tuning of adapters; default: all weights train")
     layout: Layout = Layout()
     overlap: Overlap = Overlap()
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="tokens of the busiest expert over the mean"
+    )
+    expert_nodes: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="servers that one token's experts may lie on; one copy goes to each, and is passed on "
+        "inside it (DeepEP); default: any, and every expert's copy crosses the network (NCCL)",
     )
     software: str = Field(
         default="megatron-2025",
