@@ -22,7 +22,8 @@ from railwright.collectives.sent import as_sent, hashed_as
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.network.solution import Bottleneck
-from railwright.traffic.demand import Communicator, join
+from railwright.traffic.demand import Communicator, Traffic, join
+from railwright.traffic.groups import Groups
 
 UNIT = float(2**30)
 """S at which traffic is solved; bandwidth scales linearly from there [byte]."""
@@ -138,12 +139,7 @@ def _solve(
     from railwright.network import solve
 
     fabric = machine.network.fabric
-    if op == "all_to_all":
-        _check_messages(groups)
-    build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
-    parts = [build(fabric, g, op, machine.nccl.pxn) for g in groups if len(g) > 1]
-    demands = as_sent(fabric, join(parts), algorithm, machine.nccl, machine.network.routing)
-    demands = demands.scaled(UNIT)
+    demands = _demands(machine, op, algorithm, groups).scaled(UNIT)
     if not len(demands):
         return Wires(0.0, 0.0), None
     solution = solve(hashed_as(machine.network, machine.nccl), demands)
@@ -152,11 +148,28 @@ def _solve(
         float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")
     )
     beyond = np.maximum(0.0, solution.latency[across] - reference)
-    path = Path(float(beyond.mean()), float(beyond.max())) if len(beyond) else Path()
+    alike = np.ones(len(across)) if solution.members is None else solution.members
+    path = (
+        Path(float(np.average(beyond, weights=alike[across])), float(beyond.max())) if len(beyond) else Path()
+    )
     lanes = np.repeat(fabric.role == Role.SCALE_UP, 2) & (fabric.capacity > 0)
     busiest = float(np.max(solution.load[lanes] / fabric.capacity[lanes], initial=0.0))
     network = solution.time if np.any(across) else 0.0
     return Wires(network / UNIT, busiest / UNIT, path), solution.bottleneck
+
+
+def _demands(machine: Machine, op: Op, algorithm: str, groups: Sequence[Communicator]) -> Traffic | Groups:
+    """All groups' traffic; an all-to-all over an adaptive fabric is described and never listed."""
+    fabric = machine.network.fabric
+    several = [g for g in groups if len(g) > 1]
+    if op == "all_to_all":
+        if machine.network.routing == "adaptive":
+            each = [1.0 / len(g) for g in several]
+            return Groups.all_to_all([g.gpus for g in several], each, machine.nccl.pxn)
+        _check_messages(groups, machine.network.routing)
+    build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
+    parts = [build(fabric, g, op, machine.nccl.pxn) for g in several]
+    return as_sent(fabric, join(parts), algorithm, machine.nccl, machine.network.routing)
 
 
 def _notes(cost: Cost, group: Group, shapes: int) -> tuple[str, ...]:
@@ -180,13 +193,13 @@ def _check(op: Op, sizes: Sequence[float], groups: Sequence[Communicator]) -> No
             raise PlanError(f"A collective of {size:g} bytes cannot be predicted; give a size above zero.")
 
 
-def _check_messages(groups: Sequence[Communicator]) -> None:
+def _check_messages(groups: Sequence[Communicator], routing: str) -> None:
     count = sum(len(g) * (len(g) - 1) for g in groups)
     if count > MOST_MESSAGES:
         raise PlanError(
-            f"This all_to_all has {count:,} messages; every one is solved, and at most {MOST_MESSAGES:,} "
-            "can be (about 4,470 ranks in one group): use smaller or fewer groups, "
-            "such as the expert-parallel ones."
+            f"This all_to_all has {count:,} messages; under routing '{routing}' every one is solved, and at "
+            f"most {MOST_MESSAGES:,} can be (about 4,470 ranks in one group): use routing 'adaptive', or "
+            "smaller or fewer groups, such as the expert-parallel ones."
         )
 
 
