@@ -13,7 +13,7 @@ from railwright.training.stages import StageShape
 from railwright.training.timeline import Event, Timeline
 
 MAX_EVENTS = 20_000
-"""Events of passes a timeline carries at most: beyond it they are drawn whole, then only the first ones."""
+"""Events of passes a timeline carries at most, unless more are asked for: beyond it they are drawn whole, then only the first ones."""
 
 PER_PASS = 3
 """Events around what is inside a pass: itself, the wait before it, its send."""
@@ -26,16 +26,17 @@ def timeline(
     endings: Sequence[Ending],
     span: float,
     overlapped_sends: bool,
+    most: int = MAX_EVENTS,
 ) -> tuple[Timeline, tuple[str, ...]]:
-    """Events of all stages ordered by (rank, start), and a note where some are left out."""
+    """Events of all stages ordered by (rank, start), at most about `most`, and a note where some are left out."""
     inside = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
     whole = sum(len(stage.passes) for stage in stages)
-    drawn_inside = inside + PER_PASS * whole <= MAX_EVENTS
-    limit = max(MAX_EVENTS // (PER_PASS * len(stages)), 1)
+    drawn_inside = inside + PER_PASS * whole <= most
+    limit = max(most // (PER_PASS * len(stages)), 1)
     notes: tuple[str, ...] = ()
-    if not drawn_inside and PER_PASS * whole <= MAX_EVENTS:
+    if not drawn_inside and PER_PASS * whole <= most:
         notes = (
-            f"The step has more operators and messages than the {MAX_EVENTS:,} events that a timeline draws, "
+            f"The step has more operators and messages than the {most:,} events that a timeline draws, "
             "so it shows whole passes.",
         )
     elif not drawn_inside:
@@ -54,7 +55,7 @@ def timeline(
             else:
                 first = shapes[rank].first[unit.chunk]
                 own += [
-                    _event(rank, s, start, first, unit.microbatch) for s in one.spans if s.task.lane != "dp"
+                    _event(rank, s, start, first, unit) for s in one.spans if s.task.lane != "dp"
                 ]
         own += _between(rank, placed[rank][:limit], overlapped_sends)
         own += [_event(rank, s, 0.0, None, None) for s in stage.dp_spans]
@@ -63,19 +64,19 @@ def timeline(
     return Timeline(tuple(e for e in events if e.end > e.start), span), notes
 
 
-def _event(rank: int, span: Span, start: float, first: int | None, microbatch: int | None) -> Event:
+def _event(rank: int, span: Span, start: float, first: int | None, unit: Unit | None) -> Event:
     task = span.task
     name = task.name
     if first is not None and task.kind not in ("embedding", "head"):
         name = f"layer {first + task.layer + 1} {name}"
-    if microbatch is not None:
-        name = f"{name}, microbatch {microbatch + 1}"
-    return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end)
+    if unit is not None:
+        name = f"{name}, microbatch {unit.microbatch + 1}"
+    return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end, task.size, unit)
 
 
 def _whole(rank: int, unit: Unit, start: float, end: float) -> Event:
     kind = "forward" if unit.kind == "F" else "backward"
-    return Event(rank, "compute", f"{kind}, microbatch {unit.microbatch + 1}", kind, start, end)
+    return Event(rank, "compute", f"{kind}, microbatch {unit.microbatch + 1}", kind, start, end, unit=unit)
 
 
 def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> list[Event]:
@@ -88,7 +89,8 @@ def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> lis
                 Event(rank, "compute", "waiting for another stage", "bubble", before, before + p.bubble)
             )
         if p.sent > 0:
-            found.append(Event(rank, "pp", "pp send", "send", p.send_start, p.send_start + p.sent))
+            end = p.send_start + p.sent
+            found.append(Event(rank, "pp", "pp send", "send", p.send_start, end, unit=p.unit))
     return found
 
 

@@ -41,11 +41,13 @@ def simulate(
     *,
     predict: Predict | None = None,
     kernel: KernelTime | None = None,
+    pace: Pace | None = None,
 ) -> StepResult:
     """Predict one training step of a job on a machine.
 
     predict  how one collective is priced; default: the network's, `collectives.predict`
-    kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU
+    kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU, at `pace`
+    pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU
 
     Raises PlanError where the layout is impossible or the model does not fit, with what would work.
     Model and sources: docs/training.md.
@@ -55,9 +57,10 @@ def simulate(
     memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict or network_predict)
-    timed = kernel or _timer(machine, pace_of(job, machine.gpu.name))
-    stages, placed = _passes(job, arch, prices, timed)
-    endings = _end(job, arch, prices, timed, stages, placed)
+    pace = pace or pace_of(job, machine.gpu.name)
+    timed = kernel or _timer(machine, pace)
+    stages, placed = _passes(job, arch, prices, timed, pace)
+    endings = _end(job, arch, prices, timed, pace, stages, placed)
     step_time = max(e.end for e in endings)
     chosen = critical(stages, placed, endings, step_time)
     shown, notes = timeline(
@@ -110,13 +113,13 @@ def _timer(machine: Machine, pace: Pace) -> KernelTime:
 
 
 def _passes(
-    job: TrainingJob, arch: Transformer, prices: Prices, timed: KernelTime
+    job: TrainingJob, arch: Transformer, prices: Prices, timed: KernelTime, pace: Pace
 ) -> tuple[list[Staged], tuple[tuple[Placed, ...], ...]]:
     """Run all passes of all stages."""
     layout = job.layout
     data = data_parallel(job, prices.machine.network.fabric)
     count = microbatches(job, data)
-    book = PassBook(Work(job, arch, prices, timed))
+    book = PassBook(Work(job, arch, prices, timed, pace))
     exchange = DataParallel(job.overlap.dp, layout.zero, job.dtype)
     staged = []
     for shape in stage_shapes(arch, layout):
@@ -153,11 +156,12 @@ def _end(
     arch: Transformer,
     prices: Prices,
     timed: KernelTime,
+    pace: Pace,
     staged: Sequence[Staged],
     placed: Sequence[Sequence[Placed]],
 ) -> list[Ending]:
     """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage."""
-    layout, pace = job.layout, pace_of(job, prices.machine.gpu.name)
+    layout = job.layout
     data = data_parallel(job, prices.machine.network.fabric)
     finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
     reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]

@@ -17,6 +17,8 @@ class Event:
     kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer',
             'all_to_all', 'all_gather', 'reduce_scatter', 'send', 'bubble', …
     start, end  [s]
+    size    nccl-tests' S of a communication; 0 for compute and for the later parts of one sent in parts [byte]
+    unit    the pass it belongs to: (kind as in `schedule.Unit`, chunk, microbatch); None outside of passes
     """
 
     rank: int
@@ -25,6 +27,8 @@ class Event:
     kind: str
     start: float
     end: float
+    size: float = 0.0
+    unit: tuple[str, int, int] | None = None
 
 
 @dataclass(frozen=True)
