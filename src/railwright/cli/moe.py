@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from railwright.errors import PlanError, RailwrightError, nearest
 if TYPE_CHECKING:
     from railwright.collectives.moe import MoePrediction
     from railwright.collectives.moe_kernels import Stage
+    from railwright.spec.study import Study
 
 KERNELS = ("nccl", "deepep", "deepep-low-latency", "deepep-low-latency-rdma")
 TOKENS = (128, 4096)
@@ -35,10 +37,10 @@ def moe(
         list[str] | None,
         typer.Option("--kernel", "-k", help=f"{', '.join(KERNELS)}; repeatable. Default: all."),
     ] = None,
-    ep: Annotated[int | None, typer.Option("--ep", help="GPUs of an expert-parallel group. [all]")] = None,
-    hidden: Annotated[int, typer.Option("--hidden", help="Elements of a token.")] = 7168,
-    topk: Annotated[int, typer.Option("--topk", help="Experts of a token.")] = 8,
-    experts: Annotated[int, typer.Option("--experts", help="Routed experts, spread evenly.")] = 256,
+    ep: Annotated[int | None, typer.Option("--ep", help="GPUs of an expert-parallel group.")] = None,
+    hidden: Annotated[int | None, typer.Option("--hidden", help="Elements of a token.")] = None,
+    topk: Annotated[int | None, typer.Option("--topk", help="Experts of a token.")] = None,
+    experts: Annotated[int | None, typer.Option("--experts", help="Routed experts, spread evenly.")] = None,
     dispatch_bytes: Annotated[int, typer.Option("--dispatch-bytes", help="Of an element; 1: FP8.")] = 1,
     combine_bytes: Annotated[int, typer.Option("--combine-bytes", help="Of an element; 2: BF16.")] = 2,
     nodes_limit: Annotated[
@@ -48,11 +50,14 @@ def moe(
 ) -> None:
     """Predict dispatch and combine of a mixture-of-experts layer.
 
-    All GPUs of the study, in groups of consecutive ranks that run at the same time; the default is
-    DeepSeek-V3's layer.
+    All GPUs of the study, in groups of consecutive ranks that run at the same time.  What is not given is
+    that of the study's first job with experts; without one it is DeepSeek-V3's layer over all GPUs.
     """
     kernels = [_kernel(name) for name in kernel or KERNELS]
     study = open_study(cluster)
+    layer = _layer_of(study)
+    hidden, topk = hidden or layer.hidden, topk or layer.topk
+    experts, ep = experts or layer.experts, ep or layer.ep
 
     import numpy as np
 
@@ -104,6 +109,27 @@ def moe(
     )
     for line in (*table(answers), *(f"# left out: {reason}" for reason in dict.fromkeys(refused))):
         typer.echo(line)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer's widths, and how many GPUs hold its experts (None: all)."""
+
+    hidden: int
+    topk: int
+    experts: int
+    ep: int | None
+
+
+def _layer_of(study: Study) -> _Layer:
+    from railwright.model import load_model
+
+    for job in study.jobs:
+        arch = load_model(job.model)
+        if arch.is_moe:
+            ep = job.layout.expert if job.layout.expert > 1 else None
+            return _Layer(arch.hidden, arch.experts_per_token, arch.experts, ep)
+    return _Layer(hidden=7168, topk=8, experts=256, ep=None)
 
 
 def table(answers: Sequence[tuple[int, MoePrediction]]) -> list[str]:
