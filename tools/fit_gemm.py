@@ -68,7 +68,8 @@ def _fitted(rows: Floats, peak: float, bandwidth: float, sms: int, operand: floa
     fixed, compute, memory, depth, square, small = np.exp(fit.x)
     return (
         f"{{fixed: {fixed:.3e}, compute: {compute:.3f}, memory: {memory:.3f}, depth: {depth:.0f}, "
-        f"square: {square / (1 + square):.3f}, small: {small / (1 + small):.3f}, error: {100 * off.mean():.1f}}}"
+        f"square: {square / (1 + square):.3f}, small: {small / (1 + small):.3f}, error: "
+        f"{100 * off.mean():.1f}}}"
         f"  # {len(rows):,} rows, median {100 * np.median(off):.1f}"
     )
 

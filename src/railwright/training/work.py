@@ -16,7 +16,7 @@ from railwright.model.operators import Layer, LayerOperators
 from railwright.spec.study import TrainingJob
 from railwright.training.chain import Chain, take_turns
 from railwright.training.communication import Prices, activation_size, routed_size
-from railwright.training.eras import era_of, pace_of
+from railwright.training.eras import Pace, era_of
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 
@@ -53,14 +53,16 @@ class _Cost:
 class Work:
     """Builds the tasks of a job's passes; every operator and every collective is priced once."""
 
-    def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices, kernel_time: KernelTime) -> None:
+    def __init__(
+        self, job: TrainingJob, arch: Transformer, prices: Prices, kernel_time: KernelTime, pace: Pace
+    ) -> None:
         self.job, self.arch, self.prices = job, arch, prices
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         self.halves = 2 if job.overlap.ep and arch.is_moe and job.layout.expert > 1 else 1
         self.part = 1.0 / self.halves
         rows = job.micro_batch * job.sequence
-        attention, pace = era_of(job).attention, pace_of(job, prices.machine.gpu.name)
+        attention = era_of(job).attention
         self._layers: dict[Layer, list[_Cost]] = {}
         self._again: dict[Layer, float] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
