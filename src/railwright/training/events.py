@@ -13,7 +13,8 @@ from railwright.training.stages import StageShape
 from railwright.training.timeline import Event, Timeline
 
 MAX_EVENTS = 20_000
-"""Events of passes a timeline carries at most, unless more are asked for: beyond it they are drawn whole, then only the first ones."""
+"""Events of passes a timeline carries at most, unless more are asked for: beyond it passes are drawn whole,
+then only the first ones."""
 
 PER_PASS = 3
 """Events around what is inside a pass: itself, the wait before it, its send."""
@@ -28,7 +29,7 @@ def timeline(
     overlapped_sends: bool,
     most: int = MAX_EVENTS,
 ) -> tuple[Timeline, tuple[str, ...]]:
-    """Events of all stages ordered by (rank, start), at most about `most`, and a note where some are left out."""
+    """Events of all stages ordered by (rank, start), about `most` of them, and a note on what is left out."""
     inside = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
     whole = sum(len(stage.passes) for stage in stages)
     drawn_inside = inside + PER_PASS * whole <= most
@@ -54,9 +55,7 @@ def timeline(
                 own.append(_whole(rank, unit, start, start + one.duration))
             else:
                 first = shapes[rank].first[unit.chunk]
-                own += [
-                    _event(rank, s, start, first, unit) for s in one.spans if s.task.lane != "dp"
-                ]
+                own += [_event(rank, s, start, first, unit) for s in one.spans if s.task.lane != "dp"]
         own += _between(rank, placed[rank][:limit], overlapped_sends)
         own += [_event(rank, s, 0.0, None, None) for s in stage.dp_spans]
         own.sort(key=lambda e: (e.start, e.end, e.lane))

@@ -21,7 +21,7 @@ from railwright.training.buckets import make_buckets
 from railwright.training.communication import GRADIENT_BYTES, Predict, Prices, activation_size, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.eras import Pace, era_of, pace_of
-from railwright.training.events import timeline
+from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory
 from railwright.training.pipeline import Placed, compose
@@ -42,12 +42,14 @@ def simulate(
     predict: Predict | None = None,
     kernel: KernelTime | None = None,
     pace: Pace | None = None,
+    most_events: int = MAX_EVENTS,
 ) -> StepResult:
     """Predict one training step of a job on a machine.
 
     predict  how one collective is priced; default: the network's, `collectives.predict`
     kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU, at `pace`
     pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU
+    most_events  events of passes that the timeline may carry before it shows whole passes
 
     Raises PlanError where the layout is impossible or the model does not fit, with what would work.
     Model and sources: docs/training.md.
@@ -64,7 +66,13 @@ def simulate(
     step_time = max(e.end for e in endings)
     chosen = critical(stages, placed, endings, step_time)
     shown, notes = timeline(
-        [s.stage for s in stages], [s.shape for s in stages], placed, endings, step_time, job.overlap.pp
+        [s.stage for s in stages],
+        [s.shape for s in stages],
+        placed,
+        endings,
+        step_time,
+        job.overlap.pp,
+        most_events,
     )
     gpus = job.gpus or fabric.num_gpus
     tokens = job.global_batch * job.sequence

@@ -17,7 +17,7 @@ class Event:
     kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer',
             'all_to_all', 'all_gather', 'reduce_scatter', 'send', 'bubble', …
     start, end  [s]
-    size    nccl-tests' S of a communication; 0 for compute and for the later parts of one sent in parts [byte]
+    size    nccl-tests' S of a communication; 0 for compute, and for the later parts of one in parts [byte]
     unit    the pass it belongs to: (kind as in `schedule.Unit`, chunk, microbatch); None outside of passes
     """
 
