@@ -190,6 +190,9 @@ class Nccl(Section):
     )
 
 
+RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
+
+
 class Layout(Section):
     """How the model is cut over GPUs; data parallelism takes what is left."""
 
@@ -246,7 +249,11 @@ class Layout(Section):
     )
     recompute: Literal["none", "selective", "full"] = Field(
         default="none",
-        description="what the backward pass computes again: nothing, attention scores only, or whole layers",
+        description="what the backward pass computes again: nothing, `recompute_modules`, or whole layers",
+    )
+    recompute_modules: tuple[RecomputeModule, ...] = Field(
+        default=("core_attn",),
+        description="recompute selective: the parts of a layer that are computed again (Megatron's names)",
     )
     offload: tuple[Literal["optimizer", "activations"], ...] = Field(
         default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
@@ -303,8 +310,12 @@ class TrainingJob(Section):
         default=1, description="sequences that one data-parallel rank computes at once"
     )
     tokens: Annotated[float, Field(gt=0)] = Field(description="token budget, e.g. 2e9")
-    dtype: Literal["bf16", "fp16", "fp8"] = Field(
-        default="bf16", description="type the matrices are multiplied in"
+    dtype: Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"] = Field(
+        default="bf16",
+        description="type the matrices are multiplied in (fp8: one scale per tensor; mxfp8, nvfp4: per block)",
+    )
+    moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
+        default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
     )
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
         default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
