@@ -17,6 +17,7 @@ from railwright.cli import (
     calibrate,
     catalog,
     crosscheck,
+    demand,
     emulate,
     fabric,
     measure,
@@ -103,6 +104,7 @@ moe.add_to(app)
 fabric.add_to(app)
 catalog.add_to(app)
 model.add_to(app)
+demand.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
 crosscheck.add_to(app)

@@ -1,0 +1,217 @@
+"""`railwright demand`: what a training run takes, before or after somebody has laid it out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railwright.errors import RailwrightError
+
+if TYPE_CHECKING:
+    from railwright.spec.study import TrainingJob
+    from railwright.training.demand import Demand, Range
+
+DEFAULT_GPU = "h100-sxm"
+JOULES_PER_KWH = 3.6e6
+DAY = 86400.0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command of this file on the application."""
+    app.command("demand")(demand)
+
+
+def demand(
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="[STUDY]", help="Study file or template: its predicted step counts."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Without a study: bundled name or config.json.")
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option("--tokens", "-t", help="Token budget, e.g. 2e12; default: the job's.")
+    ] = None,
+    days: Annotated[float | None, typer.Option("--days", help="Deadline: how many GPUs?")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="Fleet: how many days?")] = None,
+    gpu: Annotated[
+        list[str] | None, typer.Option("--gpu", "-g", help=f"GPU, several to compare; default {DEFAULT_GPU}.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="Server, for its power; default: the GPU's usual one.")
+    ] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="Type of the products: bf16, fp16 or fp8.")] = "bf16",
+    sequence: Annotated[int, typer.Option("--sequence", "-s", help="Sequence length in tokens.")] = 4096,
+    job: Annotated[
+        str | None, typer.Option("--job", help="Which job of the study; default: the first.")
+    ] = None,
+    pue: Annotated[float, typer.Option("--pue", help="Power of the site over that of the machines.")] = 1.0,
+    availability: Annotated[
+        float, typer.Option("--availability", help="Share of the time at work (failures, restarts).")
+    ] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in base units.")] = False,
+) -> None:
+    """Say what a training run takes.
+
+    FLOPs, GPU-hours, the fleet for a deadline or the days with a fleet, power and energy.  With a study the
+    pace is that of its predicted step; without, that of published runs on the same GPU.
+    """
+    if study is not None:
+        if model is not None or gpu or server is not None:
+            raise RailwrightError(
+                "a study says its own model, GPU and server; leave --model, --gpu and --server out"
+            )
+        found = [_of_study(study, job, tokens, days, gpus, pue, availability)]
+    elif model is None or tokens is None:
+        raise RailwrightError("give a study, or both --model and --tokens")
+    elif job is not None:
+        raise RailwrightError("--job chooses among the jobs of a study; give a study, or leave it out")
+    else:
+        found = _of_model(
+            model, tokens, days, gpus, gpu or [DEFAULT_GPU], server, dtype, sequence, pue, availability
+        )
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    _print(found, alone=study is None and days is None and gpus is None)
+
+
+def _of_model(
+    model: str,
+    tokens: float,
+    days: float | None,
+    gpus: int | None,
+    names: list[str],
+    server: str | None,
+    dtype: str,
+    sequence: int,
+    pue: float,
+    availability: float,
+) -> list[Demand]:
+    from railwright.catalog import find, load_catalog
+    from railwright.model import load_model
+    from railwright.training.demand import demand as needed
+    from railwright.training.demand import usual_server
+
+    arch, catalog = load_model(model), load_catalog()
+    found = []
+    for name in names:
+        gpu = find(catalog.gpus, name)
+        box = find(catalog.servers, server) if server is not None else usual_server(catalog, gpu)
+        if box.gpu != gpu.name:
+            raise RailwrightError(f"the server {box.name} holds {box.gpu}, not {gpu.name}")
+        found.append(
+            needed(
+                arch,
+                tokens,
+                sequence,
+                gpu,
+                box,
+                dtype,
+                days=days,
+                gpus=gpus,
+                pue=pue,
+                availability=availability,
+            )
+        )
+    return found
+
+
+def _of_study(
+    name: str,
+    job_name: str | None,
+    tokens: float | None,
+    days: float | None,
+    gpus: int | None,
+    pue: float,
+    availability: float,
+) -> Demand:
+    from railwright.catalog import find
+    from railwright.cli.studies import open_study, refuse_unknown_names
+    from railwright.fabric import count
+    from railwright.model import load_model
+    from railwright.study.evaluate import Workshop
+    from railwright.training import simulate
+    from railwright.training.demand import demand as needed
+    from railwright.training.demand import predicted_pace
+
+    asked = open_study(name)
+    refuse_unknown_names(asked)
+    job = _job(asked.jobs, job_name, Path(name).name)
+    workshop = Workshop.of(asked)
+    machine = workshop.machine(asked)
+    arch = load_model(job.model)
+    fabric = machine.network.fabric
+    used = job.gpus or fabric.num_gpus
+    step = simulate(job, arch, machine)
+    server = find(workshop.catalog.servers, asked.cluster.server)
+    switches = count(fabric, workshop.catalog).switch_power
+    return needed(
+        arch,
+        tokens if tokens is not None else job.tokens,
+        job.sequence,
+        machine.gpu,
+        server,
+        job.dtype,
+        days=days,
+        gpus=gpus if gpus is not None or days is not None else used,
+        pace=predicted_pace(step, used),
+        pue=pue,
+        availability=availability,
+        network_power=switches / fabric.num_gpus,
+    )
+
+
+def _job(jobs: tuple[TrainingJob, ...], name: str | None, study: str) -> TrainingJob:
+    if not jobs:
+        raise RailwrightError(f"{study} has no job; add one, or give --model and --tokens without a study")
+    if name is None:
+        return jobs[0]
+    for job in jobs:
+        if job.name == name:
+            return job
+    raise RailwrightError(f"{study} has no job '{name}'; its jobs are {', '.join(j.name for j in jobs)}")
+
+
+def _print(found: list[Demand], *, alone: bool) -> None:
+    from railwright.cli.tables import print_table
+    from railwright.units import show_count, show_flop_rate, show_power, show_time
+
+    first = found[0]
+    rows = [
+        ("model", [f"{one.model}, {show_count(one.tokens)} tokens" for one in found]),
+        ("model FLOPs", [f"{one.flops:.4g} ({one.flops_per_token:.4g} per token)" for one in found]),
+        ("server", [f"{one.server}, {one.dtype}" for one in found]),
+        ("model FLOPs a second and GPU", [_range(one.pace.flops, show_flop_rate) for one in found]),
+        ("of the dense peak", [_range(one.mfu, lambda x: f"{100 * x:.0f} %") for one in found]),
+        ("GPU-hours", [_range(one.gpu_hours, show_count) for one in found]),
+        ("GPUs", [_range(one.gpus, show_count) for one in found]),
+        ("time", [_range(one.days, lambda x: show_time(x * DAY)) for one in found]),
+        ("dense peak of the fleet", [_range(one.fleet_peak, show_flop_rate) for one in found]),
+        ("sustained, whole fleet", [_range(one.sustained, show_flop_rate) for one in found]),
+        ("power", [_range(one.power, show_power) for one in found]),
+        ("energy", [_range(one.energy, lambda x: f"{show_count(x / JOULES_PER_KWH)} kWh") for one in found]),
+    ]
+    print_table(("", *(one.gpu for one in found)), [(name, *cells) for name, cells in rows])
+    typer.echo("")
+    for source in dict.fromkeys(f"{one.gpu}: {one.pace.source}" for one in found):
+        typer.echo(f"Pace of {source}.")
+    typer.echo(
+        f"Middle first, then the range of 80 % of such runs.  Power: servers at their catalogued maximum, "
+        f"PUE {first.pue:g}; availability {first.availability:g}"
+        + (": nothing fails." if first.availability == 1.0 else ".")
+    )
+    if alone:
+        typer.echo("One server; give --days for the fleet that a deadline takes, or --gpus for its days.")
+
+
+def _range(value: Range, show: Callable[[float], str]) -> str:
+    """'1.5 million (1.3 million to 2.1 million)'; one figure where the range has no width."""
+    if value.high <= value.low * (1 + 1e-9):
+        return show(value.middle)
+    return f"{show(value.middle)} ({show(value.low)} to {show(value.high)})"

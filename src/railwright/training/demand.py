@@ -1,0 +1,237 @@
+"""What a training run takes before anybody lays it out: FLOPs, GPU-hours, fleet for a deadline, energy.
+
+The pace is our predicted step where a study gives a layout, else the utilisation that published runs of that
+kind of model reached on that GPU.  Every figure that hangs on it is a range.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from railwright.catalog.parts import Catalog, Gpu, Server
+from railwright.errors import PlanError
+from railwright.model import flops_per_token
+from railwright.model.architecture import Transformer
+from railwright.training.result import StepResult
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+@dataclass(frozen=True)
+class Range:
+    """A figure with the band it is expected in: 80 % of comparable runs lie between low and high."""
+
+    low: float
+    middle: float
+    high: float
+
+    def times(self, factor: float) -> Range:
+        """The range times a positive factor."""
+        return Range(self.low * factor, self.middle * factor, self.high * factor)
+
+    def under(self, numerator: float) -> Range:
+        """numerator / range: the slowest pace gives the largest need."""
+        return Range(numerator / self.high, numerator / self.middle, numerator / self.low)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What one GPU does: model FLOPs a second, and where that comes from. [flop/s]"""
+
+    flops: Range
+    source: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a token budget takes on one kind of GPU.
+
+    flops         model FLOPs in all, full attention scores [flop]
+    pace          model FLOPs a second of one GPU [flop/s]
+    mfu           pace over the dense peak of `dtype`
+    gpu_hours     at work, over `availability`
+    gpus          for `days`, or as given; whole servers [GPUs]
+    days          with `gpus`, or as given
+    sustained     model FLOPs a second the deadline asks of the whole fleet [flop/s]
+    fleet_peak    dense peak of the fleet [flop/s]
+    power         what the fleet draws, with cooling and losses [W]
+    energy        of the whole run, likewise [J]
+    """
+
+    model: str
+    gpu: str
+    server: str
+    dtype: str
+    tokens: float
+    flops_per_token: float
+    flops: float
+    pace: Pace
+    mfu: Range
+    gpu_hours: Range
+    gpus: Range
+    days: Range
+    sustained: Range
+    power: Range
+    energy: Range
+    fleet_peak: Range
+    pue: float
+    availability: float
+
+
+def demand(
+    arch: Transformer,
+    tokens: float,
+    sequence: int,
+    gpu: Gpu,
+    server: Server,
+    dtype: str,
+    *,
+    days: float | None = None,
+    gpus: int | None = None,
+    pace: Pace | None = None,
+    pue: float = 1.0,
+    availability: float = 1.0,
+    network_power: float = 0.0,
+) -> Demand:
+    """What training `arch` on `tokens` tokens takes; with `days` the fleet for it, with `gpus` its time.
+
+    pace          default: that of published runs, `published_pace`
+    pue           power of the site over power of the machines; 1: machines alone
+    availability  time at work over wall-clock time, 0..1; what failures, restarts and checkpoints cost is not
+                  predicted here, so 1 is the run in which nothing happens
+    network_power of the fabric's switches, per GPU [W]
+
+    Power is the server's catalogued maximum: an upper bound, since training rarely draws it.
+    Raises PlanError for a deadline and a fleet at once, and for figures that make no sense.
+    """
+    _check(tokens, sequence, days, gpus, pue, availability)
+    per_token = flops_per_token(arch, sequence).total
+    flops = per_token * tokens
+    known = pace or published_pace(arch, gpu, dtype)
+    hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
+    if days is not None:
+        needed = hours.times(1.0 / (days * 24.0))
+        fleet = Range(*(_whole(n, server) for n in (needed.low, needed.middle, needed.high)))
+        time = Range(days, days, days)
+    elif gpus is not None:
+        fleet, time = Range(gpus, gpus, gpus), hours.times(1.0 / (gpus * 24.0))
+    else:
+        fleet, time = Range(server.gpus, server.gpus, server.gpus), hours.times(1.0 / (server.gpus * 24.0))
+    watts = (server.power_max / server.gpus + network_power) * pue
+    return Demand(
+        model=arch.name,
+        gpu=gpu.name,
+        server=server.name,
+        dtype=dtype,
+        tokens=tokens,
+        flops_per_token=per_token,
+        flops=flops,
+        pace=known,
+        mfu=known.flops.times(1.0 / peak_of(gpu, dtype)),
+        gpu_hours=hours,
+        gpus=fleet,
+        days=time,
+        sustained=time.under(flops / DAY),
+        power=fleet.times(watts),
+        energy=hours.times(watts * HOUR),
+        fleet_peak=fleet.times(peak_of(gpu, dtype)),
+        pue=pue,
+        availability=availability,
+    )
+
+
+def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
+    """What published runs of this kind of model reach on this GPU; on all GPUs where it has too few.
+
+    Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
+    Raises PlanError for a width of products that no published run has.
+    """
+    kind, width = "moe" if arch.is_moe else "dense", "fp8" if dtype == "fp8" else "16-bit"
+    table = _mfu()
+    row = table.get(f"{kind} {gpu.name.split('-')[0].upper()} {width}") or table.get(f"{kind} {width}")
+    if row is None:
+        raise PlanError(
+            f"No published runs of {kind} models in {width} to take a utilisation from; "
+            "give a study with a layout instead, whose step is predicted."
+        )
+    share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
+    return Pace(share.times(peak_of(gpu, dtype)), str(row["source"]))
+
+
+def predicted_pace(step: StepResult, gpus: int) -> Pace:
+    """What our predicted step makes of each of `gpus`, within the error band of its family.
+
+    The middle is the prediction itself, or the geometric middle of a band that does not hold it.
+    """
+    flops = step.model_flops / step.step_time / gpus
+    low, high = step.error_low, step.error_high
+    band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
+    return Pace(
+        band,
+        f"our predicted step of {step.step_time:.4g} s on {gpus:,} GPUs, and measured steps at {low:.2f} to "
+        f"{high:.2f} times the predicted ones",
+    )
+
+
+def peak_of(gpu: Gpu, dtype: str) -> float:
+    """Dense peak of a GPU [flop/s]. Raises PlanError where it has none for the dtype."""
+    peak = gpu.peak_flops.get(dtype)
+    if not peak:
+        have = ", ".join(sorted(d for d, p in gpu.peak_flops.items() if p))
+        raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes it has: {have}.")
+    return peak
+
+
+def usual_server(catalog: Catalog, gpu: Gpu) -> Server:
+    """The server that a GPU is most often sold in: NVIDIA's own, else the first of the catalogue.
+
+    Raises PlanError for a GPU that no catalogued server holds.
+    """
+    holding = [s for s in catalog.servers.values() if s.gpu == gpu.name]
+    if not holding:
+        raise PlanError(f"No server of the catalogue holds {gpu.name}; name one with its power and GPUs.")
+    return next((s for s in holding if s.name.startswith("dgx")), holding[0])
+
+
+def _around(flops: float, low: float, high: float) -> Range:
+    """A band beside the prediction, with its geometric middle as what to expect."""
+    return Range(flops / high, flops / math.sqrt(low * high), flops / low)
+
+
+def _whole(gpus: float, server: Server) -> float:
+    """Up to whole servers."""
+    return math.ceil(gpus / server.gpus * (1 - 1e-12)) * server.gpus
+
+
+def _check(
+    tokens: float, sequence: int, days: float | None, gpus: int | None, pue: float, availability: float
+) -> None:
+    if days is not None and gpus is not None:
+        raise PlanError(
+            "A deadline and a fleet were both given; give the days to learn the GPUs, or the GPUs to learn "
+            "the days."
+        )
+    for what, value in (("tokens", tokens), ("sequence", sequence), ("days", days), ("gpus", gpus)):
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise PlanError(f"The {what} must be above 0, not {value:g}.")
+    if pue < 1.0 or not math.isfinite(pue):
+        raise PlanError(
+            f"The PUE is {pue:g}; a site draws at least what its machines draw, so give 1 or more."
+        )
+    if not 0.0 < availability <= 1.0:
+        raise PlanError(
+            f"The availability is {availability:g}; it is a share of the time, above 0 and at most 1."
+        )
+
+
+@cache
+def _mfu() -> dict[str, Any]:
+    from ruamel.yaml import YAML
+
+    text = (files("railwright.training") / "data" / "mfu.yaml").read_text(encoding="utf-8")
+    data: dict[str, Any] = YAML(typ="safe").load(text)
+    return data

@@ -1,0 +1,143 @@
+"""What a token budget takes: arithmetic by hand, and the two ways of asking are one question."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.training_cases import DENSE, job, machine
+from typer.testing import CliRunner
+
+from railwright.catalog import load_catalog
+from railwright.catalog.parts import Gpu, Server
+from railwright.cli.main import app
+from railwright.errors import PlanError
+from railwright.model import flops_per_token, load_model
+from railwright.training import simulate
+from railwright.training.demand import Pace, Range, demand, predicted_pace, published_pace, usual_server
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
+PACE = Pace(Range(100e12, 125e12, 200e12), "a test")
+
+
+def parts(name: str = "a100-sxm-80") -> tuple[Gpu, Server]:
+    catalog = load_catalog()
+    gpu = catalog.gpus[name]
+    return gpu, usual_server(catalog, gpu)
+
+
+def test_gpu_hours_are_flops_over_pace() -> None:
+    """1e12 tokens at F FLOPs each on GPUs of 125 TFLOP/s: 1e12 F / 125e12 / 3600 hours."""
+    gpu, server = parts()
+    found = demand(DENSE, 1e12, 4096, gpu, server, "bf16", pace=PACE)
+    flops = flops_per_token(DENSE, 4096).total * 1e12
+    assert found.flops == pytest.approx(flops)
+    assert found.gpu_hours.middle == pytest.approx(flops / 125e12 / 3600)
+    # The fastest pace needs the fewest hours.
+    assert found.gpu_hours.low == pytest.approx(flops / 200e12 / 3600)
+    assert found.gpu_hours.high == pytest.approx(flops / 100e12 / 3600)
+
+
+def test_a_deadline_and_its_fleet_are_the_same_question() -> None:
+    gpu, server = parts()
+    asked = demand(DENSE, 1e12, 4096, gpu, server, "bf16", days=1, pace=PACE)
+    fleet = int(asked.gpus.middle)
+    back = demand(DENSE, 1e12, 4096, gpu, server, "bf16", gpus=fleet, pace=PACE)
+    assert fleet % server.gpus == 0
+    assert back.days.middle <= 1.0 < back.days.middle * fleet / (fleet - server.gpus)
+    assert asked.sustained.middle == pytest.approx(asked.flops / 86400)
+
+
+def test_energy_is_server_power_times_hours_times_pue() -> None:
+    """A DGX A100 draws at most 6.5 kW for 8 GPUs: 812.5 W each, with 40 W of switches, at a PUE of 1.2."""
+    gpu, server = parts()
+    found = demand(DENSE, 1e12, 4096, gpu, server, "bf16", gpus=80, pace=PACE, pue=1.2, network_power=40)
+    watts = (6500 / 8 + 40) * 1.2
+    assert found.power.middle == pytest.approx(80 * watts)
+    assert found.energy.middle == pytest.approx(found.gpu_hours.middle * 3600 * watts)
+
+
+def test_half_the_time_at_work_takes_twice_as_long() -> None:
+    gpu, server = parts()
+    whole = demand(DENSE, 1e12, 4096, gpu, server, "bf16", gpus=80, pace=PACE)
+    half = demand(DENSE, 1e12, 4096, gpu, server, "bf16", gpus=80, pace=PACE, availability=0.5)
+    assert half.days.middle == pytest.approx(2 * whole.days.middle)
+    assert half.gpu_hours.high == pytest.approx(2 * whole.gpu_hours.high)
+
+
+def test_a_predicted_step_gives_its_own_gpu_hours() -> None:
+    """Where the band holds the prediction, the middle is what the step result says itself."""
+    plan, cluster = job(tensor=2), machine()
+    step = simulate(plan, DENSE, cluster)
+    gpu, server = parts("h100-sxm")
+    used = cluster.network.fabric.num_gpus
+    found = demand(
+        DENSE, plan.tokens, plan.sequence, gpu, server, "bf16", gpus=used, pace=predicted_pace(step, used)
+    )
+    if step.error_low <= 1 <= step.error_high:
+        assert found.gpu_hours.middle == pytest.approx(step.gpu_hours)
+    assert found.gpu_hours.low == pytest.approx(step.gpu_hours * step.error_low)
+    assert found.gpu_hours.high == pytest.approx(step.gpu_hours * step.error_high)
+    assert found.gpu_hours.low <= found.gpu_hours.middle <= found.gpu_hours.high
+
+
+def test_a_gpu_without_series_of_its_own_gets_all_of_its_kind() -> None:
+    gpu, _ = parts("b200-sxm")
+    assert "dense 16-bit" in published_pace(DENSE, gpu, "bf16").source
+    assert "dense H100 16-bit" in published_pace(DENSE, parts("h100-sxm")[0], "bf16").source
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"days": 3, "gpus": 8}, "both given"),
+        ({"pue": 0.9}, "PUE is 0.9"),
+        ({"availability": 0.0}, "availability is 0"),
+        ({"availability": 1.5}, "availability is 1.5"),
+        ({"gpus": -8}, "gpus must be above 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change: dict[str, float], words: str) -> None:
+    gpu, server = parts()
+    with pytest.raises(PlanError, match=words):
+        demand(DENSE, 1e12, 4096, gpu, server, "bf16", **change)  # type: ignore[arg-type]
+
+
+def test_a_dtype_the_gpu_lacks_is_refused() -> None:
+    gpu, server = parts()
+    with pytest.raises(PlanError, match="no fp8 tensor cores"):
+        demand(DENSE, 1e12, 4096, gpu, server, "fp8")
+
+
+def test_the_command_prints_ranges_and_json() -> None:
+    asked = ["demand", "--model", "llama-2-70b", "--tokens", "2e12", "--gpu", "a100", "--gpus", "2000"]
+    text = CliRunner().invoke(app, asked)
+    assert text.exit_code == 0, text.output
+    assert "GPU-hours" in text.output
+    assert "availability 1: nothing fails" in text.output
+    said = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)[0]
+    assert said["flops"] == pytest.approx(flops_per_token(load_model("llama-2-70b"), 4096).total * 2e12)
+
+
+def test_the_command_takes_the_step_of_a_study() -> None:
+    said = CliRunner().invoke(app, ["demand", str(EXAMPLE), "--json"])
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.output)[0]
+    assert found["gpus"]["middle"] == 240
+    assert "our predicted step" in found["pace"]["source"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["--model", "llama-2-70b"], "give a study, or both --model and --tokens"),
+        ([str(EXAMPLE), "--model", "llama-2-70b"], "leave --model, --gpu and --server out"),
+        ([str(EXAMPLE), "--job", "nobody"], "its jobs are finetune"),
+        (["--model", "llama-2-70b", "--tokens", "1e12", "--server", "dgx-a100"], "holds a100-sxm-80"),
+    ],
+)
+def test_the_command_says_what_is_missing(asked: list[str], words: str) -> None:
+    told = CliRunner().invoke(app, ["demand", *asked])
+    assert told.exit_code == 2
+    assert words in " ".join(told.output.split())

@@ -1,0 +1,71 @@
+"""Model FLOP utilisation that published runs reached, by kind of model, GPU and width of the products.
+
+Reads the carried record (measure/data/training.csv) and writes training/data/mfu.yaml, which
+`railwright demand` uses where no study says how a model would run.  Run it after tools/carry_training.py.
+
+A series is one family, model, number of GPUs and sequence; its fastest layout counts, because nobody trains
+for weeks on a layout that he knows to be slow.  Measured speed and our FLOPs count; published MFU does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from railwright.catalog import load_catalog
+from railwright.measure.machines import SERVER_OF_GPU
+from railwright.measure.training import DTYPES, architectures, records
+from railwright.model import flops_per_token
+
+TARGET = Path(__file__).parent.parent / "src" / "railwright" / "training" / "data" / "mfu.yaml"
+LEAST_SERIES = 5
+LEAST_GPUS = 8
+HEAD = """\
+# Written by tools/fit_mfu.py from measure/data/training.csv; do not edit.
+# Model FLOPs (full attention scores) a second over the dense peak, of the fastest layout of each published
+# series (family, model, GPUs, sequence; 8 GPUs and more): 10th, 50th and 90th percentile.  A GPU is here with
+# at least 5 series of its own; the others get all GPUs of their kind of model and width.
+"""
+
+
+def main() -> None:
+    """Write the table."""
+    catalog = load_catalog()
+    best: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    for r in records():
+        arch = architectures().get(r["model"])
+        if arch is None or r["kind"] != "pretrain" or r["dtype"] not in DTYPES or int(r["gpus"]) < LEAST_GPUS:
+            continue
+        sequence = int(float(r["seq"]))
+        if r["tokens_s_gpu"]:
+            speed = float(r["tokens_s_gpu"])
+        elif r["step_time_s"] and r["gbs"]:
+            speed = float(r["gbs"]) * sequence / float(r["step_time_s"]) / int(r["gpus"])
+        else:
+            continue
+        gpu = catalog.gpus[catalog.servers[SERVER_OF_GPU[r["gpu"]]].gpu]
+        dtype = DTYPES[r["dtype"]]
+        mfu = speed * flops_per_token(arch, sequence).total / gpu.peak_flops[dtype]
+        width = "fp8" if dtype == "fp8" else "16-bit"
+        kind = "moe" if arch.is_moe else "dense"
+        series = (r["gpu"], r["family"], r["model"], r["gpus"], r["seq"])
+        for family in (f"{kind} {r['gpu'].removesuffix('-40')} {width}", f"{kind} {width}"):
+            best[family][series] = max(mfu, best[family].get(series, 0.0))
+    lines = [HEAD]
+    for family in sorted(best):
+        values = sorted(best[family].values())
+        if len(values) < LEAST_SERIES:
+            continue
+        low, middle, high = np.percentile(values, (10, 50, 90))
+        lines.append(
+            f"{family}:\n  low: {low:.3f}\n  middle: {middle:.3f}\n  high: {high:.3f}\n"
+            f'  source: "published steps, {len(values)} series, fastest layout of each '
+            f'(measure/data/training.csv, {family})"\n'
+        )
+    TARGET.write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
