@@ -1,6 +1,11 @@
 """The transformer as a value: architecture, parameters, FLOPs, operators of one GPU, activation memory."""
 
-from railwright.model.activations import head_activation_bytes, layer_activation_bytes
+from railwright.model.activations import (
+    head_activation_bytes,
+    layer_activation_bytes,
+    layer_activations,
+    layer_gradient_bytes,
+)
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.ends import (
     embedding_operators,
@@ -11,7 +16,13 @@ from railwright.model.ends import (
 from railwright.model.flops import ForwardBackward, flops_per_token
 from railwright.model.hf_config import bundled_models, load_model, parse_config
 from railwright.model.operators import LayerOperators, layer_operators
-from railwright.model.parameters import GpuParameters, ParameterCount, count_parameters, layer_parameters
+from railwright.model.parameters import (
+    GpuParameters,
+    ParameterCount,
+    adapter_parameters,
+    count_parameters,
+    layer_parameters,
+)
 
 __all__ = [
     "ForwardBackward",
@@ -20,6 +31,7 @@ __all__ = [
     "Operator",
     "ParameterCount",
     "Transformer",
+    "adapter_parameters",
     "bundled_models",
     "count_parameters",
     "embedding_operators",
@@ -27,6 +39,8 @@ __all__ = [
     "head_activation_bytes",
     "head_operators",
     "layer_activation_bytes",
+    "layer_activations",
+    "layer_gradient_bytes",
     "layer_operators",
     "layer_parameters",
     "load_model",

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
-from railwright.model.operators import Cut, Layer, check_cut
+from railwright.model.operators import MODULES, Cut, Layer, check_cut
 
 Recompute = Literal["none", "selective", "full"]
 Attention = Literal["flash", "unfused"]
+Loss = Literal["fused", "unfused"]
+
+KEPT_INPUT = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "fp8_block": 1.0 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
+"""Bytes of one element of a linear layer's kept input, its block scales in; other dtypes keep ELEMENT.
+Transformer Engine keeps one quantised copy, the one the weight gradient multiplies (pytorch/module/linear.py,
+layernorm_linear.py: after the forward product only the column-wise usage of the input is kept).  Scales: one
+byte per 32 elements in MXFP8 and per 16 in NVFP4, four bytes per 128 in block-wise fp8."""
+
+DROPPED: dict[str, tuple[str, ...]] = {
+    "core_attn": ("attention scores",),
+    "layernorm": ("attention norm output", "mlp norm output"),
+    "mla_up_proj": ("query, key, value",),
+    "mlp": ("mlp norm output", "mlp up output", "mlp product"),
+    "moe": (
+        "router",
+        "shared input",
+        "expert input",
+        "expert up output",
+        "expert product",
+        "shared up output",
+        "shared product",
+    ),
+    "moe_act": ("expert product",),
+    "shared_experts": ("shared up output", "shared product"),
+}
+"""What recomputing one part of a layer no longer keeps.  Source: Megatron-LM, core/transformer/
+transformer_config.py, `recompute_modules`, and the modules themselves (CheckpointWithoutOutput)."""
 
 
-def layer_activation_bytes(
+@dataclass(frozen=True)
+class Kept:
+    """One tensor that is kept: bytes per row, and whether it is spread over ranks like norms are."""
+
+    name: str
+    bytes: float
+    spread: bool = False
+
+
+def layer_activations(
     arch: Transformer,
     layer: Layer,
-    rows: int,
+    rows: float,
     sequence: int,
     *,
     tp: int = 1,
@@ -24,83 +61,216 @@ def layer_activation_bytes(
     expert_tp: int | None = None,
     imbalance: float = 1.0,
     recompute: Recompute = "none",
+    modules: tuple[str, ...] = ("core_attn",),
     attention: Attention = "flash",
     dropout: float = 0.0,
-) -> float:
-    """Bytes one layer keeps for one microbatch on one GPU. [byte]
+    dtype: str = "bf16",
+) -> dict[str, float]:
+    """Bytes one layer keeps for one microbatch on one GPU, tensor by tensor. [byte]
 
-    rows       tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
+    rows       tokens of the microbatch in the tensor-parallel group (micro_batch * sequence, over the
+               context-parallel size)
     attention  'flash' keeps the output and one fp32 log-sum-exp per head and row; 'unfused' keeps the score
                matrix, its softmax and its dropout mask (5 bytes per score)
     dropout    masks of one byte per element are kept where it is above 0
-    recompute  'selective' drops what the core attention keeps inside; 'full' keeps the layer's input only
+    recompute  'selective' drops what `modules` compute again (DROPPED); 'full' keeps the layer's input only
+    dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
 
-    Kept is the input of every operator whose backward needs it, in 16 bits.  For GPT with dropout this is
+    Kept is the input of every operator whose backward needs it.  For GPT with dropout in 16 bits this is
     Korthikanti et al. 2022 (arXiv 2205.05198), section 4: rows*hidden*(34 + 5*heads*sequence/hidden) split as
     10 + 24/tp, or all over tp with sequence parallelism.  The same counting gives grouped-query, latent and
-    gated variants; docs/models.md lists the terms.
+    gated variants and narrow formats; docs/training/memory.md lists the terms.
+    Router probabilities are multiplied in the experts' activation, so that expert outputs are not kept
+    (Megatron-LM since core 0.11).
+    Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp, sequence_parallel, ep, expert_tp, imbalance))
     split = tp if sequence_parallel else 1
     if recompute == "full":
-        return rows * ELEMENT * arch.hidden / split
-    masks = arch.hidden if dropout > 0 else 0.0
-    spread, parted = _attention(arch, tp)
-    spread += masks
-    if recompute == "none":
-        per_head = 4.0 if attention == "flash" else 5.0 * sequence
-        parted += per_head * arch.heads / tp
+        return {"layer input": rows * ELEMENT * arch.hidden / split}
+    kept = _attention(arch, sequence, tp, attention, dtype)
+    kept += (
+        _mlp(arch, tp, dtype) if layer == "dense" else _experts(arch, tp, expert_tp or tp, imbalance, dtype)
+    )
+    if dropout > 0:
+        kept += [Kept("dropout masks", 2.0 * arch.hidden, spread=True)]
+    if arch.norms_per_layer > 2:
+        more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
+        kept += [Kept("output norm inputs", more, spread=True)]
+    gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
+    return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
+
+
+def layer_activation_bytes(
+    arch: Transformer,
+    layer: Layer,
+    rows: float,
+    sequence: int,
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    ep: int = 1,
+    expert_tp: int | None = None,
+    imbalance: float = 1.0,
+    recompute: Recompute = "none",
+    modules: tuple[str, ...] = ("core_attn",),
+    attention: Attention = "flash",
+    dropout: float = 0.0,
+    dtype: str = "bf16",
+) -> float:
+    """Sum of `layer_activations`. [byte]"""
+    return sum(
+        layer_activations(
+            arch,
+            layer,
+            rows,
+            sequence,
+            tp=tp,
+            sequence_parallel=sequence_parallel,
+            ep=ep,
+            expert_tp=expert_tp,
+            imbalance=imbalance,
+            recompute=recompute,
+            modules=modules,
+            attention=attention,
+            dropout=dropout,
+            dtype=dtype,
+        ).values()
+    )
+
+
+def layer_gradient_bytes(
+    arch: Transformer,
+    layer: Layer,
+    rows: float,
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    expert_tp: int | None = None,
+    imbalance: float = 1.0,
+    dtype: str = "bf16",
+) -> float:
+    """Activation gradients alive at once, at most, in one layer's backward pass. [byte]
+
+    That is behind the activation of the widest MLP: the gradients of its input and output and of the layer's
+    output, less the second product's kept input, freed by its weight gradient just before.
+    """
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    up = 2 if arch.gated else 1
+    split = tp if sequence_parallel else 1
+
+    def behind(width: float, received: float) -> float:
+        return received * (ELEMENT * (up + 1) - keep) * width
+
+    flowing = ELEMENT * arch.hidden / split
     if layer == "dense":
-        spread += 2 * ELEMENT * arch.hidden + masks
-        parted += ELEMENT * _inner(arch) * arch.ffn / tp
-    else:
-        more, kept = _experts(arch, tp, expert_tp or tp, imbalance)
-        spread += more + masks
-        parted += kept
-    spread += (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
-    return rows * (spread / split + parted)
+        return rows * (flowing + behind(arch.ffn / tp, 1.0))
+    etp = expert_tp or tp
+    received = arch.experts_per_token * etp / tp * imbalance
+    return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
 
 
 def head_activation_bytes(
-    arch: Transformer, rows: int, *, tp: int = 1, sequence_parallel: bool = False
+    arch: Transformer,
+    rows: float,
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    loss: Loss = "unfused",
 ) -> float:
     """Bytes the final norm, LM head and loss keep on one GPU of the last stage. [byte]
 
-    The norm's and the head's inputs, and the softmax over this GPU's columns in fp32.
-    Source: Korthikanti et al. 2022, section 4.3 (4*rows*hidden/tp*(1 + vocab/hidden)).
+    The norm's and the head's inputs, and for this GPU's columns of the vocabulary
+    'unfused'  the softmax in fp32 (Korthikanti et al. 2022, section 4.3: 4*rows*hidden/tp*(1 + vocab/hidden))
+    'fused'    the 16-bit logits, into which the loss kernel writes their gradient (Transformer Engine,
+               pytorch/cross_entropy.py)
     """
     split = tp if sequence_parallel else 1
-    return rows * (2 * ELEMENT * arch.hidden / split + 4.0 * arch.vocab / tp)
+    logit = {"unfused": 4.0, "fused": ELEMENT}[loss]
+    return rows * (2 * ELEMENT * arch.hidden / split + logit * arch.vocab / tp)
 
 
-def _attention(arch: Transformer, tp: int) -> tuple[float, float]:
-    """Bytes per row: (inputs of norm and projections on every rank, parts cut by heads)."""
-    spread = 2 * ELEMENT * arch.hidden
+def _attention(arch: Transformer, sequence: int, tp: int, kind: Attention, dtype: str) -> list[Kept]:
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    narrow = dtype in KEPT_INPUT
     heads = arch.heads / tp
+    kept = [Kept("attention norm input", ELEMENT * arch.hidden, spread=True)]
     if arch.attention == "mla":
-        spread += 2 * ELEMENT * (arch.q_lora + arch.kv_lora) + ELEMENT * arch.rope_dim
-        width = 2 * (arch.head_dim + arch.rope_dim) + 2 * arch.v_head_dim
-        return spread, ELEMENT * heads * width
-    keys = max(arch.kv_heads / tp, 1.0)
-    parted = ELEMENT * arch.head_dim * (2 * heads + 2 * keys)
-    if arch.qk_norm:
-        parted += ELEMENT * arch.head_dim * (heads + keys)
-    return spread, parted
+        latent = arch.q_lora + arch.kv_lora
+        # two down-projections: in narrow formats each quantises its own copy of the norm's output
+        copies = 2 if narrow else 1
+        kept += [
+            Kept("attention norm output", copies * keep * arch.hidden, spread=True),
+            Kept("latents", ELEMENT * (latent + arch.rope_dim) + keep * latent, spread=True),
+            Kept(
+                "query, key, value",
+                ELEMENT * heads * (2 * (arch.head_dim + arch.rope_dim) + arch.v_head_dim),
+            ),
+        ]
+        output = heads * arch.v_head_dim
+    else:
+        keys = max(arch.kv_heads / tp, 1.0)
+        kept += [
+            Kept("attention norm output", keep * arch.hidden, spread=True),
+            Kept("query, key, value", ELEMENT * arch.head_dim * (heads + 2 * keys)),
+        ]
+        if arch.qk_norm:
+            kept.append(Kept("query and key before norm", ELEMENT * arch.head_dim * (heads + keys)))
+        output = heads * arch.head_dim
+    # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
+    kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
+    kept.append(Kept("attention scores", (4.0 if kind == "flash" else 5.0 * sequence) * heads))
+    return kept
 
 
-def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float) -> tuple[float, float]:
-    """Bytes per row: (norm and router, spread like norms; what this GPU's experts and shared expert keep).
+def _mlp(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    up = 2 if arch.gated else 1
+    return [
+        Kept("mlp norm input", ELEMENT * arch.hidden, spread=True),
+        Kept("mlp norm output", keep * arch.hidden, spread=True),
+        Kept("mlp up output", ELEMENT * up * arch.ffn / tp),
+        Kept("mlp product", keep * arch.ffn / tp),
+    ]
 
-    A GPU receives experts_per_token * expert_tp/tp rows per row on average, `imbalance` times that at worst.
-    Each keeps its input, the activation's input and output, and its output (for the router's gradient).
+
+def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype: str) -> list[Kept]:
+    """A GPU receives experts_per_token * expert_tp/tp rows per row on average, `imbalance` times that at
+    worst.  The norm's output stays in 16 bits for the router; the shared expert quantises a copy."""
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    up = 2 if arch.gated else 1
+    received = arch.experts_per_token * expert_tp / tp * imbalance
+    inner = received * arch.expert_ffn / expert_tp
+    kept = [
+        Kept("mlp norm input", ELEMENT * arch.hidden, spread=True),
+        Kept("mlp norm output", ELEMENT * arch.hidden, spread=True),
+        Kept("router", 2 * 4.0 * arch.experts, spread=True),
+        Kept("expert input", keep * received * arch.hidden),
+        Kept("expert up output", ELEMENT * up * inner),
+        Kept("expert product", keep * inner),
+    ]
+    if arch.shared_ffn:
+        if dtype in KEPT_INPUT:
+            kept.append(Kept("shared input", keep * arch.hidden, spread=True))
+        kept.append(Kept("shared up output", ELEMENT * up * arch.shared_ffn / tp))
+        kept.append(Kept("shared product", keep * arch.shared_ffn / tp))
+    return kept
+
+
+def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
+    """Names of the tensors that the recomputed modules no longer keep.
+
+    A norm fused with the product behind it is no module of its own: `layernorm` drops the outputs of those
+    in front of latent attention and of experts only.  `mla_up_proj` is nothing without latent attention.
     """
-    top = arch.experts_per_token
-    spread = 2 * ELEMENT * arch.hidden + 2 * 4.0 * arch.experts
-    received = top * expert_tp / tp * imbalance
-    expert = ELEMENT * (2 * arch.hidden + _inner(arch) * arch.expert_ffn / expert_tp)
-    return spread, received * expert + ELEMENT * _inner(arch) * arch.shared_ffn / tp
-
-
-def _inner(arch: Transformer) -> int:
-    """Elements kept per unit of MLP width: the activation's input (twice when gated) and its output."""
-    return 3 if arch.gated else 2
+    gone: set[str] = set()
+    for module in modules:
+        assert module in MODULES, module
+        names = set(DROPPED[module])
+        if module == "layernorm":
+            names -= set() if arch.attention == "mla" else {"attention norm output"}
+            names -= set() if layer == "moe" else {"mlp norm output"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names = set()
+        gone |= names
+    return frozenset(gone)

@@ -40,8 +40,40 @@ PERMUTE_LAUNCHES = 4
 Source: Transformer Engine, pytorch/triton/permutation.py (2.1 and newer; before: index_select, scatter)."""
 
 
-CORE = ("core attention", "attention scores", "attention softmax", "attention dropout", "attention values")
-"""Forward operators of the core attention: what selective recomputation runs again."""
+MODULES: dict[str, tuple[str, ...]] = {
+    "core_attn": (
+        "core attention",
+        "attention scores",
+        "attention softmax",
+        "attention dropout",
+        "attention values",
+    ),
+    "layernorm": ("input norm", "mlp norm"),
+    "mla_up_proj": ("query up", "key/value up", "rotary"),
+    "mlp": ("mlp norm", "mlp up", "mlp activation"),
+    "moe": (
+        "router",
+        "expert choice",
+        "expert counts",
+        "permute",
+        "sort by expert",
+        "experts up, cast",
+        "experts up",
+        "experts activation",
+        "experts down, cast",
+        "experts down",
+        "unsort",
+        "unpermute",
+        "shared expert up",
+        "shared expert activation",
+        "shared gate",
+    ),
+    "moe_act": ("experts activation", "experts down, cast"),
+    "shared_experts": ("shared expert up", "shared expert activation"),
+}
+"""Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM, core/transformer/
+transformer_config.py, `recompute_modules`).  The last product of a part needs no second run, as its output is
+not kept, except in 'moe', where the whole layer is one checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +85,7 @@ class LayerOperators:
     forward          the forward pass
     backward_input   gradients of activations (all that the previous layer waits for)
     backward_weight  gradients of weights, in the same order; may run later (zero-bubble schedules)
-    recomputed       forward operators that selective recompute runs again: the core attention
+    recomputed       forward operators that selective recompute runs again, of the parts asked for
     dispatched       tokens this GPU's experts receive (rows of its grouped GEMMs), 0 in a dense layer
     """
 
@@ -97,6 +129,7 @@ def layer_operators(
     imbalance: float = 1.0,
     dtype: str = "bf16",
     attention: CoreAttention = "flash",
+    modules: tuple[str, ...] = ("core_attn",),
 ) -> LayerOperators:
     """The operators one GPU runs for one layer of one microbatch.
 
@@ -105,6 +138,7 @@ def layer_operators(
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
     attention 'flash', or 'unfused' as in software before 2023
+    modules   parts of a layer that selective recomputation runs again (names in MODULES)
 
     FlashAttention's FLOPs count the causal half; with sliding windows the layer is the mean of windowed and
     full ones, so a sum over all layers is right.  Where tp exceeds the key/value heads, these are replicated.
@@ -123,8 +157,10 @@ def layer_operators(
     forward = tuple(b.forward for b in blocks)
     backward = tuple(op for b in reversed(blocks) for op in b.backward_input)
     weight = tuple(op for b in reversed(blocks) for op in b.backward_weight)
-    core = tuple(op for op in forward if op.name in CORE)
-    return LayerOperators(forward, backward, weight, core, dispatched)
+    again = _run_again(arch, layer, modules)
+    return LayerOperators(
+        forward, backward, weight, tuple(op for op in forward if op.name in again), dispatched
+    )
 
 
 def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
@@ -308,6 +344,25 @@ def _mlp_end(arch: Transformer, local: int) -> list[Block]:
 
 def _norm_rows(rows: int, cut: Cut) -> int:
     return -(-rows // cut.tp) if cut.sequence_parallel else rows
+
+
+def _run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
+    """Names of the operators that recomputing these parts runs again.
+
+    A norm fused with the product behind it is no part of its own: `layernorm` runs those in front of latent
+    attention and of experts; `mla_up_proj` and `mlp` are nothing in layers without latent attention or
+    without a dense MLP.
+    """
+    found: set[str] = set()
+    for module in modules:
+        names = set(MODULES[module])
+        if module == "layernorm":
+            names -= set() if arch.attention == "mla" else {"input norm"}
+            names -= set() if layer == "moe" else {"mlp norm"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names = set()
+        found |= names
+    return frozenset(found)
 
 
 def _check_width(arch: Transformer, what: str, width: int, parts: int) -> None:

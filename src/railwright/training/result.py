@@ -24,12 +24,37 @@ class Share:
 
 
 @dataclass(frozen=True)
+class StageMemory:
+    """Peak memory of one GPU of one pipeline stage [byte]; `parts` add up to `total`.
+
+    moment  what the GPU does at its peak: 'a layer backward', 'head backward', 'optimizer step', …
+    passes  forward passes whose activations it holds then
+    """
+
+    stage: int
+    parts: dict[str, float]
+    total: float
+    moment: str
+    passes: int
+
+
+@dataclass(frozen=True)
 class Memory:
-    """Peak memory of the fullest GPU [byte]; `parts` add up to `total`."""
+    """Peak memory of the fullest GPU [byte]; `parts` add up to `total`.
+
+    stages   the peak of every pipeline stage; `stage` is the fullest one
+    why      in one sentence, where the peak is and what holds most of it
+    reserve  what the caching allocator holds beyond, in segments with holes; it is given back where memory runs
+             out, so a job fits where `total` does [byte]
+    """
 
     parts: dict[str, float]
     total: float
     capacity: float
+    stages: tuple[StageMemory, ...] = ()
+    stage: int = 0
+    why: str = ""
+    reserve: float = 0.0
 
 
 @dataclass(frozen=True)
