@@ -61,9 +61,8 @@ def busiest_link(busy: Floats) -> int:
 
 def demands_on(routes: Routes, size: Floats, link: int) -> int:
     """Demands with bytes that cross a link, whole or in part."""
-    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
     crossing = np.zeros(len(routes), bool)
-    crossing[rows[routes.link == link]] = True
+    crossing[np.searchsorted(routes.ptr, np.flatnonzero(routes.link == link), side="right") - 1] = True
     spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
     using = np.zeros(routes.num_spreads + 1, bool)
     using[spreads[(routes.spread_link == link) & (routes.spread_weight > 0)]] = True

@@ -62,6 +62,9 @@ def finish_times(system: FluidSystem, tolerance: float = SAME, rates: Rates | No
     active = np.flatnonzero((remaining > 0) & (np.diff(system.ptr) > 0))
     rate = np.zeros(len(system))
     rate[active] = rates(system, active, system.capacity)
+    if len(active) and remaining[active].min() == remaining[active].max():
+        finish[active] = remaining[active] / rate[active]
+        return finish
     now = 0.0
     while len(active):
         due = now + remaining[active] / rate[active]
@@ -75,6 +78,8 @@ def finish_times(system: FluidSystem, tolerance: float = SAME, rates: Rates | No
         now = due[stop]
         active = left[remaining[left] > 0]
         finish[left[remaining[left] <= 0]] = now
+        if not len(active):
+            break
         gains = rate[active] >= slowest * (1 - SAME)
         held = active[~gains]
         slack = system.capacity - load(system, held, rate[held])
@@ -155,7 +160,17 @@ def last_before_change(due: Floats, rate: Floats, tolerance: float) -> int:
 
 def _rows(system: FluidSystem, flows: Longs) -> tuple[Ints, Floats, Longs]:
     """Links, weight times count, and number of links of some flows."""
-    counts = np.diff(system.ptr)[flows]
+    counts = np.diff(system.ptr)
+    if len(flows) == len(system):
+        return system.link, _counted(system, counts), counts
+    counts = counts[flows]
     ends = np.cumsum(counts)
     entry = np.arange(ends[-1] if len(ends) else 0) + np.repeat(system.ptr[flows] - (ends - counts), counts)
     return system.link[entry], system.weight[entry] * np.repeat(system.count[flows], counts), counts
+
+
+def _counted(system: FluidSystem, counts: Longs) -> Floats:
+    """(P,) weight times count of all flows."""
+    if np.all(system.count == 1):
+        return system.weight
+    return system.weight * np.repeat(system.count, counts)

@@ -1,11 +1,11 @@
 """The directed links that each demand crosses, from GPU to GPU.
 
-Legend: F demands, L directed links, P path entries, B spreads, G GPUs; CSR pairs are ptr, link.
+Legend: F demands, L directed links, G GPUs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.latency import link_delay
-from railwright.network.maxmin import add_up
-from railwright.network.shortest import ragged, shortest_paths, switch_graph
+from railwright.network.routes import Routes as Routes
+from railwright.network.routes import along as along
+from railwright.network.routes import along_columns, rows_of
+from railwright.network.shortest import shortest_paths, switch_graph
 from railwright.network.solution import Network
 from railwright.network.switching import ROUTINGS, Crossing, SwitchPaths, identities, static_tables
 from railwright.network.tables import table_paths
@@ -24,71 +26,6 @@ from railwright.traffic.per_fabric import per_fabric
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Routes:
-    """Where each demand goes.
-
-    ptr, link      (F+1,), (P,) links crossed whole
-    spread         (F,) row of the CSR below, or -1; demands between the same two leaves share one
-    spread_ptr, spread_link, spread_weight  fraction of the demand that each link of a spread carries
-    hops           (F,) switches crossed
-    latency        (F,) devices crossed and cable metres; the mean over paths where spread [s]
-    """
-
-    ptr: Longs
-    link: Ints
-    spread: Ints
-    spread_ptr: Longs
-    spread_link: Ints
-    spread_weight: Floats
-    hops: Ints
-    latency: Floats
-
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
-
-    @property
-    def num_spreads(self) -> int:
-        return len(self.spread_ptr) - 1
-
-    def carried(self, size: Floats, num_links: int) -> Floats:
-        """(L,) sum over demands of size times the fraction that crosses each link; `size` is (F,)."""
-        whole = add_up(self.link, np.repeat(size, np.diff(self.ptr)), num_links)
-        on = self.spread >= 0
-        per_spread = add_up(self.spread[on], size[on], self.num_spreads)
-        parts = np.repeat(per_spread, np.diff(self.spread_ptr)) * self.spread_weight
-        return whole + add_up(self.spread_link, parts, num_links)
-
-    def worst(self, amount: Floats) -> Floats:
-        """(F,) the largest of a per-link amount (L,), at least 0, over all links that each demand uses."""
-        largest = np.zeros(len(self))
-        np.maximum.at(largest, np.repeat(np.arange(len(self)), np.diff(self.ptr)), amount[self.link])
-        on = self.spread >= 0
-        each = np.zeros(self.num_spreads)
-        np.maximum.at(
-            each, np.repeat(np.arange(self.num_spreads), np.diff(self.spread_ptr)), amount[self.spread_link]
-        )
-        largest[on] = np.maximum(largest[on], each[self.spread[on]])
-        return largest
-
-    def flat(self) -> tuple[Longs, Ints, Floats]:
-        """ptr, link, weight with every spread written out beside its demand's own links."""
-        own = np.diff(self.ptr)
-        row_length = np.diff(self.spread_ptr)
-        extra = np.where(self.spread >= 0, row_length[self.spread], 0) if self.num_spreads else 0 * own
-        ptr = np.concatenate([[0], np.cumsum(own + extra)])
-        link = np.empty(ptr[-1], np.int32)
-        weight = np.ones(ptr[-1])
-        place = ragged(ptr[:-1], own)
-        link[place] = self.link
-        place = ragged(ptr[:-1] + own, extra)
-        if len(place):
-            source = ragged(self.spread_ptr[self.spread], extra)
-            link[place] = self.spread_link[source]
-            weight[place] = self.spread_weight[source]
-        return ptr, link, weight
 
 
 def find_routes(network: Network, traffic: Traffic) -> Routes:
@@ -105,55 +42,45 @@ def find_routes(network: Network, traffic: Traffic) -> Routes:
     out = np.where(traffic.relay >= 0, traffic.relay, src)
     inside = ports.domain[src] == ports.domain[dst]
     same = src == dst
-    none = np.full(len(src), -1, np.int32)
 
     leave, carry_out, carry_in = ~inside, ports.carrier[out], ports.carrier[dst]
     _check_hosts(fabric, traffic, ports, leave, out)
     nic_out, nic_in = fabric.nic_of_gpu[out], fabric.nic_of_gpu[dst]
     wired = leave & (nic_out != nic_in)
 
-    def lane(links: Ints, gpu: Ints, where: NDArray[np.bool_]) -> Ints:
-        return np.where(where, links[gpu], none).astype(np.int32)
-
     hop_relay = (inside & ~same) | (leave & (out != src))
     hop_out, hop_in = leave & (carry_out != out), leave & (carry_in != dst)
-    before = [
-        lane(ports.up, src, hop_relay),
-        lane(ports.down, np.where(inside, dst, out), hop_relay),
-        lane(ports.up, out, hop_out),
-        lane(ports.down, carry_out, hop_out),
-        lane(ports.pcie_up, out, leave),
+    lanes = [
+        (ports.up, src, hop_relay),
+        (ports.down, np.where(inside, dst, out), hop_relay),
+        (ports.up, out, hop_out),
+        (ports.down, carry_out, hop_out),
+        (ports.pcie_up, out, leave),
+        (ports.pcie_down, dst, leave),
+        (ports.up, carry_in, hop_in),
+        (ports.down, dst, hop_in),
     ]
-    after = [
-        lane(ports.pcie_down, dst, leave),
-        lane(ports.up, carry_in, hop_in),
-        lane(ports.down, dst, hop_in),
-    ]
+    hosts = [_column(table, gpu, where) for table, gpu, where in lanes]
     dead = np.zeros(len(src), bool)
-    for column, where in zip(
-        before[:4] + after[1:], [hop_relay, hop_relay, hop_out, hop_out, hop_in, hop_in], strict=True
-    ):
-        dead |= where & (column < 0)
+    for column, (_, _, where) in zip(hosts, lanes, strict=True):
+        if column is not None:
+            dead |= where & (column < 0)
     if dead.any():
         _refuse(fabric, traffic, int(np.flatnonzero(dead)[0]), "a scale-up link on its way has failed")
 
     middle = _between_nics(network, traffic, nic_out, nic_in, wired)
-    columns = np.stack([*before, *middle.before.T, *middle.links.T, *middle.after.T, *after], axis=1)
-    used = columns >= 0
-    ptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-    link = columns[used]
-    head = _heads(fabric)
-    delay = link_delay(fabric)
-    switch = (fabric.kind[head] >= Kind.LEAF).astype(np.float64)
+    every = [*hosts[:5], middle.before, *middle.links.T, middle.after, *hosts[5:]]
+    columns = [column for column in every if column is not None]
+    ptr, link = rows_of(columns, len(src))
     routes = Routes(
         ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight,
         np.zeros(len(src), np.int32), np.zeros(len(src)),
     )  # fmt: skip
-    latency = np.where(same, 0.0, along(routes, delay) - fabric.latency[dst])
-    hops = np.rint(along(routes, switch)).astype(np.int32)
-    return Routes(
-        ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight, hops, latency
-    )
+    switch = (fabric.kind[_heads(fabric)] >= Kind.LEAF).astype(np.float64)
+    delay = link_delay(fabric)
+    latency = np.where(same, 0.0, along_columns(columns, routes, delay) - fabric.latency[dst])
+    hops = np.rint(along_columns(columns, routes, switch)).astype(np.int32)
+    return replace(routes, hops=hops, latency=latency)
 
 
 def arrival(fabric: Fabric, traffic: Traffic) -> Ints:
@@ -271,8 +198,8 @@ def _between_nics(
     links[crossing] = chosen.links
     spread = np.full(num, -1, np.int32)
     spread[crossing] = chosen.spread
-    before = np.where(wired, wires.first[nic_out], -1).astype(np.int32)[:, None]
-    after = np.where(wired, wires.last[nic_in], -1).astype(np.int32)[:, None]
+    before = np.where(wired, wires.first[nic_out], np.int32(-1))
+    after = np.where(wired, wires.last[nic_in], np.int32(-1))
     return _Middle(before, links, after, spread, chosen.spread_ptr, chosen.spread_link, chosen.spread_weight)
 
 
@@ -367,18 +294,9 @@ def _refuse(fabric: Fabric, traffic: Traffic, flow: int, reason: str) -> None:
     raise PlanError(f"{src} cannot reach {dst}: {reason}.")
 
 
-def along(routes: Routes, amount: Floats) -> Floats:
-    """(F,) sum of a per-link amount along each demand's path, weighted by fraction."""
-    rows = np.repeat(np.arange(len(routes)), np.diff(routes.ptr))
-    total = np.bincount(rows, weights=amount[routes.link], minlength=len(routes)).astype(np.float64)
-    if routes.num_spreads:
-        spreads = np.repeat(np.arange(routes.num_spreads), np.diff(routes.spread_ptr))
-        each = np.bincount(
-            spreads, weights=amount[routes.spread_link] * routes.spread_weight, minlength=routes.num_spreads
-        )
-        on = routes.spread >= 0
-        total[on] += each[routes.spread[on]]
-    return total
+def _column(table: Ints, gpu: Ints, where: NDArray[np.bool_]) -> Ints | None:
+    """The table's link of each demand's GPU where it takes one, else -1; None where no demand does."""
+    return np.where(where, table[gpu], np.int32(-1)) if where.any() else None
 
 
 def _tails(fabric: Fabric) -> Ints:

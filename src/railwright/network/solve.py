@@ -36,6 +36,9 @@ COMPILED_FROM = 4_000
 COMPILED_ENTRIES = 1_000_000
 """Flow-link crossings from which it pays for a single solution too."""
 
+UNLIKE_LOADS = 64
+"""Different loads of links above which a million crossings of demands of one size are filled unmerged."""
+
 EXACT_UP_TO = 8_000
 """Flows of several sizes whose finishes are followed one by one; above, those within COARSE are one event.
 Where every flow is coupled to every other, as in an all-to-all, cost grows with the square."""
@@ -71,11 +74,6 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
             return _lifted(network, traffic)
         traffic = _listed(network, traffic)
     return ENGINES[engine](network, traffic)
-
-
-def ecmp_distribution(network: Network, traffic: Traffic, seeds: list[int]) -> Floats:
-    """(len(seeds),) time of the traffic for each seed of the ECMP hash [s]."""
-    return np.array([solve(Network(network.fabric, "ecmp", seed), traffic).time for seed in seeds])
 
 
 def _auto(network: Network, traffic: Traffic) -> Solution:
@@ -118,7 +116,7 @@ def _explicit(network: Network, traffic: Traffic, compiled: bool | None) -> Solu
     routes = find_routes(network, traffic)
     size = traffic.size
     load = routes.carried(size, network.fabric.num_links)
-    finish, engine, exact = _finish(routes, size, network.fabric.capacity, compiled)
+    finish, engine, exact = _finish(routes, size, network.fabric.capacity, load, compiled)
     time = float(finish.max(initial=0.0))
     return Solution(
         time,
@@ -132,9 +130,13 @@ def _explicit(network: Network, traffic: Traffic, compiled: bool | None) -> Solu
     )
 
 
-def _finish(routes: Routes, size: Floats, capacity: Floats, forced: bool | None) -> tuple[Floats, str, bool]:
-    routes = without_twins(routes, capacity)
-    merged = quotient(routes, size, capacity, worthwhile=0.5)
+def _finish(
+    routes: Routes, size: Floats, capacity: Floats, load: Floats, forced: bool | None
+) -> tuple[Floats, str, bool]:
+    merged = None
+    if not _hashed_apart(routes, size, load):
+        routes = without_twins(routes, capacity)
+        merged = quotient(routes, size, capacity, worthwhile=0.5)
     if merged is None:
         system = flow_system(routes, size, capacity)
         number = f"{len(size):,} demands"
@@ -155,6 +157,16 @@ def _finish(routes: Routes, size: Floats, capacity: Floats, forced: bool | None)
         finish = finish[flow_class]
     coarse = "" if exact else f", finishes within {COARSE:.1%} taken as one event"
     return finish, f"explicit max-min ({'numba' if compiled else 'NumPy'}, {number}{coarse})", exact
+
+
+def _hashed_apart(routes: Routes, size: Floats, load: Floats) -> bool:
+    """Whether one filling of the demands as they are costs less than looking for alike ones.
+
+    Links of one class carry the same load, so many different loads mean many classes.
+    """
+    if len(routes.link) <= COMPILED_ENTRIES or routes.num_spreads or size.min() != size.max():
+        return False
+    return len(np.unique(load)) > UNLIKE_LOADS
 
 
 def _bound(network: Network, traffic: Traffic) -> Solution:

@@ -22,6 +22,9 @@ Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+AT_ONCE = 1 << 15
+"""Words or walkers worked on at a time: what lies between two steps stays in the processor's cache."""
+
 CELLS = 4_000_000
 """Pairs times nodes spread at a time: bounds memory at about 100 MB."""
 
@@ -203,10 +206,14 @@ def static_tables(graph: SwitchGraph, node: Longs) -> Longs:
 def splitmix(word: Words) -> Words:
     """A well mixed 64-bit word of each 64-bit word. Source: Steele, Lea, Flood, OOPSLA 2014 (splitmix64)."""
     with np.errstate(over="ignore"):
-        z = word + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed: Words = z ^ (z >> np.uint64(31))
+        mixed: Words = word + np.uint64(0x9E3779B97F4A7C15)
+        for begin in range(0, len(mixed), AT_ONCE):
+            z = mixed[begin : begin + AT_ONCE]
+            z ^= z >> np.uint64(30)
+            z *= np.uint64(0xBF58476D1CE4E5B9)
+            z ^= z >> np.uint64(27)
+            z *= np.uint64(0x94D049BB133111EB)
+            z ^= z >> np.uint64(31)
         return mixed
 
 
@@ -237,6 +244,8 @@ def connection_word(src: Ints, dst: Ints, relay: Ints) -> Words:
 
 def alike_before(src: Ints, dst: Ints, relay: Ints) -> Longs:
     """(F,) how many earlier demands have the same source, destination and relay."""
+    if _ascending(src, dst):
+        return np.zeros(len(src), np.int64)
     order = np.lexsort((dst, relay, src))
     fresh = np.ones(len(src), bool)
     if len(src) > 1:
@@ -245,6 +254,12 @@ def alike_before(src: Ints, dst: Ints, relay: Ints) -> Longs:
     occurrence = np.empty(len(src), np.int64)
     occurrence[order] = position - np.maximum.accumulate(np.where(fresh, position, 0))
     return occurrence
+
+
+def _ascending(src: Ints, dst: Ints) -> bool:
+    """Whether pairs come in order and none twice, as in an all-to-all: then nothing is alike."""
+    same, further = src[1:] == src[:-1], dst[1:] > dst[:-1]
+    return bool(np.all(np.where(same, further, src[1:] > src[:-1])))
 
 
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
@@ -302,22 +317,27 @@ def _walk(
     ways = stops[paths.ptr]
     links = ragged(graph.first[paths.arc], cables)
     to = np.repeat(paths.to, cables)
-    here = paths.start[pair]
-    climbed = np.zeros(len(pair), np.int64)
-    columns: list[Ints] = []
-    walker = np.arange(len(pair))
-    while len(walker):
-        state = here[walker]
-        count = ways[state + 1] - ways[state]
-        tier = graph.tier[paths.node]
-        up = tier[to[ways[state]]] > tier[state]
-        way = ways[state] + pick(walker, state, count, np.where(up, climbed[walker], -1))
-        climbed[walker[up]] += 1
-        column = np.full(len(pair), -1, np.int32)
-        column[walker] = graph.link[links[way]]
-        columns.append(column)
-        here[walker] = to[way]
-        walker = walker[paths.level[here[walker]] > 0]
-    every = np.stack(columns, axis=1) if columns else np.zeros((len(pair), 0), np.int32)
+    tier = graph.tier[paths.node]
+    rises = (
+        tier[to[np.minimum(ways[:-1], max(len(to) - 1, 0))]] > tier if len(to) else np.zeros(len(tier), bool)
+    )
+    link = graph.link[links]
+    every = np.full((len(pair), int(paths.level[paths.start[pair]].max(initial=0))), -1, np.int32)
+    for begin in range(0, len(pair), AT_ONCE):
+        walker = np.arange(begin, min(begin + AT_ONCE, len(pair)))
+        here = paths.start[pair[walker]]
+        climbed = np.zeros(len(walker), np.int64)
+        hop = 0
+        while len(walker):
+            first = ways[here]
+            up = rises[here]
+            way = first + pick(walker, here, ways[here + 1] - first, np.where(up, climbed, -1))
+            every[walker, hop] = link[way]
+            climbed += up
+            here = to[way]
+            hop += 1
+            on = paths.level[here] > 0
+            if not on.all():
+                walker, here, climbed = walker[on], here[on], climbed[on]
     none = np.full(len(pair), -1, np.int32)
     return SwitchPaths(every, none, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
