@@ -2,7 +2,8 @@
 
 Reads the workplace's collection (path as first argument) and writes
 src/railwright/measure/data/training.csv (one row per measured point) and
-training_models.json (the architectures they name).  Run once per new collection; the product never needs it.
+training_models.json (the architectures they name); with a second path, vTrain's single-server table
+(figures only) as vtrain_single.csv.  Run once per new collection; the product never needs it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ COLUMNS = (
     *("step_time_s", "tokens_s_gpu", "allocated_gib", "resident_gb"),
     *("quality", "software", "source", "source_status", "notes"),
 )
+SINGLE = ("gpus", "gbs", "mbs", "hidden", "heads", "layers", "seq", "tp", "dp", "pp", "iteration_ms")
 LAYOUT = tuple(COLUMNS[COLUMNS.index("tp") : COLUMNS.index("step_time_s")])
 RECORD = ("id", "family", "kind", "quality", "software", "source", "source_status", "notes")
 MODEL_KEYS = (
@@ -69,5 +71,18 @@ def main(collection: Path) -> None:
     print(f"{len(rows)} records, {len(models)} architectures")
 
 
+def single(table: Path) -> None:
+    """Write vTrain's single-server rows, as they are."""
+    with table.open(newline="", encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    with (DATA / "vtrain_single.csv").open("w", newline="", encoding="utf-8") as f:
+        writer = csv.DictWriter(f, SINGLE, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: row[key] for key in SINGLE} for row in rows)
+    print(f"{len(rows)} single-server rows")
+
+
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        single(Path(sys.argv[2]))

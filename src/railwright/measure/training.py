@@ -3,81 +3,17 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from importlib import resources
-from typing import Any
 
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
-from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, TrainingJob
+from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of
 from railwright.training import simulate
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
-
-DTYPES = {
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "fp8": "fp8",
-    "mxfp8": "fp8",
-    "fp8-cs": "fp8",
-    "fp8-mx": "fp8",
-    "fp8-tensorwise": "fp8",
-    "fp8-rowwise": "fp8",
-}
-"""FP8 recipes (per-tensor, current, micro-scaled) count as one dtype at this stage."""
-
-
-@lru_cache(maxsize=1)
-def architectures() -> Mapping[str, Transformer]:
-    """The architectures that the training records name."""
-    text = (
-        resources.files("railwright.measure")
-        .joinpath("data/training_models.json")
-        .read_text(encoding="utf-8")
-    )
-    return {name: _transformer(name, m) for name, m in json.loads(text).items() if not m.get("hybrid")}
-
-
-def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
-    """One record's architecture under our names."""
-    mla = m.get("mla") or {}
-    return Transformer(
-        name=name,
-        layers=m["layers"],
-        hidden=m["hidden"],
-        vocab=m["vocab"],
-        heads=m["heads"],
-        kv_heads=m["kv_heads"],
-        head_dim=mla.get("nope", m["head_dim"]),
-        ffn=m["ffn"],
-        gated=m["glu"],
-        attention="mla" if mla else "gqa",
-        q_lora=mla.get("q_lora", 0),
-        kv_lora=mla.get("kv_lora", 0),
-        rope_dim=mla.get("rope", 0),
-        v_head_dim=mla.get("v", 0),
-        experts=m.get("experts", 0),
-        experts_per_token=m.get("topk", 0),
-        expert_ffn=m.get("moe_ffn", 0),
-        shared_experts=m.get("shared_experts", 0),
-        shared_ffn=m.get("shared_experts", 0) * m.get("moe_ffn", 0),
-        dense_layers=min(m.get("first_dense_layers", 0), m["layers"]),
-        sliding_window=128 if "sliding window 128" in m["attn"] else 0,
-        window_every=2 if "alternate" in m["attn"] else 1,
-        source=m.get("source", ""),
-    )
-
-
-def architecture_of(record: Mapping[str, str]) -> Transformer:
-    """The record's architecture. Raises Unsupported for one that is not a plain transformer."""
-    if record["model"] not in architectures():
-        raise Unsupported("not a plain transformer (hybrid of Mamba and attention)")
-    return architectures()[record["model"]]
 
 
 def records() -> Iterator[dict[str, str]]:
@@ -118,7 +54,7 @@ def family_of(record: Mapping[str, str]) -> str:
 
 def _replay(record: Mapping[str, str], family: str) -> Row:
     """One record through `training.simulate`. Raises Unsupported or PlanError."""
-    job, gpus = _job(record), int(record["gpus"])
+    job, gpus = job_of(record), int(record["gpus"])
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
     step = simulate(job, architecture_of(record), machine_of(record["gpu"], gpus, nic))
     what = (
@@ -133,7 +69,7 @@ def _replay(record: Mapping[str, str], family: str) -> Row:
 
 def _memory(record: Mapping[str, str]) -> Row:
     """One record's peak memory. Raises Unsupported or PlanError."""
-    job, arch = _job(record), architecture_of(record)
+    job, arch = job_of(record), architecture_of(record)
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
     machine = machine_of(record["gpu"], int(record["gpus"]), nic)
     check(job, arch, machine.network.fabric)
@@ -146,48 +82,6 @@ def _memory(record: Mapping[str, str]) -> Row:
         predicted, measured = memory.total, float(record["resident_gb"])
         family = "memory resident"
     return Row(family, record["id"], what, predicted / 2**30, measured, "GiB", record["source"])
-
-
-def _job(record: Mapping[str, str]) -> TrainingJob:
-    """The record's job. Raises Unsupported for what this stage does not model."""
-    if record["kind"] == "lora":
-        raise Unsupported("LoRA is not modelled yet")
-    if (record["cp"] or "1") != "1":
-        raise Unsupported("context parallelism is not modelled yet")
-    if record["fsdp"] not in ("", "False") or record["zero"] not in ("", "0", "1"):
-        raise Unsupported("ZeRO-2/3 and FSDP are not modelled yet")
-    if record["dtype"] not in DTYPES:
-        raise Unsupported(f"dtype '{record['dtype']}' is not modelled yet")
-    if not record["mbs"]:
-        raise Unsupported("the record does not state the microbatch")
-    if not (record["step_time_s"] or record["tokens_s_gpu"]):
-        raise Unsupported("the record states neither step time nor tokens/s per GPU")
-    if record["etp"] and record["etp"] != (record["tp"] or "1"):
-        raise Unsupported("expert tensor parallelism other than TP is not modelled yet")
-
-    def number(column: str, default: int = 1) -> int:
-        return int(float(record[column])) if record[column] else default
-
-    layout = Layout(
-        tensor=number("tp"),
-        pipeline=number("pp"),
-        virtual_pipeline=number("vpp"),
-        expert=number("ep"),
-        sequence_parallel=record["sp"] == "True" or (record["sp"] == "" and number("tp") > 1),
-        zero=0 if record["zero"] == "0" else 1,
-        recompute=record["recompute"] or "none",  # type: ignore[arg-type]
-    )
-    return TrainingJob(
-        name=record["id"],
-        model=record["model"],
-        gpus=int(record["gpus"]),
-        sequence=number("seq"),
-        global_batch=number("gbs"),
-        micro_batch=number("mbs"),
-        tokens=1e9,
-        dtype=DTYPES[record["dtype"]],  # type: ignore[arg-type]
-        layout=layout,
-    )
 
 
 def _grouped(reason: str, record: str) -> str:

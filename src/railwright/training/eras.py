@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.model.operators import CoreAttention
 from railwright.spec.study import TrainingJob
@@ -45,7 +46,7 @@ class Era:
     attention  how the core attention runs
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
-    pace       'A100 16-bit' -> factors
+    pace       'ampere 16-bit' -> factors
     """
 
     name: str
@@ -65,10 +66,14 @@ def era_of(job: TrainingJob) -> Era:
     return known[job.software]
 
 
-def pace_of(job: TrainingJob, gpu: str) -> Pace:
+def pace_of(job: TrainingJob, gpu: Gpu) -> Pace:
     """The factors of a job's era on a GPU; those of isolated kernels where none were fitted."""
-    key = f"{gpu.split('-')[0].upper()} {'fp8' if job.dtype == 'fp8' else '16-bit'}"
-    return era_of(job).pace.get(key, Pace())
+    return era_of(job).pace.get(pace_key(gpu, job.dtype), Pace())
+
+
+def pace_key(gpu: Gpu, dtype: str) -> str:
+    """'hopper fp8': GPUs of one generation and products of one width share their factors."""
+    return f"{gpu.generation.split('-')[0]} {'16-bit' if dtype in ('bf16', 'fp16') else dtype}"
 
 
 @cache

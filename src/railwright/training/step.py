@@ -59,7 +59,7 @@ def simulate(
     memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict or network_predict)
-    pace = pace or pace_of(job, machine.gpu.name)
+    pace = pace or pace_of(job, machine.gpu)
     timed = kernel or _timer(machine, pace)
     stages, placed = _passes(job, arch, prices, timed, pace)
     endings = _end(job, arch, prices, timed, pace, stages, placed)

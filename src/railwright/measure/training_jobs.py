@@ -1,0 +1,186 @@
+"""A published training record as our job: its layout, and the habits of the software it ran on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from railwright.measure.machines import Unsupported
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Layout, Overlap, TrainingJob
+
+DTYPES = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "mxfp8": "fp8",
+    "fp8-cs": "fp8",
+    "fp8-mx": "fp8",
+    "fp8-tensorwise": "fp8",
+    "fp8-rowwise": "fp8",
+}
+"""FP8 recipes (per-tensor, current, micro-scaled) count as one dtype at this stage."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What software does where a record does not say.
+
+    era       of `training.eras`
+    sequence_parallel  with tensor parallelism
+    tp, dp, pp  what it hides behind compute; `tp` in dense models with sequence parallelism
+    zero      optimizer states sharded over data-parallel ranks
+    source    where that is read
+    """
+
+    era: str
+    sequence_parallel: bool = True
+    tp: bool = False
+    dp: bool = True
+    pp: bool = True
+    zero: int = 1
+    source: str = ""
+
+
+HABITS: dict[str, Habits] = {
+    "vtrain": Habits(
+        "megatron-2021", False, dp=False, pp=False, zero=0, source="vTrain (MICRO 2024), Megatron-DeepSpeed"
+    ),
+    "bigscience": Habits(
+        "megatron-2021", False, dp=False, pp=False, source="bigscience-workshop/Megatron-DeepSpeed, 2021"
+    ),
+    "korthikanti": Habits("megatron-2022", source="arXiv 2205.05198, section 6"),
+    "simumax": Habits("megatron-2025", source="SimuMax docs: Megatron-LM without user-buffer overlap"),
+    "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
+    "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),
+    "torchtitan": Habits("fsdp-2024", source="torchtitan benchmarks/"),
+    "mbridge": Habits(
+        "megatron-2025", tp=True, source="Megatron-Bridge perf recipes: comm_overlap.tp_comm_overlap"
+    ),
+    "": Habits("nemo-2024", tp=True, source="NeMo-Framework-Launcher, conf/training: ub_tp_comm_overlap"),
+}
+"""By the first word of a record's family; '' for all others (NeMo, Megatron-LM, MLPerf of 2023 to 2025)."""
+
+
+def habits_of(record: Mapping[str, str]) -> Habits:
+    """The habits of the software a record ran on."""
+    software, name = record["software"], record["family"].split("-")[0]
+    if software.startswith(("MaxText", "PaXML")):
+        return Habits("xla-2024", source="JAX: XLA hides what it can")
+    found = HABITS.get(name, HABITS[""])
+    if software.startswith(("NeMo 25.04", "NVIDIA NeMo Framework Release 25.0")):
+        return Habits("megatron-2025", tp=True, source=found.source)
+    if record["model"].startswith("gpt-oss") and software in UNFUSED_SINKS:
+        return Habits("megatron-2025-unfused", tp=found.tp, source=found.source)
+    return found
+
+
+UNFUSED_SINKS = tuple(
+    f"Megatron-Bridge {v}" for v in ("25.09", "25.11", "26.02", "26.02.01", "26.04", "26.04.01")
+)
+"""Releases whose attention with learned sinks (gpt-oss) is not one fused kernel."""
+
+
+def job_of(record: Mapping[str, str]) -> TrainingJob:
+    """The record's job. Raises Unsupported for what is not modelled."""
+    _check(record)
+    habits = habits_of(record)
+    tensor = _number(record, "tp")
+    parallel = habits.sequence_parallel if record["sp"] == "" else record["sp"] == "True"
+    parallel = parallel and tensor > 1
+    hidden = habits.tp and parallel and not architecture_of(record).is_moe
+    return TrainingJob(
+        name=record["id"],
+        model=record["model"],
+        gpus=int(record["gpus"]),
+        sequence=_number(record, "seq"),
+        global_batch=_number(record, "gbs"),
+        micro_batch=_number(record, "mbs"),
+        tokens=1e9,
+        dtype=DTYPES[record["dtype"]],  # type: ignore[arg-type]
+        layout=Layout(
+            tensor=tensor,
+            pipeline=_number(record, "pp"),
+            virtual_pipeline=_number(record, "vpp"),
+            expert=_number(record, "ep"),
+            sequence_parallel=parallel,
+            zero=int(record["zero"]) if record["zero"] else habits.zero,  # type: ignore[arg-type]
+            recompute=record["recompute"] or "none",  # type: ignore[arg-type]
+        ),
+        overlap=Overlap(tp=hidden, dp=habits.dp, pp=habits.pp),
+        software=habits.era,
+    )
+
+
+def _check(record: Mapping[str, str]) -> None:
+    """Refuse what this stage does not model."""
+    if record["kind"] == "lora":
+        raise Unsupported("LoRA is not modelled yet")
+    if (record["cp"] or "1") != "1":
+        raise Unsupported("context parallelism is not modelled yet")
+    if record["fsdp"] not in ("", "False") or record["zero"] not in ("", "0", "1"):
+        raise Unsupported("ZeRO-2/3 and FSDP are not modelled yet")
+    if record["dtype"] not in DTYPES:
+        raise Unsupported(f"dtype '{record['dtype']}' is not modelled yet")
+    if not record["mbs"]:
+        raise Unsupported("the record does not state the microbatch")
+    if not (record["step_time_s"] or record["tokens_s_gpu"]):
+        raise Unsupported("the record states neither step time nor tokens/s per GPU")
+    if record["etp"] and record["etp"] != (record["tp"] or "1"):
+        raise Unsupported("expert tensor parallelism other than TP is not modelled yet")
+
+
+def _number(record: Mapping[str, str], column: str) -> int:
+    return int(float(record[column])) if record[column] else 1
+
+
+@lru_cache(maxsize=1)
+def architectures() -> Mapping[str, Transformer]:
+    """The architectures that the training records name."""
+    text = (
+        resources.files("railwright.measure")
+        .joinpath("data/training_models.json")
+        .read_text(encoding="utf-8")
+    )
+    return {name: _transformer(name, m) for name, m in json.loads(text).items() if not m.get("hybrid")}
+
+
+def architecture_of(record: Mapping[str, str]) -> Transformer:
+    """The record's architecture. Raises Unsupported for one that is not a plain transformer."""
+    if record["model"] not in architectures():
+        raise Unsupported("not a plain transformer (hybrid of Mamba and attention)")
+    return architectures()[record["model"]]
+
+
+def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
+    """One record's architecture under our names."""
+    mla = m.get("mla") or {}
+    return Transformer(
+        name=name,
+        layers=m["layers"],
+        hidden=m["hidden"],
+        vocab=m["vocab"],
+        heads=m["heads"],
+        kv_heads=m["kv_heads"],
+        head_dim=mla.get("nope", m["head_dim"]),
+        ffn=m["ffn"],
+        gated=m["glu"],
+        attention="mla" if mla else "gqa",
+        q_lora=mla.get("q_lora", 0),
+        kv_lora=mla.get("kv_lora", 0),
+        rope_dim=mla.get("rope", 0),
+        v_head_dim=mla.get("v", 0),
+        experts=m.get("experts", 0),
+        experts_per_token=m.get("topk", 0),
+        expert_ffn=m.get("moe_ffn", 0),
+        shared_experts=m.get("shared_experts", 0),
+        shared_ffn=m.get("shared_experts", 0) * m.get("moe_ffn", 0),
+        dense_layers=min(m.get("first_dense_layers", 0), m["layers"]),
+        sliding_window=128 if "sliding window 128" in m["attn"] else 0,
+        window_every=2 if "alternate" in m["attn"] else 1,
+        source=m.get("source", ""),
+    )

@@ -1,0 +1,91 @@
+"""vTrain's single-server measurements: 1,440 steps of GPT models on up to 8 A100."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib import resources
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.table import Row, Skipped
+from railwright.measure.training_jobs import HABITS
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.training import simulate
+
+EVERY = 10
+"""The constants of these rows' era are fitted on every tenth row, from the first (tools/fit_training.py)."""
+
+SOURCE = "vTrain (MICRO 2024), artifact: single-node validation data"
+
+
+def single_rows() -> Iterator[Row | Skipped]:
+    """Every row that no constant was fitted on."""
+    for number, record in enumerate(single_records()):
+        if number % EVERY == 0:
+            continue
+        name = f"row {number}"
+        try:
+            predicted = simulate(single_job(record), single_model(record), single_machine(record)).step_time
+        except (Unsupported, PlanError) as no:
+            yield Skipped("vTrain single server", name, str(no).split(";")[0])
+            continue
+        what = "hidden {hidden}, {layers} layers, TP{tp} PP{pp} DP{dp} microbatch {mbs}".format(**record)
+        measured = float(record["iteration_ms"]) / 1e3
+        yield Row("vTrain single server", name, what, predicted, measured, "s/step", SOURCE)
+
+
+@lru_cache(maxsize=1)
+def single_records() -> tuple[dict[str, str], ...]:
+    """The carried rows (tools/carry_training.py), as text."""
+    text = resources.files("railwright.measure").joinpath("data/vtrain_single.csv")
+    return tuple(csv.DictReader(text.read_text(encoding="utf-8").splitlines()))
+
+
+def single_model(record: dict[str, str]) -> Transformer:
+    """GPT with 16 heads, GPT-2's vocabulary and learned positions."""
+    hidden, heads = int(record["hidden"]), int(record["heads"])
+    return Transformer(
+        name=f"gpt-{hidden}-{record['layers']}l",
+        layers=int(record["layers"]),
+        hidden=hidden,
+        vocab=50257,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        ffn=4 * hidden,
+        gated=False,
+        tied_embeddings=True,
+        position_embeddings=1024,
+    )
+
+
+def single_job(record: dict[str, str]) -> TrainingJob:
+    """One row's job: fp16, nothing overlapped, no recomputation."""
+    habits = HABITS["vtrain"]
+    return TrainingJob(
+        name="vtrain",
+        model="gpt",
+        gpus=int(record["gpus"]),
+        sequence=int(record["seq"]),
+        global_batch=int(record["gbs"]),
+        micro_batch=int(record["mbs"]),
+        tokens=1e9,
+        dtype="fp16",
+        layout=Layout(tensor=int(record["tp"]), pipeline=int(record["pp"]), zero=0),
+        overlap=Overlap(dp=habits.dp, pp=habits.pp),
+        software=habits.era,
+    )
+
+
+@cache
+def _machine(gpus: int) -> Machine:
+    return machine_of("A100", gpus, None)
+
+
+def single_machine(record: dict[str, str]) -> Machine:
+    """Some of the GPUs of one server."""
+    return _machine(int(record["gpus"]))

@@ -1,0 +1,330 @@
+"""Fit the factors of the software eras (training/data/eras.yaml) to published training steps.
+
+python tools/fit_training.py          write eras.yaml and measure/data/training_left_out.json
+
+Two fits, both robust least squares on the logarithm of predicted over measured step time:
+- single servers: the era of vTrain, on every tenth of its 1,440 single-server rows and on nothing else;
+  bigscience's and vTrain's own multi-server records are never fitted, so their errors are left-out errors.
+- all other records: a mixed model.  The logarithm of each factor is a sum of effects (all steps, GPU
+  generation, width, era, and their combination), each drawn towards zero, that is towards isolated kernels,
+  by a prior; a combination without records gets the sum of what is known about its parts.  Records weigh
+  1/sqrt(records of their family), so that a long series of one model does not outweigh other models.
+Left out: the same fit without one family (model, GPU and publisher) gives the factors that predict it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.errors import PlanError
+from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.training import records
+from railwright.measure.training_jobs import architecture_of, job_of
+from railwright.measure.vtrain import EVERY, single_job, single_machine, single_model, single_records
+from railwright.training import simulate
+from railwright.training.eras import Pace, eras, pace_key
+
+ROOT = Path(__file__).parent.parent / "src" / "railwright"
+ERAS = ROOT / "training" / "data" / "eras.yaml"
+LEFT_OUT = ROOT / "measure" / "data" / "training_left_out.json"
+
+PARAMETERS = ("load", "memory", "gap")
+"""What is fitted: products and attention together (clocks under load), kernels bound by memory, and the gap
+between kernels."""
+STEP = {"load": 0.15, "memory": 0.15, "gap": 4e-6}
+"""Change of each for its derivative: logarithms, and seconds."""
+EFFECTS = {
+    "all": {"load": 0.20, "memory": 0.10, "gap": 2e-6},
+    "generation": {"load": 0.10, "memory": 0.0, "gap": 0.0},
+    "width": {"load": 0.05, "memory": 0.0, "gap": 0.0},
+    "era": {"load": 0.10, "memory": 0.05, "gap": 2e-6},
+    "cell": {"load": 0.05, "memory": 0.0, "gap": 0.0},
+}
+"""Standard deviation of each effect's prior."""
+NOISE = 0.05
+"""Standard deviation of one record about its family's mean, and scale of the robust loss."""
+UNSEEN = ("vtrain", "bigscience")
+"""Families that no fit sees."""
+
+Floats = NDArray[np.float64]
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One record: what it belongs to, and its step time under some factors."""
+
+    number: int
+    family: str
+    era: str
+    key: str
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        return self.era, self.key
+
+
+def main() -> None:
+    """Fit, check every family left out, write both files."""
+    single = _single_fit()
+    samples = list(_samples())
+    values: dict[tuple[str, str], Values] = {s.cell: dict.fromkeys(PARAMETERS, 0.0) for s in samples}
+    with ProcessPoolExecutor(3) as pool:
+        for _ in range(2):
+            todo = [(s.number, values[s.cell]) for s in samples]
+            found = list(pool.map(_linear, todo, chunksize=4))
+            values = _mixed(samples, found, values)
+        families = sorted({s.family for s in samples})
+        without = {
+            family: _mixed([s for s in samples if s.family != family],
+                           [f for s, f in zip(samples, found, strict=True) if s.family != family],
+                           values, {s.cell for s in samples if s.family == family})
+            for family in families
+        }  # fmt: skip
+        final = list(pool.map(_error, [(s.number, values[s.cell]) for s in samples], chunksize=4))
+        unseen = list(pool.map(_error, [(s.number, without[s.family][s.cell]) for s in samples], chunksize=4))
+    _report(samples, final, unseen)
+    every = _everywhere(samples, found, values)
+    _write(samples, final, unseen, every, single)
+    LEFT_OUT.write_text(
+        json.dumps(
+            {
+                family: {
+                    " | ".join(cell): asdict(_pace(v)) | {"source": "left out"} for cell, v in cells.items()
+                }
+                for family, cells in without.items()
+            },
+            indent=1,
+        )
+        + "\n",
+        encoding="utf-8",
+    )
+
+
+def _pace(values: Values) -> Pace:
+    load = round(float(np.exp(values["load"])), 3)
+    memory = round(float(np.exp(values["memory"])), 3)
+    return Pace(load, load, memory, round(max(values["gap"], 0.0), 8))
+
+
+@lru_cache(maxsize=1)
+def _records() -> list[dict[str, str]]:
+    return list(records())
+
+
+@cache
+def _machine(gpu: str, gpus: int, nic: str):  # type: ignore[no-untyped-def]
+    return machine_of(gpu, gpus, float(nic) if nic else None)
+
+
+def _samples() -> Iterator[Sample]:
+    """All records that are predicted and may be fitted."""
+    for number, record in enumerate(_records()):
+        if record["family"].startswith(UNSEEN):
+            continue
+        try:
+            job = job_of(record)
+            machine = _machine(record["gpu"], int(record["gpus"]), record["nic_gbps"])
+            simulate(job, architecture_of(record), machine)
+        except (Unsupported, PlanError):
+            continue
+        yield Sample(number, record["family"], job.software, pace_key(machine.gpu, job.dtype))
+
+
+def _log_ratio(number: int, values: Values) -> float:
+    """Logarithm of predicted over measured step time of one record."""
+    record = _records()[number]
+    machine = _machine(record["gpu"], int(record["gpus"]), record["nic_gbps"])
+    step = simulate(job_of(record), architecture_of(record), machine, pace=_pace(values))
+    if record["step_time_s"]:
+        measured = float(record["step_time_s"])
+    else:
+        measured = step.tokens / (float(record["tokens_s_gpu"]) * int(record["gpus"]))
+    return float(np.log(step.step_time / measured))
+
+
+def _error(task: tuple[int, Values]) -> float:
+    return _log_ratio(*task)
+
+
+def _linear(task: tuple[int, Values]) -> tuple[float, list[float]]:
+    """The logarithm at some values and its derivatives."""
+    number, values = task
+    base = _log_ratio(number, values)
+    slopes = []
+    for name in PARAMETERS:
+        moved = {**values, name: max(values[name], 0.0 if name == "gap" else -9) + STEP[name]}
+        slopes.append((_log_ratio(number, moved) - base) / STEP[name])
+    return base, slopes
+
+
+def _names(cell: tuple[str, str]) -> dict[str, str]:
+    era, key = cell
+    generation, width = key.split(" ")
+    return {"all": "", "generation": generation, "width": width, "era": era, "cell": f"{era} {key}"}
+
+
+def _mixed(
+    samples: list[Sample],
+    found: list[tuple[float, list[float]]],
+    at: Mapping[tuple[str, str], Values],
+    wanted: set[tuple[str, str]] | None = None,
+) -> dict[tuple[str, str], Values]:
+    """Values of every cell by the mixed model; `found` was linearised at `at`."""
+    columns: dict[tuple[str, str, str], int] = {}
+    cells = {s.cell for s in samples} | (wanted or set())
+    for cell in sorted(cells):
+        for effect, name in _names(cell).items():
+            for parameter in PARAMETERS:
+                if EFFECTS[effect][parameter]:
+                    columns.setdefault((effect, name, parameter), len(columns))
+    sizes = Counter(s.family for s in samples)
+    rows, target = [], []
+    for s, (base, slopes) in zip(samples, found, strict=True):
+        row = np.zeros(len(columns))
+        for parameter, slope in zip(PARAMETERS, slopes, strict=True):
+            for effect, name in _names(s.cell).items():
+                if EFFECTS[effect][parameter]:
+                    row[columns[effect, name, parameter]] = slope * EFFECTS[effect][parameter]
+        here = sum(k * at[s.cell][p] for p, k in zip(PARAMETERS, slopes, strict=True))
+        weight = sizes[s.family] ** -0.5
+        rows.append(row * weight / NOISE)
+        target.append((here - base) * weight / NOISE)
+    matrix, wanted_values = np.array(rows), np.array(target)
+    robust = np.ones(len(target))
+    solved = np.zeros(len(columns))
+    for _ in range(20):
+        a = matrix * robust[:, None]
+        solved = np.linalg.solve(a.T @ a + np.eye(len(columns)), a.T @ (wanted_values * robust))
+        off = np.abs(matrix @ solved - wanted_values)
+        robust = (1.0 + off**2) ** -0.25
+    return {
+        cell: {
+            p: float(sum(
+                solved[columns[effect, name, p]] * EFFECTS[effect][p]
+                for effect, name in _names(cell).items() if (effect, name, p) in columns
+            ))
+            for p in PARAMETERS
+        }
+        for cell in cells
+    }  # fmt: skip
+
+
+def _everywhere(
+    samples: list[Sample], found: list[tuple[float, list[float]]], at: Mapping[tuple[str, str], Values]
+) -> dict[tuple[str, str], Values]:
+    """Also the combinations of eras and GPUs without a record of their own."""
+    keys = {s.key for s in samples}
+    wanted = {(era, key) for era in eras() for key in keys if era != "megatron-2021"}
+    return _mixed(
+        samples, found, at, {c for c in wanted if not (c[1].startswith("ampere") and "fp8" in c[1])}
+    )
+
+
+def _single_fit() -> Pace:
+    """The era of vTrain: products, memory, gap, host and the fixed time of a step, on every tenth row."""
+    from scipy.optimize import least_squares
+
+    rows = [r for i, r in enumerate(single_records()) if i % EVERY == 0]
+    measured = np.array([float(r["iteration_ms"]) for r in rows]) / 1e3
+    with ProcessPoolExecutor(3) as pool:
+
+        def residual(x: Floats) -> Floats:
+            pace = _single_pace(x)
+            steps = list(pool.map(_single_step, [(r, pace) for r in rows], chunksize=8))
+            return np.log(np.array(steps) / measured)
+
+        fit = least_squares(
+            residual, [0.08, 0.1, 3.0, 1.5, 5.0], diff_step=0.03, loss="soft_l1", f_scale=0.1, max_nfev=8
+        )
+        off = residual(fit.x)
+    pace = _single_pace(fit.x)
+    mean = np.mean(np.abs(np.exp(off) - 1))
+    print(f"single server: {pace}  fitted rows {len(rows)}, mean {mean:.1%}, bias {np.mean(off):+.1%}")
+    source = f"{len(rows)} of vTrain's 1,440 single-server rows, mean error {mean:.1%} there"
+    return replace(pace, source=source)
+
+
+def _single_pace(x: Floats) -> Pace:
+    gemm, memory, host = (round(float(np.exp(v)), 3) for v in (x[0], x[1], x[3]))
+    return Pace(
+        gemm, gemm, memory, round(max(float(x[2]), 0.0) * 1e-5, 8), host, round(float(x[4]) * 1e-3, 5)
+    )
+
+
+def _single_step(task: tuple[dict[str, str], Pace]) -> float:
+    record, pace = task
+    return simulate(single_job(record), single_model(record), single_machine(record), pace=pace).step_time
+
+
+def _report(samples: list[Sample], final: list[float], unseen: list[float]) -> None:
+    """In-sample and left-out error by cell and in all."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, s in enumerate(samples):
+        groups[" | ".join(s.cell)].append(i)
+        groups["all"].append(i)
+        moe = architecture_of(_records()[s.number]).is_moe
+        groups["moe" if moe else "dense"].append(i)
+    for name, chosen in groups.items():
+        seen, left = (np.expm1(np.array([e[i] for i in chosen])) for e in (final, unseen))
+        print(
+            f"{name:<45} {len(chosen):>4}  in-sample {np.abs(seen).mean():6.1%} bias {seen.mean():+6.1%}   "
+            f"left out {np.abs(left).mean():6.1%} bias {left.mean():+6.1%}"
+        )
+
+
+def _write(
+    samples: list[Sample],
+    final: list[float],
+    unseen: list[float],
+    values: Mapping[tuple[str, str], Values],
+    single: Pace,
+) -> None:
+    """Put the factors into eras.yaml; names, words and kernels of the eras stay."""
+    from ruamel.yaml import YAML
+
+    data = YAML(typ="safe").load(ERAS.read_text(encoding="utf-8"))
+    lines = ["# Software eras, oldest first; `pace` is written by tools/fit_training.py."]
+    for era, row in data.items():
+        lines += [f"{era}:", f"  what: {json.dumps(row['what'])}", f"  attention: {row['attention']}"]
+        lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
+        paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
+        sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
+        if era == "megatron-2021":
+            paces, sources = {"ampere 16-bit": single}, {"ampere 16-bit": single.source}
+        lines.append("  pace:" if paces else "  pace: {}")
+        for key, pace in paces.items():
+            lines.append(f"    {key}:")
+            plain = asdict(Pace())
+            for name, value in asdict(pace).items():
+                if name != "source" and value != plain[name]:
+                    lines.append(f"      {name}: {value:g}")
+            lines.append(f"      source: {json.dumps(sources[key])}")
+    ERAS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _source(samples: list[Sample], final: list[float], unseen: list[float], cell: tuple[str, str]) -> str:
+    chosen = [i for i, s in enumerate(samples) if s.cell == cell]
+    if not chosen:
+        return "no record: what other eras, GPUs and widths of the fit say (tools/fit_training.py)"
+    count = len({samples[i].family for i in chosen})
+    seen, left = (np.abs(np.expm1([e[i] for i in chosen])).mean() for e in (final, unseen))
+    families = "family" if count == 1 else "families"
+    return (
+        f"{len(chosen)} records of {count} {families}: mean error {seen:.1%} fitted, {left:.1%} with each "
+        "family left out (tools/fit_training.py)"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
