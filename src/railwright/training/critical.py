@@ -1,0 +1,230 @@
+"""The critical path of a step: the chain of tasks that sets its length, read off the timeline.
+
+Every task starts the instant the last thing it waits for is over: the task before it on its lane, one it
+depends on, a send from another stage, or the slowest stage's gradients.  So the path is walked back from the
+end of the step: from each task to one that ended the instant it started.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from railwright.training.timeline import Event, Timeline
+
+SAME = 1e-9
+"""Two instants this close, relative to the step, are one: rounding of sums of task times only."""
+
+SHOWN = 0.005
+"""A part that rounds to 0 % is not told."""
+
+MOST_WAITS = 0.01
+"""Share of a step without a task on the path from which a timeline is taken to be cut off."""
+
+LANE_WORDS = {
+    "tp": "tensor-parallel communication",
+    "cp": "context-parallel communication",
+    "ep": "expert all-to-all",
+    "pp": "pipeline sends",
+    "dp": "gradient and parameter exchange",
+    "host": "kernel launches",
+}
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A stretch of the path in which nothing that the timeline shows runs. [s]"""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """All tasks of one stage and one kind on the path.
+
+    what     'attention', 'mlp', … of compute, else what the lane does
+    seconds  in all; share of the step 0..1
+    """
+
+    rank: int
+    lane: str
+    what: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """Tasks and waits in time order; their lengths add up to the step.
+
+    bubbles  waits of the main stage for others, longest first
+    """
+
+    events: tuple[Event, ...]
+    waits: tuple[Wait, ...]
+    span: float
+    bubbles: tuple[Event, ...]
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What the path consists of, the largest part first."""
+        seconds: dict[tuple[int, str, str], float] = {}
+        for e in self.events:
+            key = (e.rank, e.lane, what_of(e))
+            seconds[key] = seconds.get(key, 0.0) + e.end - e.start
+        parts = (Part(*key, time, time / self.span) for key, time in seconds.items())
+        return tuple(sorted(parts, key=lambda p: (-p.seconds, p.rank, p.lane, p.what)))
+
+    @cached_property
+    def main(self) -> int:
+        """The stage that most of the path runs on; the first of equals."""
+        seconds: dict[int, float] = {}
+        for p in self.parts:
+            seconds[p.rank] = seconds.get(p.rank, 0.0) + p.seconds
+        return min(seconds, key=lambda rank: (-seconds[rank], rank)) if seconds else 0
+
+    def sentences(self) -> tuple[str, ...]:
+        """Two or three sentences: what the path is made of, where it waits, what shortens it most."""
+        if not self.events:
+            return ()
+        shares = by_what(self.parts)
+        made = ", ".join(f"{_percent(share)} {what}" for what, share in shares[:5] if share >= SHOWN)
+        found = [f"The critical path of the step is {made}."]
+        if len({p.rank for p in self.parts}) > 1 or self.bubbles:
+            found.append(self._stages())
+        what, share = shares[0]
+        found.append(
+            f"Its largest part is {what}: making that 10 % shorter takes at most {10 * share:.1f} % off "
+            "the step."
+        )
+        return tuple(found)
+
+    def _stages(self) -> str:
+        own = sum(p.share for p in self.parts if p.rank == self.main)
+        others = sorted({p.rank for p in self.parts} - {self.main})
+        text = f"It runs {_percent(own)} of the step on stage {self.main}"
+        if others:
+            text += f" and the rest on {'stage' if len(others) == 1 else 'stages'} {_listed(others)}"
+        if self.bubbles:
+            total = sum(b.end - b.start for b in self.bubbles) / self.span
+            longest = _before(self.bubbles[0], self.events, self.span)
+            text += f"; stage {self.main} waits for others {_percent(total)} of the step, longest {longest}"
+        return f"{text}."
+
+
+def critical_path(timeline: Timeline) -> CriticalPath | None:
+    """The chain of tasks that sets the length of a step; None where the timeline does not hold all of it.
+
+    A timeline that shows whole passes gives a path of whole passes.  Where several tasks ended the instant
+    the next one started, each is a reason for it; the one on the same lane is taken, then of the same pass,
+    then of the same stage.  Interference is in the lengths of tasks, so shortening communication beside the
+    path may still shorten the step by what it slowed.
+    """
+    span, close = timeline.span, SAME * timeline.span
+    tasks = [e for e in timeline.events if e.kind != "bubble"]
+    if not tasks or max(e.end for e in tasks) < span - close:
+        return None
+    ended = _Ended(tasks, close)
+    last = ended.at(span)
+    found: list[Event] = [min(last, key=lambda e: (e.lane != "compute", e.rank))]
+    waits: list[Wait] = []
+    while found[-1].start > close:
+        now = found[-1]
+        before = [e for e in ended.at(now.start) if e.start < now.start]
+        if before:
+            found.append(min(before, key=lambda e: _distance(e, now)))
+            continue
+        earlier = ended.before(now.start - close)
+        if earlier is None:
+            waits.append(Wait(0.0, now.start))
+            break
+        waits.append(Wait(earlier.end, now.start))
+        found.append(earlier)
+    if sum(w.end - w.start for w in waits) > MOST_WAITS * span:
+        return None
+    path = CriticalPath(tuple(reversed(found)), tuple(reversed(waits)), span, ())
+    bubbles = [e for e in timeline.events if e.kind == "bubble" and e.rank == path.main]
+    bubbles.sort(key=lambda e: (e.start - e.end, e.start))
+    return CriticalPath(path.events, path.waits, span, tuple(bubbles))
+
+
+def by_what(parts: Sequence[Part]) -> list[tuple[str, float]]:
+    """(what, share of the step) over all stages; the largest first."""
+    shares: dict[str, float] = {}
+    for p in parts:
+        shares[p.what] = shares.get(p.what, 0.0) + p.share
+    return sorted(shares.items(), key=lambda one: (-one[1], one[0]))
+
+
+def what_of(event: Event) -> str:
+    """What an event is called in a sum: its kind of compute, or what its lane does."""
+    if event.lane == "compute":
+        return event.kind
+    return LANE_WORDS.get(event.lane, event.lane)
+
+
+class _Ended:
+    """Events by their end."""
+
+    def __init__(self, events: Iterable[Event], close: float) -> None:
+        self.events = sorted(events, key=lambda e: e.end)
+        self.ends = [e.end for e in self.events]
+        self.close = close
+
+    def at(self, instant: float) -> list[Event]:
+        """Those that ended then."""
+        first = bisect_left(self.ends, instant - self.close)
+        found = []
+        for event in self.events[first:]:
+            if event.end > instant + self.close:
+                break
+            found.append(event)
+        return found
+
+    def before(self, instant: float) -> Event | None:
+        """The last that ended before."""
+        place = bisect_left(self.ends, instant)
+        return self.events[place - 1] if place else None
+
+
+def _distance(before: Event, now: Event) -> tuple[bool, ...]:
+    """Sorts reasons: a busy lane, the same pass, the same stage, a send of the microbatch, any send."""
+    alone = now.unit is None
+    sent = before.lane == "pp" and not alone
+    related = before.unit is not None and now.unit is not None and before.unit[2] == now.unit[2]
+    return (
+        not (before.rank == now.rank and before.lane == now.lane),
+        not (before.rank == now.rank and before.unit is not None and before.unit == now.unit),
+        before.rank != now.rank,
+        not (sent and related),
+        not sent,
+    )
+
+
+def _before(bubble: Event, events: Sequence[Event], span: float) -> str:
+    """'before microbatch 4', where the task after a bubble belongs to one."""
+    nexts = [e for e in events if e.rank == bubble.rank and e.start >= bubble.end - SAME * span]
+    if not nexts:
+        return "at the end"
+    first = min(nexts, key=lambda e: e.start)
+    if first.unit is None:
+        return f"before the {first.name}"
+    kind = "backward" if first.unit[0].startswith(("B", "W")) else "forward"
+    return f"before the {kind} pass of microbatch {first.unit[2] + 1}"
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """'0, 1 and 2', or '0 to 14' where they are many and in a row."""
+    if len(ranks) > 3 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]} to {ranks[-1]}"
+    if len(ranks) > 6:
+        return f"{', '.join(map(str, ranks[:5]))} and {len(ranks) - 5} more"
+    most, last = ", ".join(map(str, ranks[:-1])), str(ranks[-1])
+    return f"{most} and {last}" if most else last
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
