@@ -1,0 +1,151 @@
+"""Chakra execution traces: one file per rank, written and read without any protobuf library.
+
+Format: mlcommons/chakra, schema/protobuf/et_def.proto (GlobalMetadata, Node, AttributeProto and their field
+numbers); a file is messages one after the other, each behind its length (src/third_party/utils/protolib.py).
+Attributes: src/feeder_v3/et_feeder_node_attr.h.  Process groups are a metadata node in the words of PyTorch's
+execution traces, as ASTRA-sim reads it (astra-sim, workload/Workload.cc, issue_pytorch_pg_metadata).
+`comm_size` is what a rank puts in (converter/pytorch_converter.py: "In msg nelems" times the type's width):
+of an all-gather one shard, of all others the whole buffer [byte].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from railwright.collectives.prediction import Op
+from railwright.errors import PlanError
+from railwright.export.protobuf import data, delimited, double, number, packed
+from railwright.traces.graph import Group, Node, StepTrace
+
+VERSION = b"0.0.4"
+"""GlobalMetadata.version, as Chakra's own converter writes it."""
+
+METADATA, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 4, 5, 6, 7
+"""NodeType: METADATA_NODE, COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE, COMM_COLL_NODE."""
+
+COMM_TYPE: dict[Op, int] = {
+    "all_reduce": 0,
+    "all_gather": 2,
+    "broadcast": 5,
+    "all_to_all": 6,
+    "reduce_scatter": 7,
+}
+"""CollectiveCommType."""
+
+SECONDS, PARTS = "railwright_seconds", "railwright_parts"
+"""Attributes of ours that other readers skip: exact time (Chakra has whole microseconds), and in how many
+parts a collective is sent."""
+
+ID, NAME, TYPE, CONTROL, DATA, DURATION, INPUTS, ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
+ATTRIBUTE_NAME, DOUBLE, INT64, BOOL, STRING = 1, 3, 9, 27, 29
+
+MOST_NODES = 20_000_000
+"""Nodes that are written at once: about 2 GB and some minutes."""
+
+
+def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes]]:
+    """(file name, bytes) of every rank, one after the other: 'workload.0.et', …
+
+    Raises PlanError where all ranks together have more than MOST_NODES nodes.
+    """
+    numbers = _numbered(trace)
+    total = 0
+    known: dict[Node, bytes] = {}
+    for rank, nodes in trace:
+        total += len(nodes)
+        if total > MOST_NODES:
+            raise PlanError(
+                f"The trace of {trace.ranks:,} ranks has more than {MOST_NODES:,} nodes, which is what is "
+                "written at once; take a smaller cluster, fewer microbatches (global_batch), or fewer layers."
+            )
+        messages = [data(1, VERSION), _process_groups(trace, numbers)]
+        rounded = 0.0
+        for node in nodes:
+            micros = round((rounded + node.seconds) * 1e6) - round(rounded * 1e6)
+            rounded += node.seconds
+            if node.kind in ("compute", "host") and micros == round(node.seconds * 1e6):
+                if node not in known:
+                    known[node] = _node(node, rank, micros, trace, numbers)
+                messages.append(known[node])
+            else:
+                messages.append(_node(node, rank, micros, trace, numbers))
+        yield f"{stem}.{rank}.et", b"".join(delimited(messages))
+
+
+def group_file(trace: StepTrace) -> str:
+    """ASTRA-sim's `--comm-group-configuration`: {number: ranks}; numbers as in the traces, from 1."""
+    numbers = _numbered(trace)
+    return json.dumps({str(numbers[name]): list(group.ranks) for name, group in trace.groups.items()}) + "\n"
+
+
+def input_size(op: Op | None, size: float, ranks: int) -> float:
+    """`comm_size` of a collective of nccl-tests' size S: what one rank puts in [byte]."""
+    return size / ranks if op == "all_gather" else size
+
+
+def total_size(op: Op | None, size: float, ranks: int) -> float:
+    """nccl-tests' S of a collective of a `comm_size` [byte]; the inverse of `input_size`."""
+    return size * ranks if op == "all_gather" else size
+
+
+def _numbered(trace: StepTrace) -> dict[str, int]:
+    """ASTRA-sim takes group names for numbers, and 0 for all ranks."""
+    return {name: place for place, name in enumerate(trace.groups, 1)}
+
+
+def _process_groups(trace: StepTrace, numbers: dict[str, int]) -> bytes:
+    listed = [_described(numbers[name], group) for name, group in trace.groups.items()]
+    values = str([json.dumps(listed)])
+    parts = [number(ID, 0), data(NAME, b"## process_group:init ##"), number(TYPE, METADATA)]
+    return b"".join([*parts, data(INPUTS, data(1, values.encode())), _flag("is_cpu_op", True)])
+
+
+def _described(place: int, group: Group) -> dict[str, object]:
+    return {
+        "pg_name": str(place),
+        "pg_desc": group.family,
+        "backend_config": "cuda:nccl",
+        "ranks": list(group.ranks),
+        "group_size": len(group.ranks),
+        "group_count": 1,
+    }
+
+
+def _node(node: Node, rank: int, micros: int, trace: StepTrace, numbers: dict[str, int]) -> bytes:
+    kinds = {"compute": COMPUTE, "host": COMPUTE, "collective": COLLECTIVE, "send": SEND, "receive": RECEIVE}
+    parts = [
+        number(ID, node.index + 1),
+        data(NAME, node.name.encode()),
+        number(TYPE, kinds[node.kind]),
+        packed(DATA, (before + 1 for before in node.after)),
+        number(DURATION, micros),
+        _flag("is_cpu_op", node.kind == "host"),
+        data(ATTRIBUTE, data(ATTRIBUTE_NAME, SECONDS.encode()) + double(DOUBLE, node.seconds)),
+    ]
+    if node.kind == "collective":
+        assert node.op is not None
+        ranks = len(trace.groups[node.group].ranks)
+        parts.append(_integer("comm_type", COMM_TYPE[node.op]))
+        parts.append(_integer("comm_size", max(1, round(input_size(node.op, node.size, ranks) / node.parts))))
+        parts.append(_text("pg_name", str(numbers[node.group])))
+        if node.parts > 1:
+            parts.append(_integer(PARTS, node.parts))
+    elif node.kind in ("send", "receive"):
+        ends = (rank, node.peer) if node.kind == "send" else (node.peer, rank)
+        for key, value in (("comm_src", ends[0]), ("comm_dst", ends[1]), ("comm_tag", node.tag)):
+            parts.append(_integer(key, value))
+        parts.append(_integer("comm_size", max(1, round(node.size))))
+    return b"".join(parts)
+
+
+def _flag(name: str, value: bool) -> bytes:
+    return data(ATTRIBUTE, data(ATTRIBUTE_NAME, name.encode()) + number(BOOL, int(value)))
+
+
+def _integer(name: str, value: int) -> bytes:
+    return data(ATTRIBUTE, data(ATTRIBUTE_NAME, name.encode()) + number(INT64, value))
+
+
+def _text(name: str, value: str) -> bytes:
+    return data(ATTRIBUTE, data(ATTRIBUTE_NAME, name.encode()) + data(STRING, value.encode()))

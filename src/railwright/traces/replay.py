@@ -1,0 +1,298 @@
+"""A trace replayed on a fabric: every rank's nodes as events, collectives when all their members are there.
+
+A rank computes one thing at a time, and its host does one thing at a time; the collectives of a group run in
+program order, as a communicator's do.  A collective begins when its last member has reached it and takes what
+`pricing` says; communications that cross servers and meet on a rank share its NIC evenly in the part that is
+bound by bandwidth (as in `training.lanes`).  A send does not wait for its receiver.
+Computing takes what the trace says: what communication beside it slowed down is in there already.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.traces.graph import Node, StepTrace
+from railwright.traces.pricing import Price, Prices
+from railwright.training.communication import Predict
+
+MOST_NODES = 3_000_000
+"""Nodes of all ranks together: about 3 GB, and a minute of one core."""
+
+
+class Run(NamedTuple):
+    """One node placed in time: reached (all it waits for is done), began, ended [s]; communication waits for
+    other ranks in between.  `cause` is the (rank, place) whose end let it begin, None at the start."""
+
+    reached: float
+    start: float
+    end: float
+    cause: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One step of a trace on a fabric.
+
+    time     until the last node of the last rank has ended [s]
+    runs     rank -> its nodes placed in time
+    """
+
+    trace: StepTrace
+    time: float
+    nodes: tuple[tuple[Node, ...], ...]
+    runs: tuple[tuple[Run, ...], ...]
+
+
+@dataclass
+class _Transfer:
+    """A communication that is under way on some ranks."""
+
+    fixed: float
+    wire: float
+    ranks: tuple[int, ...]
+    members: list[tuple[int, int]]
+    since: float
+    sharing: int = 1
+    version: int = 0
+
+
+@dataclass
+class _Meeting:
+    """One collective of a group: who has come, and whether it has begun."""
+
+    came: list[tuple[int, int]] = field(default_factory=list)
+    begun: bool = False
+
+
+def replay(trace: StepTrace, machine: Machine, predict: Predict | None = None) -> Replayed:
+    """Place every node of every rank in time.
+
+    predict  how one collective is priced; default: the network's, `collectives.predict`
+    Raises PlanError where ranks call different collectives, nodes wait for each other, or the trace is larger
+    than MOST_NODES or than the machine.
+    """
+    return _Replay(trace, machine, predict).run()
+
+
+class _Replay:
+    def __init__(self, trace: StepTrace, machine: Machine, predict: Predict | None) -> None:
+        self.trace = trace
+        self.nodes: list[tuple[Node, ...]] = []
+        total = 0
+        for _, nodes in trace:
+            self.nodes.append(nodes)
+            total += len(nodes)
+            if total > MOST_NODES:
+                raise PlanError(
+                    f"{trace.name} has more than {MOST_NODES:,} nodes on {trace.ranks:,} ranks, and no more "
+                    "are replayed; replay fewer ranks or a shorter trace."
+                )
+        self.prices = Prices(trace, machine, predict)
+        self.place = [{node.index: i for i, node in enumerate(nodes)} for nodes in self.nodes]
+        self.waiting = [[len(set(node.after)) for node in nodes] for nodes in self.nodes]
+        self.followers: list[list[list[int]]] = [[[] for _ in nodes] for nodes in self.nodes]
+        self.runs: list[list[Run | None]] = [[None] * len(nodes) for nodes in self.nodes]
+        self.reached: list[list[float]] = [[0.0] * len(nodes) for nodes in self.nodes]
+        self.cause: list[list[tuple[int, int] | None]] = [[None] * len(nodes) for nodes in self.nodes]
+        self.call: list[dict[int, int]] = [{} for _ in self.nodes]
+        self.meetings: dict[tuple[str, int], _Meeting] = defaultdict(_Meeting)
+        self.turn: dict[str, int] = defaultdict(int)
+        self.posted: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+        self.arrived: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+        self.ready: dict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
+        self.busy: set[tuple[int, str]] = set()
+        self.transfers: dict[int, _Transfer] = {}
+        self.on_rank: list[set[int]] = [set() for _ in self.nodes]
+        self.heap: list[tuple[float, int, int, int, int]] = []
+        self.counter = 0
+        self._link()
+
+    def run(self) -> Replayed:
+        """Events in time order until nothing is left."""
+        for rank, nodes in enumerate(self.nodes):
+            for i in range(len(nodes)):
+                if not self.waiting[rank][i]:
+                    self._reach(rank, i, 0.0, None)
+        while self.heap:
+            now, _, what, a, b = heapq.heappop(self.heap)
+            if what == 0:
+                self.busy.discard((a, self.nodes[a][b].kind))
+                self._finish(a, b, self.reached[a][b], now)
+                self._next(a, self.nodes[a][b].kind, now, (a, b))
+            elif a in self.transfers and self.transfers[a].version == b:
+                self._progress(a, now)
+        for rank, runs in enumerate(self.runs):
+            for i, one in enumerate(runs):
+                if one is None:
+                    raise PlanError(self._stuck(rank, i))
+        runs = tuple(tuple(one for one in runs if one is not None) for runs in self.runs)
+        return Replayed(
+            self.trace, max((r.end for one in runs for r in one), default=0.0), tuple(self.nodes), runs
+        )
+
+    def _link(self) -> None:
+        """Who follows whom; which call of its group a collective is; which messages there are."""
+        messages: dict[float, set[tuple[int, int]]] = defaultdict(set)
+        calls: dict[str, list[tuple[int, Node]]] = {}
+        for rank, nodes in enumerate(self.nodes):
+            count: dict[str, int] = defaultdict(int)
+            for i, node in enumerate(nodes):
+                for before in set(node.after):
+                    self.followers[rank][self.place[rank][before]].append(i)
+                if node.kind == "send":
+                    messages[node.size].add((rank, node.peer))
+                if node.kind != "collective":
+                    continue
+                self.call[rank][i] = count[node.group]
+                known = calls.setdefault(node.group, [])
+                if count[node.group] == len(known):
+                    known.append((rank, node))
+                first, other = known[count[node.group]]
+                count[node.group] += 1
+                if (other.op, other.size) != (node.op, node.size):
+                    raise PlanError(
+                        f"{self.trace.name}: ranks of group '{node.group}' call different collectives: "
+                        f"number {count[node.group]} is {_called(other)} on rank {first} and {_called(node)} "
+                        f"on rank {rank}."
+                    )
+        self.prices.expect(messages)
+
+    def _reach(self, rank: int, i: int, now: float, cause: tuple[int, int] | None) -> None:
+        """All that a node waits for on its rank is done."""
+        node = self.nodes[rank][i]
+        self.reached[rank][i], self.cause[rank][i] = now, cause
+        if node.kind in ("compute", "host"):
+            heapq.heappush(self.ready[rank, node.kind], (now, i))
+            self._next(rank, node.kind, now, cause)
+        elif node.kind == "collective":
+            self.meetings[node.group, self.call[rank][i]].came.append((rank, i))
+            self._meet(node.group, now)
+        elif node.kind == "send":
+            price = self.prices.message(rank, node.peer, node.size)
+            self._begin(price, [(rank, i)], now)
+        else:
+            self.posted[node.peer, rank, node.tag].append((rank, i))
+            self._deliver((node.peer, rank, node.tag), now)
+
+    def _next(self, rank: int, kind: str, now: float, cause: tuple[int, int] | None) -> None:
+        """Start the next of a rank's compute or host nodes, if it is free."""
+        queue = self.ready[rank, kind]
+        if kind not in ("compute", "host") or not queue or (rank, kind) in self.busy:
+            return
+        reached, i = heapq.heappop(queue)
+        self.busy.add((rank, kind))
+        if now > reached:
+            self.cause[rank][i] = cause
+        self.runs[rank][i] = Run(reached, now, now + self.nodes[rank][i].seconds, self.cause[rank][i])
+        self._push(now + self.nodes[rank][i].seconds, 0, rank, i)
+
+    def _meet(self, group: str, now: float) -> None:
+        """Begin the collective whose turn it is, if all its members have come."""
+        meeting = self.meetings.get((group, self.turn[group]))
+        if meeting is None or meeting.begun or len(meeting.came) < len(self.trace.groups[group].ranks):
+            return
+        meeting.begun = True
+        rank, i = meeting.came[0]
+        self._begin(self.prices.collective(self.nodes[rank][i]), meeting.came, now)
+
+    def _begin(self, price: Price, members: list[tuple[int, int]], now: float) -> None:
+        latest = max(members, key=lambda one: self.reached[one[0]][one[1]])
+        for rank, i in members:
+            if self.reached[rank][i] < now or latest != (rank, i):
+                self.cause[rank][i] = self.cause[latest[0]][latest[1]]
+            self.runs[rank][i] = Run(self.reached[rank][i], now, now, self.cause[rank][i])
+        self.counter += 1
+        key = self.counter
+        ranks = tuple(rank for rank, _ in members)
+        self.transfers[key] = _Transfer(price.seconds - price.wire, price.wire, ranks, members, now)
+        if price.seconds - price.wire <= 0 and price.wire > 0:
+            self._onto(key, now)
+        else:
+            self._push(now + price.seconds - price.wire, 1, key, 0)
+
+    def _onto(self, key: int, now: float) -> None:
+        """A transfer begins the part that is bound by NICs; those it meets slow down."""
+        for rank in self.transfers[key].ranks:
+            self.on_rank[rank].add(key)
+        self._shared(key, now)
+
+    def _shared(self, key: int, now: float) -> None:
+        touched = sorted({other for rank in self.transfers[key].ranks for other in self.on_rank[rank]})
+        for other in touched:
+            one = self.transfers[other]
+            one.wire = max(0.0, one.wire - (now - one.since) / one.sharing) if one.version else one.wire
+            one.since = now
+            one.sharing = max(len(self.on_rank[rank]) for rank in one.ranks)
+            one.version += 1
+            self._push(now + one.wire * one.sharing, 1, other, one.version)
+
+    def _progress(self, key: int, now: float) -> None:
+        """A transfer's own part, or all of it, is over."""
+        one = self.transfers[key]
+        if not one.version and one.wire > 0:
+            self._onto(key, now)
+            return
+        if one.version:
+            for rank in one.ranks:
+                self.on_rank[rank].discard(key)
+            self._shared(key, now)
+        del self.transfers[key]
+        node = self.nodes[one.members[0][0]][one.members[0][1]]
+        for rank, i in one.members:
+            run = self.runs[rank][i]
+            assert run is not None
+            self.runs[rank][i] = run._replace(end=now)
+        if node.kind == "collective":
+            self.turn[node.group] += 1
+        for rank, i in one.members:
+            self._finish(rank, i, self.reached[rank][i], now)
+        if node.kind == "send":
+            rank, i = one.members[0]
+            self.arrived[rank, node.peer, node.tag].append((rank, i))
+            self._deliver((rank, node.peer, node.tag), now)
+        else:
+            self._meet(node.group, now)
+
+    def _deliver(self, key: tuple[int, int, int], now: float) -> None:
+        while self.posted[key] and self.arrived[key]:
+            rank, i = self.posted[key].pop(0)
+            sender = self.arrived[key].pop(0)
+            sent = self.runs[sender[0]][sender[1]]
+            assert sent is not None
+            waited = sent.end > self.reached[rank][i]
+            cause = sender if waited else self.cause[rank][i]
+            self.runs[rank][i] = Run(self.reached[rank][i], now, now, cause)
+            self._finish(rank, i, self.reached[rank][i], now)
+
+    def _finish(self, rank: int, i: int, reached: float, now: float) -> None:
+        for follower in self.followers[rank][i]:
+            self.waiting[rank][follower] -= 1
+            if not self.waiting[rank][follower]:
+                self._reach(rank, follower, now, (rank, i))
+
+    def _push(self, instant: float, what: int, a: int, b: int) -> None:
+        self.counter += 1
+        heapq.heappush(self.heap, (instant, self.counter, what, a, b))
+
+    def _stuck(self, rank: int, i: int) -> str:
+        node = self.nodes[rank][i]
+        where = f"{self.trace.name}: rank {rank}'s '{node.name}' (node {node.index}) never starts"
+        if self.waiting[rank][i]:
+            return f"{where}: it waits for a node that never ends."
+        if node.kind == "collective":
+            here = self.meetings[node.group, self.call[rank][i]].came
+            came = {one for one, _ in here}
+            missing = [r for r in self.trace.groups[node.group].ranks if r not in came]
+            if missing:
+                return f"{where}: of its group '{node.group}' rank {missing[0]} never calls it."
+            return f"{where}: an earlier collective of group '{node.group}' never starts."
+        return f"{where}: rank {node.peer} never sends message {node.tag} to it."
+
+
+def _called(node: Node) -> str:
+    return f"{node.op} of {node.size:,.0f} bytes ('{node.name}')"

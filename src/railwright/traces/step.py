@@ -1,0 +1,304 @@
+"""A predicted step as nodes of ranks: what the timeline shows of a stage's GPU, for every GPU of the stage.
+
+What a node waits for is read off the timeline, as trace tools read it off a measured one: the node before it
+on its lane; whatever ended when it began, where it did not follow on that node at once; a pass for the
+message it needs.  Beside compute, gradients wait for what had been computed when they left, and passes for
+the parameters that had been gathered when they began.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from railwright.collectives import predict as network_predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
+from railwright.traces.graph import OPS, Group, Kind, Node, StepTrace
+from railwright.traffic.demand import Communicator
+from railwright.training import Event, Groups, StepResult, place, simulate
+
+MOST_EVENTS = 400_000
+"""Events that a timeline may have to be written as a trace: some seconds and 0.3 GB."""
+
+_SAME = 1e-9
+"""Two instants are one where they differ by less than this part of the step."""
+
+NORM, NORM_BYTES = "gradient norm", 4.0
+"""Before the optimizer all stages agree on the norm of the gradients: an all-reduce of one fp32 number
+(Megatron-LM, optimizer/clip_grads.py), here along each pipeline.  Training leaves its microseconds out."""
+
+GATHER = "pp gather"
+"""Training's purpose of the all-gather behind a pipeline send that was cut over the tensor ranks."""
+
+
+def step_trace(
+    job: TrainingJob, arch: Transformer, machine: Machine, most_events: int = MOST_EVENTS
+) -> tuple[StepTrace, StepResult]:
+    """The predicted step of a job as a trace, and the prediction.
+
+    Raises PlanError as `training.simulate` does, and where the step has more than `most_events` events.
+    """
+    asked: dict[tuple[Op, float], list[Family]] = defaultdict(list)
+
+    def recording(
+        machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
+    ) -> CollectivePrediction:
+        if tuple(groups) not in asked[op, size]:
+            asked[op, size].append(tuple(groups))
+        return network_predict(machine, op, size, groups)
+
+    step = simulate(job, arch, machine, predict=recording, most_events=most_events)
+    whole = [e for e in step.timeline.events if e.kind in ("forward", "backward") and e.lane == "compute"]
+    if whole:
+        raise PlanError(
+            f"{job.name}: its step has more than {most_events:,} events, and a trace needs every one; "
+            "lower global_batch, which changes only how often the same pass is repeated."
+        )
+    return _Writer(step, place(job, machine.network.fabric), asked).trace(job.name), step
+
+
+Unit = tuple[str, int, int]
+Family = tuple[Communicator, ...]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A node of a stage before its rank is known: its groups instead of one, the stage of its peer."""
+
+    node: Node
+    family: Family = ()
+    other: int = -1
+
+
+@dataclass
+class _Lane:
+    """What ran on one lane of a stage: ends in order, and whose they are."""
+
+    ends: list[float] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+
+    def add(self, end: float, node: int) -> None:
+        place = bisect_right(self.ends, end)
+        self.ends.insert(place, end)
+        self.nodes.insert(place, node)
+
+    def until(self, instant: float) -> int | None:
+        """The last node that had ended."""
+        place = bisect_right(self.ends, instant)
+        return self.nodes[place - 1] if place else None
+
+    def at(self, instant: float, eps: float) -> int | None:
+        """The last node that ended at an instant."""
+        place = bisect_right(self.ends, instant + eps)
+        return self.nodes[place - 1] if place > bisect_left(self.ends, instant - eps) else None
+
+
+class _Writer:
+    """Timeline -> drafts of every stage -> nodes of every rank."""
+
+    def __init__(self, step: StepResult, groups: Groups, asked: dict[tuple[Op, float], list[Family]]) -> None:
+        self.step, self.grid, self.pipelines, self.asked = step, groups.grid, groups.pp, asked
+        self.eps = _SAME * step.timeline.span
+        self.by_stage: list[list[Event]] = [[] for _ in range(len(self.grid))]
+        for event in step.timeline.events:
+            if event.kind != "bubble":
+                self.by_stage[event.rank].append(event)
+        self.messages = self._routes()
+        self.sent = next((size for op, size in asked if op == "sendrecv"), 0.0)
+        self.gathered = any(one.purpose == GATHER for one in step.collectives)
+        self.gpus = np.sort(self.grid.reshape(-1))
+        self.rank_of = {int(gpu): rank for rank, gpu in enumerate(self.gpus)}
+        self.families: dict[Family, dict[int, str]] = {}
+        self.groups: dict[str, Group] = {}
+        self.drafts = [self._stage(stage) for stage in range(len(self.grid))]
+
+    def trace(self, name: str) -> StepTrace:
+        """Every rank's nodes: those of its stage, with its own groups and peers."""
+        places = {int(gpu): place for place, gpu in np.ndenumerate(self.grid)}
+
+        def nodes(rank: int) -> tuple[Node, ...]:
+            gpu = int(self.gpus[rank])
+            stage, *column = places[gpu]
+            peers = [self.rank_of[int(g)] for g in self.grid[(slice(None), *column)]]
+            found = []
+            for draft in self.drafts[stage]:
+                if draft.family:
+                    found.append(replace(draft.node, group=self.families[draft.family][gpu]))
+                elif draft.other >= 0:
+                    found.append(replace(draft.node, peer=peers[draft.other]))
+                else:
+                    found.append(draft.node)
+            return tuple(found)
+
+        return StepTrace(name, len(self.gpus), nodes, self.groups, tuple(int(g) for g in self.gpus))
+
+    def _stage(self, stage: int) -> list[_Draft]:
+        events = self.by_stage[stage]
+        arriving = {unit: (key[0], tag) for key, (to, unit, tag) in self.messages.items() if to == stage}
+        begins: dict[Unit, float] = {}
+        for event in events:
+            if event.unit is not None and event.lane != "pp":
+                begins[event.unit] = min(begins.get(event.unit, event.start), event.start)
+        parts = _parts(events)
+        drafts: list[_Draft] = []
+        lanes: dict[str, _Lane] = defaultdict(_Lane)
+        received: dict[Unit, int] = {}
+        last: dict[Unit, tuple[float, int]] = {}
+
+        def put(draft: _Draft) -> int:
+            drafts.append(replace(draft, node=replace(draft.node, index=len(drafts))))
+            return len(drafts) - 1
+
+        for at, event in enumerate(events):
+            unit, sends = event.unit, event.lane == "pp" and event.kind == "send"
+            inside = event.lane not in ("pp", "dp")
+            if sends and (unit is None or (stage, unit) not in self.messages):
+                continue
+            if event.kind == "optimizer" and len(self.grid) > 1:
+                ready = [
+                    n for lane in lanes.values() if (n := lane.until(event.start + self.eps)) is not None
+                ]
+                lanes["dp"].add(event.start, put(self._norm(tuple(sorted(ready)))))
+            after = self._waits(event, lanes)
+            if unit in arriving and inside and event.start <= begins[unit] + self.eps:
+                if unit not in received:
+                    received[unit] = self._receive(put, *arriving[unit], unit)
+                after.add(received[unit])
+            if sends and unit is not None:
+                after.add(last[unit][1])
+            node = put(self._draft(event, tuple(sorted(after)), parts.get(at, (0.0, 1)), stage))
+            lanes[event.lane].add(event.end, node)
+            if unit is not None and inside:
+                last[unit] = max(last.get(unit, (event.end, node)), (event.end, node))
+        return drafts
+
+    def _waits(self, event: Event, lanes: dict[str, _Lane]) -> set[int]:
+        """What an event waits for on its stage."""
+        after = set()
+        own = lanes[event.lane]
+        if own.nodes:
+            after.add(own.nodes[-1])
+        for name, lane in lanes.items():
+            ended = lane.at(event.start, self.eps) if name != event.lane else None
+            if ended is not None:
+                after.add(ended)
+        beside = None
+        if event.lane == "dp" and event.kind != "all_gather":
+            beside = lanes["compute"].until(event.start + self.eps)
+        elif event.lane == "compute" and event.unit is not None and event.unit[0] == "F":
+            beside = lanes["dp"].until(event.start + self.eps)
+        if beside is not None:
+            after.add(beside)
+        return after
+
+    def _draft(self, event: Event, after: tuple[int, ...], part: tuple[float, int], stage: int) -> _Draft:
+        seconds = event.end - event.start
+        if event.lane in ("compute", "host"):
+            kind: Kind = "host" if event.lane == "host" else "compute"
+            return _Draft(Node(0, event.name, kind, after, seconds))
+        if event.lane == "pp" and event.kind == "send" and event.unit is not None:
+            to, _, tag = self.messages[stage, event.unit]
+            return _Draft(Node(0, event.name, "send", after, seconds, size=self.sent, tag=tag), other=to)
+        op = next((op for op in OPS if op == event.kind), None)
+        size, parts = part
+        if op is None or not size:
+            raise PlanError(
+                f"The step's '{event.name}' ({event.kind}) is no collective that execution traces know; "
+                f"they know {', '.join(OPS)}, and sends between pipeline stages."
+            )
+        node = Node(0, event.name, "collective", after, seconds, op, size, parts=parts)
+        return _Draft(node, self._family(self._asked_for(event, op, size)))
+
+    def _receive(self, put: Callable[[_Draft], int], source: int, tag: int, unit: Unit) -> int:
+        """The message a pass needs, gathered over the tensor ranks where it was cut over them."""
+        name = f"pp receive, microbatch {unit[2] + 1}"
+        got = put(_Draft(Node(0, name, "receive", (), 0.0, size=self.sent, tag=tag), other=source))
+        if not self.gathered:
+            return got
+        used = next(one for one in self.step.collectives if one.purpose == GATHER).prediction
+        family = self.asked[used.op, used.size][0]
+        node = Node(0, GATHER, "collective", (got,), used.time, used.op, used.size)
+        return put(_Draft(node, self._family(family)))
+
+    def _norm(self, after: tuple[int, ...]) -> _Draft:
+        node = Node(0, NORM, "collective", after, 0.0, "all_reduce", NORM_BYTES)
+        return _Draft(node, self._family(self.pipelines))
+
+    def _asked_for(self, event: Event, op: Op, size: float) -> Family:
+        """The groups that were asked for a collective: those whose label its name or lane says."""
+        known = self.asked[op, size]
+        assert known, f"nobody asked for {op} of {size:g} bytes"
+        named = [one for one in known if _label(one) in event.name] or known
+        own = [one for one in named if _label(one) == event.lane]
+        return max(own or named, key=lambda one: len(_label(one)))
+
+    def _family(self, family: Family) -> Family:
+        """Enter a family's groups under a name of their own."""
+        if family not in self.families:
+            label = _label(family)
+            while any(group.family == label for group in self.groups.values()):
+                label += "'"
+            named: dict[int, str] = {}
+            for i, one in enumerate(family):
+                name = f"{label} {i}"
+                self.groups[name] = Group(name, tuple(self.rank_of[int(g)] for g in one.gpus), label)
+                named |= {int(gpu): name for gpu in one.gpus}
+            self.families[family] = named
+        return family
+
+    def _routes(self) -> dict[tuple[int, Unit], tuple[int, Unit, int]]:
+        """(stage, pass) that sends -> (stage, pass) that receives, and the message's number.
+
+        The passes of one microbatch in one direction follow each other through the pieces of the model, so
+        the one that needs a pass's result is the next that starts anywhere.
+        """
+        starts: dict[tuple[int, Unit], float] = {}
+        sending: dict[tuple[int, Unit], None] = {}
+        for stage, events in enumerate(self.by_stage):
+            for event in events:
+                if event.unit is None:
+                    continue
+                key = (stage, event.unit)
+                if event.lane == "pp" and event.kind == "send":
+                    sending[key] = None
+                else:
+                    starts[key] = min(starts.get(key, event.start), event.start)
+        chains: dict[tuple[str, int], list[tuple[float, int, Unit]]] = defaultdict(list)
+        for (stage, unit), start in starts.items():
+            chains[unit[0], unit[2]].append((start, stage, unit))
+        following = {}
+        for chain in chains.values():
+            chain.sort()
+            for (_, stage, unit), (_, other, needed) in pairwise(chain):
+                following[stage, unit] = (other, needed)
+        return {key: (*following[key], tag) for tag, key in enumerate(sending) if key in following}
+
+
+def _parts(events: Sequence[Event]) -> dict[int, tuple[float, int]]:
+    """Place of a communication -> (size of the whole, number of parts it is sent in)."""
+    runs: dict[tuple[str, Unit | None], list[int]] = {}
+    done: list[tuple[float, list[int]]] = []
+    for at, event in enumerate(events):
+        if event.lane in ("compute", "host", "pp"):
+            continue
+        key = (event.lane, event.unit)
+        if event.size:
+            runs[key] = [at]
+            done.append((event.size, runs[key]))
+        elif key in runs:
+            runs[key].append(at)
+    return {at: (size, len(run)) for size, run in done for at in run}
+
+
+def _label(family: Family) -> str:
+    """'tp', 'expert dp', …: what its groups are called without their number."""
+    return family[0].name.rsplit(" group", 1)[0].lower()
