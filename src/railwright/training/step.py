@@ -60,7 +60,7 @@ def simulate(
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict or network_predict)
     pace = pace or pace_of(job, machine.gpu)
-    timed = kernel or _timer(machine, pace)
+    timed = kernel or kernel_timer(machine, pace)
     stages, placed = _passes(job, arch, prices, timed, pace)
     endings = _end(job, arch, prices, timed, pace, stages, placed)
     step_time = max(e.end for e in endings)
@@ -106,7 +106,8 @@ class Staged:
     stage: Stage
 
 
-def _timer(machine: Machine, pace: Pace) -> KernelTime:
+def kernel_timer(machine: Machine, pace: Pace) -> KernelTime:
+    """Times of operators in a step at a software era's pace, on the machine's GPU. [s]"""
     factor = {
         "gemm": pace.gemm,
         "grouped_gemm": pace.gemm,
