@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from railwright.training.timeline import Event, Timeline
@@ -137,11 +137,14 @@ def critical_path(timeline: Timeline) -> CriticalPath | None:
         if before:
             found.append(min(before, key=lambda e: _distance(e, now)))
             continue
+        within = ended.during(now)
+        if within is not None:
+            found.append(replace(within, end=now.start))
+            continue
         earlier = ended.before(now.start - close)
+        waits.append(Wait(earlier.end if earlier is not None else 0.0, now.start))
         if earlier is None:
-            waits.append(Wait(0.0, now.start))
             break
-        waits.append(Wait(earlier.end, now.start))
         found.append(earlier)
     if sum(w.end - w.start for w in waits) > MOST_WAITS * span:
         return None
@@ -183,6 +186,13 @@ class _Ended:
                 break
             found.append(event)
         return found
+
+    def during(self, now: Event) -> Event | None:
+        """The compute of the same stage that runs when an event starts: a whole pass, drawn as one."""
+        for event in self.events[bisect_left(self.ends, now.start) :]:
+            if event.rank == now.rank and event.lane == "compute" and event.start < now.start:
+                return event
+        return None
 
     def before(self, instant: float) -> Event | None:
         """The last that ended before."""
