@@ -117,7 +117,7 @@ def _product(
             operator.bytes,
             operator.flops * longer,
             fixed=fixed,
-            compute=row.compute * _peak(gpu, operator.dtype),
+            compute=row.compute * peak_rate(gpu, operator.dtype),
             memory=row.memory * gpu.hbm_bandwidth,
             depth=row.depth,
             square=row.square,
@@ -140,11 +140,15 @@ def _memory(operator: Operator, gpu: Gpu, profile: Profile) -> float:
 
 
 def _roofline(operator: Operator, gpu: Gpu, row: Row, flops: float) -> float:
-    peak = _peak(gpu, operator.dtype)
+    peak = peak_rate(gpu, operator.dtype)
     return max(flops / (row.compute * peak), operator.bytes / (row.memory * gpu.hbm_bandwidth))
 
 
-def _peak(gpu: Gpu, dtype: str) -> float:
+def peak_rate(gpu: Gpu, dtype: str) -> float:
+    """Dense peak of a GPU in a number format; scaled formats run at the peak of their width. [flop/s]
+
+    Raises PlanError where the GPU has none.
+    """
     for name in (dtype, PEAK_OF.get(dtype, "")):
         peak = gpu.peak_flops.get(name)
         if peak:

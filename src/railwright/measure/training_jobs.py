@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -22,6 +22,7 @@ DTYPES = {
     "fp8-mx": "fp8",
     "fp8-tensorwise": "fp8",
     "fp8-rowwise": "fp8",
+    "nvfp4": "nvfp4",
 }
 """FP8 recipes (per-tensor, current, micro-scaled) count as one dtype at this stage."""
 
@@ -34,6 +35,8 @@ class Habits:
     sequence_parallel  with tensor parallelism
     tp, dp, pp  what it hides behind compute; `tp` in dense models with sequence parallelism
     zero      optimizer states sharded over data-parallel ranks
+    gradients type they are kept and reduced in; None: fp32, or fp16 in fp16 training
+    master    'remainder': of the fp32 master weight only the 16 bits beyond the bf16 weight are kept
     source    where that is read
     """
 
@@ -43,6 +46,8 @@ class Habits:
     dp: bool = True
     pp: bool = True
     zero: int = 1
+    gradients: str | None = None
+    master: str = "fp32"
     source: str = ""
 
 
@@ -59,9 +64,19 @@ HABITS: dict[str, Habits] = {
     "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),
     "torchtitan": Habits("fsdp-2024", source="torchtitan benchmarks/"),
     "mbridge": Habits(
-        "megatron-2025", tp=True, source="Megatron-Bridge perf recipes: comm_overlap.tp_comm_overlap"
+        "megatron-2025",
+        tp=True,
+        gradients="bf16",
+        source="Megatron-Bridge scripts/performance: comm_overlap.tp_comm_overlap, grad_reduce_in_fp32 = False",
     ),
-    "": Habits("nemo-2024", tp=True, source="NeMo-Framework-Launcher, conf/training: ub_tp_comm_overlap"),
+    "": Habits(
+        "nemo-2024",
+        tp=True,
+        gradients="bf16",
+        master="remainder",
+        source="NeMo-Framework-Launcher, conf/training: ub_tp_comm_overlap; NeMo recipes: grad_reduce_in_fp32 = "
+        "False; megatron_gpt_model.py, setup_optimization: store_param_remainders",
+    ),
 }
 """By the first word of a record's family; '' for all others (NeMo, Megatron-LM, MLPerf of 2023 to 2025)."""
 
@@ -73,9 +88,9 @@ def habits_of(record: Mapping[str, str]) -> Habits:
         return Habits("xla-2024", source="JAX: XLA hides what it can")
     found = HABITS.get(name, HABITS[""])
     if software.startswith(("NeMo 25.04", "NVIDIA NeMo Framework Release 25.0")):
-        return Habits("megatron-2025", tp=True, source=found.source)
+        return Habits("megatron-2025", tp=True, gradients="bf16", source=found.source)
     if record["model"].startswith("gpt-oss") and software in UNFUSED_SINKS:
-        return Habits("megatron-2025-unfused", tp=found.tp, source=found.source)
+        return replace(found, era="megatron-2025-unfused")
     return found
 
 
@@ -109,11 +124,36 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             expert=_number(record, "ep"),
             sequence_parallel=parallel,
             zero=int(record["zero"]) if record["zero"] else habits.zero,  # type: ignore[arg-type]
-            recompute=record["recompute"] or "none",  # type: ignore[arg-type]
+            **_recompute(record),
         ),
         overlap=Overlap(tp=hidden, dp=habits.dp, pp=habits.pp),
         software=habits.era,
+        gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
+        master=habits.master,  # type: ignore[arg-type]
     )
+
+
+RECIPES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("deepseek-v3", "GB300"): ("mla_up_proj",),
+    ("deepseek-v3", "GB200"): ("mla_up_proj",),
+    ("deepseek-v3", "B300"): ("mla_up_proj",),
+    ("deepseek-v3", "B200"): ("mla_up_proj", "mlp"),
+    ("deepseek-v3", "H100"): ("mla_up_proj", "mlp"),
+    ("gpt-oss-120b", "GB200"): ("layernorm", "moe_act"),
+    ("gpt-oss-120b", "B200"): ("layernorm", "moe_act"),
+    ("gpt-oss-120b", "H100"): ("layernorm", "moe_act"),
+}
+"""Parts of a layer that Megatron-Bridge's recipes compute again, which its tables of results do not say.  Source:
+scripts/performance/configs/{deepseek,gpt_oss}/*_workload_base_configs.py, recompute_modules; releases and number
+formats differ in it, this is the most frequent one."""
+
+
+def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
+    """What is computed again: as the record says, else as its recipe does."""
+    if record["recompute"] or not record["family"].startswith("mbridge"):
+        return {"recompute": record["recompute"] or "none"}
+    modules = RECIPES.get((record["model"], record["gpu"]))
+    return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
 
 
 def _check(record: Mapping[str, str]) -> None:

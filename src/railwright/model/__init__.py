@@ -19,7 +19,6 @@ from railwright.model.operators import LayerOperators, layer_operators
 from railwright.model.parameters import (
     GpuParameters,
     ParameterCount,
-    adapter_parameters,
     count_parameters,
     layer_parameters,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "Operator",
     "ParameterCount",
     "Transformer",
-    "adapter_parameters",
     "bundled_models",
     "count_parameters",
     "embedding_operators",

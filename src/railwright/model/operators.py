@@ -71,9 +71,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "moe_act": ("experts activation", "experts down, cast"),
     "shared_experts": ("shared expert up", "shared expert activation"),
 }
-"""Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM, core/transformer/
-transformer_config.py, `recompute_modules`).  The last product of a part needs no second run, as its output is
-not kept, except in 'moe', where the whole layer is one checkpoint."""
+"""Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
+core/transformer/transformer_config.py, `recompute_modules`).  The last product of a part needs no second run, as
+its output is not kept, except in 'moe', where the whole layer is one checkpoint."""
+
+
+CORE = MODULES["core_attn"]
+"""Forward operators of the core attention."""
 
 
 @dataclass(frozen=True)

@@ -109,36 +109,6 @@ def layer_parameters(
     return GpuParameters(norms + whole + cut + router + _shared(arch) / tp, experts)
 
 
-def adapter_parameters(
-    arch: Transformer, layer: Layer, rank: int, targets: tuple[str, ...], *, tp: int = 1
-) -> float:
-    """Parameters of one layer's low-rank adapters on one GPU: rank * (inputs + outputs) of each target, over tp.
-
-    targets  'qkv', 'attention output', 'mlp up', 'mlp down'; in a MoE layer the last two are those of the shared
-             expert, as routed experts have none.  Both thin matrices are cut (Megatron-Bridge, peft/utils.py,
-             ParallelLinearAdapter).  With latent attention 'qkv' adapts the down- and up-projections.
-    Raises PlanError where the layer cannot be cut so.
-    """
-    check_cut(arch, layer, Cut(tp=tp))
-    widths = _adapted(arch, layer)
-    return rank * sum(sum(widths[target]) for target in targets) / tp
-
-
-def _adapted(arch: Transformer, layer: Layer) -> dict[str, tuple[int, ...]]:
-    """Inputs and outputs of the products behind each target."""
-    h, up = arch.hidden, 2 if arch.gated else 1
-    inner = arch.ffn if layer == "dense" else arch.shared_ffn
-    mlp = {"mlp up": (h, up * inner), "mlp down": (inner, h)} if inner else {"mlp up": (), "mlp down": ()}
-    if arch.attention == "mla":
-        query = arch.heads * (arch.head_dim + arch.rope_dim)
-        keys = arch.heads * (arch.head_dim + arch.v_head_dim)
-        down = (h, arch.q_lora, arch.q_lora, query) if arch.q_lora else (h, query)
-        latent = (h, arch.kv_lora + arch.rope_dim, arch.kv_lora, keys)
-        return {"qkv": down + latent, "attention output": (arch.heads * arch.v_head_dim, h), **mlp}
-    width = (arch.heads + 2 * arch.kv_heads) * arch.head_dim
-    return {"qkv": (h, width), "attention output": (arch.heads * arch.head_dim, h), **mlp}
-
-
 def _attention(arch: Transformer) -> int:
     heads, width = arch.heads, arch.head_dim
     count = attention_macs(arch)

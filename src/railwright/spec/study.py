@@ -317,6 +317,10 @@ class TrainingJob(Section):
     moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
         default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
     )
+    master: Literal["fp32", "remainder"] = Field(
+        default="fp32",
+        description="master weights: in fp32, or of them only the 16 bits beyond the bf16 weight",
+    )
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
         default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
     )
