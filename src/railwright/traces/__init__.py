@@ -1,1 +1,1 @@
-"""Steps in others' formats: execution traces, simulators' workloads, schedules, and profiles of real steps."""
+"""Steps in others' formats: execution traces, simulators' workloads, schedules, profiles of real steps."""

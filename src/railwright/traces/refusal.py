@@ -1,0 +1,12 @@
+"""How a file that is no trace, or a damaged one, is refused: one sentence with the file and the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railwright.errors import Mistake, SpecError
+
+
+def wrong(file: str | Path, place: str, message: str) -> SpecError:
+    """The error to raise; `place` is 'byte 12', 'line 3', or '' for the whole file."""
+    return SpecError([Mistake(str(file), 0, 0, place, message)])
