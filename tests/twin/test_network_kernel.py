@@ -100,15 +100,3 @@ for pxn in (True, False):
 print("numba" in sys.modules)
 """
     assert run(code) == "False"
-
-
-def test_the_kernel_works_without_a_home_and_with_one_that_cannot_be_written(tmp_path: Path) -> None:
-    code = """
-import numpy as np
-from railwright.network.kernel import fill
-print(fill(np.array([0, 1, 2]), np.array([0, 0], np.int32), np.ones(2), np.array([4.0])))
-"""
-    blocked = tmp_path / "file"
-    blocked.write_text("a file where a folder would have to be")
-    for home in (None, str(blocked)):
-        assert run(code, HOME=home, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None) == "[2. 2.]"

@@ -1,4 +1,7 @@
-"""Where compiled kernels are kept: a private folder named after the source they were compiled from."""
+"""Where compiled kernels are kept: a private folder named after the source they were compiled from.
+
+Each kernel file is self-contained: it imports nothing of ours but this file.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,11 @@ def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]
 
 
 def cache_folder() -> Path | None:
-    """A writable folder for code compiled from exactly these kernel files, or None.
+    """A writable folder of this user for code compiled from exactly these kernel files, or None.
 
     In $NUMBA_CACHE_DIR, $XDG_CACHE_HOME/railwright/numba or ~/.cache/railwright/numba.
     numba looks at the time and size of one file only; the name of the folder holds the hash of them all.
+    What lies there is run: a folder that belongs to someone else, or that others may write to, is not used.
     """
     if os.environ.get("NUMBA_CACHE_DIR"):
         base = Path(os.environ["NUMBA_CACHE_DIR"])
@@ -46,9 +50,13 @@ def cache_folder() -> Path | None:
         base = Path(os.environ["HOME"]) / ".cache" / "railwright" / "numba"
     else:
         return None
+    user = os.getuid() if hasattr(os, "getuid") else 0
     try:
-        candidate = base / source_hash()
+        candidate = base / f"{source_hash()}-{user}"
         candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = candidate.stat()
+        if hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022):
+            return None
         with tempfile.TemporaryFile(dir=candidate):
             return candidate
     except OSError:

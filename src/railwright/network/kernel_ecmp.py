@@ -1,19 +1,16 @@
 """Hashed paths, compiled: the twins of `ecmp_walk`. Importing this file compiles or loads it.
 
 Legend: F flows, Q queue pairs of each, S states (target, switch), W ways out of states, L links, K columns.
-Self-contained: numba's cache does not see edits in other files.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
+
+from railwright.network.kernel_cache import compiled
 
 
 @numba.njit(inline="always")
@@ -178,42 +175,9 @@ def _fill(column: Any, rows: Any, whole: Any, share: Any, slack: Any) -> Any:
     return rate
 
 
-def _compiled(plain: Callable[..., Any], signature: str) -> Callable[..., Any]:
-    """The kernel, from the cache where a writable folder exists, freshly compiled otherwise."""
-    folder = _cache_folder()
-    if folder is not None:
-        config: Any = numba.config
-        before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(plain)
-        except (OSError, RuntimeError):  # an unusable cache must never stop an answer
-            pass
-        finally:
-            config.CACHE_DIR = before
-    return numba.njit(signature, nogil=True)(plain)
-
-
-def _cache_folder() -> Path | None:
-    """A private writable folder for compiled code, or None."""
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        candidate = Path(os.environ["NUMBA_CACHE_DIR"])
-    elif os.environ.get("XDG_CACHE_HOME"):
-        candidate = Path(os.environ["XDG_CACHE_HOME"]) / "railwright" / "numba"
-    elif os.environ.get("HOME"):
-        candidate = Path(os.environ["HOME"]) / ".cache" / "railwright" / "numba"
-    else:
-        return None
-    try:
-        candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=candidate):
-            return candidate
-    except OSError:
-        return None
-
-
 _FLOWS = "uint64[::1], int32[::1], int32[::1]"
 _WAYS = "int64[::1], int32[::1], int32[::1], uint64[::1]"
-carry = _compiled(_carry, f"void({_FLOWS}, float64[::1], int64, uint64, {_WAYS}, float64[::1], int64[::1])")
-follow = _compiled(_follow, f"void({_FLOWS}, int64, uint64, {_WAYS}, int64, int64, int32[:, ::1])")
-meet = _compiled(_meet, f"int64({_FLOWS}, int64, uint64, {_WAYS}, boolean[::1])")
-fill = _compiled(_fill, "float64[::1](int32[:, ::1], int32[::1], int64, float64, float64[::1])")
+carry = compiled(_carry, f"void({_FLOWS}, float64[::1], int64, uint64, {_WAYS}, float64[::1], int64[::1])")
+follow = compiled(_follow, f"void({_FLOWS}, int64, uint64, {_WAYS}, int64, int64, int32[:, ::1])")
+meet = compiled(_meet, f"int64({_FLOWS}, int64, uint64, {_WAYS}, boolean[::1])")
+fill = compiled(_fill, "float64[::1](int32[:, ::1], int32[::1], int64, float64, float64[::1])")

@@ -17,14 +17,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from railwright.network.kernel import fill
 from railwright.network.kernel_cache import compiled
 
 FULL = 1e-12
 """A link this close to its capacity, relatively, is full; levels this close are one. Above rounding only."""
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _rise(heap: Any, pos: Any, key: Any, at: int) -> None:
     x = heap[at]
     while at > 0:
@@ -39,7 +38,7 @@ def _rise(heap: Any, pos: Any, key: Any, at: int) -> None:
     pos[x] = at
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _sink(heap: Any, pos: Any, key: Any, at: int, size: int) -> None:
     x = heap[at]
     while True:
@@ -58,7 +57,7 @@ def _sink(heap: Any, pos: Any, key: Any, at: int, size: int) -> None:
     pos[x] = at
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _put(heap: Any, pos: Any, key: Any, size: int, x: int, value: float) -> int:
     """Insert x, or move it to its new key; the size of the heap."""
     if pos[x] < 0:
@@ -76,7 +75,7 @@ def _put(heap: Any, pos: Any, key: Any, size: int, x: int, value: float) -> int:
     return size
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _pop(heap: Any, pos: Any, key: Any, size: int) -> int:
     """Take the first off; the size of the heap."""
     pos[heap[0]] = -1
@@ -87,7 +86,7 @@ def _pop(heap: Any, pos: Any, key: Any, size: int) -> int:
     return size - 1
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _level(y: int, ptr: Any, link: Any, weight: Any, capacity: Any, crossing: Any, row: Any, first: Any,
            num: Any, rate: Any, held: Any, level: Any, cap: Any, share: Any) -> Any:  # fmt: skip
     """Level of link y, given what all other links leave each of its flows; infinite when it is not full.
@@ -173,6 +172,8 @@ def _play(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, phase: Any
     dirty, dirty_pos, dirty_key = (
         np.empty(num_links, np.int64), np.full(num_links, -1, np.int64), np.zeros(num_links),
     )  # fmt: skip
+    slack, demand, highest = np.zeros(num_links), np.zeros(num_links), np.zeros(num_links)
+    unfixed = np.zeros(num_links, np.int64)
     in_heap, in_dirty, active, entries_now = 0, 0, 0, 0
     start, finish = np.zeros(num_flows), np.zeros(num_flows)
     opened, ended = np.zeros(num_phases), np.zeros(num_phases)
@@ -321,30 +322,39 @@ def _play(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, phase: Any
             while in_dirty > 0:
                 in_dirty = _pop(dirty, dirty_pos, dirty_key, in_dirty)
             num_touched = 0
-            entries = 0
             for f in range(num_flows):
                 marked[f] = sending[f]
                 if sending[f]:
                     touched[num_touched] = f
                     num_touched += 1
-                    entries += ptr[f + 1] - ptr[f]
-            own_ptr, own_link, own_weight = (
-                np.zeros(num_touched + 1, np.int64), np.empty(entries, np.int32), np.empty(entries),
-            )  # fmt: skip
-            for i in range(num_touched):
-                f = touched[i]
-                own_ptr[i + 1] = own_ptr[i] + ptr[f + 1] - ptr[f]
-                own_link[own_ptr[i] : own_ptr[i + 1]] = link[ptr[f] : ptr[f + 1]]
-                own_weight[own_ptr[i] : own_ptr[i + 1]] = weight[ptr[f] : ptr[f + 1]]
-            filled = fill(own_ptr, own_link, own_weight, capacity.copy())
-            highest = np.zeros(num_links)
-            carried[:] = 0.0
-            for i in range(num_touched):
-                f = touched[i]
-                rate[f] = filled[i]
-                for e in range(ptr[f], ptr[f + 1]):
-                    carried[link[e]] += weight[e] * rate[f]
-                    highest[link[e]] = max(highest[link[e]], rate[f])
+                    held[f] = -1
+            for y in range(num_links):
+                carried[y], highest[y] = 0.0, 0.0
+                if num[y] > 0:
+                    slack[y], demand[y], unfixed[y] = capacity[y], 0.0, num[y]
+                    for i in range(first[y], first[y] + num[y]):
+                        demand[y] += weight[crossing[i]]
+                    in_dirty = _put(dirty, dirty_pos, dirty_key, in_dirty, y, slack[y] / demand[y])
+            while in_dirty > 0:
+                y = dirty[0]
+                fair = np.inf if unfixed[y] == 0 else max(slack[y], 0.0) / demand[y]
+                if unfixed[y] > 0 and fair > dirty_key[y] * (1 + 1e-13):  # a level only rises: look later
+                    in_dirty = _put(dirty, dirty_pos, dirty_key, in_dirty, y, fair)
+                    continue
+                in_dirty = _pop(dirty, dirty_pos, dirty_key, in_dirty)
+                if unfixed[y] == 0:
+                    continue
+                for i in range(first[y], first[y] + num[y]):
+                    f = row[crossing[i]]
+                    if held[f] < 0:
+                        held[f], rate[f] = y, fair
+                        for e in range(ptr[f], ptr[f + 1]):
+                            z = link[e]
+                            slack[z] -= weight[e] * fair
+                            demand[z] -= weight[e]
+                            unfixed[z] -= 1
+                            carried[z] += weight[e] * fair
+                            highest[z] = max(highest[z], fair)
             for y in range(num_links):
                 full = num[y] > 0 and carried[y] >= capacity[y] * (1 - 1e-10)
                 level[y] = highest[y] if full else np.inf
@@ -367,7 +377,10 @@ def _play(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, phase: Any
         if len(watch) > 0:
             if records == len(times):
                 more_times, more_loads = np.zeros(2 * records), np.zeros((2 * records, len(watch)))
-                more_times[:records], more_loads[:records] = times, loads
+                for r in range(records):
+                    more_times[r] = times[r]
+                    for w in range(len(watch)):
+                        more_loads[r, w] = loads[r, w]
                 times, loads = more_times, more_loads
             times[records] = now
             for w in range(len(watch)):
