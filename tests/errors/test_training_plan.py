@@ -27,9 +27,9 @@ def test_more_gpus_than_the_cluster() -> None:
 
 
 def test_tensor_larger_than_the_server() -> None:
-    text = refusal(job(tensor=16))
-    assert "layout.tensor is 16, but only the 8 GPUs of one server" in text
-    assert "1, 2, 4, 8 works" in text
+    text = refusal(job(tensor=12))
+    assert "layout.tensor 12 is more than the 8 GPUs of a server and not a multiple of them" in text
+    assert "1, 2, 4, 8 work, and over the network multiples of 8" in text
 
 
 def test_tensor_that_straddles_servers() -> None:
@@ -72,8 +72,8 @@ def test_key_value_heads_neither_cut_nor_replicated() -> None:
 
 def test_layers_not_divisible() -> None:
     text = refusal(job(pipeline=16))
-    assert "8 layers of dense-8" in text
-    assert "1, 2, 4, 8" in text
+    assert "8 layers of dense-8 cannot be cut into 16 pieces" in text
+    assert "use at most 8" in text
 
 
 def test_interleaving_one_stage() -> None:

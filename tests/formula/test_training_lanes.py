@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from railwright.training.chain import Chain, take_turns
+from railwright.training.communication import Comm
 from railwright.training.lanes import Begun, Task, drain, run
 
 
@@ -81,20 +82,20 @@ def test_parameters_that_arrive_late_are_charged_to_dp() -> None:
 def test_a_gather_in_t_shards_exposes_nothing_when_products_are_slower() -> None:
     # 4 shards, 3 transfers of 0.1 beside products of 0.25: all hidden
     chain = Chain()
-    chain.gather_into(("tp all-gather", "all_gather", 0.3, 1.0), "attention", "attention", 1.0, 4)
+    chain.gather_into(Comm("tp", "tp all-gather", "all_gather", 0.3, 1.0), "attention", "attention", 1.0, 4)
     assert run(take_turns([chain])).duration == pytest.approx(1.0)
 
 
 def test_a_gather_in_t_shards_is_bound_by_slower_transfers() -> None:
     # transfers of 0.5 each: three of them, then the last product of 0.25
     chain = Chain()
-    chain.gather_into(("tp all-gather", "all_gather", 1.5, 1.0), "attention", "attention", 1.0, 4)
+    chain.gather_into(Comm("tp", "tp all-gather", "all_gather", 1.5, 1.0), "attention", "attention", 1.0, 4)
     assert run(take_turns([chain])).duration == pytest.approx(1.5 + 0.25)
 
 
 def test_a_reduction_in_t_shards_exposes_its_last_shard() -> None:
     chain = Chain()
-    chain.reduce_out_of(("tp reduce-scatter", "reduce_scatter", 0.4, 1.0), "mlp", "mlp", 1.0, 4)
+    chain.reduce_out_of(Comm("tp", "tp reduce-scatter", "reduce_scatter", 0.4, 1.0), "mlp", "mlp", 1.0, 4)
     assert run(take_turns([chain])).duration == pytest.approx(1.1)
 
 
@@ -102,10 +103,10 @@ def half() -> Chain:
     """Half a microbatch: attention 0.5, dispatch 0.4, experts 0.5, combine 0.4, rest 0.1."""
     chain = Chain()
     chain.compute("attention", "attention", 0.5)
-    chain.communicate("ep", "ep dispatch", "all_to_all", 0.4, 1.0)
+    chain.communicate(Comm("ep", "ep dispatch", "all_to_all", 0.4, 1.0))
     chain.cut()
     chain.compute("experts", "experts", 0.5)
-    chain.communicate("ep", "ep combine", "all_to_all", 0.4, 1.0)
+    chain.communicate(Comm("ep", "ep combine", "all_to_all", 0.4, 1.0))
     chain.cut()
     chain.compute("rest", "experts", 0.1)
     chain.flush()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.collectives.prediction import Op
-from railwright.training.communication import GRADIENT_BYTES, WEIGHT_BYTES, Prices
+from railwright.training.communication import WEIGHT_BYTES, Prices
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
 
@@ -79,10 +79,11 @@ def gather_tasks(buckets: Sequence[Bucket], prices: Prices) -> list[Task]:
 
 
 def reduce_tasks(
-    buckets: Sequence[Bucket], prices: Prices, dtype: str, zero: int, backward: Sequence[Task] = ()
+    buckets: Sequence[Bucket], prices: Prices, each: float, zero: int, backward: Sequence[Task] = ()
 ) -> list[Task]:
     """Gradient reductions in the order the buckets fill: reduce-scatter with a distributed optimizer.
 
+    each      bytes of one gradient on the wire
     backward  tasks of the last backward pass; a bucket is full when its lowest layer is done.  Without
               them the reductions run one after the other with nothing to wait for.
     """
@@ -93,7 +94,7 @@ def reduce_tasks(
     tasks = []
     op: Op = "reduce_scatter" if zero else "all_reduce"
     for bucket in sorted(buckets, key=lambda b: (-b.first, b.kind)):
-        size = bucket.parameters * GRADIENT_BYTES[dtype]
+        size = bucket.parameters * each
         purpose = f"{PURPOSE[bucket.kind]} gradients"
         seconds = prices.time("dp", purpose, op, size, bucket.kind)
         wire = prices.wire(op, size, bucket.kind)

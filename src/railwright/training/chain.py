@@ -5,8 +5,7 @@ The ways a tensor-parallel collective is hidden behind the product next to it ar
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from railwright.training.communication import Comm
 from railwright.training.lanes import Task
 from railwright.training.timeline import Lane
 
@@ -32,65 +31,83 @@ class Chain:
         self._name, self._kind = name, kind
         self._seconds += seconds
 
-    def communicate(
-        self, lane: Lane, purpose: str, op: str, seconds: float, size: float, wire: float = 0.0
-    ) -> None:
-        """Communication that blocks the chain; `wire` is its part bound by NIC bandwidth [s]."""
-        if seconds <= 0:
+    def communicate(self, comm: Comm) -> None:
+        """Communication that blocks the chain."""
+        if comm.seconds <= 0:
             return
         self.flush()
-        self._chained(lane, purpose, op, seconds, size, wire)
+        self.tail = (self._send(comm, comm.seconds, comm.wire, self.tail, comm.size),)
 
-    def gather_into(
-        self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float, parts: int
-    ) -> None:
+    def gather_into(self, comm: Comm, name: str, kind: str, seconds: float, parts: int) -> None:
         """An all-gather sent in shards, each multiplied as it arrives; the local shard needs no transfer.
 
-        comm  (purpose, op, seconds, size); parts  shards = tensor-parallel ranks
+        parts  shards = ranks of the group
         Source: Wang et al., ASPLOS 2023 ("Overlap communication with dependent computation via
         decomposition"), as in Transformer Engine's user buffers.
         """
-        purpose, op, transfer, size = comm
-        if transfer <= 0:
+        if comm.seconds <= 0:
             self.compute(name, kind, seconds)
             return
         self.flush()
         before = self.tail
         last = self._put("compute", name, kind, seconds / parts, before)
         for i in range(1, parts):
-            arrived = self._put("tp", purpose, op, transfer / (parts - 1), before, size if i == 1 else 0.0)
+            arrived = self._send(
+                comm,
+                comm.seconds / (parts - 1),
+                comm.wire / (parts - 1),
+                before,
+                comm.size if i == 1 else 0.0,
+            )
             last = self._put("compute", name, kind, seconds / parts, (arrived,))
         self.tail = (last,)
 
-    def reduce_out_of(
-        self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float, parts: int
-    ) -> None:
-        """A product computed in shards, each reduced while the next is computed (same source)."""
-        purpose, op, transfer, size = comm
-        if transfer <= 0:
+    def ring(self, comm: Comm, name: str, kind: str, seconds: float, parts: int) -> None:
+        """Compute in blocks whose inputs travel round a ring of `parts` ranks: `comm` is one hop.
+
+        The own block is computed at once; every other one waits for its hop, and a hop for the one before.
+        Source: Liu et al., Ring Attention (arXiv 2310.01889), section 3; Transformer Engine,
+        pytorch/attention, context_parallel (zig-zag order: all blocks are equally long under a causal mask).
+        """
+        if comm.seconds <= 0:
+            self.compute(name, kind, seconds)
+            return
+        self.flush()
+        before = self.tail
+        last = self._put("compute", name, kind, seconds / parts, before)
+        for _ in range(1, parts):
+            arrived = self._send(comm, comm.seconds, comm.wire, before, comm.size)
+            last = self._put("compute", name, kind, seconds / parts, (arrived,))
+        self.tail = (last,)
+
+    def reduce_out_of(self, comm: Comm, name: str, kind: str, seconds: float, parts: int) -> None:
+        """A product computed in shards, each reduced while the next is computed (as in `gather_into`)."""
+        if comm.seconds <= 0:
             self.compute(name, kind, seconds)
             return
         self.flush()
         before, sent, made = self.tail, -1, -1
         for i in range(parts):
             made = self._put("compute", name, kind, seconds / parts, before)
-            sent = self._put("tp", purpose, op, transfer / parts, (made,), size if i == 0 else 0.0)
+            sent = self._send(
+                comm, comm.seconds / parts, comm.wire / parts, (made,), comm.size if i == 0 else 0.0
+            )
         self.tail = (made, sent)
 
-    def beside(self, comm: tuple[str, str, float, float], name: str, kind: str, seconds: float) -> None:
+    def beside(self, comm: Comm, name: str, kind: str, seconds: float) -> None:
         """Communication and compute that do not need each other: both start now, the chain waits for both.
 
         Megatron-LM, core/tensor_parallel/layers.py (gather beside the input gradient, reduction beside the
         weight gradient).
         """
-        purpose, op, transfer, size = comm
-        if transfer <= 0:
+        if comm.seconds <= 0:
             self.compute(name, kind, seconds)
             return
         self.flush()
         before = self.tail
-        sent = self._put("tp", purpose, op, transfer, before, size)
-        self.tail = (self._put("compute", name, kind, seconds, before), sent)
+        sent = self._send(comm, comm.seconds, comm.wire, before, comm.size)
+        made = (self._put("compute", name, kind, seconds, before),) if seconds else ()
+        self.tail = (*made, sent)
 
     def launched(self, seconds: float, before: tuple[int, ...]) -> None:
         """The host needs `seconds` to launch what follows tasks `before`; the chain waits for it too."""
@@ -107,17 +124,15 @@ class Chain:
         """Turn gathered compute into a task."""
         if self._seconds:
             seconds, self._seconds = self._seconds, 0.0
-            self._chained("compute", self._name, self._kind, seconds)
+            self.tail = (self._put("compute", self._name, self._kind, seconds, self.tail),)
 
     def at_layer(self, layer: int) -> None:
         """Everything from here on belongs to `layer`."""
         self.flush()
         self.layer = layer
 
-    def _chained(
-        self, lane: Lane, name: str, kind: str, seconds: float, size: float = 0.0, wire: float = 0.0
-    ) -> None:
-        self.tail = (self._put(lane, name, kind, seconds, self.tail, size, wire),)
+    def _send(self, comm: Comm, seconds: float, wire: float, after: tuple[int, ...], size: float) -> int:
+        return self._put(comm.lane, comm.purpose, comm.op, seconds, after, size, wire)
 
     def _put(
         self,
@@ -134,21 +149,25 @@ class Chain:
 
 
 def take_turns(chains: list[Chain]) -> list[Task]:
-    """One task list in which chains of the same shape alternate segment by segment.
+    """One task list in which chains alternate segment by segment; the longer ones end alone.
 
     While one half microbatch is in its all-to-all, the compute lane runs the other one: batch-level overlap
     as in DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP, within one pass.
     """
     for chain in chains:
         chain.cut()
+    if len(chains) == 1:
+        return chains[0].tasks
     merged: list[Task] = []
     places: list[dict[int, int]] = [{} for _ in chains]
     starts = [0] * len(chains)
-    for segment in range(len(chains[0].cuts)):
+    for segment in range(max(len(chain.cuts) for chain in chains)):
         for which, chain in enumerate(chains):
+            if segment >= len(chain.cuts):
+                continue
             for index in range(starts[which], chain.cuts[segment]):
                 task = chain.tasks[index]
                 places[which][index] = len(merged)
-                merged.append(replace(task, after=tuple(places[which][d] for d in task.after)))
+                merged.append(task._replace(after=tuple(places[which][d] for d in task.after)))
             starts[which] = chain.cuts[segment]
     return merged

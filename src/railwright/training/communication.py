@@ -1,13 +1,15 @@
 """What a step sends: the size of every collective it makes, priced once each by the network.
 
 Sizes are nccl-tests' S: the total buffer (all_gather, reduce_scatter: ranks times the per-rank part).
-Legend: b sequences per microbatch, s tokens each, h hidden width, t tensor- and e expert-parallel size.
+Legend: b sequences per microbatch, s tokens each, h hidden width; t tensor-, c context-parallel size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
@@ -23,12 +25,30 @@ Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePredi
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation on the wire: bf16 or fp16; fp8 training keeps 16-bit communication by default."""
 
-GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0, "fp8": 4.0}
+GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0, "fp8": 4.0, "mxfp8": 4.0, "nvfp4": 4.0}
 """Bytes of one gradient in its reduction.  Source: Megatron-LM, arguments.py: bf16 accumulates and
 all-reduces gradients in fp32; docs 'dist_optimizer' for the same rows of memory."""
 
 WEIGHT_BYTES = 2.0
 """Bytes of one gathered parameter: 16-bit weights."""
+
+
+class Comm(NamedTuple):
+    """One collective as a pass uses it.
+
+    seconds  alone [s]; size  nccl-tests' S [byte]; wire  the part of `seconds` bound by NIC bandwidth [s]
+    """
+
+    lane: Lane
+    purpose: str
+    op: str
+    seconds: float
+    size: float
+    wire: float = 0.0
+
+
+NOTHING = Comm("tp", "", "", 0.0, 0.0)
+"""A collective that the layout does without."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +75,34 @@ class Prices:
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
     _crossing: dict[GroupKind, bool] = field(default_factory=dict)
 
+    @classmethod
+    def shared(cls, machine: Machine, groups: Groups, predict: Predict) -> Prices:
+        """Prices that remember what earlier jobs placed alike on the same machine asked for.
+
+        `predict` must be the same function every time: a job's answers are the next one's.
+        """
+        kept = _SHARED.setdefault(machine, WeakKeyDictionary()).setdefault(groups, _Kept())
+        if len(kept.asked) > _MOST_ASKED:
+            kept.asked.clear()
+        return cls(machine, groups, predict, {}, kept.asked, kept.crossing)
+
+    def comm(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> Comm:
+        """One collective that all groups of `kind` run at the same time."""
+        seconds = self.time(lane, purpose, op, size, kind)
+        return Comm(lane, purpose, op, seconds, size, self.wire(op, size, kind))
+
     def time(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> float:
         """Seconds of one collective that all groups of `kind` run at the same time; 0 for groups of one."""
+        key = (purpose, op, size)
+        if key in self.known:
+            return self.known[key].prediction.time
         groups = self.groups.of(kind)
         if not groups or len(groups[0]) == 1 or size <= 0:
             return 0.0
-        key = (purpose, op, size)
-        if key not in self.known:
-            asked = (op, size, kind)
-            if asked not in self._asked:
-                self._asked[asked] = self.predict(self.machine, op, size, groups)
-            self.known[key] = Priced(lane, purpose, self._asked[asked])
+        asked = (op, size, kind)
+        if asked not in self._asked:
+            self._asked[asked] = self.predict(self.machine, op, size, groups)
+        self.known[key] = Priced(lane, purpose, self._asked[asked])
         return self.known[key].prediction.time
 
     def wire(self, op: Op, size: float, kind: GroupKind) -> float:
@@ -74,35 +111,80 @@ class Prices:
         Its 'bandwidth' term: start-up and steps go at their own pace whatever else runs.
         """
         priced = self._asked.get((op, size, kind))
-        if priced is None or not self._crosses_servers(kind):
+        if priced is None or not self.crosses_servers(kind):
             return 0.0
         return min(priced.time, sum(term.seconds for term in priced.terms if term.name == "bandwidth"))
 
-    def _crosses_servers(self, kind: GroupKind) -> bool:
+    def crosses_servers(self, kind: GroupKind) -> bool:
+        """Whether any group of a kind has ranks on several servers."""
         if kind not in self._crossing:
-            server = self.machine.network.fabric.server
+            server = self.groups.server
             self._crossing[kind] = any(
                 bool((server[group.gpus] != server[group.gpus[0]]).any()) for group in self.groups.of(kind)
             )
         return self._crossing[kind]
 
 
+@dataclass
+class _Kept:
+    """What jobs placed alike have asked the network."""
+
+    asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
+    crossing: dict[GroupKind, bool] = field(default_factory=dict)
+
+
+_SHARED: WeakKeyDictionary[Machine, WeakKeyDictionary[Groups, _Kept]] = WeakKeyDictionary()
+_MOST_ASKED = 20_000
+"""Answers kept for one placement: a search over sizes must not fill the memory."""
+
+
+def gradient_bytes(job: TrainingJob) -> float:
+    """Bytes of one gradient on the wire."""
+    if job.gradient_dtype is not None:
+        return 4.0 if job.gradient_dtype == "fp32" else 2.0
+    return GRADIENT_BYTES[job.dtype]
+
+
 def activation_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:
-    """One layer's hidden states of one microbatch: b s h elements. [byte]
+    """One layer's hidden states of one microbatch in a tensor-parallel group: b s h / c elements. [byte]
 
     part  of the microbatch (0.5 where it is split in two halves)
     """
-    return job.micro_batch * job.sequence * arch.hidden * ACTIVATION_BYTES * part
+    return job.micro_batch * job.sequence / job.layout.context * arch.hidden * ACTIVATION_BYTES * part
 
 
 def routed_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:
     """Send buffer of one rank's expert all-to-all: its tokens, each to its top-k experts. [byte]
 
-    (b s / t) k h elements, times the imbalance of the busiest expert, whose receiver finishes last.
+    (b s / t c) k h elements, times the imbalance of the busiest expert, whose receiver finishes last.
     Under tensor parallelism each rank routes 1/t of the tokens (Megatron-LM, moe/token_dispatcher.py).
     """
-    tokens = job.micro_batch * job.sequence * part / job.layout.tensor
+    tokens = job.micro_batch * job.sequence * part / job.layout.tensor / job.layout.context
     return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_imbalance
+
+
+def copies_per_token(experts: int, servers: int) -> float:
+    """Servers that hold any of a token's experts, in the mean, where each expert may lie on any of them.
+
+    n (1 - (1 - 1/n)^k) for k experts on n servers: DeepSeek-V3 sends one copy to each (arXiv 2412.19437,
+    section 3.2.2), instead of one per expert.
+    """
+    return servers * (1.0 - (1.0 - 1.0 / servers) ** experts)
+
+
+def block_sizes(job: TrainingJob, arch: Transformer, part: float = 1.0) -> tuple[float, float, float]:
+    """Queries, keys with values, and attention outputs of one context-parallel rank. [byte]
+
+    Rows b s / c of this GPU's heads; latent attention sends the keys and values it has expanded.
+    """
+    tensor = job.layout.tensor
+    rows = job.micro_batch * job.sequence / job.layout.context * part * ACTIVATION_BYTES
+    heads = arch.heads / tensor
+    if arch.attention == "mla":
+        query = arch.head_dim + arch.rope_dim
+        return rows * heads * query, rows * heads * (query + arch.v_head_dim), rows * heads * arch.v_head_dim
+    kv_heads = max(arch.kv_heads // tensor, 1)
+    return rows * heads * arch.head_dim, rows * 2 * kv_heads * arch.head_dim, rows * heads * arch.head_dim
 
 
 def stage_size(job: TrainingJob, arch: Transformer) -> float:

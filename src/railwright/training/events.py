@@ -66,16 +66,20 @@ def timeline(
 def _event(rank: int, span: Span, start: float, first: int | None, unit: Unit | None) -> Event:
     task = span.task
     name = task.name
-    if first is not None and task.kind not in ("embedding", "head"):
+    if first is not None and task.layer >= 0 and task.kind not in ("embedding", "head"):
         name = f"layer {first + task.layer + 1} {name}"
     if unit is not None:
         name = f"{name}, microbatch {unit.microbatch + 1}"
-    return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end, task.size, unit)
+    place = None if unit is None else unit[:3]
+    return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end, task.size, place)
 
 
 def _whole(rank: int, unit: Unit, start: float, end: float) -> Event:
+    name = {"F": "forward", "FB": "forward and backward", "W": "weight gradients"}.get(unit.kind, "backward")
     kind = "forward" if unit.kind == "F" else "backward"
-    return Event(rank, "compute", f"{kind}, microbatch {unit.microbatch + 1}", kind, start, end, unit=unit)
+    return Event(
+        rank, "compute", f"{name}, microbatch {unit.microbatch + 1}", kind, start, end, unit=unit[:3]
+    )
 
 
 def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> list[Event]:
@@ -89,7 +93,7 @@ def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> lis
             )
         if p.sent > 0:
             end = p.send_start + p.sent
-            found.append(Event(rank, "pp", "pp send", "send", p.send_start, end, unit=p.unit))
+            found.append(Event(rank, "pp", "pp send", "send", p.send_start, end, unit=p.unit[:3]))
     return found
 
 

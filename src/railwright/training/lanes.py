@@ -8,18 +8,18 @@ runs; communications that cross servers at the same time share the NICs evenly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from railwright.training.timeline import Lane
 
-LANES: tuple[Lane, ...] = ("compute", "tp", "ep", "pp", "host", "dp")
+LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "pp", "host", "dp")
 """In the order in which an idle instant is charged when several communications run at once: the inner
 ones block the compute lane, data-parallel buckets only run beside it."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """Work for one lane.
 
     name      what it is; for communication its purpose ('ep dispatch')
@@ -40,8 +40,7 @@ class Task:
     wire: float = 0.0
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A task placed in time, from the start of its pass [s]."""
 
     task: Task
@@ -49,8 +48,7 @@ class Span:
     end: float
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(NamedTuple):
     """A task on the dp lane that is waiting or half done when a pass starts or ends.
 
     start   when it started, from the start of the pass (negative: before); None when it has not [s]
@@ -189,7 +187,7 @@ def _rest(
 
 def _freed(task: Task) -> Task:
     """A dp task without what it waited for: at the end of a pass all of that has run."""
-    return replace(task, after=()) if task.after else task
+    return task._replace(after=()) if task.after else task
 
 
 def exposure(spans: Sequence[Span], duration: float) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from railwright.training.schedule import Orders, Unit
+from railwright.training.schedule import Orders, Route, Unit
 
 
 class Placed(NamedTuple):
@@ -20,6 +20,7 @@ class Placed(NamedTuple):
     transfer    waiting before it for a transfer between stages [s]
     send_start  when its result leaves: sends of one stage go one after the other [s]
     sent        length of its own send [s]; it blocks the stage where sends are not overlapped
+    sends       how many: 2 where a forward and a backward run together
     """
 
     unit: Unit
@@ -29,6 +30,7 @@ class Placed(NamedTuple):
     transfer: float
     send_start: float
     sent: float
+    sends: int = 0
 
 
 Runner = Callable[[int, Unit, float], float]
@@ -36,21 +38,34 @@ Runner = Callable[[int, Unit, float], float]
 
 
 def compose(
-    orders: Orders, chunks: int, microbatches: int, run: Runner, send: float, blocking: bool
+    orders: Orders,
+    chunks: int,
+    microbatches: int,
+    run: Runner,
+    send: float,
+    blocking: bool,
+    route: Route | None = None,
 ) -> tuple[tuple[Placed, ...], ...]:
     """Place every pass of every stage as early as its order and its input allow.
 
     send      time of one transfer between neighbouring stages [s]
     blocking  whether the sender computes nothing while it sends
+    route     which stage holds which piece; default: `Route(len(orders), chunks)`
 
-    A forward needs the forward of the previous piece, a backward that of the next piece.
+    A forward needs the forward of the previous piece, a backward that of the next piece; weight gradients
+    computed apart come after the input gradients in their stage's own order.
     """
-    stages, pieces = len(orders), len(orders) * chunks
+    stages = len(orders)
+    route = route or Route(stages, chunks)
+    pieces = route.pieces
     arrival: dict[str, list[list[float]]] = {
         kind: [[-1.0] * microbatches for _ in range(pieces)] for kind in "FB"
     }
-    for i in range(microbatches):
-        arrival["F"][0][i] = 0.0
+    for piece in range(pieces):
+        if route.first(piece):
+            arrival["F"][piece] = [0.0] * microbatches
+    place = [[route.piece(s, c) for c in range(chunks)] for s in range(stages)]
+    holder = [route.stage(piece) for piece in range(pieces)]
     position, free, wire_free = [0] * stages, [0.0] * stages, [0.0] * stages
     placed: list[list[Placed]] = [[] for _ in range(stages)]
     waiting = deque(range(stages))
@@ -61,29 +76,33 @@ def compose(
         order, done = orders[stage], placed[stage]
         while position[stage] < len(order):
             unit = order[position[stage]]
-            kind, chunk, microbatch = unit
-            piece = chunk * stages + stage
-            arrived = arrival[kind][piece][microbatch]
-            if arrived < 0:
+            parts = _parts(unit, place[stage])
+            arrived = max([arrival[kind][piece][m] for kind, piece, m in parts], default=0.0)
+            if any(arrival[kind][piece][m] < 0 for kind, piece, m in parts):
                 break
             idle_from = free[stage]
             start = max(arrived, idle_from)
             transfer = max(0.0, start - max(idle_from, arrived - send)) if start > idle_from else 0.0
             end = start + run(stage, unit, start)
-            following = _following(kind, piece, pieces)
-            sends = following is not None and following[1] % stages != stage
-            sent = send if sends else 0.0
-            send_start = max(end, wire_free[stage]) if sends else end
-            if sends:
+            following = [(_following(kind, piece, route), m) for kind, piece, m in parts]
+            leaving = sum(1 for to, _ in following if to is not None and holder[to[1]] != stage)
+            send_start = max(end, wire_free[stage]) if leaving else end
+            sent = send * leaving
+            if leaving:
                 wire_free[stage] = send_start + sent
             bubble = start - idle_from - transfer
-            done.append(Placed(unit, start, end, bubble, transfer, send_start, sent))
+            done.append(Placed(unit, start, end, bubble, transfer, send_start, sent, leaving))
             free[stage] = send_start + sent if blocking else end
             position[stage] += 1
-            if following is not None:
-                to_kind, to_piece = following
-                arrival[to_kind][to_piece][microbatch] = send_start + sent
-                receiver = to_piece % stages
+            at = send_start
+            for to, microbatch in following:
+                if to is None:
+                    continue
+                to_kind, to_piece = to
+                receiver = holder[to_piece]
+                if receiver != stage:
+                    at += send
+                arrival[to_kind][to_piece][microbatch] = at if receiver != stage else end
                 if receiver != stage and not queued[receiver]:
                     queued[receiver] = True
                     waiting.append(receiver)
@@ -91,8 +110,17 @@ def compose(
     return tuple(tuple(done) for done in placed)
 
 
-def _following(kind: str, piece: int, pieces: int) -> tuple[str, int] | None:
+def _parts(unit: Unit, pieces: list[int]) -> list[tuple[str, int, int]]:
+    """What a unit needs to arrive: (kind, piece, microbatch) of each of its passes."""
+    if unit.kind == "W":
+        return []
+    if unit.kind == "FB":
+        return [("F", pieces[unit.chunk], unit.microbatch), ("B", pieces[1 - unit.chunk], unit.other)]
+    return [("F" if unit.kind == "F" else "B", pieces[unit.chunk], unit.microbatch)]
+
+
+def _following(kind: str, piece: int, route: Route) -> tuple[str, int] | None:
     """The pass that needs this one's result: (kind, piece), None after the first piece's backward."""
     if kind == "F":
-        return ("F", piece + 1) if piece + 1 < pieces else ("B", piece)
-    return ("B", piece - 1) if piece else None
+        return ("B", piece) if route.last(piece) else ("F", piece + 1)
+    return None if route.first(piece) else ("B", piece - 1)

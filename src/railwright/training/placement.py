@@ -1,16 +1,19 @@
-"""Ranks on GPUs: which GPUs form the tensor-, expert-, data- and pipeline-parallel groups of a job.
+"""Ranks on GPUs: which GPUs form the groups of every kind of parallelism of a job.
 
-Legend: T, D, P tensor-, data- and pipeline-parallel sizes, E experts' group size (inside D).
-Rank r = t + T (d + D p), Megatron's order: tensor fastest, pipeline slowest.
-Source: Megatron-LM, megatron/core/parallel_state.py, initialize_model_parallel (order 'tp-cp-ep-dp-pp');
-expert groups are blocks of E consecutive data-parallel ranks.
+Legend: T, C, D, P tensor-, context-, data- and pipeline-parallel sizes; E, F expert-parallel size and
+tensor-parallel size inside an expert.
+Rank r = t + T (c + C (d + D p)), Megatron's order: tensor fastest, pipeline slowest.  Experts see the same
+ranks as r = f + F (e + E (k + K p)): their replicas are what E and F leave of a stage's T C D ranks.
+Source: Megatron-LM, megatron/core/parallel_state.py, initialize_model_parallel (order 'tp-cp-ep-dp-pp', with
+a rank generator of its own for experts).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,90 +22,216 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training.plan import job_gpus
 
 Ints = NDArray[np.int32]
-GroupKind = Literal["tp", "ep", "dp", "expert_dp", "pp", "embedding"]
+GroupKind = Literal[
+    "tp", "cp", "ep", "ep_local", "etp", "dp", "expert_dp", "shard", "copies", "pp", "embedding", "mirror"
+]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the groups: T, C, D, P, E, F as in the legend; shard: ranks that share one copy (HSDP)."""
+
+    tensor: int
+    context: int
+    data: int
+    pipeline: int
+    expert: int
+    expert_tensor: int
+    shard: int
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same dense parameters: D C."""
+        return self.data * self.context
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts."""
+        return self.replicas * self.tensor // (self.expert * self.expert_tensor)
+
+    @classmethod
+    def of(cls, job: TrainingJob, fabric: Fabric) -> Sizes:
+        """Sizes of a job that passed `plan.check`."""
+        layout = job.layout
+        data = job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
+        return cls(
+            layout.tensor,
+            layout.context,
+            data,
+            layout.pipeline,
+            layout.expert,
+            layout.expert_tensor or layout.tensor,
+            layout.shard or data * layout.context,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
     """All groups of each kind; the groups of one kind run at the same time and share links.
 
-    grid        (P, D, T) GPU id of every rank
-    tp          ranks that share the tensors of one layer
-    ep          ranks that hold different experts and exchange tokens
-    dp          ranks that hold the same dense parameters
+    grid    (P, D C, T) GPU id of every rank
+    server  (G,) server of every GPU of the fabric
+    notes   what a reader should know about the placement
+
+    Kinds, made when first asked for:
+    tp      ranks that share the tensors of one layer
+    cp      ranks that share the tokens of one sequence
+    ep      ranks that hold different experts and exchange tokens; ep_local  those of them in one server
+    etp     ranks that share the tensors of one expert
+    dp      ranks that hold the same dense parameters (D C of them)
     expert_dp   ranks that hold the same experts
-    pp          the stages of one pipeline, first to last
+    shard, copies   ranks that share one sharded copy of the parameters, and the same shard of all copies
+    pp      the stages of one pipeline, first to last
     embedding   first and last stage, which share a tied embedding
-    notes       what a reader should know about the placement
+    mirror  the two stages that hold the same layers under DualPipe
     """
 
     grid: Ints
-    tp: tuple[Communicator, ...]
-    ep: tuple[Communicator, ...]
-    dp: tuple[Communicator, ...]
-    expert_dp: tuple[Communicator, ...]
-    pp: tuple[Communicator, ...]
-    embedding: tuple[Communicator, ...]
+    server: Ints
+    sizes: Sizes
     notes: tuple[str, ...] = ()
+    _made: dict[str, tuple[Communicator, ...]] = field(default_factory=dict, repr=False)
 
     def of(self, kind: GroupKind) -> tuple[Communicator, ...]:
-        """All groups of one kind."""
-        groups: tuple[Communicator, ...] = getattr(self, kind)
-        return groups
+        """All groups of one kind; none where the layout has no such groups."""
+        if kind not in self._made:
+            self._made[kind] = tuple(
+                Communicator(np.ascontiguousarray(row), f"{kind.replace('_', ' ')} group {i}")
+                for i, row in enumerate(_ROWS[kind](self))
+            )
+        return self._made[kind]
+
+    @property
+    def tp(self) -> tuple[Communicator, ...]:
+        return self.of("tp")
+
+    @property
+    def ep(self) -> tuple[Communicator, ...]:
+        return self.of("ep")
+
+    @property
+    def dp(self) -> tuple[Communicator, ...]:
+        return self.of("dp")
+
+    @property
+    def expert_dp(self) -> tuple[Communicator, ...]:
+        return self.of("expert_dp")
+
+    @property
+    def pp(self) -> tuple[Communicator, ...]:
+        return self.of("pp")
+
+    @property
+    def embedding(self) -> tuple[Communicator, ...]:
+        return self.of("embedding")
+
+
+_PLACED: WeakKeyDictionary[Fabric, dict[object, Groups]] = WeakKeyDictionary()
+_MOST_PLACED = 256
 
 
 def place(job: TrainingJob, fabric: Fabric) -> Groups:
-    """Put every rank of a job on a GPU and name its groups.
+    """Put every rank of a job on a GPU and name its groups; jobs placed alike share them.
 
     Raises PlanError where the placement asked for is impossible on this fabric.
     """
-    gpus = job.gpus or fabric.num_gpus
-    tensor, pipeline, expert = job.layout.tensor, job.layout.pipeline, job.layout.expert
-    data = gpus // (tensor * pipeline)
-    order, notes = PLACEMENTS[job.layout.placement](job, fabric, data)
-    grid = order.reshape(pipeline, data, tensor).astype(np.int32)
-    return Groups(
-        grid,
-        tp=_groups(grid.reshape(-1, tensor), "TP"),
-        ep=_groups(
-            grid.reshape(pipeline, data // expert, expert, tensor).transpose(0, 1, 3, 2).reshape(-1, expert),
-            "EP",
-        ),
-        dp=_groups(grid.transpose(0, 2, 1).reshape(-1, data), "DP"),
-        expert_dp=_groups(
-            grid.reshape(pipeline, data // expert, expert, tensor)
-            .transpose(0, 2, 3, 1)
-            .reshape(-1, data // expert),
-            "expert DP",
-        ),
-        pp=_groups(grid.transpose(1, 2, 0).reshape(-1, pipeline), "PP"),
-        embedding=_groups(grid[[0, -1]].transpose(1, 2, 0).reshape(-1, 2), "embedding")
-        if pipeline > 1
-        else (),
-        notes=notes,
-    )
+    sizes = Sizes.of(job, fabric)
+    key = (sizes, job.layout.placement, job.servers, job.name if job.layout.placement != "packed" else "")
+    known = _PLACED.setdefault(fabric, {})
+    if key not in known:
+        if len(known) >= _MOST_PLACED:
+            known.clear()
+        order, notes = PLACEMENTS[job.layout.placement](job, fabric, sizes)
+        gpus = allocated(job, fabric)
+        grid = gpus[order].reshape(sizes.pipeline, sizes.replicas, sizes.tensor)
+        known[key] = Groups(grid.astype(np.int32), fabric.server[: fabric.num_gpus], sizes, notes)
+    return known[key]
 
 
-def _groups(rows: Ints, name: str) -> tuple[Communicator, ...]:
-    return tuple(Communicator(np.ascontiguousarray(row), f"{name} group {i}") for i, row in enumerate(rows))
+def allocated(job: TrainingJob, fabric: Fabric) -> Ints:
+    """GPU ids that a job may use, in the order that packed ranks fill them."""
+    if job.servers is None:
+        return np.arange(fabric.num_gpus, dtype=np.int32)
+    server = fabric.server[: fabric.num_gpus]
+    return np.concatenate([np.flatnonzero(server == s) for s in job.servers]).astype(np.int32)
 
 
-def _packed(job: TrainingJob, fabric: Fabric, data: int) -> tuple[Ints, tuple[str, ...]]:
+def _experts(groups: Groups) -> Ints:
+    """(P, K, E, F) GPU ids as experts see the ranks."""
+    s = groups.sizes
+    return groups.grid.reshape(s.pipeline, s.expert_replicas, s.expert, s.expert_tensor)
+
+
+def _dense(groups: Groups) -> Ints:
+    """(P, D, C, T) GPU ids."""
+    s = groups.sizes
+    return groups.grid.reshape(s.pipeline, s.data, s.context, s.tensor)
+
+
+def _copies(groups: Groups) -> Ints:
+    """(P, copies, shard, T) GPU ids."""
+    s = groups.sizes
+    return groups.grid.reshape(s.pipeline, s.replicas // s.shard, s.shard, s.tensor)
+
+
+def _rows(grid: Ints, axis: int) -> Ints:
+    """(groups, size): the ranks along one axis, for every place on the others in their order."""
+    return np.moveaxis(grid, axis, -1).reshape(-1, grid.shape[axis])
+
+
+def _local(groups: Groups) -> list[Ints]:
+    """The parts of expert groups that lie in one server each, of two ranks or more."""
+    found = []
+    for row in _rows(_experts(groups), 2):
+        servers = groups.server[row]
+        found += [row[servers == s] for s in dict.fromkeys(servers.tolist())]
+    return [part for part in found if len(part) > 1]
+
+
+def _mirrored(groups: Groups) -> Ints:
+    half = groups.sizes.pipeline // 2
+    pairs = np.stack([groups.grid[:half], groups.grid[::-1][:half]])
+    return _rows(pairs, 0)
+
+
+_ROWS: dict[str, Callable[[Groups], Ints | list[Ints]]] = {
+    "tp": lambda g: g.grid.reshape(-1, g.sizes.tensor),
+    "cp": lambda g: _rows(_dense(g), 2),
+    "ep": lambda g: _rows(_experts(g), 2),
+    "ep_local": _local,
+    "etp": lambda g: _experts(g).reshape(-1, g.sizes.expert_tensor),
+    "dp": lambda g: _rows(g.grid, 1),
+    "expert_dp": lambda g: _rows(_experts(g), 1),
+    "shard": lambda g: _rows(_copies(g), 2),
+    "copies": lambda g: _rows(_copies(g), 1),
+    "pp": lambda g: _rows(g.grid, 0),
+    "embedding": lambda g: _rows(g.grid[[0, -1]], 0) if g.sizes.pipeline > 1 else [],
+    "mirror": _mirrored,
+}
+
+
+def _packed(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints, tuple[str, ...]]:
     """Ranks fill servers in rank order."""
-    return np.arange(job.layout.pipeline * data * job.layout.tensor, dtype=np.int32), ()
+    return np.arange(sizes.pipeline * sizes.replicas * sizes.tensor, dtype=np.int32), ()
 
 
-def _expert_across(job: TrainingJob, fabric: Fabric, data: int) -> tuple[Ints, tuple[str, ...]]:
+def _expert_across(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints, tuple[str, ...]]:
     """Consecutive data-parallel ranks go to consecutive servers, at the same place inside each.
 
     The slots (T neighbouring GPUs) of a stage's servers are walked place by place, all servers first;
     so E consecutive ranks sit on E different servers whenever the stage has that many.
     """
-    tensor, pipeline, expert = job.layout.tensor, job.layout.pipeline, job.layout.expert
+    tensor, pipeline, expert, data = sizes.tensor, sizes.pipeline, sizes.expert, sizes.replicas
     per_server = fabric.gpus_per_server
-    if (data * tensor) % per_server:
+    if sizes.expert_tensor != tensor:
+        raise PlanError(
+            f"{job.name}: placement expert-across needs experts cut like the rest, but layout.expert_tensor "
+            f"is {sizes.expert_tensor} and layout.tensor {tensor}; make them equal or use placement packed."
+        )
+    if tensor > per_server or (data * tensor) % per_server:
         raise PlanError(
             f"{job.name}: placement expert-across needs whole servers per pipeline stage, but a stage has "
             f"{data * tensor} GPUs and a server {per_server}; use placement packed or fewer stages."
@@ -128,7 +257,34 @@ def _expert_across(job: TrainingJob, fabric: Fabric, data: int) -> tuple[Ints, t
     )
 
 
-PLACEMENTS: dict[str, Callable[[TrainingJob, Fabric, int], tuple[Ints, tuple[str, ...]]]] = {
+def _spread(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints, tuple[str, ...]]:
+    """Ranks fill servers in rank order, and consecutive servers come from different scalable units in turn.
+
+    Data-parallel groups then cross the spines from their first neighbour on: what a scheduler that spreads
+    jobs does, against `packed`.
+    """
+    per_server = fabric.gpus_per_server
+    needed = sizes.pipeline * sizes.replicas * sizes.tensor
+    gpus = allocated(job, fabric)
+    servers = gpus[: len(gpus) // per_server * per_server].reshape(-1, per_server)
+    unit = fabric.group[servers[:, 0]]
+    seen: dict[int, int] = {}
+    turn = []
+    for index, one in enumerate(unit.tolist()):
+        turn.append((seen.get(one, 0), one, index))
+        seen[one] = seen.get(one, 0) + 1
+    walk = [index for _, _, index in sorted(turn)]
+    order: Ints = np.concatenate([np.arange(i * per_server, (i + 1) * per_server) for i in walk])
+    order = order[:needed].astype(np.int32)
+    if len(seen) > 1:
+        return order, ()
+    return order, (
+        f"{job.name}: all servers share one set of leaves, so placement spread is the same as packed.",
+    )
+
+
+PLACEMENTS: dict[str, Callable[[TrainingJob, Fabric, Sizes], tuple[Ints, tuple[str, ...]]]] = {
     "packed": _packed,
     "expert-across": _expert_across,
+    "spread": _spread,
 }

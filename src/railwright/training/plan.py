@@ -6,27 +6,47 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
+from railwright.training.schedule import route_of, schedule_name
 
 
 def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one."""
-    gpus = job.gpus or fabric.num_gpus
+    _check_servers(job, fabric)
+    gpus = job_gpus(job, fabric)
     if gpus > fabric.num_gpus:
         raise PlanError(
             f"{job.name}: gpus is {gpus}, but the cluster has {fabric.num_gpus}; ask for at most that many."
         )
     _check_sizes(job, fabric, gpus)
-    data = gpus // (job.layout.tensor * job.layout.pipeline)
-    _check_experts(job, arch, data)
+    data = data_parallel(job, fabric)
+    _check_experts(job, arch, gpus // job.layout.pipeline)
     _check_tensor(job, arch)
-    _check_layers(job, arch)
+    _check_context(job, arch)
+    check_layers(job, arch)
     _check_batch(job, data)
-    return _warnings(job, arch)
+    check_sharding(job, data * job.layout.context)
+    return _warnings(job, arch, fabric)
+
+
+def job_gpus(job: TrainingJob, fabric: Fabric) -> int:
+    """GPUs of a job: what it asks for, else all of its servers, else all of the cluster."""
+    if job.gpus is None and job.servers is not None:
+        return len(job.servers) * fabric.gpus_per_server
+    return job.gpus or fabric.num_gpus
 
 
 def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
-    """Data-parallel size: what tensor and pipeline parallelism leave."""
-    return (job.gpus or fabric.num_gpus) // (job.layout.tensor * job.layout.pipeline)
+    """Data-parallel size: what tensor, context and pipeline parallelism leave.
+
+    Dense parameters are replicated over this times `layout.context` ranks (`placement.Sizes`).
+    """
+    layout = job.layout
+    return job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
+
+
+def rows_of(job: TrainingJob) -> int:
+    """Tokens of a microbatch in one tensor-parallel group: micro_batch x sequence over context ranks."""
+    return -(-job.micro_batch * job.sequence // job.layout.context)
 
 
 def microbatches(job: TrainingJob, data: int) -> int:
@@ -39,48 +59,83 @@ def divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
+def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
+    if job.servers is None:
+        return
+    wrong = [s for s in job.servers if s >= fabric.num_servers]
+    if wrong:
+        raise PlanError(
+            f"{job.name}: servers names number {wrong[0]}, but the cluster has {fabric.num_servers} servers, "
+            f"0 to {fabric.num_servers - 1}."
+        )
+    twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
+    if twice:
+        raise PlanError(f"{job.name}: servers names number {twice[0]} twice; name each server once.")
+    held = len(job.servers) * fabric.gpus_per_server
+    if (job.gpus or 1) > held:
+        raise PlanError(
+            f"{job.name}: gpus is {job.gpus}, but the {len(job.servers)} servers it names have {held}; "
+            "name more servers or ask for fewer GPUs."
+        )
+
+
 def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
-    tensor, pipeline = job.layout.tensor, job.layout.pipeline
+    tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
     domain = fabric.gpus_per_server
     fitting = ", ".join(str(d) for d in divisors(domain))
-    if tensor > domain:
+    if tensor > domain and tensor % domain:
         raise PlanError(
-            f"{job.name}: layout.tensor is {tensor}, but only the {domain} GPUs of one server share a "
-            f"scale-up network; tensor parallelism of {fitting} works (use pipeline for more)."
+            f"{job.name}: layout.tensor {tensor} is more than the {domain} GPUs of a server and not a "
+            f"multiple of them; {fitting} work, and over the network multiples of {domain}."
         )
-    if domain % tensor and gpus > domain:
+    if domain % tensor and tensor < domain < gpus:
         raise PlanError(
             f"{job.name}: layout.tensor {tensor} does not divide the {domain} GPUs of a server, so a group "
             f"would straddle two servers; {fitting} work."
         )
-    if gpus % (tensor * pipeline):
-        fit = gpus // (tensor * pipeline) * tensor * pipeline
+    unit = tensor * context * pipeline
+    if gpus % unit:
+        fit = gpus // unit * unit
+        what = "tensor x pipeline" if context == 1 else "tensor x context x pipeline"
+        sizes = " x ".join(
+            str(n) for n in ((tensor, pipeline) if context == 1 else (tensor, context, pipeline))
+        )
+        left = gpus // (tensor * context)
         raise PlanError(
-            f"{job.name}: {gpus} GPUs are not a multiple of tensor x pipeline = {tensor} x {pipeline} = "
-            f"{tensor * pipeline}; "
+            f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
             + (f"set gpus to {fit}, or " if fit else "")
-            + f"choose pipeline from {_list(divisors(gpus // tensor) if gpus % tensor == 0 else [1])}."
+            + f"choose pipeline from {_list(divisors(left) if gpus % (tensor * context) == 0 else [1])}."
         )
 
 
-def _check_experts(job: TrainingJob, arch: Transformer, data: int) -> None:
-    expert = job.layout.expert
-    if expert == 1:
+def _check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
+    """`stage` GPUs of one stage are what experts and their replicas share."""
+    expert, cut = job.layout.expert, job.layout.expert_tensor
+    if expert == 1 and cut is None:
         return
     if not arch.is_moe:
+        what = f"layout.expert is {expert}" if expert > 1 else f"layout.expert_tensor is {cut}"
         raise PlanError(
-            f"{job.name}: layout.expert is {expert}, but {arch.name} is a dense model without experts; "
-            "leave layout.expert at 1."
+            f"{job.name}: {what}, but {arch.name} is a dense model without experts; "
+            "leave layout.expert at 1 and layout.expert_tensor out."
         )
-    both = [d for d in divisors(arch.experts) if data % d == 0]
+    inside = cut or job.layout.tensor
+    if job.layout.tensor % inside:
+        raise PlanError(
+            f"{job.name}: layout.expert_tensor {inside} does not divide layout.tensor = {job.layout.tensor}; "
+            f"{_list(divisors(job.layout.tensor))} work."
+        )
+    ranks = stage // inside
+    both = [d for d in divisors(arch.experts) if ranks % d == 0]
     if arch.experts % expert:
         raise PlanError(
             f"{job.name}: the {arch.experts} experts of {arch.name} cannot be spread over layout.expert = "
-            f"{expert} ranks evenly; {_list(both)} work with {data} data-parallel ranks."
+            f"{expert} ranks evenly; {_list(both)} work with {ranks} ranks."
         )
-    if data % expert:
+    if ranks % expert:
+        which = "data-parallel ranks" if inside == job.layout.tensor else "ranks beside expert_tensor"
         raise PlanError(
-            f"{job.name}: expert groups are formed inside data parallelism, and {data} data-parallel ranks "
+            f"{job.name}: expert groups are formed inside data parallelism, and {ranks} {which} "
             f"are not a multiple of layout.expert = {expert}; {_list(both)} work."
         )
 
@@ -92,10 +147,11 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
         widths.append(("key-value heads", arch.kv_heads))
     if arch.dense_layers or not arch.is_moe:
         widths.append(("MLP width", arch.ffn))
+    inside = job.layout.expert_tensor or tensor
     if arch.is_moe:
         widths.append(("expert width", arch.expert_ffn))
     for what, width in widths:
-        if width % tensor:
+        if width % (inside if what == "expert width" else tensor):
             fitting = [d for d in divisors(width) if d <= 72]
             raise PlanError(
                 f"{job.name}: the {width} {what} of {arch.name} cannot be cut into layout.tensor = {tensor} "
@@ -110,18 +166,66 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
         )
 
 
-def _check_layers(job: TrainingJob, arch: Transformer) -> None:
-    pipeline, chunks = job.layout.pipeline, job.layout.virtual_pipeline
+def _check_context(job: TrainingJob, arch: Transformer) -> None:
+    context, tensor = job.layout.context, job.layout.tensor
+    if context == 1:
+        return
+    if job.sequence < context:
+        raise PlanError(
+            f"{job.name}: a sequence of {job.sequence} tokens cannot be shared by layout.context = {context} "
+            f"ranks; use at most {job.sequence}."
+        )
+    if job.layout.context_kind != "all-to-all":
+        return
+    heads = arch.heads if arch.attention == "mla" else min(arch.heads, arch.kv_heads)
+    here = max(heads // tensor, 1)
+    if here % context:
+        raise PlanError(
+            f"{job.name}: context_kind all-to-all gives each rank whole heads, and the {here} (key-value) "
+            f"heads per GPU of {arch.name} are not a multiple of layout.context = {context}; "
+            f"{_list(divisors(here))} work, or use context_kind ring."
+        )
+
+
+def check_layers(job: TrainingJob, arch: Transformer) -> None:
+    """Refuse a cut into stages, and a schedule, that cannot be."""
+    layout = job.layout
+    pipeline, chunks, name = layout.pipeline, layout.virtual_pipeline, schedule_name(layout)
     if chunks > 1 and pipeline == 1:
         raise PlanError(
             f"{job.name}: layout.virtual_pipeline is {chunks}, but there is only one pipeline stage to "
             "interleave; leave it at 1 or set layout.pipeline above 1."
         )
-    if arch.layers % (pipeline * chunks):
+    if (chunks > 1) != (name == "interleaved"):
+        want = "virtual_pipeline above 1" if name == "interleaved" else "virtual_pipeline 1"
         raise PlanError(
-            f"{job.name}: the {arch.layers} layers of {arch.name} cannot be cut into pipeline x "
-            f"virtual_pipeline = {pipeline} x {chunks} = {pipeline * chunks} equal parts (Megatron refuses "
-            f"uneven stages); products that work: {_list(divisors(arch.layers))}."
+            f"{job.name}: layout.schedule {name} needs {want}, but it is {chunks}; "
+            "change one of them, or leave schedule at auto."
+        )
+    if name == "dualpipe" and pipeline % 2:
+        raise PlanError(
+            f"{job.name}: layout.schedule dualpipe runs pairs of stages, and layout.pipeline is {pipeline}; "
+            "choose an even number."
+        )
+    pieces = route_of(layout).model_pieces
+    if layout.layers_per_stage is not None:
+        given = layout.layers_per_stage
+        if len(given) != pieces or sum(given) != arch.layers:
+            raise PlanError(
+                f"{job.name}: layers_per_stage must be {pieces} numbers (pipeline x virtual_pipeline) that "
+                f"add up to the {arch.layers} layers of {arch.name}, but it has {len(given)} that add up to "
+                f"{sum(given)}."
+            )
+        if 0 in given:
+            raise PlanError(
+                f"{job.name}: layers_per_stage leaves piece {given.index(0)} without a layer; "
+                "give every piece at least one."
+            )
+        return
+    if arch.layers < pieces:
+        raise PlanError(
+            f"{job.name}: the {arch.layers} layers of {arch.name} cannot be cut into {pieces} pieces "
+            f"(pipeline x virtual_pipeline) of at least one layer; use at most {arch.layers}."
         )
 
 
@@ -135,6 +239,12 @@ def _check_batch(job: TrainingJob, data: int) -> None:
             f"micro_batch = {data} x {job.micro_batch} = {unit}; the nearest that work: {near}."
         )
     count, pipeline = microbatches(job, data), job.layout.pipeline
+    if schedule_name(job.layout) == "dualpipe" and (count % 2 or count < 2 * pipeline):
+        raise PlanError(
+            f"{job.name}: dualpipe needs an even number of microbatches per step, at least 2 x {pipeline} = "
+            f"{2 * pipeline}, but there are {count}; set global_batch to "
+            f"{max(count + count % 2, 2 * pipeline) * unit}."
+        )
     if job.layout.virtual_pipeline > 1 and count % pipeline:
         fewer = max(count // pipeline * pipeline, pipeline)
         raise PlanError(
@@ -144,9 +254,51 @@ def _check_batch(job: TrainingJob, data: int) -> None:
         )
 
 
-def _warnings(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
+def check_sharding(job: TrainingJob, replicas: int) -> None:
+    """Refuse sharding that cannot be; `replicas` ranks hold the same weights."""
+    layout, name = job.layout, schedule_name(job.layout)
+    if layout.zero == 3 and name in ("zb-h1", "dualpipe"):
+        raise PlanError(
+            f"{job.name}: layout.schedule {name} computes weight gradients apart from a layer's pass, and "
+            "zero: 3 drops its parameters with that pass; use zero: 1, or schedule 1f1b."
+        )
+    if layout.shard is None:
+        return
+    if layout.zero != 3:
+        raise PlanError(
+            f"{job.name}: layout.shard is for parameters sharded in groups (HSDP) and needs zero: 3, but "
+            f"zero is {layout.zero}; set it to 3 or leave shard out."
+        )
+    if replicas % layout.shard:
+        raise PlanError(
+            f"{job.name}: layout.shard {layout.shard} does not divide the {replicas} ranks that hold the "
+            f"same parameters; {_list(divisors(replicas))} work."
+        )
+    if layout.expert > 1:
+        raise PlanError(
+            f"{job.name}: layout.shard with layout.expert = {layout.expert} is not modelled: experts have "
+            "other replicas than the rest; leave shard out, or expert at 1."
+        )
+
+
+def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     found: list[str] = []
-    tensor = job.layout.tensor
+    tensor, context = job.layout.tensor, job.layout.context
+    if tensor > fabric.gpus_per_server:
+        found.append(
+            f"{job.name}: tensor parallelism of {tensor} spans {tensor // fabric.gpus_per_server} servers of "
+            f"{fabric.gpus_per_server} GPUs; its collectives cross the network in every layer."
+        )
+    if context > 1 and job.sequence % (2 * context):
+        found.append(
+            f"{job.name}: sequences of {job.sequence} tokens are not a multiple of 2 x context = "
+            f"{2 * context}; frameworks pad them."
+        )
+    if _repeats_in_pipeline(job):
+        found.append(
+            f"{job.name}: zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
+            "parameters or gradients in every microbatch; zero: 1 does so once per step."
+        )
     if arch.max_positions and job.sequence > arch.max_positions:
         found.append(
             f"{job.name}: sequences of {job.sequence} tokens are longer than the {arch.max_positions} "
@@ -175,6 +327,11 @@ def _warnings(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
             "frameworks pad them."
         )
     return tuple(found)
+
+
+def _repeats_in_pipeline(job: TrainingJob) -> bool:
+    """Whether sharding repeats its communication in every microbatch of a pipeline."""
+    return job.layout.zero >= 2 and job.layout.pipeline > 1
 
 
 def _list(numbers: list[int]) -> str:

@@ -12,7 +12,7 @@ from railwright.training.timeline import Timeline
 class Share:
     """Time of one kind of work on the critical rank, in one step.
 
-    kind     'compute', 'bubble', 'host', or 'tp', 'ep', 'pp', 'dp' communication
+    kind     'compute', 'bubble', 'host', or 'tp', 'cp', 'ep', 'pp', 'dp' communication
     busy     seconds its lane is busy
     exposed  seconds of it during which the rank computes nothing (for 'compute' and 'host': all of it);
              the exposed shares of all kinds add up to the step time
@@ -100,4 +100,6 @@ class StepResult:
     @property
     def network_share(self) -> float:
         """Exposed communication over step time, 0..1."""
-        return sum(s.exposed for s in self.shares if s.kind in ("tp", "ep", "pp", "dp")) / self.step_time
+        return (
+            sum(s.exposed for s in self.shares if s.kind in ("tp", "cp", "ep", "pp", "dp")) / self.step_time
+        )

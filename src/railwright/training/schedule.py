@@ -1,28 +1,91 @@
 """Pipeline schedules: in which order each stage runs the forward and backward passes of its chunks.
 
-Legend: p stages, v model chunks per stage, m microbatches; chunk c of stage s holds the
-(c p + s)-th of the p v equal pieces of the model.
+Legend: p stages, v model chunks per stage, m microbatches; F, B, W times of a stage's forward pass, of its
+whole backward pass, and of the weight gradients in it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from railwright.spec.study import Layout
+
+Kind = Literal["F", "B", "I", "W", "FB"]
 
 
 class Unit(NamedTuple):
     """One pass of one microbatch through one chunk of a stage.
 
-    kind        'F' forward, 'B' backward (input and weight gradients together)
+    kind        'F' forward, 'B' backward; split backward passes are 'I', input gradients, and 'W', weight
+                gradients; 'FB' is a forward of `chunk` run together with a backward of the other chunk
+    other       microbatch of that backward; -1 where there is none
     """
 
-    kind: str
+    kind: Kind
     chunk: int
     microbatch: int
+    other: int = -1
+
+    @property
+    def backward_chunk(self) -> int:
+        """Chunk whose gradients this unit computes."""
+        return 1 - self.chunk if self.kind == "FB" else self.chunk
 
 
 Orders = tuple[tuple[Unit, ...], ...]
+Shape = Literal["loop", "mirror"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which stage holds which piece of the model, and in which order pieces follow one another.
+
+    shape  'loop': chunk c of stage s is the (c p + s)-th of p v equal pieces.
+           'mirror': two copies of the model; chunk 0 of stage s is piece s of the first one, chunk 1 piece
+           p - 1 - s of the second, whose microbatches run the other way (pieces p .. 2p - 1).
+    """
+
+    stages: int
+    chunks: int
+    shape: Shape = "loop"
+
+    @property
+    def pieces(self) -> int:
+        return self.stages * self.chunks
+
+    def piece(self, stage: int, chunk: int) -> int:
+        """Number of the piece that a stage holds as its chunk."""
+        if self.shape == "mirror" and chunk == 1:
+            return 2 * self.stages - 1 - stage
+        return chunk * self.stages + stage
+
+    def stage(self, piece: int) -> int:
+        """The stage that holds a piece."""
+        if self.shape == "mirror" and piece >= self.stages:
+            return 2 * self.stages - 1 - piece
+        return piece % self.stages
+
+    def layers_of(self, stage: int, chunk: int) -> int:
+        """Which of the equal pieces of the model a chunk is, counted from the embedding."""
+        piece = self.piece(stage, chunk)
+        return piece % self.stages if self.shape == "mirror" else piece
+
+    @property
+    def model_pieces(self) -> int:
+        """Pieces that the model is cut into."""
+        return self.stages if self.shape == "mirror" else self.pieces
+
+    def first(self, piece: int) -> bool:
+        """Whether a piece holds the embedding."""
+        return piece == 0 or (self.shape == "mirror" and piece == self.stages)
+
+    def last(self, piece: int) -> bool:
+        """Whether a piece holds the head."""
+        return piece == self.pieces - 1 or (self.shape == "mirror" and piece == self.stages - 1)
 
 
 def one_f_one_b(stages: int, chunks: int, microbatches: int) -> Orders:
@@ -34,6 +97,17 @@ def one_f_one_b(stages: int, chunks: int, microbatches: int) -> Orders:
     forward = [Unit("F", 0, i) for i in range(microbatches)]
     backward = [Unit("B", 0, i) for i in range(microbatches)]
     return tuple(_alternate(forward, backward, stages - s - 1) for s in range(stages))
+
+
+def gpipe(stages: int, chunks: int, microbatches: int) -> Orders:
+    """GPipe: all forwards, then all backwards in reverse; bubble (p-1)(F+B), m sets of activations.
+
+    Source: Huang et al., NeurIPS 2019 (arXiv 1811.06965), section 2.3.
+    """
+    assert chunks == 1, "GPipe has one chunk per stage"
+    order = [Unit("F", 0, i) for i in range(microbatches)]
+    order += [Unit("B", 0, i) for i in reversed(range(microbatches))]
+    return (tuple(order),) * stages
 
 
 def interleaved(stages: int, chunks: int, microbatches: int) -> Orders:
@@ -57,25 +131,99 @@ def interleaved(stages: int, chunks: int, microbatches: int) -> Orders:
     )
 
 
+def zero_bubble(stages: int, chunks: int, microbatches: int) -> Orders:
+    """ZB-H1: 1F1B whose weight gradients fill the drain; bubble (p-1)(F+B-2W), memory of 1F1B's first stage.
+
+    Stage s computes the weight gradients of a microbatch s microbatches after its input gradients, so every
+    stage holds p sets of activations.
+    Source: Qi et al., ICLR 2024 (arXiv 2401.10241), section 2.3 and table 1.
+    """
+    assert chunks == 1, "ZB-H1 has one chunk per stage"
+    found = []
+    for s in range(stages):
+        warm_up = min(stages - s - 1, microbatches)
+        order = [Unit("F", 0, i) for i in range(warm_up)]
+        for i in range(microbatches):
+            if warm_up + i < microbatches:
+                order.append(Unit("F", 0, warm_up + i))
+            order.append(Unit("I", 0, i))
+            if i >= s:
+                order.append(Unit("W", 0, i - s))
+        order += [Unit("W", 0, i) for i in range(max(microbatches - s, 0), microbatches)]
+        found.append(tuple(order))
+    return tuple(found)
+
+
+def dualpipe(stages: int, chunks: int, microbatches: int) -> Orders:
+    """DualPipe: microbatches enter from both ends; a forward of one runs with a backward of the other.
+
+    Bubble (p/2-1)(FB + B - 3W), FB the time of a forward and a backward run together; p + 1 sets of
+    activations and twice the parameters.  Needs an even number of stages and of microbatches, and at least
+    2 p of these.  Microbatches below m/2 belong to the first direction.
+    Source: DeepSeek-AI, DualPipe, README and the eight steps of its schedule; arXiv 2412.19437, 3.2.1.
+    """
+    half = microbatches // 2
+    assert (chunks, stages % 2, microbatches % 2) == (2, 0, 0), "DualPipe needs even numbers"
+    assert half >= stages, "DualPipe needs 2 p microbatches"
+    found = []
+    for s in range(stages):
+        found.append(_both_ways(s, stages, half))
+    return tuple(found)
+
+
 SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
     "1f1b": one_f_one_b,
+    "gpipe": gpipe,
     "interleaved": interleaved,
+    "zb-h1": zero_bubble,
+    "dualpipe": dualpipe,
 }
 
 
-@lru_cache(maxsize=8)
-def schedule(stages: int, chunks: int, microbatches: int) -> Orders:
+def schedule_name(layout: Layout) -> str:
+    """The schedule a layout asks for; by default interleaved when a stage has several chunks."""
+    if layout.schedule != "auto":
+        return layout.schedule
+    return "interleaved" if layout.virtual_pipeline > 1 else "1f1b"
+
+
+def route_of(layout: Layout) -> Route:
+    """Which stage holds which piece under a layout."""
+    if schedule_name(layout) == "dualpipe":
+        return Route(layout.pipeline, 2, "mirror")
+    return Route(layout.pipeline, layout.virtual_pipeline)
+
+
+def orders_of(layout: Layout, microbatches: int) -> Orders:
+    """Units of every stage in the order it runs them, under a layout that passed `plan.check`."""
+    return schedule(layout.pipeline, route_of(layout).chunks, microbatches, schedule_name(layout))
+
+
+@lru_cache(maxsize=64)
+def schedule(stages: int, chunks: int, microbatches: int, name: str = "auto") -> Orders:
     """Units of every stage in the order it runs them: interleaved when a stage has several chunks."""
-    return SCHEDULES["interleaved" if chunks > 1 else "1f1b"](stages, chunks, microbatches)
+    if name == "auto":
+        name = "interleaved" if chunks > 1 else "1f1b"
+    return SCHEDULES[name](stages, chunks, microbatches)
 
 
 def in_flight(order: tuple[Unit, ...]) -> int:
-    """Most forward passes whose backward pass is still to come: sets of activations a stage holds."""
+    """Most forward passes whose backward pass is still to come: sets of activations a stage holds.
+
+    With a split backward pass they are held until the weight gradients are done.
+    """
     held = most = 0
     for unit in order:
-        held += 1 if unit.kind == "F" else -1
+        held += unit.kind in ("F", "FB")
         most = max(most, held)
+        held -= unit.kind in ("B", "W", "FB")
     return most
+
+
+def finishing(order: tuple[Unit, ...], chunks: int) -> frozenset[Unit]:
+    """The last unit of each chunk that adds to its gradients."""
+    last = {u.backward_chunk: u for u in order if u.kind in ("B", "W", "FB")}
+    return frozenset(last[c] for c in range(chunks) if c in last)
 
 
 def _alternate(forward: list[Unit], backward: list[Unit], warm_up: int) -> tuple[Unit, ...]:
@@ -86,3 +234,73 @@ def _alternate(forward: list[Unit], backward: list[Unit], warm_up: int) -> tuple
     for i in range(count - warm_up):
         order += (forward[warm_up + i], backward[i])
     return tuple(order + backward[count - warm_up :])
+
+
+def _both_ways(stage: int, stages: int, half: int) -> tuple[Unit, ...]:
+    """DualPipe's eight steps on one stage; `near` is the direction whose first piece is the nearer one."""
+    inner = min(stage, stages - 1 - stage)
+    near = 0 if stage < stages // 2 else 1
+    outer = stages // 2 - 1 - inner
+    base = (0, half)
+    forward, backward = [0, 0], [0, 0]
+    waiting: deque[tuple[int, int]] = deque()
+    order: list[Unit] = []
+
+    def chunk(direction: int) -> int:
+        return direction ^ near
+
+    def run_forward(direction: int) -> None:
+        c = chunk(direction)
+        order.append(Unit("F", c, base[c] + forward[c]))
+        forward[c] += 1
+
+    def run_backward(direction: int, split: bool = False) -> None:
+        c = chunk(direction)
+        order.append(Unit("I" if split else "B", c, base[c] + backward[c]))
+        if split:
+            waiting.append((c, base[c] + backward[c]))
+        backward[c] += 1
+
+    def run_weight() -> None:
+        order.append(Unit("W", *waiting.popleft()))
+
+    def run_both(ahead: int, back: int) -> None:
+        f, b = chunk(ahead), chunk(back)
+        order.append(Unit("FB", f, base[f] + forward[f], base[b] + backward[b]))
+        forward[f] += 1
+        backward[b] += 1
+
+    for _ in range(2 * outer):
+        run_forward(0)
+    for _ in range(inner + 1):
+        run_forward(0)
+        run_forward(1)
+    for _ in range(outer):
+        run_backward(1, split=True)
+        run_weight()
+        run_forward(1)
+    for i in range(half - stages + inner + 1):
+        if i == 0 and inner == stages // 2 - 1:
+            # The middle stages have no forward of the other direction under way that early.
+            run_forward(0)
+            run_backward(1)
+        else:
+            run_both(0, 1)
+        run_both(1, 0)
+    for _ in range(outer):
+        run_backward(1)
+        run_both(1, 0)
+    split = False
+    for i in range(inner + 1):
+        if i == (inner + 1) // 2 and inner % 2 == 1:
+            split = True
+        run_backward(1, split)
+        if i == (inner + 1) // 2 and inner % 2 == 0:
+            split = True
+        run_backward(0, split)
+    for _ in range(outer):
+        run_weight()
+        run_backward(0, split=True)
+    while waiting:
+        run_weight()
+    return tuple(order)

@@ -5,58 +5,96 @@ Passes are placed once per shape and reused; only those beside data-parallel com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 
+from railwright.spec.study import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, run
 from railwright.training.schedule import Unit
-from railwright.training.work import Chunk, Work
+from railwright.training.shards import Units, backward_with, ending_with_dp, forward_with
+from railwright.training.work import Chunk, Gradients, Work
+
+Passed = tuple[Chunk, ...]
+"""The chunks of one pass: one, or forward and backward of a pass of two directions."""
+
+_GRADIENTS: dict[str, Gradients] = {"B": "both", "I": "input", "W": "weight"}
+_MOST_KEPT = 4_096
 
 
 class PassBook:
-    """Tasks and undisturbed passes of every shape of chunk, made once."""
+    """Tasks and passes of every shape of chunk, made once."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self.slowdown = constant("compute_slowdown_in_overlap")
-        self._tasks: dict[tuple[Chunk, str], list[Task]] = {}
-        self._passes: dict[tuple[Chunk, str], Pass] = {}
+        self._tasks: dict[tuple[Passed, str], list[Task]] = {}
+        self._passes: dict[object, Pass] = {}
 
-    def tasks(self, chunk: Chunk, kind: str) -> list[Task]:
-        """Tasks of a forward ('F') or backward ('B') pass."""
-        key = (chunk, kind)
+    def tasks(self, chunks: Passed, kind: str) -> list[Task]:
+        """Tasks of a pass, by the kind of its unit."""
+        key = (chunks, kind)
         if key not in self._tasks:
-            self._tasks[key] = self.work.forward(chunk) if kind == "F" else self.work.backward(chunk)
+            if kind == "F":
+                self._tasks[key] = self.work.forward(chunks[0])
+            elif kind == "FB":
+                self._tasks[key] = self.work.both(*chunks)
+            else:
+                self._tasks[key] = self.work.backward(chunks[0], _GRADIENTS[kind])
         return self._tasks[key]
 
-    def passed(self, chunk: Chunk, kind: str) -> Pass:
+    def passed(self, chunks: Passed, kind: str) -> Pass:
         """The pass with no data-parallel communication beside it."""
-        key = (chunk, kind)
-        if key not in self._passes:
-            self._passes[key] = run(self.tasks(chunk, kind), self.slowdown)
-        return self._passes[key]
+        return self.run((chunks, kind), (), lambda: self.tasks(chunks, kind))
+
+    def run(self, key: object, begun: tuple[Begun, ...], tasks: Callable[[], list[Task]]) -> Pass:
+        """A pass beside dp work that has begun; `key` names its tasks, which are made once."""
+        known = (key, begun)
+        if known not in self._passes:
+            if len(self._passes) >= _MOST_KEPT:
+                self._passes.clear()
+            self._passes[known] = run(tasks(), self.slowdown, begun)
+        return self._passes[known]
 
 
 @dataclass(frozen=True)
 class DataParallel:
     """How gradients and parameters of this job are exchanged.
 
-    overlapped  buckets run beside compute: gradients in the last backward passes, parameters in the
-                first forward passes of the next step
-    zero        1: reduce-scatter and all-gather (distributed optimizer), 0: all-reduce
+    overlapped  buckets run beside compute: gradients in backward passes, parameters in the first forward
+                passes of the next step
+    zero        0: all-reduce; 1: reduce-scatter and all-gather (distributed optimizer); 2: reduce-scatter in
+                every microbatch; 3: parameters gathered in every pass too
+    each        bytes of one gradient on the wire
+    reduce_each zero 2 and 3: after every microbatch, else after the last
+    reshard     zero 3: parameters are dropped after the forward pass
+    prefetch    zero 3: units gathered ahead
     """
 
     overlapped: bool
     zero: int
-    dtype: str
+    each: float
+    reduce_each: bool = True
+    reshard: bool = True
+    prefetch: int = 1
+
+    @classmethod
+    def of(cls, job: TrainingJob, each: float) -> DataParallel:
+        """What a job asks for."""
+        layout, overlap = job.layout, job.overlap
+        ahead = overlap.prefetch if overlap.dp else 0
+        return cls(overlap.dp, layout.zero, each, layout.reduce_each, layout.reshard, ahead)
 
 
 class Stage:
-    """State of one stage while its passes are placed in time order."""
+    """State of one stage while its passes are placed in time order.
+
+    finishing  units after which a chunk's gradients are complete
+    units      per chunk, its parts whose parameters are sharded (zero 3)
+    """
 
     def __init__(
         self,
@@ -65,14 +103,16 @@ class Stage:
         book: PassBook,
         prices: Prices,
         data: DataParallel,
-        microbatches: int,
+        finishing: frozenset[Unit],
+        units: Mapping[int, Units] | None = None,
     ) -> None:
         self.chunks, self.buckets = tuple(chunks), tuple(buckets)
         self.book, self.prices, self.data = book, prices, data
-        self.last = microbatches - 1
+        self.finishing, self.units = finishing, units or {}
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
-        self._gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if data.zero else []
+        gathered = data.zero in (1, 2)
+        self._gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
         self._pending: tuple[Begun, ...] = ()
         self._now = 0.0
         self._needed: list[dict[int, int]] = []
@@ -91,13 +131,13 @@ class Stage:
 
     def after_passes(self, finish: float) -> float:
         """Place what reductions are left after the last pass; returns when all gradients are there [s]."""
-        if self.data.overlapped:
+        if self.data.overlapped or self.data.zero >= 2:
             self._let_run(inf)
             return max([finish] + [span.end for span in self.dp_spans])
         tasks = [
             t
             for held in reversed(self.buckets)
-            for t in reduce_tasks(held, self.prices, self.data.dtype, self.data.zero)
+            for t in reduce_tasks(held, self.prices, self.data.each, self.data.zero)
         ]
         return self.exchange(tasks, finish)
 
@@ -113,38 +153,72 @@ class Stage:
         return start
 
     def _place(self, unit: Unit, start: float) -> Pass:
-        chunk = self.chunks[unit.chunk]
-        tasks = self.book.tasks(chunk, unit.kind)
+        chunks = self._chunks(unit)
         self._let_run(start)
-        reduces: list[Task] = []
-        if self.data.overlapped and unit.kind == "B" and unit.microbatch == self.last:
-            reduces = reduce_tasks(
-                self.buckets[unit.chunk], self.prices, self.data.dtype, self.data.zero, tasks
-            )
-        if not reduces and not self._pending:
-            placed = self.book.passed(chunk, unit.kind)
+        begins = self._begins(unit)
+        if not self._pending and begins is None:
+            placed = self.book.passed(chunks, unit.kind)
         else:
-            placed = run(self._beside(unit, [*tasks, *reduces]), self.book.slowdown, self._pending)
+            needed = self._needed[unit.chunk] if unit.kind == "F" and self._pending else {}
+            placed = self.book.run(
+                (chunks, unit.kind, begins, tuple(needed.items())),
+                self._pending,
+                lambda: self._beside(self._with_dp(unit, chunks, begins), needed),
+            )
             self._keep(placed.spans, start)
             self._pending = tuple(
-                replace(one, start=None if one.start is None else one.start - placed.duration)
+                one._replace(start=None if one.start is None else one.start - placed.duration)
                 for one in placed.left
             )
         self._now = start + placed.duration
         return placed
 
-    def _beside(self, unit: Unit, tasks: Sequence[Task]) -> list[Task]:
+    def _chunks(self, unit: Unit) -> Passed:
+        if unit.kind == "FB":
+            return self.chunks[unit.chunk], self.chunks[1 - unit.chunk]
+        return (self.chunks[unit.chunk],)
+
+    def _begins(self, unit: Unit) -> str | None:
+        """What dp tasks a pass begins: 'gathers', 'shards' (and their reductions), 'buckets' or none."""
+        data = self.data
+        if data.zero == 3:
+            if unit.kind == "F":
+                return "gathers"
+            return "shards" if data.reduce_each or unit in self.finishing else "shards kept"
+        each = data.zero == 2 and data.reduce_each and unit.kind in ("B", "W", "FB")
+        if (each or unit in self.finishing) and (data.overlapped or data.zero == 2):
+            return "buckets"
+        return None
+
+    def _with_dp(self, unit: Unit, chunks: Passed, begins: str | None) -> list[Task]:
+        """A pass's tasks with the dp tasks it begins."""
+        tasks, data = self.book.tasks(chunks, unit.kind), self.data
+        if begins is None:
+            return tasks
+        if begins == "buckets":
+            held = self.buckets[unit.backward_chunk]
+            found = [*tasks, *reduce_tasks(held, self.prices, data.each, data.zero, tasks)]
+            return found if data.overlapped else ending_with_dp(found)
+        units = self.units[unit.chunk]
+        if begins == "gathers":
+            return forward_with(tasks, units, data.prefetch)
+        return backward_with(
+            tasks, units, data.prefetch, data.reshard, begins == "shards", not data.overlapped
+        )
+
+    def _beside(self, tasks: Sequence[Task], needed: Mapping[int, int]) -> list[Task]:
         """A pass's tasks behind the dp work still pending; a forward layer waits for its parameters."""
         shift = len(self._pending)
+        if not shift:
+            return [*tasks]
         place = {one.tag: i for i, one in enumerate(self._pending) if one.tag >= 0}
-        needed = self._needed[unit.chunk] if unit.kind == "F" else {}
         found = [one.task for one in self._pending]
         for task in tasks:
             after = tuple(d + shift for d in task.after)
             bucket = needed.get(task.layer, -1)
             if bucket in place and task.lane == "compute":
                 after = (*after, place[bucket])
-            found.append(replace(task, after=after))
+            found.append(task._replace(after=after))
         return found
 
     def _let_run(self, until: float) -> None:

@@ -1,6 +1,6 @@
 """Which layers, embedding and head each pipeline stage holds, and how many parameters that is per GPU.
 
-Legend: p stages, v chunks per stage; chunk c of stage s is the (c p + s)-th of p v equal pieces.
+Legend: p stages, v chunks per stage; `schedule.Route` says which piece of the model a chunk is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from functools import cached_property
 from railwright.model import GpuParameters, count_parameters, layer_parameters
 from railwright.model.architecture import Transformer
 from railwright.model.operators import Layer
-from railwright.spec.study import Layout
+from railwright.spec.study import Layout, Lora
+from railwright.training.lora import adapter_parameters
+from railwright.training.schedule import route_of
 from railwright.training.work import Chunk
 
 
@@ -20,8 +22,9 @@ class StageShape:
     """One stage's chunks, and parameters of each on one GPU.
 
     first           number of the first layer of each chunk in the model
-    dense, expert   per chunk, parameters of each layer on one GPU
+    dense, expert   per chunk, parameters of each layer on one GPU, adapters included
     embedding, head parameters of the ends it holds (0 elsewhere), on one GPU
+    adapters        per chunk, parameters of each layer's adapters; None where all weights train
     """
 
     chunks: tuple[Chunk, ...]
@@ -30,51 +33,112 @@ class StageShape:
     expert: tuple[tuple[float, ...], ...]
     embedding: float
     head: float
+    adapters: tuple[tuple[float, ...], ...] | None = None
 
     @cached_property
     def dense_total(self) -> float:
         """Parameters replicated over all data-parallel ranks."""
-        return sum(map(sum, self.dense)) + self.embedding + self.head
+        return sum(map(sum, self.dense)) + self._ends
 
     @cached_property
     def expert_total(self) -> float:
         """Parameters replicated over the expert data-parallel ranks."""
         return sum(map(sum, self.expert))
 
+    @property
+    def trained_dense(self) -> tuple[tuple[float, ...], ...]:
+        """Per chunk, parameters of each layer that have gradients, experts aside."""
+        return self.dense if self.adapters is None else self.adapters
 
-def stage_shapes(arch: Transformer, layout: Layout) -> tuple[StageShape, ...]:
+    @property
+    def trained_expert(self) -> tuple[tuple[float, ...], ...]:
+        """Per chunk, expert parameters of each layer that have gradients: none beside adapters."""
+        if self.adapters is None:
+            return self.expert
+        return tuple(tuple(0.0 for _ in layers) for layers in self.expert)
+
+    @cached_property
+    def trained_dense_total(self) -> float:
+        """Parameters with gradients and optimizer states, replicated over all data-parallel ranks."""
+        ends = self._ends if self.adapters is None else 0.0
+        return sum(map(sum, self.trained_dense)) + ends
+
+    @cached_property
+    def trained_expert_total(self) -> float:
+        """Expert parameters with gradients and optimizer states."""
+        return sum(map(sum, self.trained_expert))
+
+    @cached_property
+    def _ends(self) -> float:
+        held = self.embedding * sum(chunk.embedding for chunk in self.chunks)
+        return held + self.head * sum(chunk.head for chunk in self.chunks)
+
+
+def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) -> tuple[StageShape, ...]:
     """Cut the model into stages."""
-    stages, chunks = layout.pipeline, layout.virtual_pipeline
+    route = route_of(layout)
     kinds: list[Layer] = [
         "moe" if arch.is_moe and i >= arch.dense_layers else "dense" for i in range(arch.layers)
     ]
     held: dict[Layer, GpuParameters] = {
-        kind: layer_parameters(arch, kind, tp=layout.tensor, ep=layout.expert if kind == "moe" else 1)
+        kind: layer_parameters(
+            arch,
+            kind,
+            tp=layout.tensor,
+            ep=layout.expert if kind == "moe" else 1,
+            expert_tp=layout.expert_tensor,
+        )
         for kind in dict.fromkeys(kinds)
     }
-    per_piece = arch.layers // (stages * chunks)
+    added: dict[Layer, float] = {
+        kind: adapter_parameters(arch, kind, layout, lora) if lora else 0.0 for kind in dict.fromkeys(kinds)
+    }
+    sizes = layers_per_piece(arch.layers, route.model_pieces, layout)
+    firsts = [sum(sizes[:i]) for i in range(len(sizes))]
     found = []
-    for stage in range(stages):
-        firsts = [(c * stages + stage) * per_piece for c in range(chunks)]
-        pieces = [kinds[first : first + per_piece] for first in firsts]
+    for stage in range(layout.pipeline):
+        order = [route.layers_of(stage, c) for c in range(route.chunks)]
+        pieces = [kinds[firsts[i] : firsts[i] + sizes[i]] for i in order]
+        places = [route.piece(stage, c) for c in range(route.chunks)]
+        chunks = tuple(
+            Chunk(tuple(piece), embedding=route.first(place), head=route.last(place))
+            for piece, place in zip(pieces, places, strict=True)
+        )
         found.append(
             StageShape(
-                tuple(
-                    Chunk(
-                        tuple(piece),
-                        embedding=stage == 0 and c == 0,
-                        head=stage == stages - 1 and c == chunks - 1,
-                    )
-                    for c, piece in enumerate(pieces)
-                ),
-                tuple(firsts),
-                tuple(tuple(held[k].dense for k in piece) for piece in pieces),
+                chunks,
+                tuple(firsts[i] for i in order),
+                tuple(tuple(held[k].dense + added[k] for k in piece) for piece in pieces),
                 tuple(tuple(held[k].expert for k in piece) for piece in pieces),
-                embedding=_embedding(arch, layout) if stage == 0 else 0.0,
-                head=_head(arch, layout) if stage == stages - 1 else 0.0,
+                embedding=_embedding(arch, layout) if any(c.embedding for c in chunks) else 0.0,
+                head=_head(arch, layout) if any(c.head for c in chunks) else 0.0,
+                adapters=tuple(tuple(added[k] for k in piece) for piece in pieces) if lora else None,
             )
         )
     return tuple(found)
+
+
+def layers_per_piece(layers: int, pieces: int, layout: Layout) -> tuple[int, ...]:
+    """Layers of each piece of the model, in its order; as even as can be, with at least one each.
+
+    Where they do not divide, the last piece is the first to get one less (it has the head), then the first
+    (embedding), then the others from the end.  An end that counts as a layer takes the place of one.
+    Source: Megatron-LM, arguments.py, account_for_embedding_in_pipeline_split and account_for_loss_in_
+    pipeline_split; DeepSeek-V3 (arXiv 2412.19437, section 3.2.1) trains 61 layers on 16 stages.
+    """
+    if layout.layers_per_stage is not None:
+        return layout.layers_per_stage
+    embedding = layout.ends_as_layers in ("embedding", "both")
+    head = layout.ends_as_layers in ("head", "both")
+    total = layers + embedding + head
+    most, light = -(-total // pieces), -total % pieces
+    sizes = [most] * pieces
+    for index in _lighter(pieces)[:light]:
+        sizes[index] -= 1
+    sizes[0] -= embedding
+    sizes[-1] -= head
+    _fill(sizes)
+    return tuple(sizes)
 
 
 def tied_parameters(arch: Transformer, layout: Layout) -> float:
@@ -82,6 +146,19 @@ def tied_parameters(arch: Transformer, layout: Layout) -> float:
     if not arch.tied_embeddings or layout.pipeline == 1:
         return 0.0
     return count_parameters(arch).embedding / layout.tensor
+
+
+def _lighter(pieces: int) -> list[int]:
+    """Pieces in the order in which they get one layer less."""
+    return list(dict.fromkeys([pieces - 1, 0, *reversed(range(pieces))]))
+
+
+def _fill(sizes: list[int]) -> None:
+    """Give an empty piece a layer of the largest one (the last of these)."""
+    while min(sizes) < 1:
+        largest = max(range(len(sizes)), key=lambda i: (sizes[i], i))
+        sizes[largest] -= 1
+        sizes[sizes.index(min(sizes))] += 1
 
 
 def _embedding(arch: Transformer, layout: Layout) -> float:

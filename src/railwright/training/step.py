@@ -18,20 +18,22 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import make_buckets
-from railwright.training.communication import GRADIENT_BYTES, Predict, Prices, activation_size, stage_size
+from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
+from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
-from railwright.training.plan import check, data_parallel, microbatches
+from railwright.training.plan import check, job_gpus, microbatches
 from railwright.training.result import StepResult
-from railwright.training.schedule import schedule
+from railwright.training.schedule import finishing, orders_of, route_of, schedule_name
+from railwright.training.shards import Units, units_of
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
-from railwright.training.work import KernelTime, Work
+from railwright.training.work import Work
 
 
 def simulate(
@@ -58,7 +60,7 @@ def simulate(
     warnings = check(job, arch, fabric)
     memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
-    prices = Prices(machine, groups, predict or network_predict)
+    prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu)
     timed = kernel or kernel_timer(machine, pace)
     stages, placed = _passes(job, arch, prices, timed, pace)
@@ -74,7 +76,7 @@ def simulate(
         job.overlap.pp,
         most_events,
     )
-    gpus = job.gpus or fabric.num_gpus
+    gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.sequence).total * tokens
     band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype))
@@ -126,38 +128,55 @@ def _passes(
 ) -> tuple[list[Staged], tuple[tuple[Placed, ...], ...]]:
     """Run all passes of all stages."""
     layout = job.layout
-    data = data_parallel(job, prices.machine.network.fabric)
-    count = microbatches(job, data)
+    sizes = prices.groups.sizes
+    count = microbatches(job, sizes.data)
     book = PassBook(Work(job, arch, prices, timed, pace))
-    exchange = DataParallel(job.overlap.dp, layout.zero, job.dtype)
+    exchange = DataParallel.of(job, gradient_bytes(job))
+    route, orders = route_of(layout), orders_of(layout, count)
     staged = []
-    for shape in stage_shapes(arch, layout):
+    for shape, order in zip(stage_shapes(arch, layout, job.lora), orders, strict=True):
+        trained = job.lora is None
         buckets = [
             make_buckets(
-                shape.dense[c],
-                shape.expert[c],
-                shape.embedding if chunk.embedding else 0.0,
-                shape.head if chunk.head else 0.0,
-                data,
-                data // layout.expert,
+                shape.trained_dense[c],
+                shape.trained_expert[c],
+                shape.embedding if chunk.embedding and trained else 0.0,
+                shape.head if chunk.head and trained else 0.0,
+                sizes.replicas,
+                sizes.expert_replicas,
             )
             for c, chunk in enumerate(shape.chunks)
         ]
-        staged.append(Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, count)))
+        units = {c: _units(job, shape, c, prices) for c in range(route.chunks)} if layout.zero == 3 else {}
+        finish = finishing(order, route.chunks)
+        staged.append(Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, finish, units)))
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")
         if era_of(job).scatter_gather and not layout.sequence_parallel:
             send += prices.time("pp", "pp gather", "all_gather", activation_size(job, arch), "tp")
     placed = compose(
-        schedule(layout.pipeline, layout.virtual_pipeline, count),
-        layout.virtual_pipeline,
+        orders,
+        route.chunks,
         count,
         lambda stage, unit, start: staged[stage].stage.run(unit, start),
         send,
         blocking=not job.overlap.pp,
+        route=route,
     )
     return staged, placed
+
+
+def _units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -> Units:
+    """The parts of a chunk whose parameters are sharded."""
+    chunk, whole = shape.chunks[c], job.lora is None
+    held = dict(enumerate(zip(shape.dense[c], shape.expert[c], strict=True)))
+    trained = dict(enumerate(zip(shape.trained_dense[c], shape.trained_expert[c], strict=True)))
+    for unit, present, size in ((-1, chunk.embedding, shape.embedding), (len(held), chunk.head, shape.head)):
+        if present:
+            held[unit] = (size, 0.0)
+            trained[unit] = (size if whole else 0.0, 0.0)
+    return units_of(job, chunk, held, trained, prices)
 
 
 def _end(
@@ -170,26 +189,43 @@ def _end(
     placed: Sequence[Sequence[Placed]],
 ) -> list[Ending]:
     """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage."""
-    layout = job.layout
-    data = data_parallel(job, prices.machine.network.fabric)
+    layout, sizes, each = job.layout, prices.groups.sizes, gradient_bytes(job)
     finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
     reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]
-    tied = tied_parameters(arch, layout) * GRADIENT_BYTES[job.dtype]
+    tied = 0.0 if job.lora else tied_parameters(arch, layout) * each
     ready = list(reduced)
     starts = list(reduced)
+    over, expert_over = (sizes.replicas, sizes.expert_replicas) if layout.zero else (1, 1)
+    if layout.zero == 3:
+        over = sizes.shard
+    held = [s.shape.trained_dense_total / over + s.shape.trained_expert_total / expert_over for s in staged]
+    if schedule_name(layout) == "dualpipe":
+        _mirror(prices, staged, [h * each for h in held], starts, ready)
     if tied:
         seconds = prices.time("dp", "tied embedding gradients", "all_reduce", tied, "embedding")
         task = Task("dp", "tied embedding gradients", "all_reduce", seconds, size=tied)
-        start = max(reduced[0], reduced[-1])
+        start = max(ready[0], ready[-1])
         for s in (0, len(staged) - 1):
-            starts[s] = start
+            starts[s] = start if ready[s] == reduced[s] else starts[s]
             ready[s] = staged[s].stage.exchange([task], start)
     barrier = max(ready)
     endings = []
     for s, one in enumerate(staged):
-        over, expert_over = (data, data // layout.expert) if layout.zero else (1, 1)
-        held = one.shape.dense_total / over + one.shape.expert_total / expert_over
-        optimizer = sum(timed(op) for op in optimizer_operators(held)) + pace.step
+        optimizer = sum(timed(op) for op in optimizer_operators(held[s])) + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end))
     return endings
+
+
+def _mirror(
+    prices: Prices, staged: Sequence[Staged], sizes: Sequence[float], starts: list[float], ready: list[float]
+) -> None:
+    """DualPipe: the two stages with the same layers add up their gradients, `sizes` on each GPU [byte]."""
+    last = len(staged) - 1
+    for s in range(len(staged) // 2):
+        size, start = max(sizes[s], sizes[last - s]), max(ready[s], ready[last - s])
+        seconds = prices.time("dp", "gradients of the other copy", "all_reduce", size, "mirror")
+        task = Task("dp", "gradients of the other copy", "all_reduce", seconds, size=size)
+        for one in (s, last - s):
+            starts[one] = start
+            ready[one] = staged[one].stage.exchange([task], start)

@@ -6,24 +6,39 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
-from railwright.collectives.prediction import Op
 from railwright.model import embedding_operators, head_operators, layer_operators
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.operators import Layer, LayerOperators
+from railwright.model.architecture import Transformer
+from railwright.model.operators import CORE, Layer, LayerOperators
 from railwright.spec.study import TrainingJob
 from railwright.training.chain import Chain, take_turns
-from railwright.training.communication import Prices, activation_size, routed_size
+from railwright.training.communication import NOTHING, Prices
+from railwright.training.costs import (
+    Cost,
+    KernelTime,
+    around_core,
+    costs,
+    expert_sections,
+    head_split,
+    on_context_ranks,
+    products,
+    sections,
+)
 from railwright.training.eras import Pace, era_of
+from railwright.training.exchange import Exchange
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
+from railwright.training.lora import frozen, with_adapters
+from railwright.training.plan import rows_of
+from railwright.training.schedule import schedule_name
 
-KernelTime = Callable[[Operator], float]
+Gradients = Literal["both", "input", "weight"]
+"""What a backward pass computes: all of it, or one half of a split one."""
 
-_ROUTER_START, _EXPERTS_START, _EXPERTS_END = "mlp norm", ("sort by expert", "experts up"), "unpermute"
-_SHARED = "shared expert"
+OTHER_CHUNK = -2
+"""Layer of a task of another chunk than its pass: the forward half of a pass of two directions."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +50,6 @@ class Chunk:
     head: bool
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """One operator's times: forward, input gradient, weight gradient [s]."""
-
-    name: str
-    product: bool
-    forward: float
-    input: float
-    weight: float
-
-    @property
-    def backward(self) -> float:
-        return self.input + self.weight
-
-
 class Work:
     """Builds the tasks of a job's passes; every operator and every collective is priced once."""
 
@@ -59,12 +59,14 @@ class Work:
         self.job, self.arch, self.prices = job, arch, prices
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
-        self.halves = 2 if job.overlap.ep and arch.is_moe and job.layout.expert > 1 else 1
+        both_ways = schedule_name(job.layout) == "dualpipe"
+        exchanging = arch.is_moe and job.layout.expert > 1
+        self.halves = 2 if job.overlap.ep and exchanging and not both_ways else 1
+        self.turns = exchanging and (self.halves > 1 or both_ways)
         self.part = 1.0 / self.halves
-        rows = job.micro_batch * job.sequence
-        attention = era_of(job).attention
-        self._layers: dict[Layer, list[_Cost]] = {}
-        self._again: dict[Layer, float] = {}
+        self.exchange = Exchange(job, arch, prices, self.part)
+        self._layers: dict[Layer, list[Cost]] = {}
+        self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
         kinds: tuple[Layer, ...] = (
             ("dense", "moe")
@@ -72,39 +74,66 @@ class Work:
             else (("moe",) if arch.is_moe else ("dense",))
         )
         for kind in kinds:
-            operators = layer_operators(
-                arch,
-                kind,
-                rows,
-                job.sequence,
-                tp=self.tp,
-                sequence_parallel=self.sp,
-                ep=job.layout.expert if kind == "moe" else 1,
-                imbalance=job.expert_imbalance if kind == "moe" else 1.0,
-                dtype=job.dtype,
-                attention=attention,
-            )
-            self._layers[kind] = _costs(operators, kernel_time)
+            operators = self._operators(kind)
+            self._layers[kind] = costs(operators, kernel_time)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host)
-            self._again[kind] = sum(kernel_time(op) for op in operators.recomputed)
-        self._embedding = _costs(
-            embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp), kernel_time
-        )
-        self._head = _costs(head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp), kernel_time)
+            core = sum(kernel_time(op) for op in operators.recomputed if op.name in CORE)
+            rest = sum(kernel_time(op) for op in operators.recomputed if op.name not in CORE)
+            self._again[kind] = (rest, core)
+        rows = rows_of(job)
+        ends = [
+            embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
+            head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
+        ]
+        if job.lora:
+            ends = [frozen(end) for end in ends]
+        self._embedding, self._head = (costs(end, kernel_time) for end in ends)
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
         return take_turns([self._forward(chunk) for _ in range(self.halves)])
 
-    def backward(self, chunk: Chunk) -> list[Task]:
+    def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
-        return take_turns([self._backward(chunk) for _ in range(self.halves)])
+        if gradients == "weight":
+            return self._weights(chunk).tasks
+        return take_turns([self._backward(chunk, gradients) for _ in range(self.halves)])
+
+    def both(self, ahead: Chunk, back: Chunk) -> list[Task]:
+        """A forward pass through one chunk and a backward pass through another that take turns.
+
+        While one is in its expert all-to-all the other computes (DualPipe, arXiv 2412.19437, section 3.2.1).
+        """
+        forward = self._forward(ahead)
+        forward.tasks = [task._replace(layer=OTHER_CHUNK) for task in forward.tasks]
+        return take_turns([self._backward(back, "both"), forward])
+
+    def _operators(self, kind: Layer) -> LayerOperators:
+        job, layout = self.job, self.job.layout
+        operators = layer_operators(
+            self.arch,
+            kind,
+            rows_of(job),
+            job.sequence,
+            tp=self.tp,
+            sequence_parallel=self.sp,
+            ep=layout.expert if kind == "moe" else 1,
+            expert_tp=layout.expert_tensor,
+            imbalance=job.expert_imbalance if kind == "moe" else 1.0,
+            dtype=job.dtype,
+            attention=era_of(job).attention,
+        )
+        if layout.context > 1:
+            operators = on_context_ranks(
+                operators, layout.context_kind, layout.context, job.micro_batch, self.arch.heads // self.tp
+            )
+        return with_adapters(operators, job.lora, job.dtype) if job.lora else operators
 
     def _forward(self, chunk: Chunk) -> Chain:
         chain = Chain()
         if chunk.embedding:
             self._compute(chain, "embedding", "embedding", sum(c.forward for c in self._embedding))
-            self._reduce(chain)
+            chain.communicate(self.exchange.reduction())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
             begin, before = len(chain.tasks), chain.tail
@@ -112,21 +141,21 @@ class Work:
             self._drained(chain, kind, begin, before, self._launches[kind].forward)
         chain.at_layer(len(chunk.layers))
         if chunk.head:
-            pre, first, rest = _head_split(self._head)
+            pre, first, rest = head_split(self._head)
             self._compute(chain, "head", "head", sum(c.forward for c in pre))
             self._gather(chain, "head", "head", first.forward)
             self._compute(chain, "head", "head", sum(c.forward for c in rest))
         chain.flush()
         return chain
 
-    def _backward(self, chunk: Chunk) -> Chain:
-        chain = Chain()
+    def _backward(self, chunk: Chunk, gradients: Gradients) -> Chain:
+        chain, whole = Chain(), gradients == "both"
         chain.at_layer(len(chunk.layers))
         if chunk.head:
-            pre, first, rest = _head_split(self._head)
-            self._compute(chain, "head backward", "head", sum(c.backward for c in rest))
-            self._column_backward(chain, "head backward", "head", first)
-            self._compute(chain, "head backward", "head", sum(c.backward for c in pre))
+            pre, first, rest = head_split(self._head)
+            self._compute(chain, "head backward", "head", _back(rest, whole))
+            self._column_backward(chain, "head backward", "head", first, whole)
+            self._compute(chain, "head backward", "head", _back(pre, whole))
         for i in reversed(range(len(chunk.layers))):
             chain.at_layer(i)
             kind = chunk.layers[i]
@@ -134,18 +163,46 @@ class Work:
             if self.job.layout.recompute == "full":
                 self._layer_forward(chain, kind, "recomputed ")
             elif self.job.layout.recompute == "selective":
-                self._compute(chain, "recomputed attention", "recompute", self._again[kind])
-            self._layer_backward(chain, kind)
+                rest_again, core_again = self._again[kind]
+                self._compute(chain, "recomputed attention", "recompute", rest_again)
+                self._attend(chain, "recomputed attention", "recompute", core_again)
+            self._layer_backward(chain, kind, whole)
             if self.job.layout.recompute == "full":
                 known = self._launches[kind]
                 self._drained(chain, kind, begin, before, known.forward + known.backward)
         chain.at_layer(-1)
-        if chunk.embedding:
+        if chunk.embedding and not self.job.lora:
             if self.sp:
-                chain.communicate("tp", *self._gathering("tp all-gather"))
-            self._compute(chain, "embedding backward", "embedding", sum(c.backward for c in self._embedding))
+                chain.communicate(self.exchange.gathering())
+            self._compute(chain, "embedding backward", "embedding", _back(self._embedding, True))
         chain.flush()
-        self._caught_up(chain, chunk)
+        if whole:
+            self._caught_up(chain, chunk)
+        return chain
+
+    def _weights(self, chunk: Chunk) -> Chain:
+        """Weight gradients alone, whose inputs are gathered again under sp (zero-bubble schedules)."""
+        chain = Chain()
+        chain.at_layer(len(chunk.layers))
+        blocks: list[tuple[int, str, str, list[Cost]]] = []
+        if chunk.head:
+            blocks.append((len(chunk.layers), "head weights", "head", self._head))
+        for i in reversed(range(len(chunk.layers))):
+            attention, rest = sections(self._layers[chunk.layers[i]])
+            if chunk.layers[i] == "dense":
+                blocks.append((i, "mlp weights", "mlp", rest))
+            else:
+                route, experts, shared, after = expert_sections(rest)
+                blocks.append((i, "shared expert weights", "experts", shared))
+                blocks.append((i, "expert weights", "grouped", [*route, *experts, *after]))
+            blocks.append((i, "attention weights", "attention", attention))
+        for layer, name, kind, found in blocks:
+            chain.at_layer(layer)
+            seconds = sum(c.weight for c in found)
+            if self.sp and seconds and kind != "grouped":
+                chain.communicate(self.exchange.gathering("tp all-gather again"))
+            chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
+        chain.flush()
         return chain
 
     def _drained(
@@ -180,211 +237,121 @@ class Work:
             chain.launched(total - run(forward).duration, ())
 
     def _layer_forward(self, chain: Chain, kind: Layer, again: str) -> None:
-        attention, rest = _sections(self._layers[kind])
+        attention, rest = sections(self._layers[kind])
         self._block_forward(chain, f"{again}attention", "recompute" if again else "attention", attention)
         if kind == "dense":
             self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest)
             return
-        route, experts, shared, after = _expert_sections(rest)
+        route, experts, shared, after = expert_sections(rest)
         label = "recompute" if again else "experts"
         self._compute(chain, f"{again}router", label, sum(c.forward for c in route))
         self._exchange(chain, "ep dispatch")
-        self._expert_gather(chain)
+        chain.communicate(self.exchange.expert_gather())
         self._compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
-        self._expert_reduce(chain)
+        chain.communicate(self.exchange.expert_reduce())
         self._exchange(chain, "ep combine")
         if shared:
             self._block_forward(chain, f"{again}shared expert", label, shared)
         self._compute(chain, f"{again}combine", label, sum(c.forward for c in after))
-        self._whole_again(chain)
+        chain.communicate(self.exchange.whole_again())
 
-    def _layer_backward(self, chain: Chain, kind: Layer) -> None:
-        attention, rest = _sections(self._layers[kind])
+    def _layer_backward(self, chain: Chain, kind: Layer, whole: bool) -> None:
+        """Backwards through `_layer_forward`; `whole` says whether weight gradients are computed too."""
+        attention, rest = sections(self._layers[kind])
         if kind == "dense":
-            self._block_backward(chain, "mlp backward", "mlp", rest)
+            self._block_backward(chain, "mlp backward", "mlp", rest, whole)
         else:
-            route, experts, shared, after = _expert_sections(rest)
-            self._compute(chain, "combine backward", "experts", sum(c.backward for c in after))
+            route, experts, shared, after = expert_sections(rest)
+            self._compute(chain, "combine backward", "experts", _back(after, whole))
             if shared:
-                self._block_backward(chain, "shared expert backward", "experts", shared)
+                self._block_backward(chain, "shared expert backward", "experts", shared, whole)
             self._exchange(chain, "ep combine backward")
-            self._expert_gather(chain)
-            self._compute(chain, "experts backward", "experts", sum(c.backward for c in experts))
-            self._expert_reduce(chain)
+            chain.communicate(self.exchange.expert_gather())
+            self._compute(chain, "experts backward", "experts", _back(experts, whole))
+            chain.communicate(self.exchange.expert_reduce())
             self._exchange(chain, "ep dispatch backward")
-            self._compute(chain, "router backward", "experts", sum(c.backward for c in route))
-            self._whole_again(chain)
-        self._block_backward(chain, "attention backward", "attention", attention)
+            self._compute(chain, "router backward", "experts", _back(route, whole))
+            chain.communicate(self.exchange.whole_again())
+        self._block_backward(chain, "attention backward", "attention", attention, whole)
 
-    def _block_forward(self, chain: Chain, name: str, kind: str, costs: list[_Cost]) -> None:
+    def _block_forward(self, chain: Chain, name: str, kind: str, found: list[Cost]) -> None:
         """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual."""
-        pre, first, middle, last, post = _products(costs)
+        pre, first, middle, last, post = products(found)
+        before, core, behind = around_core(middle)
         self._compute(chain, name, kind, sum(c.forward for c in pre))
         if self.sp:
             self._gather(chain, name, kind, first.forward)
         else:
             self._compute(chain, name, kind, first.forward)
-        self._compute(chain, name, kind, sum(c.forward for c in middle))
-        comm = self._reduction()
+        self._compute(chain, name, kind, sum(c.forward for c in before))
+        if core:
+            self._attend(chain, name, kind, sum(c.forward for c in core))
+        self._compute(chain, name, kind, sum(c.forward for c in behind))
+        comm = self.exchange.reduction()
         if self.job.overlap.tp:
             chain.reduce_out_of(comm, name, kind, last.forward * self.part, self.tp)
         else:
             self._compute(chain, name, kind, last.forward)
-            chain.communicate("tp", *comm)
+            chain.communicate(comm)
         self._compute(chain, name, kind, sum(c.forward for c in post))
 
-    def _block_backward(self, chain: Chain, name: str, kind: str, costs: list[_Cost]) -> None:
+    def _block_backward(self, chain: Chain, name: str, kind: str, found: list[Cost], whole: bool) -> None:
         """Backwards through `_block_forward`; under sp the inputs are gathered again for the weights."""
-        pre, first, middle, last, post = _products(costs)
-        self._compute(chain, name, kind, sum(c.backward for c in post))
+        pre, first, middle, last, post = products(found)
+        before, core, behind = around_core(middle)
+        self._compute(chain, name, kind, _back(post, whole))
         if self.sp:
             self._gather(chain, name, kind, last.input)
-            self._compute(chain, name, kind, last.weight)
+            self._compute(chain, name, kind, last.weight if whole else 0.0)
         else:
-            self._compute(chain, name, kind, last.backward)
-        self._compute(chain, name, kind, sum(c.backward for c in middle))
-        self._column_backward(chain, name, kind, first)
-        self._compute(chain, name, kind, sum(c.backward for c in pre))
+            self._compute(chain, name, kind, _back([last], whole))
+        self._compute(chain, name, kind, _back(behind, whole))
+        if core:
+            self._attend(chain, name, kind, _back(core, whole), backward=True)
+        self._compute(chain, name, kind, _back(before, whole))
+        self._column_backward(chain, name, kind, first, whole)
+        self._compute(chain, name, kind, _back(pre, whole))
 
-    def _column_backward(self, chain: Chain, name: str, kind: str, cost: _Cost) -> None:
+    def _column_backward(self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool) -> None:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
 
+        Only a weight gradient needs the input again.
         Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
         """
-        again = self._gathering("tp all-gather again") if self.sp else ("", "", 0.0, 0.0)
+        weight = cost.weight if whole else 0.0
+        again = self.exchange.gathering("tp all-gather again") if self.sp and weight else NOTHING
         if self.job.overlap.tp:
             chain.beside(again, name, kind, cost.input * self.part)
-            chain.beside(self._reduction(), name, kind, cost.weight * self.part)
+            chain.beside(self.exchange.reduction(), name, kind, weight * self.part)
             return
-        chain.communicate("tp", *again)
+        chain.communicate(again)
         self._compute(chain, name, kind, cost.input)
-        chain.communicate("tp", *self._reduction())
-        self._compute(chain, name, kind, cost.weight)
+        chain.communicate(self.exchange.reduction())
+        self._compute(chain, name, kind, weight)
+
+    def _attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
+        self.exchange.attend(chain, name, kind, seconds * self.part, backward)
 
     def _compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
         chain.compute(name, kind, seconds * self.part)
 
     def _gather(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
         """Under sp: an all-gather into the product that follows it."""
-        comm = self._gathering("tp all-gather") if self.sp else ("", "", 0.0, 0.0)
+        comm = self.exchange.gathering() if self.sp else NOTHING
         if self.job.overlap.tp and seconds:
             chain.gather_into(comm, name, kind, seconds * self.part, self.tp)
         else:
-            chain.communicate("tp", *comm)
+            chain.communicate(comm)
             self._compute(chain, name, kind, seconds)
 
-    def _reduce(self, chain: Chain) -> None:
-        chain.communicate("tp", *self._reduction())
-
-    def _gathering(self, purpose: str) -> tuple[str, str, float, float]:
-        size = activation_size(self.job, self.arch, self.part)
-        return purpose, "all_gather", self.prices.time("tp", purpose, "all_gather", size, "tp"), size
-
-    def _reduction(self) -> tuple[str, str, float, float]:
-        """What ends a row-parallel product: an all-reduce, or a reduce-scatter under sp (half the volume)."""
-        size = activation_size(self.job, self.arch, self.part)
-        if self.sp:
-            purpose = "tp reduce-scatter"
-            return (
-                purpose,
-                "reduce_scatter",
-                self.prices.time("tp", purpose, "reduce_scatter", size, "tp"),
-                size,
-            )
-        purpose = "tp all-reduce"
-        return purpose, "all_reduce", self.prices.time("tp", purpose, "all_reduce", size, "tp"), size
-
     def _exchange(self, chain: Chain, purpose: str) -> None:
-        """One expert all-to-all; where half microbatches alternate, the other half runs meanwhile."""
-        if self.job.layout.expert == 1:
-            return
-        size = routed_size(self.job, self.arch, self.part)
-        seconds = self.prices.time("ep", purpose, "all_to_all", size, "ep")
-        chain.communicate(
-            "ep", purpose, "all_to_all", seconds, size, self.prices.wire("all_to_all", size, "ep")
-        )
-        if self.halves > 1:
+        """One expert all-to-all; where passes take turns, another one runs meanwhile."""
+        for comm in self.exchange.routed(purpose):
+            chain.communicate(comm)
+        if self.turns:
             chain.cut()
 
-    def _expert_gather(self, chain: Chain) -> None:
-        """Tokens of all tensor ranks come together before a cut expert (expert tensor parallel = tp).
 
-        With experts spread over ranks these are the routed copies, else the hidden states once.
-        """
-        if self.job.layout.expert > 1:
-            self._expert_tp(chain, "expert tp all-gather", "all_gather")
-        elif self.sp:
-            chain.communicate("tp", *self._gathering("tp all-gather"))
-
-    def _expert_reduce(self, chain: Chain) -> None:
-        if self.job.layout.expert > 1:
-            self._expert_tp(chain, "expert tp reduce-scatter", "reduce_scatter")
-        else:
-            self._reduce(chain)
-
-    def _expert_tp(self, chain: Chain, purpose: str, op: Op) -> None:
-        size = routed_size(self.job, self.arch, self.part) * self.tp
-        seconds = self.prices.time("tp", purpose, op, size, "tp")
-        chain.communicate("tp", purpose, op, seconds, size)
-
-    def _whole_again(self, chain: Chain) -> None:
-        """Without sp every tensor rank needs all tokens again after routing its share of them."""
-        if self.tp > 1 and not self.sp and self.job.layout.expert > 1:
-            chain.communicate("tp", *self._gathering("tp all-gather"))
-
-
-def _costs(operators: LayerOperators, kernel_time: KernelTime) -> list[_Cost]:
-    """Forward order; gradients are joined to their forward operator by name."""
-    gradients: dict[str, float] = {}
-    for op in operators.backward_input:
-        name = op.name.rsplit(", ", 1)[0]
-        gradients[name] = gradients.get(name, 0.0) + kernel_time(op)
-    weights: dict[str, float] = {}
-    for op in operators.backward_weight:
-        name = op.name.rsplit(", ", 1)[0]
-        weights[name] = weights.get(name, 0.0) + kernel_time(op)
-    costs = [
-        _Cost(
-            op.name,
-            op.kind in ("gemm", "grouped_gemm"),
-            kernel_time(op),
-            gradients.pop(op.name, 0.0),
-            weights.pop(op.name, 0.0),
-        )
-        for op in operators.forward
-    ]
-    lost = [*gradients, *weights]
-    assert not lost, f"gradients without a forward operator: {lost}"
-    return costs
-
-
-_NONE = _Cost("", False, 0.0, 0.0, 0.0)
-
-
-def _products(costs: list[_Cost]) -> tuple[list[_Cost], _Cost, list[_Cost], _Cost, list[_Cost]]:
-    """Before the first product, it, between, the last product, after it."""
-    at = [i for i, c in enumerate(costs) if c.product]
-    if len(at) < 2:
-        return costs, _NONE, [], _NONE, []
-    first, last = at[0], at[-1]
-    return costs[:first], costs[first], costs[first + 1 : last], costs[last], costs[last + 1 :]
-
-
-def _head_split(costs: list[_Cost]) -> tuple[list[_Cost], _Cost, list[_Cost]]:
-    at = next(i for i, c in enumerate(costs) if c.product)
-    return costs[:at], costs[at], costs[at + 1 :]
-
-
-def _sections(costs: list[_Cost]) -> tuple[list[_Cost], list[_Cost]]:
-    """Attention, and the MLP or experts."""
-    at = next(i for i, c in enumerate(costs) if c.name == _ROUTER_START)
-    return costs[:at], costs[at:]
-
-
-def _expert_sections(costs: list[_Cost]) -> tuple[list[_Cost], list[_Cost], list[_Cost], list[_Cost]]:
-    """Router, this GPU's experts, shared experts, the rest."""
-    start = next(i for i, c in enumerate(costs) if c.name in _EXPERTS_START)
-    end = next(i for i, c in enumerate(costs) if c.name == _EXPERTS_END)
-    shared = [c for c in costs[end:] if c.name.startswith(_SHARED)]
-    after = [c for c in costs[end:] if not c.name.startswith(_SHARED)]
-    return costs[:start], costs[start:end], shared, after
+def _back(found: list[Cost], whole: bool) -> float:
+    """Seconds of the gradients of some operators, those of weights only where the pass is `whole`."""
+    return sum(c.input + (c.weight if whole else 0.0) for c in found)

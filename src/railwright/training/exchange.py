@@ -1,0 +1,133 @@
+"""The collectives inside a pass: which group runs them, and how large they are.
+
+Legend: t, c, e, f tensor-, context-, expert-parallel size and tensor-parallel size inside an expert.
+sp: sequence parallelism.
+"""
+
+from __future__ import annotations
+
+from railwright.collectives.prediction import Op
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
+from railwright.training.chain import Chain
+from railwright.training.communication import (
+    NOTHING,
+    Comm,
+    Prices,
+    activation_size,
+    block_sizes,
+    copies_per_token,
+    routed_size,
+)
+
+
+class Exchange:
+    """Collectives of one (half) microbatch; `part` is its share of the microbatch."""
+
+    def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices, part: float) -> None:
+        self.job, self.arch, self.prices, self.part = job, arch, prices, part
+        self.tp = job.layout.tensor
+        self.sp = job.layout.sequence_parallel and self.tp > 1
+        self.cp = job.layout.context
+        self.inside = job.layout.expert_tensor or self.tp
+        self.size = activation_size(job, arch, part)
+
+    def gathering(self, purpose: str = "tp all-gather") -> Comm:
+        """Hidden states of all tensor ranks, before a column-parallel product under sp."""
+        return self.prices.comm("tp", purpose, "all_gather", self.size, "tp")
+
+    def reduction(self) -> Comm:
+        """What ends a row-parallel product: an all-reduce, or a reduce-scatter under sp (half the volume)."""
+        if self.sp:
+            return self.prices.comm("tp", "tp reduce-scatter", "reduce_scatter", self.size, "tp")
+        return self.prices.comm("tp", "tp all-reduce", "all_reduce", self.size, "tp")
+
+    def routed(self, purpose: str) -> tuple[Comm, ...]:
+        """One expert all-to-all: dispatch or combine.
+
+        With `expert_nodes` a token crosses the network once per server of its experts, and is passed on
+        inside the server meanwhile: what that takes longer comes after (DeepEP's high-throughput kernels;
+        DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
+        """
+        if self.job.layout.expert == 1:
+            return ()
+        size = routed_size(self.job, self.arch, self.part)
+        limit = self.job.expert_nodes
+        servers = self._servers()
+        if limit is None or servers == 1:
+            return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
+        top = self.arch.experts_per_token
+        share = copies_per_token(top, min(limit, servers)) / top
+        between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep")
+        inside = self.prices.comm("ep", f"{purpose}, inside servers", "all_to_all", size, "ep_local")
+        longer = max(inside.seconds - between.seconds, 0.0)
+        return between, inside._replace(seconds=longer, wire=0.0)
+
+    def expert_gather(self) -> Comm:
+        """Tokens of all tensor ranks come together before a cut expert.
+
+        With experts spread over ranks, or cut less than the rest, these are the routed copies, else the
+        hidden states once.
+        """
+        if self._plain():
+            return self.gathering() if self.sp else NOTHING
+        return self._expert_tp("expert tp all-gather", "all_gather")
+
+    def expert_reduce(self) -> Comm:
+        """Partial results of a cut expert are added up."""
+        if self._plain():
+            return self.reduction()
+        return self._expert_tp("expert tp reduce-scatter", "reduce_scatter")
+
+    def whole_again(self) -> Comm:
+        """Without sp every tensor rank needs all tokens again after routing its share of them."""
+        return self.gathering() if self.tp > 1 and not self.sp and not self._plain() else NOTHING
+
+    def attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
+        """The core attention with what context-parallel ranks exchange around it.
+
+        seconds  all of its compute, of this part of the microbatch
+        Backward, gradients of keys and values travel with them round the ring, or are reduced and scattered.
+        """
+        if self.cp == 1:
+            chain.compute(name, kind, seconds)
+            return
+        again = " backward" if backward else ""
+        query, keys, out = block_sizes(self.job, self.arch, self.part)
+        how = self.job.layout.context_kind
+        if how == "ring":
+            size = keys * (2.0 if backward else 1.0)
+            hop = self.prices.comm("cp", f"cp ring{again}", "sendrecv", size, "cp")
+            if self.job.overlap.cp:
+                chain.ring(hop, name, kind, seconds, self.cp)
+                return
+            for _ in range(self.cp - 1):
+                chain.communicate(hop)
+            chain.compute(name, kind, seconds)
+            return
+        if how == "all-to-all":
+            ends = (out, query + keys) if backward else (query + keys, out)
+            chain.communicate(self.prices.comm("cp", f"cp all-to-all in{again}", "all_to_all", ends[0], "cp"))
+            chain.compute(name, kind, seconds)
+            chain.communicate(
+                self.prices.comm("cp", f"cp all-to-all out{again}", "all_to_all", ends[1], "cp")
+            )
+            return
+        whole = keys * self.cp
+        chain.communicate(self.prices.comm("cp", f"cp all-gather{again}", "all_gather", whole, "cp"))
+        chain.compute(name, kind, seconds)
+        if backward:
+            chain.communicate(self.prices.comm("cp", "cp reduce-scatter", "reduce_scatter", whole, "cp"))
+
+    def _plain(self) -> bool:
+        """Experts are whole on the tensor ranks together and nowhere else: as a dense MLP."""
+        return self.job.layout.expert == 1 and self.inside == self.tp
+
+    def _expert_tp(self, purpose: str, op: Op) -> Comm:
+        size = routed_size(self.job, self.arch, self.part) * self.inside
+        return self.prices.comm("tp", purpose, op, size, "tp" if self.inside == self.tp else "etp")
+
+    def _servers(self) -> int:
+        """Servers that one expert group lies on."""
+        groups = self.prices.groups
+        return len(set(groups.server[groups.of("ep")[0].gpus].tolist()))

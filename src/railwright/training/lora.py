@@ -1,0 +1,73 @@
+"""Low-rank adapters: a frozen model with two thin matrices beside some of its products.
+
+Beside y = x W stands y += (x A) B with A of `inputs` x r and B of r x `outputs`; only A and B have weight
+gradients.  Source: Hu et al., ICLR 2022 (arXiv 2106.09685), section 4.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from railwright.model import layer_operators
+from railwright.model.architecture import Operator, Transformer
+from railwright.model.kernels import elementwise, half, linear
+from railwright.model.operators import Layer, LayerOperators
+from railwright.spec.study import Layout, Lora, LoraTarget
+
+PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
+    "qkv": ("qkv projection", "query projection", "query up", "key/value up"),
+    "attention output": ("output projection",),
+    "mlp up": ("mlp up", "shared expert up"),
+    "mlp down": ("mlp down", "shared expert down"),
+}
+"""Operators of each target.  Routed experts get none: NeMo and PEFT adapt linear layers, not grouped ones."""
+
+
+def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOperators:
+    """A layer's operators with its weights frozen and adapters beside their targets.
+
+    Weight gradients of the layer go away.  An adapter runs before its product, in 16 bits, and its result is
+    added to the product's.
+    """
+    targets = {name for target in lora.targets for name in PRODUCTS[target]}
+    forward: list[Operator] = []
+    extra_input: dict[str, tuple[Operator, ...]] = {}
+    weights: list[Operator] = []
+    for op in operators.forward:
+        if op.name not in targets:
+            forward.append(op)
+            continue
+        rows = op.m * op.batch
+        down = linear(f"{op.name} adapter in", rows, lora.rank, op.k, half(dtype))
+        up = linear(f"{op.name} adapter out", rows, op.n, lora.rank, half(dtype))
+        added = elementwise(f"{op.name} adapter sum", rows, reads=2 * op.n, writes=op.n, back=0)
+        forward += [down.forward, up.forward, added.forward, op]
+        extra_input[op.name] = (*up.backward_input, *down.backward_input)
+        weights += [*up.backward_weight, *down.backward_weight]
+    backward: list[Operator] = []
+    for op in operators.backward_input:
+        backward.append(op)
+        backward += extra_input.pop(op.name.rsplit(", ", 1)[0], ())
+    for left in extra_input.values():
+        backward += left
+    return replace(
+        operators, forward=tuple(forward), backward_input=tuple(backward), backward_weight=tuple(weights)
+    )
+
+
+def frozen(operators: LayerOperators) -> LayerOperators:
+    """The same operators without weight gradients."""
+    return replace(operators, backward_weight=())
+
+
+def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
+    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target, cut as its product."""
+    return float(lora.rank * _thin_widths(arch, layer, layout.tensor, layout.expert, lora.targets))
+
+
+@lru_cache(maxsize=256)
+def _thin_widths(arch: Transformer, layer: Layer, tp: int, ep: int, targets: tuple[LoraTarget, ...]) -> int:
+    names = {name for target in targets for name in PRODUCTS[target]}
+    operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep if layer == "moe" else 1)
+    return sum(op.k + op.n for op in operators.forward if op.name in names)

@@ -1,0 +1,137 @@
+"""Parameters sharded over data-parallel ranks (ZeRO-3, FSDP, HSDP): gathered layer by layer in every pass.
+
+A unit is one layer, or the embedding, or the head with the final norm: its parameters are gathered before it
+computes, `Overlap.prefetch` units ahead, and dropped after it; its gradients are reduced and scattered behind
+it.  Gathers and reductions of one rank share a communicator: they run one at a time in the order of issue.
+Sources: Zhao et al., PyTorch FSDP (arXiv 2304.11277), sections 3.2 and 3.3 (units, prefetching, hybrids);
+Rajbhandari et al., ZeRO (arXiv 1910.02054), section 5.3; PyTorch, fully_shard (`reshard_after_forward`: the
+last unit of the forward pass, needed first in the backward one, stays).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from railwright.spec.study import TrainingJob
+from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
+from railwright.training.lanes import Task
+from railwright.training.placement import GroupKind
+from railwright.training.work import Chunk
+
+
+@dataclass(frozen=True)
+class Units:
+    """Data-parallel communication of a chunk's units.
+
+    order    units as the forward pass needs them: -1 embedding, layers from 0, their number for the head
+    gathers, reduces  tasks of each unit, without what they wait for
+    """
+
+    order: tuple[int, ...]
+    gathers: Mapping[int, tuple[Task, ...]]
+    reduces: Mapping[int, tuple[Task, ...]]
+
+
+def units_of(
+    job: TrainingJob,
+    chunk: Chunk,
+    held: Mapping[int, tuple[float, float]],
+    trained: Mapping[int, tuple[float, float]],
+    prices: Prices,
+) -> Units:
+    """Units of one chunk.
+
+    held, trained  per unit, dense and expert parameters on this GPU if nothing were sharded: all of them, and
+                   those with gradients
+    """
+    layers = len(chunk.layers)
+    order = ([-1] if chunk.embedding else []) + list(range(layers)) + ([layers] if chunk.head else [])
+    hybrid = job.layout.shard is not None
+    group: GroupKind = "shard" if hybrid else "dp"
+
+    def gathered(unit: int) -> tuple[Task, ...]:
+        dense, expert = held[unit]
+        return _tasks(
+            prices,
+            unit,
+            [("dp parameters", "all_gather", dense * WEIGHT_BYTES, group)],
+            [("expert dp parameters", "all_gather", expert * WEIGHT_BYTES, "expert_dp")],
+        )
+
+    def reduced(unit: int) -> tuple[Task, ...]:
+        dense, expert = (count * gradient_bytes(job) for count in trained[unit])
+        found = [("dp gradients", "reduce_scatter", dense, group)]
+        if hybrid:
+            found.append(("dp gradients of copies", "all_reduce", dense / (job.layout.shard or 1), "copies"))
+        return _tasks(prices, unit, found, [("expert dp gradients", "reduce_scatter", expert, "expert_dp")])
+
+    return Units(tuple(order), {u: gathered(u) for u in order}, {u: reduced(u) for u in order})
+
+
+def forward_with(tasks: Sequence[Task], units: Units, ahead: int) -> list[Task]:
+    """A forward pass that gathers each unit's parameters, `ahead` units before they are needed."""
+    return _woven(tasks, units.order, units.gathers, {}, ahead)
+
+
+def backward_with(
+    tasks: Sequence[Task], units: Units, ahead: int, gather: bool, reduce: bool, blocking: bool
+) -> list[Task]:
+    """A backward pass that gathers parameters again where they were dropped, and reduces its gradients.
+
+    The unit it begins with was not dropped; gradients of an embedding need no parameters.
+    blocking  the pass ends only when its last reduction does
+    """
+    order = tuple(reversed(units.order))
+    again = {u: units.gathers[u] for u in order[1:] if u >= 0} if gather else {}
+    woven = _woven(tasks, order, again, units.reduces if reduce else {}, ahead)
+    return ending_with_dp(woven) if blocking else woven
+
+
+def ending_with_dp(tasks: list[Task]) -> list[Task]:
+    """The same pass, over only when all of its dp tasks are."""
+    sent = tuple(i for i, task in enumerate(tasks) if task.lane == "dp")
+    return [*tasks, Task("compute", "waiting for dp", "wait", 0.0, sent, -1)] if sent else tasks
+
+
+def _woven(
+    tasks: Sequence[Task],
+    order: Sequence[int],
+    gathers: Mapping[int, tuple[Task, ...]],
+    reduces: Mapping[int, tuple[Task, ...]],
+    ahead: int,
+) -> list[Task]:
+    """A pass with dp tasks in order of issue: gathers `ahead` units early, reductions after theirs."""
+    done = {task.layer: i for i, task in enumerate(tasks)}
+    found = list(tasks)
+    gate: dict[int, int] = {}
+    issued = 0
+    for place, unit in enumerate(order):
+        while issued < min(place + ahead + 1, len(order)):
+            target, before = order[issued], issued - 1 - ahead
+            after = (done[order[before]],) if before >= 0 and order[before] in done else ()
+            for task in gathers.get(target, ()):
+                gate[target] = len(found)
+                found.append(task._replace(after=after))
+            issued += 1
+        after = (done[unit],) if unit in done else ()
+        found += [task._replace(after=after) for task in reduces.get(unit, ())]
+    for i, task in enumerate(tasks):
+        if task.lane == "compute" and task.layer in gate:
+            found[i] = task._replace(after=(*task.after, gate[task.layer]))
+    return found
+
+
+def _tasks(
+    prices: Prices,
+    unit: int,
+    dense: Sequence[tuple[str, str, float, str]],
+    expert: Sequence[tuple[str, str, float, str]],
+) -> tuple[Task, ...]:
+    """Tasks of what is not empty."""
+    found = []
+    for purpose, op, size, kind in (*dense, *expert):
+        comm = prices.comm("dp", purpose, op, size, kind)  # type: ignore[arg-type]
+        if comm.seconds > 0:
+            found.append(Task("dp", purpose, op, comm.seconds, (), unit, size, comm.wire))
+    return tuple(found)
