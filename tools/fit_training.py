@@ -1,13 +1,14 @@
 """Fit the factors of the software eras (training/data/eras.yaml) to published training steps.
 
-python tools/fit_training.py          write eras.yaml and measure/data/training_left_out.json
+python tools/fit_training.py [single]   write eras.yaml and measure/data/training_left_out.json;
+                                        with 'single' the constants of single servers are fitted too
 
 Two fits, both robust least squares on the logarithm of predicted over measured step time:
 - single servers: the era of vTrain, on every tenth of its 1,440 single-server rows and on nothing else;
   bigscience's and vTrain's own multi-server records are never fitted, so their errors are left-out errors.
 - all other records: a mixed model.  The logarithm of each factor is a sum of effects (all steps, GPU
-  generation, width, era, and their combination), each drawn towards zero, that is towards isolated kernels,
-  by a prior; a combination without records gets the sum of what is known about its parts.  Records weigh
+  generation, GPU and width, era, and their combination), each drawn towards zero, that is towards isolated
+  kernels, by a prior; a combination without records gets the sum of what is known about its parts.  Records weigh
   1/sqrt(records of their family), so that a long series of one model does not outweigh other models.
 Left out: the same fit without one family (model, GPU and publisher) gives the factors that predict it.
 """
@@ -32,7 +33,7 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of
 from railwright.measure.vtrain import EVERY, single_job, single_machine, single_model, single_records
 from railwright.training import simulate
-from railwright.training.eras import Pace, eras, pace_key
+from railwright.training.eras import Pace, eras, pace_keys
 
 ROOT = Path(__file__).parent.parent / "src" / "railwright"
 ERAS = ROOT / "training" / "data" / "eras.yaml"
@@ -46,7 +47,7 @@ STEP = {"load": 0.15, "memory": 0.15, "gap": 4e-6}
 EFFECTS = {
     "all": {"load": 0.20, "memory": 0.10, "gap": 2e-6},
     "generation": {"load": 0.10, "memory": 0.0, "gap": 0.0},
-    "width": {"load": 0.05, "memory": 0.0, "gap": 0.0},
+    "gpu": {"load": 0.10, "memory": 0.0, "gap": 0.0},
     "era": {"load": 0.10, "memory": 0.05, "gap": 2e-6},
     "cell": {"load": 0.05, "memory": 0.0, "gap": 0.0},
 }
@@ -55,6 +56,9 @@ NOISE = 0.05
 """Standard deviation of one record about its family's mean, and scale of the robust loss."""
 UNSEEN = ("vtrain", "bigscience")
 """Families that no fit sees."""
+
+GENERATIONS: dict[str, str] = {}
+"""GPU -> generation, of the GPUs that the records name."""
 
 Floats = NDArray[np.float64]
 Values = Mapping[str, float]
@@ -76,7 +80,7 @@ class Sample:
 
 def main() -> None:
     """Fit, check every family left out, write both files."""
-    single = _single_fit()
+    single = _single_fit() if "single" in sys.argv[1:] else eras()["megatron-2021"].pace["ampere 16-bit"]
     samples = list(_samples())
     values: dict[tuple[str, str], Values] = {s.cell: dict.fromkeys(PARAMETERS, 0.0) for s in samples}
     with ProcessPoolExecutor(3) as pool:
@@ -138,7 +142,9 @@ def _samples() -> Iterator[Sample]:
             simulate(job, architecture_of(record), machine)
         except (Unsupported, PlanError):
             continue
-        yield Sample(number, record["family"], job.software, pace_key(machine.gpu, job.dtype))
+        own, kin = pace_keys(machine.gpu, job.dtype)
+        GENERATIONS[own.split(" ")[0]] = kin.split(" ")[0]
+        yield Sample(number, record["family"], job.software, own)
 
 
 def _log_ratio(number: int, values: Values) -> float:
@@ -169,9 +175,12 @@ def _linear(task: tuple[int, Values]) -> tuple[float, list[float]]:
 
 
 def _names(cell: tuple[str, str]) -> dict[str, str]:
+    """Effect -> name; a generation's own cell has no GPU and no combination."""
     era, key = cell
-    generation, width = key.split(" ")
-    return {"all": "", "generation": generation, "width": width, "era": era, "cell": f"{era} {key}"}
+    gpu, width = key.split(" ")
+    kin = GENERATIONS.get(gpu, gpu)
+    named = {"all": "", "generation": f"{kin} {width}", "era": era}
+    return named if gpu == kin else {**named, "gpu": key, "cell": f"{era} {key}"}
 
 
 def _mixed(

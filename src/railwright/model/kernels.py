@@ -145,11 +145,12 @@ def unfused_attention(
     query_dim: int,
     value_dim: int,
     dtype: str = "bf16",
+    dropout: bool = True,
 ) -> list[Block]:
     """Attention before FlashAttention: scores, masked softmax, dropout and values, each a kernel of its own.
 
     Every score, masked ones too, is computed and written to memory; keys and values count per query head.
-    The softmax is one fused kernel, dropout another with a mask of one byte.
+    The softmax is one fused kernel, dropout another with a mask of one byte (at rate 0 PyTorch runs none).
     Source: Megatron-LM core_v0.4, megatron/model/transformer.py, CoreAttention (baddbmm,
     FusedScaleMaskSoftmax, dropout, bmm); bytes per score as in arXiv 2205.05198, section 4.1.
     """
@@ -182,9 +183,10 @@ def unfused_attention(
             (Operator(label, "memory", 0.0, backward * scores, dtype, phase="backward_input"),),
         )
 
+    dropped = [pointwise("attention dropout", 2 * ELEMENT + 1, 2 * ELEMENT + 1)] if dropout else []
     return [
         products("attention scores", query_dim, 2 * ELEMENT * q + ELEMENT * scores, True),
         pointwise("attention softmax", 2 * ELEMENT, 3 * ELEMENT),
-        pointwise("attention dropout", 2 * ELEMENT + 1, 2 * ELEMENT + 1),
+        *dropped,
         products("attention values", value_dim, 2 * ELEMENT * v + ELEMENT * scores, False),
     ]

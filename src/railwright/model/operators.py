@@ -23,7 +23,7 @@ from railwright.model.kernels import (
 )
 
 Layer = Literal["dense", "moe"]
-CoreAttention = Literal["flash", "unfused"]
+CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
 CHOICE_LAUNCHES = (7, 6)
 """Kernels around the router forward and backward: scores with top-k, the map, and the auxiliary loss (counts
@@ -72,8 +72,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "shared_experts": ("shared expert up", "shared expert activation"),
 }
 """Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
-core/transformer/transformer_config.py, `recompute_modules`).  The last product of a part needs no second run, as
-its output is not kept, except in 'moe', where the whole layer is one checkpoint."""
+core/transformer/transformer_config.py, `recompute_modules`).  The last product of a part needs no second run,
+as its output is not kept, except in 'moe', where the whole layer is one checkpoint."""
 
 
 CORE = MODULES["core_attn"]
@@ -218,9 +218,15 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             (heads + 1) * arch.rope_dim if arch.attention == "mla" else (heads + kv_heads) * arch.head_dim
         )
         blocks.append(elementwise("rotary", rows, reads=turned, writes=turned, back=2 * turned))
-    if cut.attention == "unfused":
+    if cut.attention != "flash":
         blocks += unfused_attention(
-            rows, sequence, heads=heads, query_dim=query, value_dim=value, dtype=half(dtype)
+            rows,
+            sequence,
+            heads=heads,
+            query_dim=query,
+            value_dim=value,
+            dtype=half(dtype),
+            dropout=cut.attention == "unfused",
         )
     else:
         blocks.append(

@@ -46,7 +46,7 @@ class Era:
     attention  how the core attention runs
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
-    pace       'ampere 16-bit' -> factors
+    pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 
     name: str
@@ -67,13 +67,16 @@ def era_of(job: TrainingJob) -> Era:
 
 
 def pace_of(job: TrainingJob, gpu: Gpu) -> Pace:
-    """The factors of a job's era on a GPU; those of isolated kernels where none were fitted."""
-    return era_of(job).pace.get(pace_key(gpu, job.dtype), Pace())
+    """The factors of a job's era on a GPU: its own, else its generation's, else those of isolated kernels."""
+    known = era_of(job).pace
+    own, kin = pace_keys(gpu, job.dtype)
+    return known.get(own) or known.get(kin) or Pace()
 
 
-def pace_key(gpu: Gpu, dtype: str) -> str:
-    """'hopper fp8': GPUs of one generation and products of one width share their factors."""
-    return f"{gpu.generation.split('-')[0]} {'16-bit' if dtype in ('bf16', 'fp16') else dtype}"
+def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
+    """'h100 fp8' and 'hopper fp8': whose products of that width share factors."""
+    width = "16-bit" if dtype in ("bf16", "fp16") else dtype
+    return f"{gpu.name.split('-')[0]} {width}", f"{gpu.generation.split('-')[0]} {width}"
 
 
 @cache
