@@ -2,8 +2,9 @@
 
 Format: mlcommons/chakra, schema/protobuf/et_def.proto (GlobalMetadata, Node, AttributeProto and their field
 numbers); a file is messages one after the other, each behind its length (src/third_party/utils/protolib.py).
-Attributes: src/feeder_v3/et_feeder_node_attr.h.  Process groups are a metadata node in the words of PyTorch's
-execution traces, as ASTRA-sim reads it (astra-sim, workload/Workload.cc, issue_pytorch_pg_metadata).
+Attributes: src/feeder_v3/et_feeder_node_attr.h.  Process groups are an attribute of the head, in the words of
+PyTorch's execution traces, and a file beside the traces for ASTRA-sim, which stops at metadata nodes
+(workload/Statistics.cc, get_operator_type).
 `comm_size` is what a rank puts in (converter/pytorch_converter.py: "In msg nelems" times the type's width):
 of an all-gather one shard, of all others the whole buffer [byte].
 """
@@ -37,6 +38,9 @@ SECONDS, PARTS = "railwright_seconds", "railwright_parts"
 """Attributes of ours that other readers skip: exact time (Chakra has whole microseconds), and in how many
 parts a collective is sent."""
 
+GROUPS, GROUP_FILE = "process_groups", "comm_groups.json"
+"""Where the groups are: an attribute of GlobalMetadata, and ASTRA-sim's `--comm-group-configuration`."""
+
 ID, NAME, TYPE, CONTROL, DATA, DURATION, INPUTS, ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
 ATTRIBUTE_NAME, DOUBLE, INT64, BOOL, STRING = 1, 3, 9, 27, 29
 
@@ -50,6 +54,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
     Raises PlanError where all ranks together have more than MOST_NODES nodes.
     """
     numbers = _numbered(trace)
+    head = data(1, VERSION) + data(2, data(ATTRIBUTE_NAME, GROUPS.encode()) + data(STRING, _listed(trace)))
     total = 0
     known: dict[Node, bytes] = {}
     for rank, nodes in trace:
@@ -59,7 +64,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
                 f"The trace of {trace.ranks:,} ranks has more than {MOST_NODES:,} nodes, which is what is "
                 "written at once; take a smaller cluster, fewer microbatches (global_batch), or fewer layers."
             )
-        messages = [data(1, VERSION), _process_groups(trace, numbers)]
+        messages = [head]
         rounded = 0.0
         for node in nodes:
             micros = round((rounded + node.seconds) * 1e6) - round(rounded * 1e6)
@@ -74,7 +79,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
 
 
 def group_file(trace: StepTrace) -> str:
-    """ASTRA-sim's `--comm-group-configuration`: {number: ranks}; numbers as in the traces, from 1."""
+    """The text of GROUP_FILE: {number: ranks}; numbers as in the traces, from 1."""
     numbers = _numbered(trace)
     return json.dumps({str(numbers[name]): list(group.ranks) for name, group in trace.groups.items()}) + "\n"
 
@@ -94,11 +99,9 @@ def _numbered(trace: StepTrace) -> dict[str, int]:
     return {name: place for place, name in enumerate(trace.groups, 1)}
 
 
-def _process_groups(trace: StepTrace, numbers: dict[str, int]) -> bytes:
-    listed = [_described(numbers[name], group) for name, group in trace.groups.items()]
-    values = str([json.dumps(listed)])
-    parts = [number(ID, 0), data(NAME, b"## process_group:init ##"), number(TYPE, METADATA)]
-    return b"".join([*parts, data(INPUTS, data(1, values.encode())), _flag("is_cpu_op", True)])
+def _listed(trace: StepTrace) -> bytes:
+    numbers = _numbered(trace)
+    return json.dumps([_described(numbers[name], group) for name, group in trace.groups.items()]).encode()
 
 
 def _described(place: int, group: Group) -> dict[str, object]:

@@ -55,7 +55,7 @@ def read(folder: str | Path) -> StepTrace:
     """
     where = Path(folder)
     files = _files(where)
-    groups: dict[str, Group] = {}
+    groups = _group_file(where, len(files))
     ranks: list[tuple[Node, ...]] = []
     found: list[tuple[Path, list[_Raw]]] = []
     for file in files:
@@ -119,10 +119,7 @@ def _protobuf(file: Path) -> Iterator[_Raw]:
     begin = 0
     try:
         for place, (begin, end) in enumerate(frames(buffer)):
-            if place:
-                yield _raw(buffer[begin:end], begin)
-            else:
-                _version(file, buffer[begin:end])
+            yield _raw(buffer[begin:end], begin) if place else _head(buffer[begin:end])
     except Malformed as error:
         at = error.at if error.at >= begin else begin + error.at
         raise wrong(file, f"byte {at}", f"no Chakra trace, or cut off: {error}.") from None
@@ -132,10 +129,20 @@ def _protobuf(file: Path) -> Iterator[_Raw]:
         raise wrong(file, "byte 0", "the file is empty.")
 
 
-def _version(file: Path, message: bytes) -> None:
-    version = next((value for number, kind, value in fields(message) if (number, kind) == (1, BYTES)), b"")
+def _head(message: bytes) -> _Raw:
+    """The first message as a metadata node without a number: its attribute may describe process groups."""
+    version: Value = b""
+    head = _Raw(0, -1, "head", chakra.METADATA)
+    for number, kind, value in fields(message):
+        if (number, kind) == (1, BYTES):
+            version = value
+        elif number == 2 and isinstance(value, bytes):
+            name, held = _attribute(value)
+            if name == chakra.GROUPS:
+                head.inputs = f"['{held}']"
     if not isinstance(version, bytes) or not re.fullmatch(rb"[0-9]+(\.[0-9a-z-]+)*", version):
         raise Malformed("its first message says no schema version", 0)
+    return head
 
 
 def _raw(message: bytes, at: int) -> _Raw:
@@ -243,6 +250,22 @@ def _from_json(file: Path, message: dict[str, Any], at: int) -> _Raw:
     return raw
 
 
+def _group_file(folder: Path, ranks: int) -> dict[str, Group]:
+    """ASTRA-sim's groups, where they lie beside the traces."""
+    file = folder / chakra.GROUP_FILE
+    if not file.exists():
+        return {}
+    try:
+        listed = json.loads(content(file))
+        groups = {str(name): Group(str(name), tuple(int(r) for r in held)) for name, held in listed.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise wrong(file, "", f"no groups of ranks: {error}.") from None
+    for group in groups.values():
+        if not group.ranks or not all(0 <= rank < ranks for rank in group.ranks):
+            raise wrong(file, "", f"group '{group.name}' is not of ranks 0 to {ranks - 1}.")
+    return groups
+
+
 def _groups(file: Path, raw: _Raw, ranks: int) -> dict[str, Group]:
     """Process groups of a metadata node: Python's text of a list that holds a JSON list."""
     text = raw.inputs[raw.inputs.find("[", 1) : raw.inputs.rfind("]", 0, -1) + 1]
@@ -268,6 +291,7 @@ def _nodes(
     file: Path, rank: int, raws: list[_Raw], groups: dict[str, Group], everyone: Group
 ) -> tuple[Node, ...]:
     known: set[int] = set()
+    raws = [raw for raw in raws if raw.index >= 0]
     for raw in raws:
         if raw.index in known:
             raise wrong(file, f"byte {raw.at}", f"a second node {raw.index}.")

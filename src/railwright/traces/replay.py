@@ -126,14 +126,17 @@ class _Replay:
                 self._next(a, self.nodes[a][b].kind, now, (a, b))
             elif a in self.transfers and self.transfers[a].version == b:
                 self._progress(a, now)
-        for rank, runs in enumerate(self.runs):
-            for i, one in enumerate(runs):
-                if one is None:
-                    raise PlanError(self._stuck(rank, i))
-        runs = tuple(tuple(one for one in runs if one is not None) for runs in self.runs)
-        return Replayed(
-            self.trace, max((r.end for one in runs for r in one), default=0.0), tuple(self.nodes), runs
-        )
+        placed = tuple(self._placed(rank) for rank in range(len(self.nodes)))
+        time = max((run.end for runs in placed for run in runs), default=0.0)
+        return Replayed(self.trace, time, tuple(self.nodes), placed)
+
+    def _placed(self, rank: int) -> tuple[Run, ...]:
+        found = []
+        for i, run in enumerate(self.runs[rank]):
+            if run is None:
+                raise PlanError(self._stuck(rank, i))
+            found.append(run)
+        return tuple(found)
 
     def _link(self) -> None:
         """Who follows whom; which call of its group a collective is; which messages there are."""
