@@ -67,15 +67,15 @@ HABITS: dict[str, Habits] = {
         "megatron-2025",
         tp=True,
         gradients="bf16",
-        source="Megatron-Bridge scripts/performance: comm_overlap.tp_comm_overlap, grad_reduce_in_fp32 = False",
+        source="Megatron-Bridge scripts/performance: tp_comm_overlap, grad_reduce_in_fp32 = False",
     ),
     "": Habits(
         "nemo-2024",
         tp=True,
         gradients="bf16",
         master="remainder",
-        source="NeMo-Framework-Launcher, conf/training: ub_tp_comm_overlap; NeMo recipes: grad_reduce_in_fp32 = "
-        "False; megatron_gpt_model.py, setup_optimization: store_param_remainders",
+        source="NeMo-Framework-Launcher, conf/training: ub_tp_comm_overlap; NeMo recipes: "
+        "grad_reduce_in_fp32 = False; megatron_gpt_model.py, setup_optimization: store_param_remainders",
     ),
 }
 """By the first word of a record's family; '' for all others (NeMo, Megatron-LM, MLPerf of 2023 to 2025)."""
@@ -143,15 +143,31 @@ RECIPES: dict[tuple[str, str], tuple[str, ...]] = {
     ("gpt-oss-120b", "B200"): ("layernorm", "moe_act"),
     ("gpt-oss-120b", "H100"): ("layernorm", "moe_act"),
 }
-"""Parts of a layer that Megatron-Bridge's recipes compute again, which its tables of results do not say.  Source:
-scripts/performance/configs/{deepseek,gpt_oss}/*_workload_base_configs.py, recompute_modules; releases and number
-formats differ in it, this is the most frequent one."""
+"""Parts of a layer that Megatron-Bridge's recipes compute again, which its tables of results do not say.
+Source: scripts/performance/configs/{deepseek,gpt_oss}/*_workload_base_configs.py, recompute_modules; releases
+and number formats differ in it, this is the most frequent one."""
+
+
+OFFLOADED = {
+    ("llama3-70b", "GB300", "bf16"): 30,
+    ("llama3-70b", "GB300", "fp8"): 20,
+    ("llama3-70b", "GB200", "bf16"): 20,
+    ("llama3-70b", "GB200", "fp8"): 40,
+    ("llama3-70b", "B200", "fp8"): 5,
+}
+"""Layers whose activations Megatron-Bridge's FSDP recipes send to the host, which its tables do not say.
+Source: scripts/performance/configs/llama/llama3_workload_base_configs.py, cpu_offloading_num_layers."""
 
 
 def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     """What is computed again: as the record says, else as its recipe does."""
+    if record["family"].startswith("torchtitan") and record["recompute"] == "selective":
+        return {"recompute": "selective", "recompute_modules": ("ops",)}
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
+    sent = OFFLOADED.get((record["model"], record["gpu"], DTYPES.get(record["dtype"], "")))
+    if sent and record["fsdp"] not in ("", "0", "False"):
+        return {"offload": ("activations",), "offload_layers": sent}
     modules = RECIPES.get((record["model"], record["gpu"]))
     return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
 

@@ -5,19 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
-from railwright.model.operators import MODULES, Cut, Layer, check_cut
+from railwright.model.operators import CoreAttention, Cut, Layer, check_cut
 
 Recompute = Literal["none", "selective", "full"]
-Attention = Literal["flash", "unfused"]
-Loss = Literal["fused", "unfused"]
+Loss = Literal["fused", "unfused", "eager"]
 
 KEPT_INPUT = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "fp8_block": 1.0 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
 """Bytes of one element of a linear layer's kept input, its block scales in; other dtypes keep ELEMENT.
 Transformer Engine keeps one quantised copy, the one the weight gradient multiplies (pytorch/module/linear.py,
 layernorm_linear.py: after the forward product only the column-wise usage of the input is kept).  Scales: one
 byte per 32 elements in MXFP8 and per 16 in NVFP4, four bytes per 128 in block-wise fp8."""
+
+LOGIT_BYTES: dict[Loss, float] = {"fused": ELEMENT, "unfused": 4.0, "eager": 12.0}
+"""Bytes of one logit at most in the head's backward pass.
+'fused': 16 bits, into which the loss kernel writes their gradient (Transformer Engine,
+pytorch/cross_entropy.py).
+'unfused': the softmax in fp32 (Korthikanti et al. 2022, section 4.3; Megatron-LM, cross_entropy.py).
+'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax, and its backward pass writes the gradients
+of log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
+
+SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without dropout": ELEMENT}
+"""Bytes per score: softmax, dropout's mask and its output (Korthikanti et al. 2022, section 4.1), or the
+softmax alone."""
 
 DROPPED: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention scores",),
@@ -62,7 +74,7 @@ def layer_activations(
     imbalance: float = 1.0,
     recompute: Recompute = "none",
     modules: tuple[str, ...] = ("core_attn",),
-    attention: Attention = "flash",
+    attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
 ) -> dict[str, float]:
@@ -70,10 +82,11 @@ def layer_activations(
 
     rows       tokens of the microbatch in the tensor-parallel group (micro_batch * sequence, over the
                context-parallel size)
-    attention  'flash' keeps the output and one fp32 log-sum-exp per head and row; 'unfused' keeps the score
-               matrix, its softmax and its dropout mask (5 bytes per score)
+    attention  'flash' keeps the output and one fp32 log-sum-exp per head and row; 'unfused' keeps the softmax
+               of the scores, dropout's mask and its output (SCORE_BYTES)
     dropout    masks of one byte per element are kept where it is above 0
-    recompute  'selective' drops what `modules` compute again (DROPPED); 'full' keeps the layer's input only
+    recompute  'selective' drops what `modules` compute again (DROPPED; 'ops' keeps the outputs of attention
+               and of every second product, and the layer's input); 'full' keeps the layer's input only
     dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
 
     Kept is the input of every operator whose backward needs it.  For GPT with dropout in 16 bits this is
@@ -97,6 +110,8 @@ def layer_activations(
     if arch.norms_per_layer > 2:
         more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
         kept += [Kept("output norm inputs", more, spread=True)]
+    if recompute == "selective" and "ops" in modules:
+        kept = _every_second(arch, layer, tp, attention)
     gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
@@ -114,7 +129,7 @@ def layer_activation_bytes(
     imbalance: float = 1.0,
     recompute: Recompute = "none",
     modules: tuple[str, ...] = ("core_attn",),
-    attention: Attention = "flash",
+    attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
 ) -> float:
@@ -181,16 +196,14 @@ def head_activation_bytes(
     """Bytes the final norm, LM head and loss keep on one GPU of the last stage. [byte]
 
     The norm's and the head's inputs, and for this GPU's columns of the vocabulary
-    'unfused'  the softmax in fp32 (Korthikanti et al. 2022, section 4.3: 4*rows*hidden/tp*(1 + vocab/hidden))
-    'fused'    the 16-bit logits, into which the loss kernel writes their gradient (Transformer Engine,
-               pytorch/cross_entropy.py)
+    LOGIT_BYTES each.  With 'unfused' that is Korthikanti et al. 2022, section 4.3:
+    4*rows*hidden/tp*(1 + vocab/hidden).
     """
     split = tp if sequence_parallel else 1
-    logit = {"unfused": 4.0, "fused": ELEMENT}[loss]
-    return rows * (2 * ELEMENT * arch.hidden / split + logit * arch.vocab / tp)
+    return rows * (2 * ELEMENT * arch.hidden / split + LOGIT_BYTES[loss] * arch.vocab / tp)
 
 
-def _attention(arch: Transformer, sequence: int, tp: int, kind: Attention, dtype: str) -> list[Kept]:
+def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, dtype: str) -> list[Kept]:
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     narrow = dtype in KEPT_INPUT
     heads = arch.heads / tp
@@ -219,7 +232,7 @@ def _attention(arch: Transformer, sequence: int, tp: int, kind: Attention, dtype
         output = heads * arch.head_dim
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
     kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
-    kept.append(Kept("attention scores", (4.0 if kind == "flash" else 5.0 * sequence) * heads))
+    kept.append(Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) * sequence or 4.0) * heads))
     return kept
 
 
@@ -257,6 +270,29 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
     return kept
 
 
+def _every_second(arch: Transformer, layer: Layer, tp: int, kind: CoreAttention) -> list[Kept]:
+    """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q, k,
+    v, output, gate, up, down every second one's output, and what attention keeps.
+
+    Source: torchtitan, parallelisms/parallelize_llama.py, _save_list and selective_ac_option 'op'.
+    Raises PlanError for other layers.
+    """
+    if layer != "dense" or arch.attention != "gqa" or not arch.gated:
+        raise PlanError(
+            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense gated layers with grouped "
+            "queries; choose parts of the layer instead."
+        )
+    heads, keys = arch.heads / tp, max(arch.kv_heads / tp, 1.0)
+    return [
+        Kept("layer input", ELEMENT * arch.hidden, spread=True),
+        Kept("query, value", ELEMENT * arch.head_dim * (heads + keys)),
+        Kept("attention output", ELEMENT * arch.head_dim * heads),
+        Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) or 4.0) * heads),
+        Kept("mlp gate output", ELEMENT * arch.ffn / tp),
+        Kept("mlp down output", ELEMENT * arch.hidden, spread=True),
+    ]
+
+
 def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
     """Names of the tensors that the recomputed modules no longer keep.
 
@@ -265,8 +301,7 @@ def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froze
     """
     gone: set[str] = set()
     for module in modules:
-        assert module in MODULES, module
-        names = set(DROPPED[module])
+        names = set(DROPPED.get(module, ()))
         if module == "layernorm":
             names -= set() if arch.attention == "mla" else {"attention norm output"}
             names -= set() if layer == "moe" else {"mlp norm output"}

@@ -190,7 +190,9 @@ class Nccl(Section):
     )
 
 
-RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
+RecomputeModule = Literal[
+    "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "ops"
+]
 
 
 class Layout(Section):
@@ -253,10 +255,15 @@ class Layout(Section):
     )
     recompute_modules: tuple[RecomputeModule, ...] = Field(
         default=("core_attn",),
-        description="recompute selective: the parts of a layer that are computed again (Megatron's names)",
+        description="recompute selective: the parts of a layer that are computed again (Megatron's names; "
+        "ops: torchtitan's every second product)",
     )
     offload: tuple[Literal["optimizer", "activations"], ...] = Field(
         default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
+    )
+    offload_layers: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="offload of activations: layers of a stage whose activations go; default: all",
     )
     placement: Literal["packed", "expert-across", "spread"] = Field(
         default="packed",
@@ -312,7 +319,7 @@ class TrainingJob(Section):
     tokens: Annotated[float, Field(gt=0)] = Field(description="token budget, e.g. 2e9")
     dtype: Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"] = Field(
         default="bf16",
-        description="type the matrices are multiplied in (fp8: one scale per tensor; mxfp8, nvfp4: per block)",
+        description="type the matrices are multiplied in (fp8: a scale per tensor; mxfp8, nvfp4: per block)",
     )
     moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
         default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
