@@ -147,7 +147,7 @@ def _passes(
             )
             for c, chunk in enumerate(shape.chunks)
         ]
-        units = {c: _units(job, shape, c, prices) for c in range(route.chunks)} if layout.zero == 3 else {}
+        units = {c: sharded_units(job, shape, c, prices) for c in range(route.chunks)} if layout.zero == 3 else {}
         finish = finishing(order, route.chunks)
         staged.append(Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, finish, units)))
     send = 0.0
@@ -167,7 +167,7 @@ def _passes(
     return staged, placed
 
 
-def _units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -> Units:
+def sharded_units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -> Units:
     """The parts of a chunk whose parameters are sharded."""
     chunk, whole = shape.chunks[c], job.lora is None
     held = dict(enumerate(zip(shape.dense[c], shape.expert[c], strict=True)))
