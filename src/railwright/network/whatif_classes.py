@@ -23,10 +23,13 @@ from numpy.typing import NDArray
 
 from railwright.fabric import lost_servers
 from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.network.paths import find_routes
+from railwright.network.solution import Network
 from railwright.network.switching import splitmix
 from railwright.network.whatif_elements import KINDS, Element, fault
 from railwright.network.whatif_pattern import Pattern, listed
 from railwright.network.whatif_price import after
+from railwright.traffic import Traffic
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -175,7 +178,7 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
     ]
     if pattern.in_order:
         sent = listed(fabric, pattern)
-        amount = splitmix(np.ascontiguousarray(sent.size).view(np.uint64))
+        amount = splitmix(np.ascontiguousarray(sent.size).view(np.uint64) ^ _way(fabric, sent))
         src, dst = sent.src.astype(np.int64), sent.dst.astype(np.int64)
         via = np.flatnonzero(sent.relay >= 0)
         relay = sent.relay[via].astype(np.int64)
@@ -199,6 +202,15 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
         place[cables : 2 * cables],
         n,
     )
+
+
+def _way(fabric: Fabric, sent: Traffic) -> Words:
+    """(F,) how far each demand goes and over how many links: refinement alone sees no circles, so not whether
+    the next rank of a ring is under the same leaf, in the same pod or beyond."""
+    routes = find_routes(Network(fabric), sent)
+    width = np.diff(routes.spread_ptr)
+    links = np.where(routes.spread >= 0, width[routes.spread], 0) if len(width) else np.zeros(len(sent), int)
+    return splitmix(routes.hops.astype(np.uint64) << np.uint64(32) | links.astype(np.uint64))
 
 
 def _may_strand(fabric: Fabric, element: Element) -> bool:
