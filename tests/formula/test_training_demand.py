@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.training_cases import DENSE, job, machine
 from typer.testing import CliRunner
 
 from railwright.catalog import load_catalog
@@ -16,6 +15,7 @@ from railwright.errors import PlanError
 from railwright.model import flops_per_token, load_model
 from railwright.training import simulate
 from railwright.training.demand import Pace, Range, demand, predicted_pace, published_pace, usual_server
+from training_cases import DENSE, job, machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 PACE = Pace(Range(100e12, 125e12, 200e12), "a test")

@@ -83,11 +83,24 @@ def test_the_trace_is_in_the_trace_event_format(result):
 
 def test_the_trace_holds_every_event_once_in_microseconds(result):
     timeline = result.variants[0].jobs[0].step.timeline
-    events = [e for e in trace(result)["traceEvents"] if e["ph"] == "X"]
+    stages = {event.rank for event in timeline.events}
+    events = [e for e in trace(result)["traceEvents"] if e["ph"] == "X" and e["pid"] in stages]
     assert len(events) == len(timeline.events)
     total = sum(e["dur"] for e in events) / 1e6
     assert total == pytest.approx(sum(e.end - e.start for e in timeline.events), rel=1e-6)
     assert max(e["ts"] + e["dur"] for e in events) == pytest.approx(timeline.span * 1e6, abs=0.01)
+
+
+def test_the_critical_path_is_marked_and_has_a_process_of_its_own(result):
+    timeline = result.variants[0].jobs[0].step.timeline
+    stages = {event.rank for event in timeline.events}
+    events = [e for e in trace(result)["traceEvents"] if e["ph"] == "X"]
+    marked = [e for e in events if e["pid"] in stages and e["args"].get("critical")]
+    own = [e for e in events if e["pid"] not in stages]
+    assert 0 < len(own) == len(marked) < len(timeline.events)
+    assert sum(e["dur"] for e in own) == pytest.approx(timeline.span * 1e6, abs=0.01 * len(own))
+    said = results(result)["variants"][0]["jobs"][0]["step"]["critical_path"]
+    assert sum(p["seconds"] for p in said["parts"]) + said["waits_s"] == pytest.approx(timeline.span)
 
 
 def test_communication_events_carry_their_collective(result):

@@ -137,6 +137,21 @@ def test_progress_runs_from_nothing_to_everything():
     assert fractions[-1] == 1
 
 
+def test_what_ifs_are_the_first_job_simulated_again(result):
+    rows = {row.name: row for row in result.what_ifs}
+    base = step_time(result, "Rails with PXN")
+    assert {"Network ×2", "Network ÷2", "No PXN", "Free communication", "Infinite compute"} <= set(rows)
+    # The same change by hand, as the sensitivity of the study has it, is the same step.
+    by_hand = next(row for row in result.sensitivity if row.name == "Expert all-to-all overlapped")
+    assert rows["Expert all-to-all overlapped"].step_time == by_hand.step_time
+    for row in rows.values():
+        assert row.step_time is not None
+        assert sum(s for _, s in row.changes) == pytest.approx(row.step_time - base, abs=1e-6 * base)
+    text = page(result)
+    assert "What if: one thing changed" in text
+    assert "The critical path of the step is" in text
+
+
 def test_an_impossible_variant_is_told_with_its_reason_and_the_rest_still_runs():
     impossible = Variant(name="too small", set={"cluster.compute.family": "single-switch"})
     changes = {"sweeps": (), "sensitivity": (), "variants": (impossible,)}

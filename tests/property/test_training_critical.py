@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.training_cases import DENSE, MOE, job, machine
 
 from railwright.spec.study import Overlap
 from railwright.training import simulate
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.lanes import Task, run
 from railwright.training.timeline import Event, Timeline
+from training_cases import DENSE, MOE, job, machine
 
 LANES = ("compute", "tp", "ep", "pp", "host")
 

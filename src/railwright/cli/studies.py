@@ -80,6 +80,9 @@ def run(
         Path | None, typer.Option("--out", "-o", help="Folder to write; default results/<name of the study>.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the files are.")] = False,
+    what_if: Annotated[
+        bool, typer.Option("--what-if/--no-what-if", help="Ask what a faster network and the like would do.")
+    ] = True,
 ) -> None:
     """Answer a study.
 
@@ -93,7 +96,7 @@ def run(
     # Before the work rather than after it; `write` refuses too.
     refuse_existing(folder)
     refuse_unknown_names(asked)
-    result = _run(asked, quiet)
+    result = _run(asked, quiet, what_if)
     files = write(result, folder)
     if quiet:
         for file in files:
@@ -159,7 +162,7 @@ def schema() -> None:
     typer.echo(study_schema_text(), nl=False)
 
 
-def _run(study: Study, quiet: bool) -> Result:
+def _run(study: Study, quiet: bool, what_if: bool) -> Result:
     """Run a study with its progress on stderr, where that is a terminal; it disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -179,7 +182,7 @@ def _run(study: Study, quiet: bool) -> Result:
 
         from railwright.study import run as run_study
 
-        return run_study(study, progress=tell)
+        return run_study(study, progress=tell, what_if=what_if)
 
 
 def _counted(number: int, noun: str) -> list[str]:

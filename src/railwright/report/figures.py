@@ -11,7 +11,9 @@ import numpy as np
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.graph import Fabric
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
+from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult
+from railwright.units import show_time
 
 SMALL = float(2**20)
 """Size that stands for small messages where the sweep has it. [byte]"""
@@ -119,3 +121,36 @@ def same_fabric(one: Fabric, other: Fabric) -> bool:
 def largest_first(rows: Iterable[SensitivityRow]) -> list[SensitivityRow]:
     """Sensitivity rows by size of effect; those that cannot run come last."""
     return sorted(rows, key=lambda row: (row.effect is None, -abs(row.effect or 0.0)))
+
+
+@dataclass(frozen=True)
+class Critical:
+    """The critical path of a job's step on the first variant where it runs, and the sentences about it."""
+
+    job: str
+    variant: int
+    path: CriticalPath
+    told: tuple[str, ...]
+
+
+def critical_sentences(result: Result) -> tuple[Critical, ...]:
+    """One for each job whose timeline holds the whole step."""
+    found = []
+    for name in job_names(result):
+        for index, variant in enumerate(result.variants):
+            job = job_of(variant, name)
+            if job is None or job.step is None:
+                continue
+            path = critical_path(job.step.timeline)
+            if path is not None and path.events:
+                found.append(Critical(name, index, path, path.sentences()))
+            break
+    return tuple(found)
+
+
+def main_change(row: SensitivityRow) -> str:
+    """The share that a change moves most, 'expert parallel -121 ms'; '–' where none moves."""
+    if not row.changes:
+        return "–"
+    kind, seconds = max(row.changes, key=lambda change: abs(change[1]))
+    return f"{KIND_NAMES.get(kind, kind)} {'+' if seconds > 0 else '-'}{show_time(abs(seconds))}"

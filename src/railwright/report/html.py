@@ -16,7 +16,13 @@ from railwright.report.page_collectives import collectives_section
 from railwright.report.page_fabric import fabric_section, variants_section
 from railwright.report.page_step import step_section
 from railwright.report.page_trust import error_section, made_section, sources_section
-from railwright.report.page_why import memory_section, published_section, sensitivity_section, used_section
+from railwright.report.page_why import (
+    critical_section,
+    memory_section,
+    published_section,
+    sensitivity_section,
+    used_section,
+)
 from railwright.report.style import stylesheet
 from railwright.study.result import Result
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
@@ -43,6 +49,7 @@ def page(result: Result) -> str:
         ("audit", "Audit", audit_section(result)),
         ("collectives", "Collectives, small to large", collectives_section(result)),
         ("step", "One training step", step_section(result)),
+        ("critical", "What sets the step's length", critical_section(result)),
         ("sensitivity", "What moves the answer", sensitivity_section(result)),
         ("published", "Published effects", published_section(result)),
         ("communication", "The step's communication", used_section(result)),

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from railwright.report.charts import diverging_bar, stacked_bar
-from railwright.report.figures import job_names, job_of, largest_first, letter, op_title
+from railwright.report.figures import (
+    critical_sentences,
+    job_names,
+    job_of,
+    largest_first,
+    letter,
+    main_change,
+    op_title,
+)
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
 from railwright.training.result import StepResult, UsedCollective
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
+MOST_PARTS = 12
+"""Parts of a critical path that are listed; the rest is summed up."""
+
 
 def sensitivity_section(result: Result) -> Html | None:
-    """One changed assumption a row, the largest effect first."""
+    """The study's changed assumptions, then the changes anyone would ask about; the largest effect first."""
+    tables = [table for table in (_assumptions(result), _what_ifs(result)) if table is not None]
+    return join(tables) if tables else None
+
+
+def _assumptions(result: Result) -> Html | None:
+    """One changed assumption a row."""
     rows = largest_first(result.sensitivity)
     if not rows:
         return None
@@ -35,6 +52,60 @@ def sensitivity_section(result: Result) -> Html | None:
     heads = ("changed assumption", "throughput", "loss · gain", "step time", "PXN gains then")
     caption = f"One assumption changed at a time: throughput of {job} against the study as written"
     return data_table(caption, heads, cells, numbers=(1, 3, 4), wide=(2,))
+
+
+def _what_ifs(result: Result) -> Html | None:
+    """One change a row, each simulated again: throughput, step, and the shares that moved."""
+    rows = largest_first(result.what_ifs)
+    if not rows:
+        return None
+    reach = max((abs(row.effect) for row in rows if row.effect is not None), default=0.0)
+    cells: list[list[Child]] = []
+    for row in rows:
+        name = join([row.name, tag("span", f" {row.why}", class_="soft")])
+        if row.effect is None or row.step_time is None:
+            cells.append([name, "–", tag("span", row.note or "cannot run", class_="soft"), "–", "–"])
+            continue
+        label = f"{row.name}: {show_change(row.effect)}"
+        bar = tag("div", diverging_bar(row.effect, reach, label=label), class_="diverge")
+        cells.append([name, show_change(row.effect), bar, show_time(row.step_time), main_change(row)])
+    job = next(iter(job_names(result)), "the first job")
+    heads = ("what if", "throughput", "loss · gain", "step time", "share that moves most")
+    caption = f"What if: one thing changed and {job} simulated again, against the study as written"
+    return data_table(caption, heads, cells, numbers=(1, 3, 4), wide=(2,))
+
+
+def critical_section(result: Result) -> Html | None:
+    """What sets the length of a step: sentences, and what the path consists of."""
+    parts: list[Html] = []
+    for found in critical_sentences(result):
+        who = f"{found.job} on {letter(found.variant)} {result.variants[found.variant].name}"
+        parts.append(tag("p", unbroken(" ".join(found.told))))
+        several = len({p.rank for p in found.path.parts}) > 1
+        cells: list[list[Child]] = [
+            [
+                p.what,
+                *([str(p.rank)] if several else []),
+                show_time(p.seconds),
+                show_share(p.share),
+                stacked_bar(
+                    [(f"k-{p.lane}", p.share, p.what)], 1.0, label=f"{p.what}: {show_share(p.share)}"
+                ),
+            ]
+            for p in found.path.parts[:MOST_PARTS]
+        ]
+        heads = ("task", *(["stage"] if several else []), "on the path", "of the step", "")
+        numbers = (1, 2, 3) if several else (1, 2)
+        caption = f"{who}: the chain of tasks that sets the step's length; its parts add up to the step"
+        parts.append(data_table(caption, heads, cells, numbers=numbers, wide=(len(heads) - 1,)))
+        if len(found.path.parts) > MOST_PARTS:
+            rest = found.path.parts[MOST_PARTS:]
+            text = f"{len(rest)} smaller parts make the other {show_share(sum(p.share for p in rest))}."
+            parts.append(tag("p", text, class_="note"))
+    if parts:
+        text = "The path is a process of its own in trace.json, and its tasks are marked 'critical' there."
+        parts.append(tag("p", text, class_="note"))
+    return join(parts) if parts else None
 
 
 def published_section(result: Result) -> Html | None:

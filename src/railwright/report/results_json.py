@@ -18,6 +18,7 @@ from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.solution import Bottleneck
 from railwright.report.figures import letter
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
+from railwright.training.critical import critical_path
 from railwright.training.result import StepResult
 
 FORMAT = "railwright-result"
@@ -37,6 +38,7 @@ def results(result: Result) -> dict[str, Any]:
         "answer": list(result.answer),
         "variants": [_variant(i, v) for i, v in enumerate(result.variants)],
         "sensitivity": [_sensitivity(row) for row in result.sensitivity],
+        "what_ifs": [_sensitivity(row) for row in result.what_ifs],
         "published": [
             {
                 "name": p.name,
@@ -167,6 +169,7 @@ def _step(step: StepResult) -> dict[str, Any]:
             }
             for u in step.collectives
         ],
+        "critical_path": _critical(step),
         "timeline": {"span_s": step.timeline.span, "events": len(step.timeline.events), "file": "trace.json"},
         "tokens_total": step.tokens_total,
         "time_to_train_s": step.time_to_train,
@@ -174,6 +177,21 @@ def _step(step: StepResult) -> dict[str, Any]:
         "error_low": step.error_low,
         "error_high": step.error_high,
         "warnings": list(step.warnings),
+    }
+
+
+def _critical(step: StepResult) -> dict[str, Any] | None:
+    """What the step's critical path consists of; its seconds add up to the step with `waits_s`."""
+    path = critical_path(step.timeline)
+    if path is None:
+        return None
+    return {
+        "sentences": list(path.sentences()),
+        "parts": [
+            {"stage": p.rank, "lane": p.lane, "what": p.what, "seconds": p.seconds, "share": p.share}
+            for p in path.parts
+        ],
+        "waits_s": sum(w.end - w.start for w in path.waits),
     }
 
 
@@ -185,6 +203,7 @@ def _sensitivity(row: SensitivityRow) -> dict[str, Any]:
         "effect": row.effect,
         "pxn_gain": row.pxn_gain,
         "note": row.note,
+        "changes": [{"kind": kind, "seconds": seconds} for kind, seconds in row.changes],
     }
 
 

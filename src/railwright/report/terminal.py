@@ -10,11 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from railwright.report.figures import (
+    critical_sentences,
     job_names,
     job_of,
     large_point,
     largest_first,
     letter,
+    main_change,
     op_title,
     show_tokens,
     small_point,
@@ -39,7 +41,9 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
     for nth, sentence in enumerate(result.answer):
         console.print(Text(sentence, style="bold" if nth == 0 else ""))
     _variants(result, console)
+    _critical(result, console)
     _sensitivity(result, console)
+    _what_ifs(result, console)
     _published(result, console)
     _error(result, console)
     for warning in result.warnings:
@@ -161,6 +165,33 @@ def _sensitivity(result: Result, console: Console) -> None:
     for row in rows[:TOP_ROWS]:
         effect = show_change(row.effect) if row.effect is not None else "cannot run"
         table.add_row(Text(row.name), effect, show_change(row.pxn_gain) if row.pxn_gain is not None else "–")
+    console.print(table)
+    if len(rows) > TOP_ROWS:
+        console.print(Text(f"{len(rows) - TOP_ROWS} smaller ones are in the report.", style="dim"))
+
+
+def _critical(result: Result, console: Console) -> None:
+    """What sets the length of the first job's step, in sentences."""
+    sentences = next(iter(critical_sentences(result)), None)
+    if sentences is None:
+        return
+    _heading(console, f"What sets the step of {sentences.job}")
+    for sentence in sentences.told:
+        console.print(Text(sentence))
+
+
+def _what_ifs(result: Result, console: Console) -> None:
+    rows = largest_first(result.what_ifs)
+    if not rows:
+        return
+    _heading(console, "What if")
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    table.add_column("change", ratio=1)
+    table.add_column("throughput", justify="right", no_wrap=True)
+    table.add_column("most of it", justify="right", no_wrap=True)
+    for row in rows[:TOP_ROWS]:
+        effect = show_change(row.effect) if row.effect is not None else "cannot run"
+        table.add_row(Text(row.name), effect, main_change(row))
     console.print(table)
     if len(rows) > TOP_ROWS:
         console.print(Text(f"{len(rows) - TOP_ROWS} smaller ones are in the report.", style="dim"))

@@ -2,7 +2,8 @@
 
 Format: "Trace Event Format" (Google, catapult project): JSON object form, complete events ('X', times in
 microseconds) and metadata events ('M').
-One process per pipeline stage's representative rank, one thread per lane.
+One process per pipeline stage's representative rank, one thread per lane, and one for the critical path,
+whose events also carry `critical` where they run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from railwright.report.figures import letter
 from railwright.study.result import Result
+from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult, UsedCollective
 from railwright.training.timeline import Event
 
@@ -43,6 +45,8 @@ def trace(result: Result) -> dict[str, Any]:
 def step_events(step: StepResult) -> list[dict[str, Any]]:
     """Metadata and complete events of one step, in the order (process, thread, start)."""
     found: list[dict[str, Any]] = []
+    path = critical_path(step.timeline)
+    marked = {_key(e) for e in path.events} if path is not None else set()
     for rank in sorted({event.rank for event in step.timeline.events}):
         found.append(_named("process_name", rank, 0, {"name": f"stage {rank} (representative GPU)"}))
         found.append(_named("process_sort_index", rank, 0, {"sort_index": rank}))
@@ -53,8 +57,27 @@ def step_events(step: StepResult) -> list[dict[str, Any]]:
                 name = LANE_NAMES[lane] + (f" ({row + 1})" if row else "")
                 found.append(_named("thread_name", rank, thread, {"name": name}))
                 found.append(_named("thread_sort_index", rank, thread, {"sort_index": thread}))
-                found += [_complete(event, thread, step) for event in members]
-    return found
+                found += [_complete(event, thread, step, _key(event) in marked) for event in members]
+    return found + (_path(path, step) if path is not None and path.events else [])
+
+
+def _path(path: CriticalPath, step: StepResult) -> list[dict[str, Any]]:
+    """The critical path as a process of its own, above the stages: its tasks one after the other."""
+    process = max(e.rank for e in step.timeline.events) + 1
+    return [
+        _named("process_name", process, 0, {"name": "critical path"}),
+        _named("process_sort_index", process, 0, {"sort_index": -1}),
+        _named("thread_name", process, 1, {"name": "what sets the step's length"}),
+        *(
+            _complete(event, 1, step, True) | {"pid": process, "name": f"stage {event.rank}: {event.name}"}
+            for event in path.events
+        ),
+    ]
+
+
+def _key(event: Event) -> tuple[int, str, float, str]:
+    """What tells an event from others; not its end, since the path may leave a whole pass before it is over."""
+    return (event.rank, event.lane, event.start, event.name)
 
 
 def _whole(result: Result, about: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -66,8 +89,10 @@ def _named(what: str, process: int, thread: int, args: dict[str, Any]) -> dict[s
     return {"name": what, "ph": "M", "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
-def _complete(event: Event, thread: int, step: StepResult) -> dict[str, Any]:
+def _complete(event: Event, thread: int, step: StepResult, critical: bool = False) -> dict[str, Any]:
     args: dict[str, Any] = {"kind": event.kind}
+    if critical:
+        args["critical"] = True
     used = _collective(event, step.collectives)
     if used is not None:
         p = used.prediction

@@ -53,6 +53,7 @@ class SensitivityRow:
     step_time    with the change [s]; None when it cannot run (then `note` says why)
     effect       throughput against the study as written, e.g. -0.03
     pxn_gain     throughput of rails with PXN over rails without, under this assumption; None if not defined
+    changes      (kind of share, change of its exposed time [s]); they add up to the change of the step
     """
 
     name: str
@@ -61,6 +62,7 @@ class SensitivityRow:
     effect: float | None
     pxn_gain: float | None
     note: str = ""
+    changes: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Result:
     """Everything `railwright run` knows at the end.
 
     answer     three sentences
+    what_ifs   the first job with one thing changed that no study has to write down (`training.whatif`)
     spec_hash  SHA-256 of the study's canonical JSON
     """
 
@@ -106,3 +109,4 @@ class Result:
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
     seconds: float
+    what_ifs: tuple[SensitivityRow, ...] = ()

@@ -13,8 +13,8 @@ from railwright.study.answer import answer
 from railwright.study.assumptions import assumptions
 from railwright.study.evaluate import Workshop, evaluate
 from railwright.study.published import published_effects
-from railwright.study.result import Result, VariantResult
-from railwright.study.sensitivity import sensitivity_row
+from railwright.study.result import Result, SensitivityRow, VariantResult
+from railwright.study.sensitivity import sensitivity_row, what_if_rows
 
 Progress = Callable[[str, float], None]
 
@@ -27,16 +27,17 @@ MODELS_USED = (
 )
 
 
-def run(study: Study, progress: Progress | None = None) -> Result:
+def run(study: Study, progress: Progress | None = None, *, what_if: bool = True) -> Result:
     """Answer a study.
 
     progress  called with what is being worked on and the fraction done, 0..1
+    what_if   simulate the first job again under the changes of `training.whatif`
 
     Raises PlanError when the study as written is impossible; an impossible variant is part of the result.
     """
     started = time.perf_counter()
     workshop = Workshop.of(study)
-    total = len(study.variants) + 1 + len(study.sensitivity)
+    total = len(study.variants) + 1 + len(study.sensitivity) + what_if
     done = 0
 
     def tell(what: str) -> None:
@@ -62,6 +63,11 @@ def run(study: Study, progress: Progress | None = None) -> Result:
         rows.append(sensitivity_row(study, variant, base, workshop))
         done += 1
     rows.sort(key=lambda row: -abs(row.effect or 0.0))
+    asked: tuple[SensitivityRow, ...] = ()
+    if what_if:
+        tell("what if: network, overlap, memory, compute")
+        asked = what_if_rows(study, base, workshop)
+        done += 1
     tell("writing the answer")
     return Result(
         study=study,
@@ -75,6 +81,7 @@ def run(study: Study, progress: Progress | None = None) -> Result:
         assumptions=assumptions(study, workshop),
         warnings=_warnings(variants),
         seconds=time.perf_counter() - started,
+        what_ifs=asked,
     )
 
 

@@ -1,12 +1,13 @@
-"""What one changed assumption does to the first job, and to what PXN is worth."""
+"""What one changed assumption does to the first job: those of the study, and those anyone would ask about."""
 
 from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.spec import override
 from railwright.spec.study import Study, Variant
-from railwright.study.evaluate import Workshop, run_job
+from railwright.study.evaluate import Workshop, architecture, run_job
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
+from railwright.training.whatif import share_changes, what_ifs
 
 
 def sensitivity_row(
@@ -24,7 +25,32 @@ def sensitivity_row(
     reference = base.jobs[0].step
     assert reference is not None
     effect = job.step.tokens_per_second / reference.tokens_per_second - 1
-    return SensitivityRow(variant.name, variant.why, job.step.step_time, effect, pxn_gain(changed, workshop))
+    return SensitivityRow(
+        variant.name,
+        variant.why,
+        job.step.step_time,
+        effect,
+        pxn_gain(changed, workshop),
+        changes=share_changes(reference, job.step),
+    )
+
+
+def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple[SensitivityRow, ...]:
+    """The first job of the study as written under every change of `training.whatif`, simulated again."""
+    reference = base.jobs[0].step if base.jobs else None
+    if reference is None:
+        return ()
+    job, rows = study.jobs[0], []
+    for asked in what_ifs(job, architecture(job.model), workshop.machine(study)):
+        if asked.step is None:
+            rows.append(SensitivityRow(asked.name, asked.why, None, None, None, asked.note))
+            continue
+        effect = asked.step.tokens_per_second / reference.tokens_per_second - 1
+        changes = share_changes(reference, asked.step)
+        rows.append(
+            SensitivityRow(asked.name, asked.why, asked.step.step_time, effect, None, changes=changes)
+        )
+    return tuple(rows)
 
 
 def pxn_gain(study: Study, workshop: Workshop) -> float | None:

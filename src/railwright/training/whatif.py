@@ -1,0 +1,194 @@
+"""What if: one thing about a job or its machine changed, and the step simulated again.
+
+Nothing is scaled: a faster network is a fabric with faster links on which NCCL chooses anew, better overlap
+is another order of tasks.  So an effect that something else then limits comes out as small as it would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright.collectives import predict as network_predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.errors import PlanError
+from railwright.fabric.graph import Role
+from railwright.model.architecture import Operator, Transformer
+from railwright.spec.study import TrainingJob
+from railwright.traffic.demand import Communicator
+from railwright.training.result import StepResult
+from railwright.training.step import simulate
+
+ROUNDING = 1e-9
+"""Changes below this share of the step are sums of times in another order."""
+
+Change = Callable[[TrainingJob, Transformer, Machine], "StepResult | None"]
+"""The step under a change; None where the job has nothing for it to change."""
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One change and its step.
+
+    step   None where the change cannot run; then `note` says why
+    """
+
+    name: str
+    why: str
+    step: StepResult | None
+    note: str = ""
+
+
+def what_ifs(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[WhatIf, ...]:
+    """Every change of QUESTIONS that means something to this job, in their order."""
+    found = []
+    for name, why, change in QUESTIONS:
+        try:
+            step = change(job, arch, machine)
+        except PlanError as no:
+            found.append(WhatIf(name, why, None, str(no)))
+            continue
+        if step is not None:
+            found.append(WhatIf(name, why, step))
+    return tuple(found)
+
+
+def share_changes(before: StepResult, after: StepResult) -> tuple[tuple[str, float], ...]:
+    """(kind, change of its exposed time), rounding aside; they add up to the change of the step. [s]"""
+    old = {s.kind: s.exposed for s in before.shares}
+    new = {s.kind: s.exposed for s in after.shares}
+    both = ((kind, new.get(kind, 0.0) - old.get(kind, 0.0)) for kind in dict.fromkeys((*old, *new)))
+    return tuple((kind, seconds) for kind, seconds in both if abs(seconds) > ROUNDING * before.step_time)
+
+
+def at_rate(machine: Machine, factor: float) -> Machine:
+    """The machine with NICs, their PCIe lanes, switch ports and cables `factor` times as fast.
+
+    Scale-up links, latencies and NCCL's settings stay.
+    """
+    fabric = machine.network.fabric
+    faster = np.where(fabric.role == Role.SCALE_UP, 1.0, factor)
+    changed = replace(fabric, rate=fabric.rate * faster, capacity=fabric.capacity * np.repeat(faster, 2))
+    nic = replace(
+        machine.nic, rate=machine.nic.rate * factor, pcie_bandwidth=machine.nic.pcie_bandwidth * factor
+    )
+    return replace(machine, network=replace(machine.network, fabric=changed), nic=nic)
+
+
+def free(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult:
+    """The step where no communication takes time."""
+    return simulate(job, arch, machine, predict=_in_no_time)
+
+
+def free_between_servers(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+    """The step where collectives that leave a server take no time, their part inside servers included."""
+    server = machine.network.fabric.server
+    crossed = False
+
+    def predict(
+        machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
+    ) -> CollectivePrediction:
+        nonlocal crossed
+        if any(bool((server[g.gpus] != server[g.gpus[0]]).any()) for g in groups):
+            crossed = True
+            return _in_no_time(machine, op, size, groups)
+        return network_predict(machine, op, size, groups)
+
+    step = simulate(job, arch, machine, predict=predict)
+    return step if crossed else None
+
+
+def _in_no_time(
+    machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
+) -> CollectivePrediction:
+    return CollectivePrediction(
+        op, size, len(groups[0]), len(groups), 0.0, 0.0, 0.0, "free", "none", (), None, 1.0, 1.0
+    )
+
+
+def _rate(factor: float) -> Change:
+    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+        if machine.network.fabric.num_servers == 1:
+            return None
+        return simulate(job, arch, at_rate(machine, factor))
+
+    return change
+
+
+def _pxn(wanted: bool) -> Change:
+    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+        if machine.nccl.pxn is wanted or machine.network.fabric.num_servers == 1:
+            return None
+        return simulate(job, arch, replace(machine, nccl=replace(machine.nccl, pxn=wanted)))
+
+    return change
+
+
+def _overlap(*kinds: str) -> Change:
+    """Flags of `overlap` set where the job has that parallelism and the flag is off; with several, all."""
+
+    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+        layout, gpus = job.layout, job.gpus or machine.network.fabric.num_gpus
+        rest = gpus // (layout.tensor * layout.pipeline * layout.context)
+        degrees = {
+            "tp": layout.tensor,
+            "ep": layout.expert,
+            "pp": layout.pipeline,
+            "cp": layout.context,
+            "dp": rest,
+        }
+        off = [k for k in kinds if degrees[k] > 1 and not getattr(job.overlap, k)]
+        if not off or (len(kinds) > 1 and len(off) < 2):
+            return None
+        changed = job.overlap.model_copy(update=dict.fromkeys(off, True))
+        return simulate(job.model_copy(update={"overlap": changed}), arch, machine)
+
+    return change
+
+
+def _balanced(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+    if job.expert_imbalance == 1.0:
+        return None
+    return simulate(job.model_copy(update={"expert_imbalance": 1.0}), arch, machine)
+
+
+def _hbm(factor: float) -> Change:
+    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult:
+        gpu = replace(machine.gpu, hbm_bandwidth=machine.gpu.hbm_bandwidth * factor)
+        return simulate(job, arch, replace(machine, gpu=gpu))
+
+    return change
+
+
+def _no_kernels(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult:
+    def kernel(operator: Operator) -> float:
+        return 0.0
+
+    return simulate(job, arch, machine, kernel=kernel)
+
+
+QUESTIONS: tuple[tuple[str, str, Change], ...] = (
+    ("Network ×2", "NICs, their PCIe lanes, switches and cables twice as fast", _rate(2.0)),
+    ("Network ÷2", "NICs, their PCIe lanes, switches and cables half as fast", _rate(0.5)),
+    ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),
+    ("PXN", "messages for another rail first go to the local GPU on it", _pxn(True)),
+    ("Free network between servers", "collectives that leave a server take no time", free_between_servers),
+    ("Free communication", "no collective takes any time, NVLink's neither", free),
+    ("Gradients overlapped", "reduced in buckets beside the backward pass", _overlap("dp")),
+    ("Tensor-parallel overlapped", "collectives in shards beside the products", _overlap("tp")),
+    ("Expert all-to-all overlapped", "beside the compute of the other half microbatch", _overlap("ep")),
+    ("Context-parallel overlapped", "blocks of keys and values beside attention", _overlap("cp")),
+    ("Pipeline sends overlapped", "the sender computes on while it sends", _overlap("pp")),
+    ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
+    ("Experts perfectly balanced", "no expert gets more tokens than the mean", _balanced),
+    ("HBM bandwidth ×2", "memory-bound kernels; products where memory limits them", _hbm(2.0)),
+    (
+        "Infinite compute",
+        "no kernel takes any time; communication, launches and waits are left",
+        _no_kernels,
+    ),
+)
+"""(name, why, change), in the order of a report."""

@@ -1,0 +1,103 @@
+"""Laws of the what-ifs: each is the same job simulated on a changed machine, and none is scaled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railwright.fabric.graph import Role
+from railwright.spec.study import Overlap
+from railwright.training import StepResult, simulate
+from railwright.training.whatif import at_rate, free, share_changes, what_ifs
+from training_cases import DENSE, MOE, job, machine, priced
+
+PLANS = [
+    (DENSE, job(tensor=2, pipeline=2, overlap=Overlap(dp=False))),
+    (MOE, job(tensor=2, expert=8, sequence_parallel=True, imbalance=1.3)),
+]
+
+
+def asked(arch, plan) -> dict[str, StepResult]:  # type: ignore[no-untyped-def]
+    found = what_ifs(plan, arch, machine())
+    assert all(one.step is not None for one in found)
+    return {one.name: one.step for one in found if one.step is not None}
+
+
+@pytest.mark.parametrize(("arch", "plan"), PLANS)
+def test_less_to_wait_for_never_takes_longer(arch, plan) -> None:  # type: ignore[no-untyped-def]
+    base, steps = simulate(plan, arch, machine()), asked(arch, plan)
+    close = 1 + 1e-9
+    assert steps["Network ×2"].step_time <= base.step_time * close
+    assert steps["Network ÷2"].step_time >= base.step_time / close
+    # A faster network is never worth more than a free one, and that no more than free communication.
+    assert steps["Free network between servers"].step_time <= steps["Network ×2"].step_time * close
+    assert steps["Free communication"].step_time <= steps["Free network between servers"].step_time * close
+    assert steps["HBM bandwidth ×2"].step_time <= base.step_time * close
+    assert steps["Infinite compute"].step_time <= base.step_time * close
+
+
+@pytest.mark.parametrize(("arch", "plan"), PLANS)
+def test_changes_of_shares_add_up_to_the_change_of_the_step(arch, plan) -> None:  # type: ignore[no-untyped-def]
+    base = simulate(plan, arch, machine())
+    for step in asked(arch, plan).values():
+        told = sum(seconds for _, seconds in share_changes(base, step))
+        assert told == pytest.approx(step.step_time - base.step_time, abs=1e-7 * base.step_time)
+
+
+def test_only_what_the_job_has_is_asked() -> None:
+    dense, moe = (set(asked(arch, plan)) for arch, plan in PLANS)
+    assert "Gradients overlapped" in dense
+    assert "Gradients overlapped" not in moe, "they are overlapped already"
+    assert {"Expert all-to-all overlapped", "Experts perfectly balanced"} <= moe
+    assert not {"Expert all-to-all overlapped", "Experts perfectly balanced"} & dense
+    assert "No PXN" in moe
+    assert "PXN" not in moe
+
+
+def test_each_flag_is_the_job_with_that_flag() -> None:
+    arch, plan = PLANS[0]
+    changed = plan.model_copy(update={"overlap": Overlap(dp=True)})
+    assert asked(arch, plan)["Gradients overlapped"].step_time == simulate(changed, arch, machine()).step_time
+
+
+def test_free_communication_is_a_price_of_nothing() -> None:
+    arch, plan = PLANS[1]
+    nothing = simulate(plan, arch, machine(), predict=priced(0.0, 0.0))
+    step = free(plan, arch, machine())
+    assert step.step_time == pytest.approx(nothing.step_time)
+    assert step.network_share == pytest.approx(0.0)
+
+
+def test_a_rate_changes_the_network_and_not_the_scale_up() -> None:
+    base = machine()
+    twice = at_rate(base, 2.0)
+    before, after = base.network.fabric, twice.network.fabric
+    inside = before.role == Role.SCALE_UP
+    assert np.array_equal(after.rate[inside], before.rate[inside])
+    assert np.array_equal(after.rate[~inside], 2 * before.rate[~inside])
+    assert np.array_equal(after.capacity[1::2][~inside], 2 * before.capacity[1::2][~inside])
+    assert twice.nic.rate == 2 * base.nic.rate
+    back = at_rate(twice, 0.5)
+    assert np.array_equal(back.network.fabric.capacity, before.capacity)
+
+
+def test_twice_and_half_as_fast_is_as_before() -> None:
+    arch, plan = PLANS[1]
+    back = at_rate(at_rate(machine(), 2.0), 0.5)
+    assert simulate(plan, arch, back).step_time == simulate(plan, arch, machine()).step_time
+
+
+def test_one_server_has_no_network_to_ask_about() -> None:
+    found = {one.name for one in what_ifs(job(tensor=2), DENSE, machine(1))}
+    assert not {"Network ×2", "Network ÷2", "No PXN", "Free network between servers"} & found
+    assert "Free communication" in found
+
+
+def test_a_change_that_cannot_run_says_why() -> None:
+    """A broken part is a note in its row, and the other rows stand."""
+    small = replace(machine(), gpu=replace(machine().gpu, hbm_bytes=1e9))
+    found = what_ifs(job(tensor=2), DENSE, small)
+    assert found
+    assert all(one.step is None and one.note.startswith("case: ") for one in found)
