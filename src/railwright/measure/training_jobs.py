@@ -11,7 +11,7 @@ from typing import Any
 
 from railwright.measure.machines import Unsupported
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.study import Layout, Lora, Overlap, TrainingJob
 
 DTYPES = {
     "bf16": "bf16",
@@ -107,7 +107,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
     tensor = _number(record, "tp")
     parallel = habits.sequence_parallel if record["sp"] == "" else record["sp"] == "True"
     parallel = parallel and tensor > 1
-    hidden = habits.tp and parallel and not architecture_of(record).is_moe
+    moe = architecture_of(record).is_moe
     return TrainingJob(
         name=record["id"],
         model=record["model"],
@@ -121,16 +121,44 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             tensor=tensor,
             pipeline=_number(record, "pp"),
             virtual_pipeline=_number(record, "vpp"),
+            context=_number(record, "cp"),
             expert=_number(record, "ep"),
+            expert_tensor=int(record["etp"]) if record["etp"] and moe else None,
             sequence_parallel=parallel,
-            zero=int(record["zero"]) if record["zero"] else habits.zero,  # type: ignore[arg-type]
+            **_sharding(record, habits),
             **_recompute(record),
         ),
-        overlap=Overlap(tp=hidden, dp=habits.dp, pp=habits.pp),
+        overlap=Overlap(tp=habits.tp and parallel and not moe, dp=habits.dp, pp=habits.pp),
         software=habits.era,
+        lora=_adapters(record),
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
+    """ZeRO level and ranks that share one copy; a hybrid shard that names no size is one server."""
+    if record["zero"] == "hsdp":
+        return {"zero": 3, "shard": int(record["gpus_per_node"])}
+    if record["fsdp"] not in ("", "False"):
+        return {"zero": 3, "shard": int(record["fsdp"])}
+    return {"zero": int(record["zero"]) if record["zero"] else habits.zero}
+
+
+ADAPTERS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "mlperf": (16, ("qkv", "attention output")),
+    "nemo": (32, ("qkv",)),
+    "mbridge": (32, ("qkv", "attention output", "mlp up", "mlp down")),
+}
+"""Rank and targets of LoRA by publisher: MLPerf training_policies, llama2_70b_lora; NeMo 24, LoraPEFTConfig
+(adapter_dim 32, attention_qkv); Megatron-Bridge peft/lora.py (dim 32, all four linear layers)."""
+
+
+def _adapters(record: Mapping[str, str]) -> Lora | None:
+    if record["kind"] != "lora":
+        return None
+    rank, targets = ADAPTERS[record["family"].split("-")[0]]
+    return Lora(rank=rank, targets=targets)  # type: ignore[arg-type]
 
 
 RECIPES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -163,6 +191,9 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     """What is computed again: as the record says, else as its recipe does."""
     if record["family"].startswith("torchtitan") and record["recompute"] == "selective":
         return {"recompute": "selective", "recompute_modules": ("ops",)}
+    if not record["recompute"] and record["software"].startswith(("MaxText", "PaXML")):
+        # MaxText, configs/models/gpu/llama3_70b.yml, remat_policy "full"; PaXML does not say, nor fit without
+        return {"recompute": "full"}
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
     sent = OFFLOADED.get((record["model"], record["gpu"], DTYPES.get(record["dtype"], "")))
@@ -173,21 +204,13 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check(record: Mapping[str, str]) -> None:
-    """Refuse what this stage does not model."""
-    if record["kind"] == "lora":
-        raise Unsupported("LoRA is not modelled yet")
-    if (record["cp"] or "1") != "1":
-        raise Unsupported("context parallelism is not modelled yet")
-    if record["fsdp"] not in ("", "False") or record["zero"] not in ("", "0", "1"):
-        raise Unsupported("ZeRO-2/3 and FSDP are not modelled yet")
+    """Refuse what this stage does not model, and records that do not say what they ran."""
     if record["dtype"] not in DTYPES:
-        raise Unsupported(f"dtype '{record['dtype']}' is not modelled yet")
+        raise Unsupported(f"the record does not say which format it ran: '{record['dtype']}'")
     if not record["mbs"]:
         raise Unsupported("the record does not state the microbatch")
     if not (record["step_time_s"] or record["tokens_s_gpu"]):
         raise Unsupported("the record states neither step time nor tokens/s per GPU")
-    if record["etp"] and record["etp"] != (record["tp"] or "1"):
-        raise Unsupported("expert tensor parallelism other than TP is not modelled yet")
 
 
 def _number(record: Mapping[str, str], column: str) -> int:

@@ -24,8 +24,8 @@ LOGIT_BYTES: dict[Loss, float] = {"fused": ELEMENT, "unfused": 4.0, "eager": 12.
 'fused': 16 bits, into which the loss kernel writes their gradient (Transformer Engine,
 pytorch/cross_entropy.py).
 'unfused': the softmax in fp32 (Korthikanti et al. 2022, section 4.3; Megatron-LM, cross_entropy.py).
-'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax, and its backward pass writes the gradients
-of log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
+'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax, and its backward writes the gradients of
+log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
 
 SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without dropout": ELEMENT}
 """Bytes per score: softmax, dropout's mask and its output (Korthikanti et al. 2022, section 4.1), or the
@@ -271,8 +271,8 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
 
 
 def _every_second(arch: Transformer, layer: Layer, tp: int, kind: CoreAttention) -> list[Kept]:
-    """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q, k,
-    v, output, gate, up, down every second one's output, and what attention keeps.
+    """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q,
+    k, v, output, gate, up, down every second one's output, and what attention keeps.
 
     Source: torchtitan, parallelisms/parallelize_llama.py, _save_list and selective_ac_option 'op'.
     Raises PlanError for other layers.

@@ -6,7 +6,7 @@ places it between these operators.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.errors import PlanError
@@ -70,10 +70,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "moe_act": ("experts activation", "experts down, cast"),
     "shared_experts": ("shared expert up", "shared expert activation"),
+    "ops": ("input norm", "rotary", "output projection", "mlp norm", "mlp activation"),
 }
 """Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
 core/transformer/transformer_config.py, `recompute_modules`).  The last product of a part needs no second run,
-as its output is not kept, except in 'moe', where the whole layer is one checkpoint."""
+as its output is not kept, except in 'moe', where the whole layer is one checkpoint.  'ops' is torchtitan's
+checkpoint by operators, which runs every second product again: of fused ones the key and the up part."""
 
 
 CORE = MODULES["core_attn"]
@@ -161,10 +163,13 @@ def layer_operators(
     forward = tuple(b.forward for b in blocks)
     backward = tuple(op for b in reversed(blocks) for op in b.backward_input)
     weight = tuple(op for b in reversed(blocks) for op in b.backward_weight)
-    again = _run_again(arch, layer, modules)
-    return LayerOperators(
-        forward, backward, weight, tuple(op for op in forward if op.name in again), dispatched
-    )
+    names = _run_again(arch, layer, modules)
+    again = tuple(op for op in forward if op.name in names)
+    if "ops" in modules:
+        keys = arch.kv_heads / (arch.heads + 2 * arch.kv_heads)
+        parts = {"qkv projection": keys, "mlp up": 0.5}
+        again += tuple(_part(op, parts[op.name]) for op in forward if op.name in parts)
+    return LayerOperators(forward, backward, weight, again, dispatched)
 
 
 def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
@@ -354,6 +359,12 @@ def _mlp_end(arch: Transformer, local: int) -> list[Block]:
 
 def _norm_rows(rows: int, cut: Cut) -> int:
     return -(-rows // cut.tp) if cut.sequence_parallel else rows
+
+
+def _part(op: Operator, share: float) -> Operator:
+    """A product with a share of its columns."""
+    columns = max(round(op.n * share), 1)
+    return replace(op, n=columns, flops=op.flops * columns / op.n, bytes=op.bytes * columns / op.n)
 
 
 def _run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
