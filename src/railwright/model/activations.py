@@ -24,7 +24,7 @@ LOGIT_BYTES: dict[Loss, float] = {"fused": ELEMENT, "unfused": 4.0, "eager": 12.
 'fused': 16 bits, into which the loss kernel writes their gradient (Transformer Engine,
 pytorch/cross_entropy.py).
 'unfused': the softmax in fp32 (Korthikanti et al. 2022, section 4.3; Megatron-LM, cross_entropy.py).
-'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax, and its backward writes the gradients of
+'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax; its backward writes the gradients of
 log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
 
 SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without dropout": ELEMENT}

@@ -1,25 +1,22 @@
-"""Peak memory of the fullest GPU, part by part, and what would help a job that does not fit."""
+"""Peak memory of every pipeline stage, part by part, and what would help a job that does not fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.model import head_activation_bytes, layer_activation_bytes
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, TrainingJob
-from railwright.training.communication import GRADIENT_BYTES, WEIGHT_BYTES
 from railwright.training.constants import constant
-from railwright.training.plan import check, data_parallel, microbatches
-from railwright.training.result import Memory
-from railwright.training.schedule import in_flight, schedule
+from railwright.training.held import Held, held_sets
+from railwright.training.kept import StageActivations, stage_activations
+from railwright.training.plan import check, data_parallel, job_gpus, microbatches
+from railwright.training.result import Memory, StageMemory
+from railwright.training.schedule import route_of, schedule, schedule_name
 from railwright.training.stages import StageShape, stage_shapes
-
-STATE_BYTES = {"bf16": 12.0, "fp16": 16.0, "fp8": 12.0}
-"""Optimizer states per parameter: fp32 master weight and two Adam moments; in fp16 also the fp32 copy of the
-gradient.  Source: Megatron-LM, docs, "dist_optimizer": bf16 parameters with fp32 gradients 18 bytes, or
-6 + 12/d over d ranks; fp16 20 bytes, or 4 + 16/d."""
+from railwright.training.states import COPY, state_parts
 
 SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
@@ -28,24 +25,29 @@ GIB = 2.0**30
 
 
 def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
-    """Parts of the fullest GPU's memory over all stages; the job must have passed `plan.check`.
+    """Peak memory of every stage, and the parts of the fullest; the job must have passed `plan.check`.
 
     capacity  of one GPU [byte]
+
+    A stage is fullest in one of four moments: at the backward pass of a layer or of the head while it holds
+    the most forward passes, at the gradient of its embedding, or at the optimizer's step.
     """
-    data = data_parallel(job, fabric)
     layout = job.layout
-    orders = schedule(layout.pipeline, layout.virtual_pipeline, microbatches(job, data))
-    shapes = stage_shapes(arch, layout)
-    fullest: dict[str, float] = {}
-    for shape, order in zip(shapes, orders, strict=True):
-        parts = {
-            **state_parts(job, shape, data),
-            **_activations(job, arch, shape, in_flight(order)),
-            SYSTEM: _system(job, data),
-        }
-        if sum(parts.values()) > sum(fullest.values()):
-            fullest = parts
-    return Memory(fullest, sum(fullest.values()), capacity)
+    ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
+    count = microbatches(job, data_parallel(job, fabric))
+    held = _held(layout.pipeline, route_of(layout).chunks, count, schedule_name(layout))
+    shapes = stage_shapes(arch, layout, job.lora)
+    system = _system(job, ranks)
+    stages = tuple(
+        _stage(job, arch, index, shape, moments, ranks, system)
+        for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
+    )
+    fullest = max(stages, key=lambda s: s.total)
+    share = constant("allocator_reserve_moe" if arch.is_moe else "allocator_reserve_dense")
+    reserve = share * (fullest.total - system)
+    return Memory(
+        fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)), reserve
+    )
 
 
 def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
@@ -63,56 +65,62 @@ def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: 
     )
 
 
-def state_parts(job: TrainingJob, shape: StageShape, data: int) -> dict[str, float]:
-    """Weights, gradients and optimizer states of one GPU of a stage [byte]."""
-    expert_data = data // job.layout.expert
-    dense, expert = shape.dense_total, shape.expert_total
-    over, expert_over = (data, expert_data) if job.layout.zero else (1, 1)
-    states = STATE_BYTES[job.dtype]
-    return {
-        "weights": WEIGHT_BYTES * (dense + expert),
-        "gradients": GRADIENT_BYTES[job.dtype] * (dense + expert),
-        "optimizer states": states * (dense / over + expert / expert_over),
+@lru_cache(maxsize=64)
+def _held(stages: int, chunks: int, count: int, name: str) -> tuple[tuple[Held, ...], ...]:
+    return tuple(held_sets(order, chunks) for order in schedule(stages, chunks, count, name))
+
+
+def _stage(
+    job: TrainingJob,
+    arch: Transformer,
+    index: int,
+    shape: StageShape,
+    moments: tuple[Held, ...],
+    ranks: int,
+    system: float,
+) -> StageMemory:
+    """The fullest moment of one GPU of a stage."""
+    states = state_parts(job, shape, ranks)
+    copy = states.pop(COPY, 0.0)
+    tensors = stage_activations(job, arch, shape)
+    held = max(moments, key=lambda m: _bytes(m, tensors))
+    kept = {"activations": _bytes(held, tensors)}
+    always = {**states, **tensors.always, SYSTEM: system}
+    found = {
+        "a layer backward": {**always, **kept, **tensors.layer_backward},
+        "optimizer step": {**always, COPY: copy},
     }
+    if tensors.head_backward:
+        found["head backward"] = {**always, **kept, **tensors.head_backward}
+    if tensors.embedding_backward:
+        done = kept["activations"] - tensors.chunks[0]
+        found["embedding backward"] = {**always, "activations": done, **tensors.embedding_backward}
+    moment = max(found, key=lambda name: sum(found[name].values()))
+    parts = {name: size for name, size in found[moment].items() if size > 0}
+    return StageMemory(
+        index, parts, sum(parts.values()), moment, 0 if moment == "optimizer step" else sum(held)
+    )
 
 
-def _activations(job: TrainingJob, arch: Transformer, shape: StageShape, passes: int) -> dict[str, float]:
-    """Activations of all passes in flight, the layer being recomputed, and the head's logits [byte]."""
-    layout, rows = job.layout, job.micro_batch * job.sequence
-
-    def layer(kind: str, recompute: str) -> float:
-        return layer_activation_bytes(
-            arch,
-            kind,  # type: ignore[arg-type]
-            rows,
-            job.sequence,
-            tp=layout.tensor,
-            sequence_parallel=layout.sequence_parallel,
-            ep=layout.expert if kind == "moe" else 1,
-            imbalance=job.expert_imbalance if kind == "moe" else 1.0,
-            recompute=recompute,  # type: ignore[arg-type]
-        )
-
-    kinds = sorted({k for chunk in shape.chunks for k in chunk.layers})
-    kept = {kind: layer(kind, layout.recompute) for kind in kinds}
-    parts = {
-        "activations": passes * max(sum(kept[k] for k in chunk.layers) for chunk in shape.chunks),
-    }
-    if layout.recompute == "full":
-        parts["layer being recomputed"] = max(layer(kind, "none") for kind in kinds)
-    if any(chunk.head for chunk in shape.chunks):
-        parts["logits"] = head_activation_bytes(
-            arch, rows, tp=layout.tensor, sequence_parallel=layout.sequence_parallel
-        )
-    return parts
+def _bytes(held: Held, tensors: StageActivations) -> float:
+    return sum(n * size for n, size in zip(held, tensors.chunks, strict=True))
 
 
-def _system(job: TrainingJob, data: int) -> float:
+def _why(stage: StageMemory, stages: int) -> str:
+    """Where the peak is and what holds most of it."""
+    most = sorted(stage.parts.items(), key=lambda p: -p[1])[:2]
+    where = f"stage {stage.stage} of {stages}" if stages > 1 else "every GPU"
+    passes = f", {stage.passes} forward passes held" if stage.passes else ""
+    what = " and ".join(f"{name} ({size / stage.total:.0%})" for name, size in most)
+    return f"{where} at {stage.moment}{passes}; most of it: {what}"
+
+
+def _system(job: TrainingJob, ranks: int) -> float:
     """CUDA context and the buffers of every communicator of more than one rank [byte]."""
     layout = job.layout
-    plain = [layout.tensor, layout.pipeline, data]
+    plain = [layout.tensor, layout.pipeline, layout.context, ranks]
     if layout.expert > 1:
-        plain.append(data // layout.expert)
+        plain.append(ranks * layout.tensor // (layout.expert * (layout.expert_tensor or layout.tensor)))
     total = constant("cuda_context_bytes") + constant("communicator_bytes") * sum(n > 1 for n in plain)
     return total + (constant("all_to_all_bytes") if layout.expert > 1 else 0.0)
 

@@ -1,0 +1,44 @@
+"""How many forward passes of each chunk a stage holds at once, in the order its schedule runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright.training.schedule import Unit
+
+Held = tuple[int, ...]
+
+
+def held_sets(order: Sequence[Unit], chunks: int) -> tuple[Held, ...]:
+    """Passes held of each chunk at once: the moments that no other one exceeds in every chunk.
+
+    A pass is held from its forward to its backward, or to its weight gradients where the backward is split.
+    """
+    split = {(unit.chunk, unit.microbatch) for unit in order if unit.kind == "W"}
+    now = [0] * chunks
+    seen: dict[Held, None] = {}
+    growing = False
+    for unit in order:
+        if unit.kind in ("F", "FB"):
+            now[unit.chunk] += 1
+            growing = True
+        if unit.kind in ("B", "W", "FB"):
+            chunk = unit.backward_chunk
+            microbatch = unit.other if unit.kind == "FB" else unit.microbatch
+            if unit.kind == "W" or (chunk, microbatch) not in split:
+                if growing:
+                    seen[tuple(now)] = None
+                growing = False
+                now[chunk] -= 1
+    if growing:
+        seen[tuple(now)] = None
+    return _largest(list(seen))
+
+
+def _largest(moments: list[Held]) -> tuple[Held, ...]:
+    """Those that no other one covers."""
+    kept: list[Held] = []
+    for one in sorted(moments, key=sum, reverse=True):
+        if not any(all(a <= b for a, b in zip(one, other, strict=True)) for other in kept):
+            kept.append(one)
+    return tuple(kept)

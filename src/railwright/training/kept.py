@@ -1,0 +1,213 @@
+"""Activations of one pipeline stage: what a pass of each chunk keeps, and what its backward needs beside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
+from railwright.model.activations import Loss, Recompute
+from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
+from railwright.model.operators import Layer
+from railwright.spec.study import LoraTarget, TrainingJob
+from railwright.training.constants import constant
+from railwright.training.eras import era_of
+from railwright.training.stages import StageShape
+
+LOSS: dict[str, Loss] = {
+    "megatron-2025": "fused",
+    "megatron-2025-unfused": "fused",
+    "fsdp-2024": "eager",
+}
+"""Eras whose loss keeps 16-bit logits and writes their gradient in place (Megatron-Bridge,
+scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'), or that call PyTorch's cross entropy
+(torchtitan, fms-fsdp).  Others keep the softmax in fp32, or as much (flash-attn's kernel: logits and their
+gradient in 16 bits)."""
+
+DROPOUT = {"megatron-2021": 0.1, "megatron-2022": 0.1}
+"""Dropout of GPT-like models by era (Korthikanti et al. 2022, section 4)."""
+
+SCORES_ONCE = ("megatron-2025-unfused",)
+"""Eras whose attention is not fused, but whose scores cannot have been kept: those of gpt-oss 120B at 4
+sequences of 4,096 tokens take 794 GiB, and it ran so on GPUs of 185 and 278 GiB.  They count for the layer at
+work only."""
+
+SCORE_BYTES = 4.0
+"""Bytes per score of the layer at work: scores and softmax in 16 bits."""
+
+PLACEHOLDERS = ("nemo-2024", "megatron-2025", "megatron-2025-unfused")
+"""Eras with Transformer Engine's linear layers: weight gradients go straight into the main gradients, and
+autograd gets an empty 16-bit tensor instead, one per shape of weight, which is kept for good
+(pytorch/module/base.py, get_dummy_wgrad)."""
+
+FROZEN: dict[str, LoraTarget] = {
+    "attention norm output": "qkv",
+    "mlp norm output": "mlp up",
+    "mlp product": "mlp down",
+    "shared input": "mlp up",
+    "shared product": "mlp down",
+}
+"""Inputs of products that are kept beside frozen weights only where the product has an adapter."""
+
+
+@dataclass(frozen=True)
+class StageActivations:
+    """Bytes on one GPU of a stage. [byte]
+
+    chunks              kept by one forward pass of each chunk
+    always              tensors of fixed size that stay
+    layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
+                        stage has no such part
+    """
+
+    chunks: tuple[float, ...]
+    always: dict[str, float]
+    layer_backward: dict[str, float]
+    head_backward: dict[str, float]
+    embedding_backward: dict[str, float]
+
+
+def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) -> StageActivations:
+    """Activations of one stage of a job that passed `plan.check`."""
+    layout = job.layout
+    kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
+    kept = {kind: sum(_layer(job, arch, kind, layout.recompute).values()) for kind in kinds}
+    chunks = tuple(sum(kept[k] for k in chunk.layers) for chunk in shape.chunks)
+    again = _recomputed(job, arch, kinds, kept)
+    if "activations" in layout.offload:
+        # one layer goes to the host while the next one computes
+        chunks = tuple(_left(shape, chunk.layers, kept, layout.offload_layers) for chunk in shape.chunks)
+    flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
+    return StageActivations(
+        chunks,
+        {"workspaces": constant("workspace_bytes"), "gradient placeholders": _placeholders(job, arch, kinds)},
+        {
+            "layer being recomputed": again,
+            "activation gradients": flowing,
+            "attention scores of one layer": _scores(job, arch),
+        },
+        _head(job, arch) if any(chunk.head for chunk in shape.chunks) else {},
+        _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
+    )
+
+
+def _left(shape: StageShape, layers: tuple[Layer, ...], kept: dict[Layer, float], sent: int | None) -> float:
+    """Bytes of one pass that stay where the activations of `sent` of a stage's layers go to the host: those
+    of the other layers, and of two of the sent ones on their way."""
+    total = sum(len(chunk.layers) for chunk in shape.chunks)
+    gone = min(sent or total, total) * len(layers) / max(total, 1)
+    stay = max(len(layers) - gone, 0.0) + min(2.0, gone)
+    return stay / max(len(layers), 1) * sum(kept[k] for k in layers)
+
+
+def _layer(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute) -> dict[str, float]:
+    """What one layer keeps, tensor by tensor."""
+    layout = job.layout
+    kept = layer_activations(
+        arch,
+        kind,
+        _rows(job),
+        job.sequence,
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel,
+        ep=layout.expert if kind == "moe" else 1,
+        expert_tp=layout.expert_tensor if kind == "moe" else None,
+        imbalance=job.expert_imbalance if kind == "moe" else 1.0,
+        recompute=recompute,
+        modules=layout.recompute_modules,
+        attention="flash" if job.software in SCORES_ONCE else era_of(job).attention,
+        dropout=DROPOUT.get(job.software, 0.0),
+        dtype="bf16" if job.lora else job.dtype,
+    )
+    if recompute == "full":
+        return kept
+    if layout.context > 1 and layout.context_kind == "all-to-all":
+        # the output before heads are swapped back for tokens is kept beside the projection's input
+        kept["attention output before all-to-all"] = kept["attention output"]
+    if job.lora:
+        targets = job.lora.targets
+        kept = {
+            name: size
+            for name, size in kept.items()
+            if name not in ("expert input", "expert product") and FROZEN.get(name, targets[0]) in targets
+        }
+    return kept
+
+
+def _recomputed(job: TrainingJob, arch: Transformer, kinds: list[Layer], kept: dict[Layer, float]) -> float:
+    """What the layer whose parts are computed again holds beyond what was kept of it, at most."""
+    if job.layout.recompute == "none":
+        return 0.0
+    whole = job.layout.recompute == "full"
+    return max(
+        (sum(_layer(job, arch, k, "none").values()) - (0.0 if whole else kept[k]) for k in kinds), default=0.0
+    )
+
+
+def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    layout = job.layout
+    return layer_gradient_bytes(
+        arch,
+        kind,
+        _rows(job),
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel,
+        expert_tp=layout.expert_tensor if kind == "moe" else None,
+        imbalance=job.expert_imbalance if kind == "moe" else 1.0,
+        dtype=job.dtype,
+    )
+
+
+def _scores(job: TrainingJob, arch: Transformer) -> float:
+    if job.software not in SCORES_ONCE:
+        return 0.0
+    return SCORE_BYTES * _rows(job) * job.sequence * arch.heads / job.layout.tensor
+
+
+def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:
+    """Empty gradients, one per shape of a layer's weights."""
+    layout = job.layout
+    if job.software not in PLACEHOLDERS or layout.zero == 3 or job.lora:
+        return 0.0
+    shapes = {
+        (op.m, op.n)
+        for kind in kinds
+        for op in layer_operators(
+            arch,
+            kind,
+            layout.tensor,
+            layout.tensor,
+            tp=layout.tensor,
+            ep=layout.expert if kind == "moe" else 1,
+            expert_tp=layout.expert_tensor if kind == "moe" else None,
+        ).backward_weight
+    }
+    return ELEMENT * sum(m * n for m, n in shapes)
+
+
+def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
+    """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
+    layout, rows = job.layout, _rows(job)
+    loss = LOSS.get(job.software, "unfused")
+    logits = head_activation_bytes(
+        arch, rows, tp=layout.tensor, sequence_parallel=layout.sequence_parallel, loss=loss
+    )
+    if loss == "unfused":
+        logits += rows * ELEMENT * arch.vocab / layout.tensor
+    parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
+    if layout.tensor > 1 and layout.sequence_parallel:
+        parts["gathered input"] = rows * ELEMENT * arch.hidden
+    if layout.zero < 3 and not job.lora:
+        parts["gradient of the head"] = ELEMENT * arch.vocab * arch.hidden / layout.tensor
+    return parts
+
+
+def _embedding(job: TrainingJob, arch: Transformer) -> dict[str, float]:
+    """The embedding's gradient before it is added to the main gradients."""
+    if job.lora or job.layout.zero == 3:
+        return {}
+    return {"gradient of the embedding": ELEMENT * arch.vocab * arch.hidden / job.layout.tensor}
+
+
+def _rows(job: TrainingJob) -> float:
+    return job.micro_batch * job.sequence / job.layout.context

@@ -1,0 +1,116 @@
+"""Weights, gradients and optimizer states of one GPU, in any number format and under any sharding.
+
+Legend: n ranks that hold the same dense parameters (data- times context-parallel), of which each keeps 1/n of
+what is sharded; experts have replicas of their own.
+"""
+
+from __future__ import annotations
+
+from railwright.spec.study import TrainingJob
+from railwright.training.constants import constant
+from railwright.training.stages import StageShape
+
+WEIGHT_BYTES = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 2.0,
+    "mxfp8": 2 * (1 + 1 / 32),
+    "nvfp4": 2 + 2 * (0.5 + 1 / 16),
+}
+"""Bytes of one weight of a layer.  16 bits; fp8 keeps the weight and its transpose in one byte each; MXFP8 a
+row- and a column-wise copy with one scale byte per 32 elements; NVFP4 keeps 16 bits, and both copies in 4
+bits with one scale byte per 16, cached over a step's microbatches.  Source: Megatron-Bridge,
+training/mixed_precision.py (fp8_param_gather for the fp8 recipes, none for NVFP4); Transformer Engine,
+pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
+
+ENDS_BYTES = 2.0
+"""Bytes of one weight of embedding and head, and of one gathered weight: 16 bits in all recipes."""
+
+MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0}
+"""Bytes of one master weight.  In fp32, with the two moments, 12 bytes of optimizer states per parameter:
+Megatron-LM, docs, 'dist_optimizer' (bf16 with fp32 gradients 18 bytes, or 6 + 12/n; fp16 20 bytes, or 4 +
+16/n).  Remainders: Apex, distributed_fused_adam.py, store_param_remainders."""
+
+MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
+"""Bytes of one of Adam's two moments.  Source: Megatron-LM, core/optimizer/optimizer_config.py, exp_avg_dtype
+(precision-aware optimizer)."""
+
+GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+
+FP32_SHARDS = ("fsdp-2023", "fsdp-2024")
+"""Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision)."""
+
+COPY = "fp32 copy of the gradients"
+"""Made for the optimizer's step where gradients have 16 bits and the optimizer is not precision-aware (narrow
+moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
+core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
+
+
+def gradient_bytes(job: TrainingJob) -> float:
+    """Bytes of one gradient. [byte]"""
+    return GRADIENT_BYTES[job.gradient_dtype or ("fp16" if job.dtype == "fp16" else "fp32")]
+
+
+def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, float]:
+    """Weights, gradients and optimizer states of one GPU of a stage. [byte]
+
+    ranks  that hold the same dense parameters: data- times context-parallel size
+
+    ZeRO-1 shards the optimizer states over them, ZeRO-2 the gradients too, down to one bucket that waits for
+    its reduction, ZeRO-3 also the weights, over `layout.shard` of them, down to the units that are gathered.
+    Frozen weights have neither gradients nor states.
+    """
+    layout, gradient = job.layout, gradient_bytes(job)
+    experts_over = max(ranks * layout.tensor // (layout.expert * (layout.expert_tensor or layout.tensor)), 1)
+    dense, expert = shape.trained_dense_total, shape.trained_expert_total
+    over, expert_over = (ranks, experts_over) if layout.zero else (1, 1)
+    if layout.zero == 3 and layout.shard:
+        over, expert_over = layout.shard, min(experts_over, layout.shard)
+    moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[job.master]
+    shard = dense / over + expert / expert_over
+    parts = {"weights": _weights(job, shape), "gradients": gradient * (dense + expert)}
+    if layout.zero >= 2 and layout.reduce_each:
+        bucket = max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * ranks)
+        waiting = _largest_unit(shape) if layout.zero == 3 else min(bucket, dense + expert)
+        parts["gradients"] = gradient * shard
+        parts["gradients before reduction"] = gradient * waiting
+    if layout.zero == 3:
+        all_dense, all_expert = shape.dense_total, shape.expert_total
+        weight = ENDS_BYTES
+        if job.software in FP32_SHARDS:
+            weight, master = MASTER_BYTES["fp32"], 0.0
+        parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
+        parts["gathered weights"] = ENDS_BYTES * _gathered(job, shape)
+    if "optimizer" not in layout.offload:
+        parts["optimizer states"] = (master + 2 * moments) * shard
+        if gradient < 4.0 and job.moment_dtype == "fp32" and job.master == "fp32":
+            parts[COPY] = 4.0 * shard
+    return parts
+
+
+def _weights(job: TrainingJob, shape: StageShape) -> float:
+    ends = shape.embedding * sum(c.embedding for c in shape.chunks)
+    ends += shape.head * sum(c.head for c in shape.chunks)
+    layers = shape.dense_total + shape.expert_total - ends
+    return ENDS_BYTES * ends + WEIGHT_BYTES[job.dtype] * layers
+
+
+def _gathered(job: TrainingJob, shape: StageShape) -> float:
+    """Parameters that lie whole on a GPU at once: the unit that computes and those gathered ahead of it, or
+    all where they stay after the forward pass."""
+    units = sorted(_units(shape), reverse=True)
+    return sum(units[: 1 + job.overlap.prefetch]) if job.layout.reshard else sum(units)
+
+
+def _largest_unit(shape: StageShape) -> float:
+    return max(_units(shape)) if shape.adapters is None else max(map(max, shape.adapters))
+
+
+def _units(shape: StageShape) -> list[float]:
+    """Parameters of each unit of sharding: every layer, and the ends."""
+    layers = [
+        d + e
+        for dense, expert in zip(shape.dense, shape.expert, strict=True)
+        for d, e in zip(dense, expert, strict=True)
+    ]
+    return [*layers, *(end for end in (shape.embedding, shape.head) if end)]
