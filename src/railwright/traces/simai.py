@@ -1,0 +1,309 @@
+"""SimAI's workloads, the text that AICB writes: one stage of a step as rows of forward and backward work.
+
+Format: aliyun/aicb, workload_generator/SimAI_training_workload_generator.py (Work_Item, dump_file), and
+SimAI, astra-sim/workload/Workload.cc: a head of group sizes, the number of rows, and per row a name, a
+dependency (-1), then time [ns], collective and bytes of the forward pass, of the input gradient and of the
+weight gradient, and an update time.  SimAI walks the rows down, then up: forward and input-gradient
+collectives block, weight-gradient ones run beside what follows.  Collectives of the first two run over the
+tensor group, of the last over the data-parallel one, with '_EP' over the expert group and with '_DP_EP' over
+the replicas of an expert.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from railwright.collectives.prediction import Op
+from railwright.errors import PlanError
+from railwright.fabric.graph import Fabric
+from railwright.spec.study import TrainingJob
+from railwright.traces.chakra_read import content
+from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.refusal import wrong
+from railwright.training import Event, StepResult
+
+POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
+COMM: dict[Op, str] = {
+    "all_reduce": "ALLREDUCE",
+    "all_gather": "ALLGATHER",
+    "reduce_scatter": "REDUCESCATTER",
+    "all_to_all": "ALLTOALL",
+}
+UPDATE = 100
+"""Update time of every row, as AICB writes it [ns]; a replay leaves it out."""
+
+_OPS = {name: op for op, name in COMM.items()}
+_HEAD = re.compile(
+    r"(model_parallel_NPU_group|ep|pp|vpp|ga|all_gpus|checkpoints|checkpoint_initiates):\s*(\d+)"
+)
+_COLUMNS = 12
+
+
+@dataclass(frozen=True)
+class Part:
+    """Compute [s], then a collective: SimAI's name of it ('' for none) and its size [byte]."""
+
+    seconds: float = 0.0
+    comm: str = ""
+    size: float = 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: forward, input gradient, weight gradient."""
+
+    name: str
+    forward: Part = Part()
+    gradient: Part = Part()
+    weight: Part = Part()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload: sizes of the groups, microbatches, GPUs, bytes between stages, rows from top to bottom."""
+
+    tensor: int
+    expert: int
+    pipeline: int
+    microbatches: int
+    gpus: int
+    between: int
+    rows: tuple[Row, ...]
+
+
+def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
+    """The first stage of a predicted step.
+
+    Its forward passes come first; the rows below them, walked upwards, are its backward passes.  Gradients
+    leave with the row behind which they left in the prediction; parameters are gathered at the end, where
+    AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for.
+    """
+    events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in ("bubble", "send")]
+    inside = [e for e in events if e.unit is not None and e.lane != "dp"]
+    if any(e.kind in ("forward", "backward") for e in events):
+        raise PlanError(
+            f"{job.name}: its timeline shows whole passes, not what is inside; lower global_batch."
+        )
+    forward = [row for _, row in _timed([e for e in inside if e.unit is not None and e.unit[0] == "F"])]
+    ended, backward = [], []
+    for end, row in _timed([e for e in inside if e.unit is not None and e.unit[0] != "F"]):
+        ended.append(end)
+        backward.append(replace(row, forward=Part(), gradient=row.forward))
+    last: list[Row] = []
+    for event in (e for e in events if e.lane == "dp"):
+        part = Part(0.0, _comm(event), event.size)
+        place = next((i for i, end in enumerate(ended) if end >= event.start), None)
+        if event.kind == "all_gather" or place is None or backward[place].weight.comm:
+            last.append(Row(_plain(event.name), weight=part))
+        else:
+            backward[place] = replace(backward[place], weight=part)
+    optimizer = sum(e.end - e.start for e in events if e.kind == "optimizer")
+    last.append(Row("optimizer", weight=Part(optimizer)))
+    layout = job.layout
+    gpus = job.gpus or fabric.num_gpus
+    passes = {e.unit[2] for e in events if e.unit is not None}
+    between = next((round(c.prediction.size) for c in step.collectives if c.prediction.op == "sendrecv"), 0)
+    rows = (*reversed(last), *forward, *reversed(backward))
+    return Workload(layout.tensor, layout.expert, layout.pipeline, len(passes), gpus, between, rows)
+
+
+def write(work: Workload) -> str:
+    """The text SimAI reads."""
+    head = (
+        f"{POLICY} model_parallel_NPU_group: {work.tensor} ep: {work.expert} pp: {work.pipeline} "
+        f"vpp: {len(work.rows)} ga: {work.microbatches} all_gpus: {work.gpus} checkpoints: 0 "
+        f"checkpoint_initiates: 0 pp_comm: {work.between}\n{len(work.rows)}\n"
+    )
+    return head + "".join(_line(row) for row in work.rows)
+
+
+def read(file: str | Path, gpus: int | None = None) -> Workload:
+    """A workload from its text.
+
+    gpus  where the head does not say all_gpus, as AICB's older ones do not
+    Raises SpecError naming file and line.
+    """
+    path = Path(file)
+    lines = content(path).decode(errors="replace").splitlines()
+    head = lines[0].split() if lines else []
+    if not head or head[0] not in (POLICY, "HYBRID_TRANSFORMER", "MICRO"):
+        raise wrong(path, "line 1", f"no workload of SimAI that is known: it begins with {POLICY} or MICRO.")
+    known = {key: int(value) for key, value in _HEAD.findall(lines[0])}
+    if known.get("checkpoints", 0) or known.get("checkpoint_initiates", 0):
+        raise wrong(path, "line 1", "its checkpoints (recomputed layers) are not understood; AICB writes 0.")
+    number = lines[1].strip() if len(lines) > 1 else ""
+    if not number.isdecimal():
+        raise wrong(path, "line 2", f"'{number[:20]}' is not the number of rows.")
+    rows = [_row(path, at, line) for at, line in enumerate(lines[2:], 3) if line.strip()]
+    if len(rows) != int(number):
+        raise wrong(
+            path, f"line {len(lines)}", f"{len(rows)} rows where line 2 says {number}; is it cut off?"
+        )
+    ranks = known.get("all_gpus") or gpus
+    if not ranks:
+        raise wrong(path, "line 1", "it says no all_gpus; give the number of GPUs.")
+    sizes = [known.get(key, 1) for key in ("model_parallel_NPU_group", "ep", "pp", "ga")]
+    tensor, expert, pipeline, microbatches = (max(1, size) for size in sizes)
+    if ranks % (tensor * pipeline) or ranks // (tensor * pipeline) % expert:
+        raise wrong(
+            path,
+            "line 1",
+            f"{ranks} GPUs do not divide into tensor {tensor}, pipeline {pipeline} and expert {expert}.",
+        )
+    between = re.search(r"pp_comm:?\s*([0-9.]+)", lines[0])
+    sent = round(float(between[1])) if between else 0
+    return Workload(tensor, expert, pipeline, microbatches, ranks, sent, tuple(rows))
+
+
+def step_trace(work: Workload, name: str) -> StepTrace:
+    """A workload as nodes: all ranks run all rows, as in SimAI."""
+    groups = _groups(work)
+    of_rank: list[dict[str, str]] = [{} for _ in range(work.gpus)]
+    for group in groups.values():
+        for rank in group.ranks:
+            of_rank[rank][group.family] = group.name
+    notes = []
+    if work.pipeline > 1:
+        notes.append(
+            "A SimAI workload has the rows of one stage: this is its time, without the bubble of "
+            f"{work.pipeline} stages and {work.microbatches} microbatches."
+        )
+    if any(
+        _op(p.comm) is None for row in work.rows for p in (row.forward, row.gradient, row.weight) if p.comm
+    ):
+        notes.append("Its BROADCAST is left out, as SimAI does.")
+
+    def nodes(rank: int) -> tuple[Node, ...]:
+        return tuple(_nodes(work, of_rank[rank]))
+
+    return StepTrace(name, work.gpus, nodes, groups, tuple(range(work.gpus)), tuple(notes))
+
+
+def _timed(events: list[Event]) -> Iterator[tuple[float, Row]]:
+    """(end, row) of passes: the time up to each collective, whatever it went to, and the collective.
+
+    SimAI has one kind of time that is no communication: waiting for launches counts as computing here.
+    """
+    passes: dict[tuple[str, int, int] | None, list[Event]] = {}
+    for event in events:
+        passes.setdefault(event.unit, []).append(event)
+    for one in passes.values():
+        now = one[0].start
+        name = ""
+        sent: list[tuple[float, float, str, Event]] = []
+        for event in one:
+            if event.lane in ("compute", "host"):
+                name = name or (_plain(event.name) if event.lane == "compute" else "")
+            elif event.size or not sent:
+                sent.append((event.start, event.end, name or _plain(event.name), event))
+                name = ""
+            else:
+                sent[-1] = (sent[-1][0], event.end, *sent[-1][2:])
+        for start, end, label, event in sent:
+            yield start, Row(label, Part(max(0.0, start - now), _comm(event), event.size))
+            now = max(now, end)
+        end = max(event.end for event in one)
+        if end > now:
+            yield end, Row(name or "rest", Part(end - now))
+
+
+def _comm(event: Event) -> str:
+    suffix = (
+        "_EP" if event.lane == "ep" else "_DP_EP" if "expert" in event.name and event.lane == "dp" else ""
+    )
+    name = next((text for op, text in COMM.items() if op == event.kind), None)
+    if name is None or event.lane not in ("tp", "ep", "dp"):
+        raise PlanError(
+            f"SimAI's workloads cannot say '{event.name}' ({event.kind} on lane {event.lane}); they have "
+            f"{', '.join(COMM.values())} over tensor, expert and data-parallel groups."
+        )
+    return name + suffix
+
+
+def _plain(name: str) -> str:
+    """A name without blanks: columns are cut at them."""
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def _line(row: Row) -> str:
+    cells = [row.name, "-1"]
+    for part in (row.forward, row.gradient, row.weight):
+        cells += [str(round(part.seconds * 1e9)), part.comm or "NONE", str(round(part.size))]
+    return "\t".join([*cells, str(UPDATE)]) + "\n"
+
+
+def _row(path: Path, at: int, line: str) -> Row:
+    cells = line.split()
+    if len(cells) != _COLUMNS:
+        raise wrong(path, f"line {at}", f"{len(cells)} columns where a row has {_COLUMNS}.")
+    parts = []
+    for i in (2, 5, 8):
+        if not cells[i].isdecimal() or not re.fullmatch(r"\d+(\.0*)?", cells[i + 2]):
+            bad = cells[i] if not cells[i].isdecimal() else cells[i + 2]
+            raise wrong(path, f"line {at}", f"'{bad}' is not a whole number.")
+        comm = "" if cells[i + 1] == "NONE" else cells[i + 1]
+        if comm and _op(comm) is None and comm != "BROADCAST":
+            raise wrong(
+                path, f"line {at}", f"'{comm}' is no collective of SimAI; known are {', '.join(_OPS)}."
+            )
+        parts.append(Part(int(cells[i]) * 1e-9, comm, float(cells[i + 2])))
+    return Row(cells[0], *parts)
+
+
+def _op(comm: str) -> Op | None:
+    return _OPS.get(comm.removesuffix("_DP_EP").removesuffix("_EP"))
+
+
+def _groups(work: Workload) -> dict[str, Group]:
+    """Megatron's order, as in SimAI's MockNcclGroup: tensor fastest, then data, then pipeline."""
+    found: dict[str, Group] = {}
+    data = work.gpus // (work.tensor * work.pipeline)
+
+    def add(family: str, ranks: list[int]) -> None:
+        name = f"{family} {sum(1 for g in found.values() if g.family == family)}"
+        found[name] = Group(name, tuple(ranks), family)
+
+    for p in range(work.pipeline):
+        for d in range(data):
+            add("tp", [t + work.tensor * (d + data * p) for t in range(work.tensor)])
+        for t in range(work.tensor):
+            line = [t + work.tensor * (d + data * p) for d in range(data)]
+            add("dp", line)
+            for first in range(0, data, work.expert):
+                add("ep", line[first : first + work.expert])
+            for e in range(work.expert):
+                add("expert dp", line[e :: work.expert])
+    return found
+
+
+def _nodes(work: Workload, groups: dict[str, str]) -> Iterator[Node]:
+    number = 0
+    before: tuple[int, ...] = ()
+    for row in work.rows:
+        for node in _part(number, row.name, row.forward, before, groups, "tp"):
+            yield node
+            number, before = node.index + 1, (node.index,)
+    for row in reversed(work.rows):
+        for node in _part(number, f"{row.name} gradient", row.gradient, before, groups, "tp"):
+            yield node
+            number, before = node.index + 1, (node.index,)
+        for node in _part(number, f"{row.name} weights", row.weight, before, groups, "dp"):
+            yield node
+            number = node.index + 1
+            if node.kind == "compute":
+                before = (node.index,)
+
+
+def _part(
+    number: int, name: str, part: Part, before: tuple[int, ...], groups: dict[str, str], usual: str
+) -> Iterator[Node]:
+    if part.seconds:
+        yield Node(number, name, "compute", before, part.seconds)
+        number, before = number + 1, (number,)
+    op = _op(part.comm)
+    if op is not None and part.size:
+        family = "expert dp" if part.comm.endswith("_DP_EP") else "ep" if part.comm.endswith("_EP") else usual
+        yield Node(number, f"{name} {part.comm}", "collective", before, 0.0, op, part.size, groups[family])
