@@ -76,7 +76,7 @@ def _path(path: CriticalPath, step: StepResult) -> list[dict[str, Any]]:
 
 
 def _key(event: Event) -> tuple[int, str, float, str]:
-    """What tells an event from others; not its end, since the path may leave a whole pass before it is over."""
+    """What tells an event from others; not its end, since the path may leave a whole pass before that."""
     return (event.rank, event.lane, event.start, event.name)
 
 
