@@ -12,6 +12,7 @@ from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of
 from railwright.training import simulate
+from railwright.training.constants import width_of
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 
@@ -49,7 +50,7 @@ def family_of(record: Mapping[str, str]) -> str:
     arch = architectures().get(record["model"])
     kind = "moe" if arch is not None and arch.is_moe else "dense"
     dtype = DTYPES.get(record["dtype"], record["dtype"])
-    return f"{kind} {record['gpu'].removesuffix('-40')} {'fp8' if dtype == 'fp8' else '16-bit'}"
+    return f"{kind} {record['gpu'].removesuffix('-40')} {width_of(dtype)}"
 
 
 def _replay(record: Mapping[str, str], family: str) -> Row:
@@ -79,7 +80,7 @@ def _memory(record: Mapping[str, str]) -> Row:
         predicted, measured = memory.total - memory.parts[SYSTEM], float(record["allocated_gib"])
         family = "memory allocated"
     else:
-        predicted, measured = memory.total, float(record["resident_gb"])
+        predicted, measured = memory.total + memory.reserve, float(record["resident_gb"])
         family = "memory resident"
     return Row(family, record["id"], what, predicted / 2**30, measured, "GiB", record["source"])
 

@@ -52,8 +52,12 @@ def family_of(is_moe: bool, gpu: str, dtype: str) -> str:
 
     gpu  catalogue name; its first word counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
     """
-    width = "fp8" if dtype == "fp8" else "16-bit"
-    return f"{'moe' if is_moe else 'dense'} {gpu.split('-')[0].upper()} {width}"
+    return f"{'moe' if is_moe else 'dense'} {gpu.split('-')[0].upper()} {width_of(dtype)}"
+
+
+def width_of(dtype: str) -> str:
+    """Width of the products: '16-bit', 'fp8' (MXFP8 too) or 'nvfp4'."""
+    return {"bf16": "16-bit", "fp16": "16-bit", "mxfp8": "fp8"}.get(dtype, dtype)
 
 
 @cache

@@ -7,6 +7,7 @@ what is sharded; experts have replicas of their own.
 from __future__ import annotations
 
 from railwright.spec.study import TrainingJob
+from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
 from railwright.training.stages import StageShape
 
@@ -35,8 +36,6 @@ MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 """Bytes of one of Adam's two moments.  Source: Megatron-LM, core/optimizer/optimizer_config.py, exp_avg_dtype
 (precision-aware optimizer)."""
 
-GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
-
 FP32_SHARDS = ("fsdp-2023", "fsdp-2024")
 """Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision)."""
 
@@ -44,11 +43,6 @@ COPY = "fp32 copy of the gradients"
 """Made for the optimizer's step where gradients have 16 bits and the optimizer is not precision-aware (narrow
 moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
 core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
-
-
-def gradient_bytes(job: TrainingJob) -> float:
-    """Bytes of one gradient. [byte]"""
-    return GRADIENT_BYTES[job.gradient_dtype or ("fp16" if job.dtype == "fp16" else "fp32")]
 
 
 def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, float]:

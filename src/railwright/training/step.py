@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time
+from railwright.compute.time import peak_rate
 from railwright.model import flops_per_token, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import TrainingJob
@@ -86,7 +87,7 @@ def simulate(
         tokens_per_second=tokens / step_time,
         tokens_per_second_per_gpu=tokens / step_time / gpus,
         model_flops=flops,
-        mfu=flops / (step_time * gpus * machine.gpu.peak_flops[job.dtype]),
+        mfu=flops / (step_time * gpus * peak_rate(machine.gpu, job.dtype)),
         shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, job.overlap.pp),
         memory=memory,
         collectives=used(stages[chosen].stage, placed[chosen], prices),
@@ -147,7 +148,9 @@ def _passes(
             )
             for c, chunk in enumerate(shape.chunks)
         ]
-        units = {c: sharded_units(job, shape, c, prices) for c in range(route.chunks)} if layout.zero == 3 else {}
+        units = (
+            {c: sharded_units(job, shape, c, prices) for c in range(route.chunks)} if layout.zero == 3 else {}
+        )
         finish = finishing(order, route.chunks)
         staged.append(Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, finish, units)))
     send = 0.0

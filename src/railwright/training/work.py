@@ -122,6 +122,7 @@ class Work:
             imbalance=job.expert_imbalance if kind == "moe" else 1.0,
             dtype=job.dtype,
             attention=era_of(job).attention,
+            modules=job.layout.recompute_modules,
         )
         if layout.context > 1:
             operators = on_context_ranks(
