@@ -74,13 +74,13 @@ def _node(rank: int, node: Node, groups: dict[str, Group], tags: dict[str, int])
 
 
 def _ring(rank: int, node: Node, members: tuple[int, ...]) -> Iterator[tuple[str, int, int, int | None]]:
-    """(kind, bytes, peer, message it follows): each step's send follows the receive of the step before."""
+    """(kind, bytes, peer, message it follows): each step's messages follow the receive of the step before."""
     count, place = len(members), members.index(rank)
     amount = max(1, round(node.size / node.parts / count))
     after, before = members[(place + 1) % count], members[place - 1]
     for step in range(_RING[str(node.op)] * (count - 1)):
         yield "send", amount, after, 2 * step - 1 if step else None
-        yield "receive", amount, before, None
+        yield "receive", amount, before, 2 * step - 1 if step else None
 
 
 def _direct(rank: int, node: Node, members: tuple[int, ...]) -> Iterator[tuple[str, int, int, int | None]]:
