@@ -23,7 +23,7 @@ FULL = 1e-12
 """A link this close to its capacity, relatively, is full; levels this close are one. Above rounding only."""
 
 
-@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@numba.njit(nogil=True)
 def _rise(heap: Any, pos: Any, key: Any, at: int) -> None:
     x = heap[at]
     while at > 0:
@@ -38,7 +38,7 @@ def _rise(heap: Any, pos: Any, key: Any, at: int) -> None:
     pos[x] = at
 
 
-@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@numba.njit(nogil=True)
 def _sink(heap: Any, pos: Any, key: Any, at: int, size: int) -> None:
     x = heap[at]
     while True:
@@ -57,7 +57,7 @@ def _sink(heap: Any, pos: Any, key: Any, at: int, size: int) -> None:
     pos[x] = at
 
 
-@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@numba.njit(nogil=True)
 def _put(heap: Any, pos: Any, key: Any, size: int, x: int, value: float) -> int:
     """Insert x, or move it to its new key; the size of the heap."""
     if pos[x] < 0:
@@ -75,7 +75,7 @@ def _put(heap: Any, pos: Any, key: Any, size: int, x: int, value: float) -> int:
     return size
 
 
-@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@numba.njit(nogil=True)
 def _pop(heap: Any, pos: Any, key: Any, size: int) -> int:
     """Take the first off; the size of the heap."""
     pos[heap[0]] = -1
@@ -86,7 +86,7 @@ def _pop(heap: Any, pos: Any, key: Any, size: int) -> int:
     return size - 1
 
 
-@numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@numba.njit(nogil=True)
 def _level(y: int, ptr: Any, link: Any, weight: Any, capacity: Any, crossing: Any, row: Any, first: Any,
            num: Any, rate: Any, held: Any, level: Any, cap: Any, share: Any) -> Any:  # fmt: skip
     """Level of link y, given what all other links leave each of its flows; infinite when it is not full.

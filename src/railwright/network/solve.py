@@ -50,19 +50,23 @@ COARSE = 0.005
 def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") -> Solution:
     """When every demand has finished on the network, all starting together, and what each link carried.
 
-    engine  'auto'   the quickest that serves: 'numpy', 'numba' or, for too many demands, 'bound'
+    engine  'auto'   the quickest that serves: 'numpy', 'numba', 'lifted' for `Groups` or, for too many
+                     demands, 'bound'
             'numpy'  max-min, as defined in `maxmin`
             'numba'  its compiled twin
             'bound'  load / capacity of the busiest link, a lower bound
             'lifted' max-min by symmetry, no demand listed, exact: what 'auto' does with `Groups` under
                      adaptive routing; its entries are classes (`Solution.members`)
+            'fifo'   every chunk over every link, for small traffic: all messages posted at once, without
+                     latency; `fifo.simulate` has orders, windows, buffers and packets
 
     Rates are max-min fair at every moment and rise when demands finish (see `maxmin`).  Demands that
     symmetry makes alike are solved as one, which is exact (see `symmetry`).  exact=False in two cases:
     more than EXACT_UP_TO different demands of several sizes (finishes within COARSE of each other are one
     event: a feasible schedule that hands freed bandwidth on a little late), and more than LARGEST demands
     (the busiest link's load / capacity: a lower bound).
-    Raises PlanError where a demand has no live path, or the engine cannot take this traffic.
+    Raises PlanError where a demand has no live path, is of a GPU or size that cannot be, or the engine cannot
+    take this traffic.
     """
     if engine not in ENGINES:
         known = ", ".join(f"'{name}'" for name in ENGINES)
@@ -74,6 +78,7 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
         if engine == "lifted" or (engine == "auto" and network.routing == "adaptive"):
             return _lifted(network, traffic)
         traffic = _listed(network, traffic)
+    _check(network, traffic)
     return ENGINES[engine](network, traffic)
 
 
@@ -102,6 +107,30 @@ def _listed(network: Network, groups: Groups) -> Traffic:
             "one; take routing 'adaptive' with engine 'lifted' or 'auto', which lists none."
         )
     return groups.expand(network.fabric)
+
+
+def _fifo(network: Network, traffic: Traffic) -> Solution:
+    from railwright.network import fifo
+
+    return fifo.simulate(network, traffic, delay=np.zeros(network.fabric.num_links)).solution
+
+
+def _check(network: Network, traffic: Traffic) -> None:
+    if not len(traffic):
+        return
+    smallest, largest = float(traffic.size.min()), float(traffic.size.max())
+    if not (smallest >= 0 and np.isfinite(largest)):
+        wrong = int(np.flatnonzero(~(np.isfinite(traffic.size) & (traffic.size >= 0)))[0])
+        raise PlanError(
+            f"Demand {wrong} of the traffic has {traffic.size[wrong]:g} bytes; give a number from 0."
+        )
+    last = network.fabric.num_gpus - 1
+    for name, gpu, least in (("src", traffic.src, 0), ("dst", traffic.dst, 0), ("relay", traffic.relay, -1)):
+        if gpu.min() < least or gpu.max() > last:
+            wrong = int(np.flatnonzero((gpu < least) | (gpu > last))[0])
+            raise PlanError(
+                f"'{name}' of demand {wrong} is GPU {gpu[wrong]}; the fabric's GPUs run from 0 to {last}."
+            )
 
 
 def _few(traffic: Traffic, engine: str) -> Traffic:
@@ -198,9 +227,8 @@ def _bound(network: Network, traffic: Traffic) -> Solution:
         finish[block] = np.where(traffic.size[block] > 0, routes.worst(busy), 0.0)
         share += demands_on(routes, traffic.size[block], top)
     time = float(finish.max(initial=0.0))
-    engine = (
-        f"lower bound: load / capacity of the busiest link ({len(traffic):,} demands, too many for max-min)"
-    )
+    many = ", too many for max-min" if len(traffic) > LARGEST else ""
+    engine = f"lower bound: load / capacity of the busiest link ({len(traffic):,} demands{many})"
     bottleneck = busiest(network, load, time, lambda link: share)
     return Solution(time, finish, load, latency, hops, bottleneck, engine, False)
 
@@ -211,4 +239,5 @@ ENGINES: dict[str, Callable[[Network, Traffic], Solution]] = {
     "numba": _numba,
     "bound": _bound,
     "lifted": _lifted,
+    "fifo": _fifo,
 }
