@@ -25,7 +25,7 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
-from railwright.training.memory import check_memory
+from railwright.training.memory import check_memory, peak_memory
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
 from railwright.training.plan import check, job_gpus, microbatches
@@ -45,6 +45,7 @@ def simulate(
     predict: Predict | None = None,
     kernel: KernelTime | None = None,
     pace: Pace | None = None,
+    must_fit: bool = True,
     most_events: int = MAX_EVENTS,
 ) -> StepResult:
     """Predict one training step of a job on a machine.
@@ -52,6 +53,7 @@ def simulate(
     predict  how one collective is priced; default: the network's, `collectives.predict`
     kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU, at `pace`
     pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU
+    must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to have fitted)
     most_events  events of passes that the timeline may carry before it shows whole passes
 
     Raises PlanError where the layout is impossible or the model does not fit, with what would work.
@@ -59,7 +61,7 @@ def simulate(
     """
     fabric = machine.network.fabric
     warnings = check(job, arch, fabric)
-    memory = check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
+    memory = (check_memory if must_fit else peak_memory)(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu)
