@@ -73,7 +73,7 @@ def test_key_value_heads_neither_cut_nor_replicated() -> None:
 def test_layers_not_divisible() -> None:
     text = refusal(job(pipeline=16))
     assert "8 layers of dense-8 cannot be cut into 16 pieces" in text
-    assert "use at most 8" in text
+    assert "use at most 10" in text
 
 
 def test_interleaving_one_stage() -> None:

@@ -311,6 +311,10 @@ class TrainingJob(Section):
         default=None,
         description="numbers of the servers it runs on, in the order ranks fill them; default: from 0 on",
     )
+    gpus_per_server: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="GPUs it uses of each server, e.g. 64 of an NVL72 rack; default: all of them",
+    )
     sequence: Annotated[int, Field(gt=0)] = Field(description="sequence length in tokens")
     global_batch: Annotated[int, Field(gt=0)] = Field(description="sequences per step")
     micro_batch: Annotated[int, Field(gt=0)] = Field(

@@ -22,7 +22,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training.plan import job_gpus
+from railwright.training.plan import domain_of, job_gpus
 
 Ints = NDArray[np.int32]
 GroupKind = Literal[
@@ -139,7 +139,14 @@ def place(job: TrainingJob, fabric: Fabric) -> Groups:
     Raises PlanError where the placement asked for is impossible on this fabric.
     """
     sizes = Sizes.of(job, fabric)
-    key = (sizes, job.layout.placement, job.servers, job.name if job.layout.placement != "packed" else "")
+    used = domain_of(job, fabric)
+    key = (
+        sizes,
+        job.layout.placement,
+        job.servers,
+        used,
+        job.name if job.layout.placement != "packed" else "",
+    )
     known = _PLACED.setdefault(fabric, {})
     if key not in known:
         if len(known) >= _MOST_PLACED:
@@ -153,10 +160,12 @@ def place(job: TrainingJob, fabric: Fabric) -> Groups:
 
 def allocated(job: TrainingJob, fabric: Fabric) -> Ints:
     """GPU ids that a job may use, in the order that packed ranks fill them."""
-    if job.servers is None:
+    used = domain_of(job, fabric)
+    if job.servers is None and used == fabric.gpus_per_server:
         return np.arange(fabric.num_gpus, dtype=np.int32)
     server = fabric.server[: fabric.num_gpus]
-    return np.concatenate([np.flatnonzero(server == s) for s in job.servers]).astype(np.int32)
+    servers = range(fabric.num_servers) if job.servers is None else job.servers
+    return np.concatenate([np.flatnonzero(server == s)[:used] for s in servers]).astype(np.int32)
 
 
 def _experts(groups: Groups) -> Ints:
@@ -225,7 +234,7 @@ def _expert_across(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints
     so E consecutive ranks sit on E different servers whenever the stage has that many.
     """
     tensor, pipeline, expert, data = sizes.tensor, sizes.pipeline, sizes.expert, sizes.replicas
-    per_server = fabric.gpus_per_server
+    per_server = domain_of(job, fabric)
     if sizes.expert_tensor != tensor:
         raise PlanError(
             f"{job.name}: placement expert-across needs experts cut like the rest, but layout.expert_tensor "
@@ -263,7 +272,7 @@ def _spread(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints, tuple
     Data-parallel groups then cross the spines from their first neighbour on: what a scheduler that spreads
     jobs does, against `packed`.
     """
-    per_server = fabric.gpus_per_server
+    per_server = domain_of(job, fabric)
     needed = sizes.pipeline * sizes.replicas * sizes.tensor
     gpus = allocated(job, fabric)
     servers = gpus[: len(gpus) // per_server * per_server].reshape(-1, per_server)

@@ -13,6 +13,12 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one."""
     _check_servers(job, fabric)
     gpus = job_gpus(job, fabric)
+    usable = fabric.num_servers * domain_of(job, fabric)
+    if usable < gpus <= fabric.num_gpus:
+        raise PlanError(
+            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the "
+            f"{fabric.num_servers} servers give {usable}; ask for at most that many."
+        )
     if gpus > fabric.num_gpus:
         raise PlanError(
             f"{job.name}: gpus is {gpus}, but the cluster has {fabric.num_gpus}; ask for at most that many."
@@ -30,9 +36,15 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
 
 def job_gpus(job: TrainingJob, fabric: Fabric) -> int:
     """GPUs of a job: what it asks for, else all of its servers, else all of the cluster."""
-    if job.gpus is None and job.servers is not None:
-        return len(job.servers) * fabric.gpus_per_server
-    return job.gpus or fabric.num_gpus
+    if job.gpus is not None:
+        return job.gpus
+    servers = fabric.num_servers if job.servers is None else len(job.servers)
+    return servers * domain_of(job, fabric)
+
+
+def domain_of(job: TrainingJob, fabric: Fabric) -> int:
+    """GPUs of one server that a job uses."""
+    return job.gpus_per_server or fabric.gpus_per_server
 
 
 def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
@@ -60,6 +72,11 @@ def divisors(number: int) -> list[int]:
 
 
 def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
+    if domain_of(job, fabric) > fabric.gpus_per_server:
+        raise PlanError(
+            f"{job.name}: gpus_per_server is {job.gpus_per_server}, but a server has "
+            f"{fabric.gpus_per_server} GPUs; ask for at most that many."
+        )
     if job.servers is None:
         return
     wrong = [s for s in job.servers if s >= fabric.num_servers]
@@ -71,7 +88,7 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
     twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
     if twice:
         raise PlanError(f"{job.name}: servers names number {twice[0]} twice; name each server once.")
-    held = len(job.servers) * fabric.gpus_per_server
+    held = len(job.servers) * domain_of(job, fabric)
     if (job.gpus or 1) > held:
         raise PlanError(
             f"{job.name}: gpus is {job.gpus}, but the {len(job.servers)} servers it names have {held}; "
@@ -81,7 +98,7 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
 
 def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
     tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
-    domain = fabric.gpus_per_server
+    domain = domain_of(job, fabric)
     fitting = ", ".join(str(d) for d in divisors(domain))
     if tensor > domain and tensor % domain:
         raise PlanError(
@@ -216,16 +233,18 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
                 f"add up to the {arch.layers} layers of {arch.name}, but it has {len(given)} that add up to "
                 f"{sum(given)}."
             )
-        if 0 in given:
+        inner = given[1:-1]
+        if 0 in inner:
             raise PlanError(
-                f"{job.name}: layers_per_stage leaves piece {given.index(0)} without a layer; "
-                "give every piece at least one."
+                f"{job.name}: layers_per_stage leaves piece {inner.index(0) + 1} without a layer; only the "
+                "first and the last, which hold the embedding and the head, can do without."
             )
         return
-    if arch.layers < pieces:
+    if arch.layers + 2 < pieces or (pieces == 1 and not arch.layers):
         raise PlanError(
             f"{job.name}: the {arch.layers} layers of {arch.name} cannot be cut into {pieces} pieces "
-            f"(pipeline x virtual_pipeline) of at least one layer; use at most {arch.layers}."
+            "(pipeline x virtual_pipeline), of which all but the first and the last need a layer; "
+            f"use at most {arch.layers + 2}."
         )
 
 
@@ -284,10 +303,11 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
 def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     found: list[str] = []
     tensor, context = job.layout.tensor, job.layout.context
-    if tensor > fabric.gpus_per_server:
+    domain = domain_of(job, fabric)
+    if tensor > domain:
         found.append(
-            f"{job.name}: tensor parallelism of {tensor} spans {tensor // fabric.gpus_per_server} servers of "
-            f"{fabric.gpus_per_server} GPUs; its collectives cross the network in every layer."
+            f"{job.name}: tensor parallelism of {tensor} spans {tensor // domain} servers of "
+            f"{domain} GPUs; its collectives cross the network in every layer."
         )
     if context > 1 and job.sequence % (2 * context):
         found.append(
@@ -325,6 +345,12 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
         found.append(
             f"{job.name}: sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "
             "frameworks pad them."
+        )
+    block = job.layout.expert * (job.layout.expert_tensor or tensor)
+    if 1 < block <= domain and domain % block and job_gpus(job, fabric) > domain:
+        found.append(
+            f"{job.name}: expert groups of {block} GPUs do not divide the {domain} GPUs of a server, so some "
+            f"straddle two; gpus_per_server {domain // block * block} keeps them inside."
         )
     return tuple(found)
 

@@ -119,25 +119,26 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
 
 
 def layers_per_piece(layers: int, pieces: int, layout: Layout) -> tuple[int, ...]:
-    """Layers of each piece of the model, in its order; as even as can be, with at least one each.
+    """Layers of each piece of the model, in its order; as even as can be.
 
     Where they do not divide, the last piece is the first to get one less (it has the head), then the first
-    (embedding), then the others from the end.  An end that counts as a layer takes the place of one.
+    (embedding), then the others from the end.  An end that counts as a layer takes the place of one, as both
+    do where there are fewer layers than pieces.
     Source: Megatron-LM, arguments.py, account_for_embedding_in_pipeline_split and account_for_loss_in_
     pipeline_split; DeepSeek-V3 (arXiv 2412.19437, section 3.2.1) trains 61 layers on 16 stages.
     """
     if layout.layers_per_stage is not None:
         return layout.layers_per_stage
-    embedding = layout.ends_as_layers in ("embedding", "both")
-    head = layout.ends_as_layers in ("head", "both")
+    few = layers < pieces
+    embedding = few or layout.ends_as_layers in ("embedding", "both")
+    head = few or layout.ends_as_layers in ("head", "both")
     total = layers + embedding + head
     most, light = -(-total // pieces), -total % pieces
     sizes = [most] * pieces
-    for index in _lighter(pieces)[:light]:
+    for index in _lighter(pieces, embedding, head)[:light]:
         sizes[index] -= 1
     sizes[0] -= embedding
     sizes[-1] -= head
-    _fill(sizes)
     return tuple(sizes)
 
 
@@ -148,17 +149,14 @@ def tied_parameters(arch: Transformer, layout: Layout) -> float:
     return count_parameters(arch).embedding / layout.tensor
 
 
-def _lighter(pieces: int) -> list[int]:
-    """Pieces in the order in which they get one layer less."""
-    return list(dict.fromkeys([pieces - 1, 0, *reversed(range(pieces))]))
-
-
-def _fill(sizes: list[int]) -> None:
-    """Give an empty piece a layer of the largest one (the last of these)."""
-    while min(sizes) < 1:
-        largest = max(range(len(sizes)), key=lambda i: (sizes[i], i))
-        sizes[largest] -= 1
-        sizes[sizes.index(min(sizes))] += 1
+def _lighter(pieces: int, embedding: bool, head: bool) -> list[int]:
+    """Pieces in the order in which they get one less; ends that count as a layer are as heavy as any."""
+    inner = list(reversed(range(pieces)))
+    first = [] if head else [pieces - 1]
+    if not embedding:
+        first.append(0)
+    # A piece that would be left without anything comes last.
+    return list(dict.fromkeys([*first, *[i for i in inner if 0 < i < pieces - 1], *inner]))
 
 
 def _embedding(arch: Transformer, layout: Layout) -> float:
