@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from railwright.training.timeline import Lane
 
-LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "pp", "host", "dp")
+LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "emb", "pp", "host", "dp")
 """In the order in which an idle instant is charged when several communications run at once: the inner
 ones block the compute lane, data-parallel buckets only run beside it."""
 

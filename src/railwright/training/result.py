@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.training.timeline import Timeline
 
+COMMUNICATION = ("tp", "cp", "ep", "emb", "pp", "dp")
+"""Kinds of shares that are communication."""
+
 
 @dataclass(frozen=True)
 class Share:
     """Time of one kind of work on the critical rank, in one step.
 
-    kind     'compute', 'bubble', 'host', or 'tp', 'cp', 'ep', 'pp', 'dp' communication
+    kind     'compute', 'bubble', 'host', or 'tp', 'cp', 'ep', 'emb', 'pp', 'dp' communication
     busy     seconds its lane is busy
     exposed  seconds of it during which the rank computes nothing (for 'compute' and 'host': all of it);
              the exposed shares of all kinds add up to the step time
@@ -78,6 +81,7 @@ class StepResult:
     step_time [s]; tokens per step; mfu against the dense peak of `dtype`, model FLOPs with full attention
     scores (Megatron SC'21 convention); `tokens_total`, `time_to_train`, `gpu_hours` for the token budget
     error_low, error_high   80 % band of measured/predicted step time of this family
+    unit   what `tokens` counts: 'tokens', or 'samples' of a recommendation model
     """
 
     step_time: float
@@ -96,10 +100,9 @@ class StepResult:
     error_low: float
     error_high: float
     warnings: tuple[str, ...] = ()
+    unit: str = "tokens"
 
     @property
     def network_share(self) -> float:
         """Exposed communication over step time, 0..1."""
-        return (
-            sum(s.exposed for s in self.shares if s.kind in ("tp", "cp", "ep", "pp", "dp")) / self.step_time
-        )
+        return sum(s.exposed for s in self.shares if s.kind in COMMUNICATION) / self.step_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Lane = Literal["compute", "tp", "cp", "ep", "pp", "dp", "host"]
+Lane = Literal["compute", "tp", "cp", "ep", "emb", "pp", "dp", "host"]
 
 
 @dataclass(frozen=True)
