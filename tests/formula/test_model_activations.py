@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model import head_activation_bytes, layer_activation_bytes, load_model
+from railwright.errors import PlanError
+from railwright.model import (
+    head_activation_bytes,
+    layer_activation_bytes,
+    layer_activations,
+    layer_gradient_bytes,
+    layer_operators,
+    load_model,
+)
 
 GIB = 2**30
 GPT = load_model("gpt-3-175b")
@@ -58,9 +66,10 @@ def test_a_llama_layer_by_hand():
 
 def test_a_mixtral_layer_by_hand():
     # Mixtral 8x7B, one row, top 2: attention as above; norm and router inputs, fp32 logits and weights of
-    # 8 experts; two experts keep input, gate, up, product and output
+    # 8 experts; two experts keep input, gate, up and product; outputs are not, as the router's probabilities
+    # are multiplied in before the second product
     attention = 4 * 4096 + 4 * 4096 + 4 * 1024 + 4 * 32
-    experts = 4 * 4096 + 8 * 8 + 2 * (2 * 4096 + 6 * 14336 + 2 * 4096)
+    experts = 4 * 4096 + 8 * 8 + 2 * (2 * 4096 + 6 * 14336)
     arch = load_model("mixtral-8x7b")
     assert layer_activation_bytes(arch, "moe", 1, 4096, ep=8) == attention + experts
 
@@ -77,7 +86,7 @@ def test_the_busiest_gpu_keeps_more():
     arch = load_model("mixtral-8x7b")
     even = layer_activation_bytes(arch, "moe", 4096, 4096, ep=8)
     worst = layer_activation_bytes(arch, "moe", 4096, 4096, ep=8, imbalance=1.5)
-    assert worst - even == pytest.approx(0.5 * 4096 * 2 * (4 * 4096 + 6 * 14336))
+    assert worst - even == pytest.approx(0.5 * 4096 * 2 * (2 * 4096 + 6 * 14336))
 
 
 def test_head_meets_korthikanti():
@@ -85,3 +94,69 @@ def test_head_meets_korthikanti():
     s, t = 2048, 8
     expected = 4 * s * GPT.hidden / t * (1 + GPT.vocab / GPT.hidden)
     assert head_activation_bytes(GPT, s, tp=t, sequence_parallel=True) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("dtype", "byte"), [("fp8", 1.0), ("mxfp8", 33 / 32), ("nvfp4", 9 / 16)])
+def test_a_llama_layer_in_narrow_formats_by_hand(dtype, byte):
+    # Llama-3-8B, one row: norm inputs, q, k, v, attention output, gate and up stay in 16 bits; the inputs of
+    # the four products are kept in the narrow format with its scales
+    sixteen = 2 * 2 * 4096 + 2 * (4096 + 2 * 1024) + 2 * 4096 + 4 * 32 + 2 * 2 * 14336
+    narrow = byte * (4096 + 4096 + 4096 + 14336)
+    kept = layer_activation_bytes(load_model("llama-3-8b"), "dense", 1, 8192, dtype=dtype)
+    assert kept == pytest.approx(sixteen + narrow)
+
+
+@pytest.mark.parametrize(
+    ("module", "layer", "gone"),
+    [
+        # DeepSeek-V3, bytes of one row: 128 heads with q and k of 192 and v of 128; 8 of 256 experts of 2,048
+        ("mla_up_proj", "moe", 2 * 128 * (192 + 192 + 128)),
+        ("core_attn", "moe", 4 * 128),
+        ("layernorm", "moe", 2 * 2 * 7168),
+        ("moe_act", "moe", 8 * 2 * 2048),
+        ("shared_experts", "moe", 6 * 2048),
+        ("moe", "moe", 8 * (2 * 7168 + 6 * 2048) + 6 * 2048 + 8 * 256),
+        ("mlp", "dense", 2 * 7168 + 6 * 18432),
+        ("mlp", "moe", 0),
+    ],
+)
+def test_recomputing_a_part_drops_its_tensors(module, layer, gone):
+    arch = load_model("deepseek-v3")
+    none = layer_activation_bytes(arch, layer, 1, 4096, ep=8)
+    some = layer_activation_bytes(arch, layer, 1, 4096, ep=8, recompute="selective", modules=(module,))
+    assert none - some == gone
+
+
+def test_a_norm_fused_with_its_product_is_no_part_of_its_own():
+    arch = load_model("llama-3-8b")
+    some = layer_activation_bytes(arch, "dense", 1, 8192, recompute="selective", modules=("layernorm",))
+    assert some == layer_activation_bytes(arch, "dense", 1, 8192)
+    assert layer_operators(arch, "dense", 8, 8, modules=("layernorm", "mla_up_proj")).recomputed == ()
+
+
+def test_every_second_product_by_hand():
+    # torchtitan's checkpoint by operators, Llama-3-8B, one row: the layer's input, q, v, attention output and
+    # log-sum-exp, gate and down outputs
+    arch = load_model("llama-3-8b")
+    kept = layer_activation_bytes(arch, "dense", 1, 8192, recompute="selective", modules=("ops",))
+    assert kept == 2 * 4096 + 2 * (4096 + 1024) + 2 * 4096 + 4 * 32 + 2 * 14336 + 2 * 4096
+    again = layer_operators(arch, "dense", 8, 8, modules=("ops",)).recomputed
+    products = {op.name: op.n for op in again if op.kind == "gemm"}
+    assert products == {"qkv projection": 1024, "mlp up": 14336, "output projection": 4096}
+    with pytest.raises(PlanError, match="choose parts of the layer"):
+        layer_activations(load_model("mixtral-8x7b"), "moe", 1, 4096, recompute="selective", modules=("ops",))
+
+
+def test_gradients_behind_the_activation_by_hand():
+    # Llama-3-8B, one row: gradients of the layer's output, of the product's input and of gate and up, less
+    # the product's kept input, which its weight gradient has freed; in fp8 that was one byte
+    arch = load_model("llama-3-8b")
+    assert layer_gradient_bytes(arch, "dense", 1) == 2 * 4096 + (2 + 4 - 2) * 14336
+    assert layer_gradient_bytes(arch, "dense", 1, dtype="fp8") == 2 * 4096 + (2 + 4 - 1) * 14336
+
+
+@pytest.mark.parametrize(("loss", "logit"), [("fused", 2), ("unfused", 4), ("eager", 12)])
+def test_bytes_of_a_logit(loss, logit):
+    arch = load_model("llama-3-8b")
+    inputs = 2 * 2 * 4096
+    assert head_activation_bytes(arch, 1, loss=loss) == inputs + logit * 128256

@@ -6,8 +6,12 @@ import pytest
 
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
-from railwright.training.memory import peak_memory, state_parts
+from railwright.spec.study import Lora, Overlap
+from railwright.training.held import held_sets
+from railwright.training.memory import peak_memory
+from railwright.training.schedule import orders_of
 from railwright.training.stages import stage_shapes
+from railwright.training.states import COPY, state_parts
 from training_cases import DENSE, MOE, job, machine
 
 MEGATRON_175B = Transformer(
@@ -101,3 +105,139 @@ def test_full_recompute_keeps_layer_inputs_only() -> None:
 def test_parts_add_up() -> None:
     memory = peak_memory(job(expert=4, tensor=2), MOE, machine(4).network.fabric, 80e9)
     assert sum(memory.parts.values()) == pytest.approx(memory.total)
+
+
+def states(ranks: int = 32, **changes: object) -> dict[str, float]:
+    """State parts of the dense model on one stage, with fields of job and layout changed."""
+    layout = {k: v for k, v in changes.items() if k in ("zero", "shard", "reduce_each", "reshard", "offload")}
+    own = {k: v for k, v in changes.items() if k not in layout}
+    wanted = job(**layout).model_copy(update=own)  # type: ignore[arg-type]
+    (shape,) = stage_shapes(DENSE, wanted.layout, wanted.lora)
+    return state_parts(wanted, shape, ranks)
+
+
+PARAMETERS = float(count_parameters(DENSE).total)
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_rank"),
+    [
+        ({}, 12),
+        ({"moment_dtype": "bf16"}, 8),
+        ({"moment_dtype": "fp8"}, 6),
+        ({"master": "remainder"}, 10),
+        ({"offload": ("optimizer",)}, 0),
+    ],
+)
+def test_optimizer_states_by_format(changes: dict[str, object], per_rank: float) -> None:
+    # fp32 master weight and moments 4 + 4 + 4; narrow moments 4 + 2 + 2 and 4 + 1 + 1; 16 bits beyond the
+    # bf16 weight 2 + 4 + 4
+    assert states(**changes).get("optimizer states", 0.0) == pytest.approx(per_rank * PARAMETERS / 32)
+
+
+def test_16_bit_gradients_are_copied_for_the_step_unless_the_optimizer_takes_them() -> None:
+    narrow = states(gradient_dtype="bf16")
+    assert narrow["gradients"] == pytest.approx(2 * PARAMETERS)
+    assert narrow[COPY] == pytest.approx(4 * PARAMETERS / 32)
+    assert COPY not in states(gradient_dtype="bf16", moment_dtype="bf16")
+    assert COPY not in states()
+
+
+@pytest.mark.parametrize(("dtype", "byte"), [("bf16", 2), ("fp8", 2), ("mxfp8", 2.0625), ("nvfp4", 3.125)])
+def test_weights_by_format(dtype: str, byte: float) -> None:
+    # embedding, head and final norm stay in 16 bits
+    (shape,) = stage_shapes(DENSE, job().layout)
+    ends = shape.embedding + shape.head
+    assert states(dtype=dtype)["weights"] == pytest.approx(2 * ends + byte * (PARAMETERS - ends))
+
+
+def test_zero_3_keeps_a_share_and_gathers_units() -> None:
+    # the head (32,000 x 1,024 and its norm) and the embedding are the largest two units: one computes, one is
+    # prefetched
+    parts = states(zero=3)
+    assert parts["weights"] == pytest.approx(2 * PARAMETERS / 32)
+    assert parts["gathered weights"] == pytest.approx(2 * (2 * 32000 * 1024 + 1024))
+    assert parts["gradients"] == pytest.approx(4 * PARAMETERS / 32)
+    assert parts["gradients before reduction"] == pytest.approx(4 * (32000 * 1024 + 1024))
+    assert states(zero=3, overlap=Overlap(prefetch=0))["gathered weights"] == pytest.approx(
+        2 * (32000 * 1024 + 1024)
+    )
+    assert states(zero=3, reshard=False)["gathered weights"] == pytest.approx(2 * PARAMETERS)
+    assert states(zero=3, shard=8)["weights"] == pytest.approx(2 * PARAMETERS / 8)
+    torch = states(zero=3, software="fsdp-2024")
+    assert torch["weights"] + torch["optimizer states"] == pytest.approx(12 * PARAMETERS / 32)
+
+
+def test_zero_2_keeps_one_bucket_of_gradients_whole() -> None:
+    parts = states(zero=2)
+    assert parts["gradients before reduction"] == pytest.approx(4 * 40e6)
+    assert parts["weights"] == pytest.approx(2 * PARAMETERS)
+    assert states(zero=2, reduce_each=False)["gradients"] == pytest.approx(4 * PARAMETERS)
+
+
+def test_frozen_weights_have_neither_gradients_nor_states() -> None:
+    parts = states(lora=Lora(rank=16))
+    adapters = parts["gradients"] / 4
+    assert 0 < adapters < 0.02 * PARAMETERS
+    assert parts["weights"] == pytest.approx(2 * (PARAMETERS + adapters))
+    assert parts["optimizer states"] == pytest.approx(12 * adapters / 32)
+
+
+@pytest.mark.parametrize(
+    ("layout", "held"),
+    [
+        # p - s passes of 1F1B; all m of GPipe; every stage p of ZB-H1
+        ({"pipeline": 4}, [4, 3, 2, 1]),
+        ({"pipeline": 4, "schedule": "gpipe"}, [8, 8, 8, 8]),
+        ({"pipeline": 4, "schedule": "zb-h1"}, [4, 4, 4, 4]),
+        # interleaved: 2 (p - s - 1) + (v - 1) p + 1
+        ({"pipeline": 4, "virtual_pipeline": 2}, [11, 9, 7, 5]),
+    ],
+)
+def test_passes_held_by_schedule(layout: dict[str, object], held: list[int]) -> None:
+    orders = orders_of(job(**layout).layout, 8)
+    chunks = int(layout.get("virtual_pipeline", 1))  # type: ignore[call-overload]
+    assert [max(map(sum, held_sets(order, chunks))) for order in orders] == held
+
+
+def test_dualpipe_holds_two_copies_and_one_pass_more() -> None:
+    # arXiv 2412.19437, table 2: 2 x parameters, p + 1 sets of activations
+    plain, both = (
+        peak_memory(job(pipeline=4, batch=64, schedule=s), DENSE, machine(4).network.fabric, 80e9)
+        for s in ("1f1b", "dualpipe")
+    )
+    middle = [m.stages[1].parts["weights"] for m in (plain, both)]
+    assert middle[1] == pytest.approx(2 * middle[0])
+    assert max(s.passes for s in both.stages) == 5
+
+
+def test_every_stage_has_its_peak_and_the_fullest_is_named() -> None:
+    memory = peak_memory(job(pipeline=4), DENSE, machine(4).network.fabric, 80e9)
+    assert [s.stage for s in memory.stages] == [0, 1, 2, 3]
+    assert memory.total == max(s.total for s in memory.stages)
+    assert memory.parts == memory.stages[memory.stage].parts
+    assert memory.why.startswith(f"stage {memory.stage} of 4 at ")
+    for stage in memory.stages:
+        assert sum(stage.parts.values()) == pytest.approx(stage.total)
+    assert memory.stages[3].moment == "head backward"
+
+
+def test_offloaded_layers_leave_and_two_are_on_their_way() -> None:
+    def kept(**layout: object) -> float:
+        wanted = job(**layout)  # type: ignore[arg-type]
+        return peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).parts["activations"]
+
+    whole = kept()
+    assert kept(offload=("activations",)) == pytest.approx(whole * 2 / 8)
+    assert kept(offload=("activations",), offload_layers=4) == pytest.approx(whole * 6 / 8)
+
+
+def test_context_ranks_share_the_rows() -> None:
+    def kept(**layout: object) -> float:
+        wanted = job(sequence=1024, **layout)  # type: ignore[arg-type]
+        return peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).parts["activations"]
+
+    assert kept(context=4) == pytest.approx(kept() / 4)
+    # heads swapped for tokens: the output before the swap back is kept too
+    swapped = kept(context=4, context_kind="all-to-all")
+    assert swapped - kept(context=4) == pytest.approx(8 * 256 * 2 * 1024)
