@@ -1,0 +1,254 @@
+"""PyTorch profiler traces (Kineto): the events of a rank, read as a stream, plain or gzip.
+
+Format: Google's "Trace Event Format" as pytorch/kineto, libkineto/src/output_json.cpp writes it: an object
+whose "traceEvents" are complete events ('X', microseconds) with a category ('kernel', 'gpu_memcpy', 'cpu_op',
+'user_annotation', …) and, on collectives, "Collective name", "In msg nelems", "Out msg nelems", "Group size",
+"dtype", "Process Group Name" and "Process Group Ranks".
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railwright.traces.refusal import wrong
+
+CHUNK = 1 << 20
+"""What is read at once [byte]."""
+
+LONGEST = 64 << 20
+"""An event, or a value of the head, is no longer than this [character]."""
+
+DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of what runs on a GPU."""
+
+MARKS = ("user_annotation", "gpu_user_annotation")
+
+WIDTH = {
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1,
+    "char": 1, "int8": 1, "uint8": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "bool": 1, "short": 2,
+    "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
+"""Bytes of an element, by PyTorch's name in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a trace says of a collective: its name, bytes in and out, group size, name and ranks (as text)."""
+
+    name: str
+    bytes_in: float
+    bytes_out: float
+    ranks: int
+    group: str
+    members: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One event: start and end from the trace's first event [s]; `lane` is its stream or thread."""
+
+    name: str
+    category: str
+    start: float
+    end: float
+    lane: str
+    call: Call | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One rank's trace, spans by start; `rank` is None where the trace does not say it."""
+
+    file: str
+    rank: int | None
+    world: int | None
+    spans: tuple[Span, ...]
+    on_gpu: bool
+
+
+def read(file: str | Path) -> Profile:
+    """The device's work, annotations and collectives of one rank; of a trace without a device its CPU's.
+
+    Raises SpecError, naming file and character, where it is cut off, damaged or no such trace.
+    """
+    path = Path(file)
+    head: dict[str, Any] = {}
+    kept = [span for span in map(_span, _events(path, head)) if span.category in (*DEVICE, *MARKS)]
+    on_gpu = any(span.category in DEVICE for span in kept)
+    if not on_gpu:
+        kept = [s for s in map(_span, _events(path, head)) if s.category in ("cpu_op", *MARKS)]
+    if not any(span.category not in MARKS for span in kept):
+        raise wrong(path, "", "a profile without kernels and without operators; was anything profiled?")
+    first = min(span.start for span in kept)
+    spans = sorted((_moved(span, first) for span in kept), key=lambda s: (s.start, s.end, s.name))
+    about = head.get("distributedInfo") or {}
+    rank, world = about.get("rank"), about.get("world_size")
+    return Profile(
+        str(path),
+        rank if isinstance(rank, int) else None,
+        world if isinstance(world, int) else None,
+        tuple(spans),
+        on_gpu,
+    )
+
+
+def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Complete events one by one; other values of the object go to `head`."""
+    text = _Text(path)
+    opening = text.peek()
+    if opening == "[":
+        yield from _listed(text)
+        return
+    if opening != "{":
+        raise text.wrong("no trace of the PyTorch profiler: it does not begin with an object")
+    text.skip()
+    found = False
+    while text.peek() != "}":
+        key = text.value()
+        if text.peek() != ":":
+            raise text.wrong("no ':' behind a name")
+        text.skip()
+        if key == "traceEvents" and text.peek() == "[":
+            found = True
+            yield from _listed(text)
+        else:
+            head[str(key)] = text.value()
+        if text.peek() == ",":
+            text.skip()
+        elif text.peek() != "}":
+            raise text.wrong("neither ',' nor '}' behind a value")
+    if not found:
+        raise text.wrong("no trace of the PyTorch profiler: it has no traceEvents")
+
+
+def _listed(text: _Text) -> Iterator[dict[str, Any]]:
+    text.skip()
+    while text.peek() != "]":
+        event = text.value()
+        if not isinstance(event, dict):
+            raise text.wrong("an event that is no object")
+        if event.get("ph") == "X":
+            if not _timed(event):
+                raise text.wrong(f"an event ('{str(event.get('name'))[:40]}') without a time and a length")
+            yield event
+        if text.peek() == ",":
+            text.skip()
+        elif text.peek() != "]":
+            raise text.wrong("neither ',' nor ']' behind an event")
+    text.skip()
+
+
+def _timed(event: dict[str, Any]) -> bool:
+    try:
+        event["ts"], event["dur"] = float(event["ts"]), float(event.get("dur", 0.0))
+    except (KeyError, TypeError, ValueError):
+        return False
+    return bool(event["dur"] >= 0)
+
+
+def _span(event: dict[str, Any]) -> Span:
+    args = event.get("args")
+    args = args if isinstance(args, dict) else {}
+    start = event["ts"] * 1e-6
+    lane = f"stream {args['stream']}" if "stream" in args else f"thread {event.get('tid', '')}"
+    return Span(
+        str(event.get("name", "")), str(event.get("cat", "")).lower(), start, start + event["dur"] * 1e-6,
+        lane, _call(args),
+    )  # fmt: skip
+
+
+def _call(args: dict[str, Any]) -> Call | None:
+    name = args.get("Collective name")
+    if not isinstance(name, str):
+        return None
+    width = WIDTH.get(str(args.get("dtype", "")).lower().removeprefix("torch."), 0)
+    elements = [args.get(f"{way} msg nelems") for way in ("In", "Out")]
+    inside, out = (float(n) * width if isinstance(n, int | float) else 0.0 for n in elements)
+    size = args.get("Group size")
+    return Call(
+        name, inside, out, size if isinstance(size, int) else 0, str(args.get("Process Group Name", "")),
+        str(args.get("Process Group Ranks", "")),
+    )  # fmt: skip
+
+
+def _moved(span: Span, by: float) -> Span:
+    return Span(span.name, span.category, span.start - by, span.end - by, span.lane, span.call)
+
+
+class _Text:
+    """A JSON text of any length: only what is being decoded is in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.buffer, self.at, self.before = "", 0, 0
+        self.whole = False
+        self.pieces = self._read()
+        self.decoder = json.JSONDecoder()
+
+    def wrong(self, what: str) -> Exception:
+        """An error at the present place."""
+        return wrong(self.path, f"character {self.before + self.at}", f"{what}.")
+
+    def peek(self) -> str:
+        """The next character that is no blank."""
+        while True:
+            while self.at < len(self.buffer) and self.buffer[self.at].isspace():
+                self.at += 1
+            if self.at < len(self.buffer):
+                return self.buffer[self.at]
+            if not self._more():
+                raise self.wrong("the file is cut off: its JSON does not end")
+
+    def skip(self) -> None:
+        self.at += 1
+
+    def value(self) -> Any:
+        """The JSON value that begins here."""
+        self.peek()
+        while True:
+            try:
+                value, end = self.decoder.raw_decode(self.buffer, self.at)
+            except json.JSONDecodeError as error:
+                if len(self.buffer) - self.at > LONGEST or not self._more():
+                    cut = error.pos >= len(self.buffer) - 1 or "Unterminated" in error.msg
+                    raise self.wrong(
+                        "the file is cut off: its JSON does not end"
+                        if cut and self.whole
+                        else f"no JSON: {error.msg} at character {self.before + error.pos}"
+                    ) from None
+                continue
+            if end == len(self.buffer) and self._more():
+                continue
+            self.at = end
+            return value
+
+    def _more(self) -> bool:
+        piece = next(self.pieces, None)
+        if piece is None:
+            self.whole = True
+            return False
+        self.before += self.at
+        self.buffer, self.at = self.buffer[self.at :] + piece, 0
+        return True
+
+    def _read(self) -> Iterator[str]:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        try:
+            with self.path.open("rb") as raw:
+                packed = raw.read(2) == b"\x1f\x8b"
+            with gzip.open(self.path, "rb") if packed else self.path.open("rb") as file:
+                while piece := file.read(CHUNK):
+                    yield decode(piece)
+        except EOFError:
+            raise self.wrong("the gzip stream is cut off") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise self.wrong(f"the gzip stream is damaged ({error})") from None
+        except OSError as error:
+            raise wrong(self.path, "", f"cannot be read: {error.strerror}.") from None

@@ -1,0 +1,176 @@
+"""One step of a profile: where it begins and ends, and what each instant of it went to.
+
+Every instant belongs to computing while any kernel that is no communication runs (to the first of matrix
+products, attention, optimizer and memory-bound kernels), else to a communication, else to a copy, else to
+nobody: the GPU waits for its host.  So the shares add up to the step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from railwright.collectives.prediction import Op
+from railwright.traces.kernels import Work, op_of, work_of
+from railwright.traces.kineto import DEVICE, MARKS, Call, Profile, Span
+from railwright.traces.refusal import wrong
+
+Found = Literal["ProfilerStep", "repeated pattern", "whole trace"]
+
+ORDER: tuple[Work, ...] = ("gemm", "attention", "optimizer", "memory", "communication", "copy")
+"""Whose an instant is where several run."""
+
+ALIKE = 0.95
+"""Part of the kernels that two steps must have in common to be the same step."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Calls of one collective in a step: what they are, how often, and the time of their kernels [s].
+
+    `waiting` is in there: an NCCL kernel runs from when its own rank has come.
+    """
+
+    op: Op | None
+    call: Call | None
+    times: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one rank, measured.
+
+    busy      seconds that any span of a kind runs
+    exposed   seconds of the step by kind, communication by its index in `collectives`; adds up to `seconds`
+    """
+
+    file: str
+    rank: int | None
+    found: Found
+    steps: int
+    seconds: float
+    busy: dict[str, float]
+    exposed: dict[str, float]
+    exposed_calls: dict[int, float]
+    collectives: tuple[Collective, ...]
+
+
+def step_of(profile: Profile, whole: bool = False) -> Step:
+    """The step of median length; `whole` takes everything that was profiled for one step.
+
+    Raises SpecError where nothing marks a step and no pattern of kernels repeats.
+    """
+    work = [s for s in profile.spans if _works(s)]
+    windows: list[tuple[float, float]] = []
+    found: Found = "whole trace"
+    if not whole:
+        windows, found = _marked(profile), "ProfilerStep"
+        if not windows:
+            windows, found = _repeated(work), "repeated pattern"
+        if not windows:
+            raise wrong(
+                profile.file,
+                "",
+                "no ProfilerStep# marks a step and no pattern of kernels repeats; profile several steps and call "
+                "profiler.step() after each, or say that the whole trace is one step.",
+            )
+    if not windows:
+        windows = [(work[0].start, max(span.end for span in work))]
+    windows.sort(key=lambda w: w[1] - w[0])
+    begin, end = windows[(len(windows) - 1) // 2]
+    return _measure(profile, work, begin, end, found, len(windows))
+
+
+def _works(span: Span) -> bool:
+    if span.category in MARKS:
+        return span.category == "user_annotation" and span.name.startswith("gloo:")
+    return not span.name.startswith(("c10d::", "record_param_comms", "DistributedDataParallel"))
+
+
+def _marked(profile: Profile) -> list[tuple[float, float]]:
+    """Windows of ProfilerStep#: the device's where it has them, else from one host step to the next."""
+    for category in ("gpu_user_annotation", "user_annotation"):
+        marks = [s for s in profile.spans if s.category == category and s.name.startswith("ProfilerStep")]
+        marks.sort(key=lambda span: span.start)
+        if marks:
+            ends = [span.start for span in marks[1:]] + [marks[-1].end]
+            return [(span.start, end) for span, end in zip(marks, ends, strict=True) if end > span.start]
+    return []
+
+
+def _repeated(work: Sequence[Span]) -> list[tuple[float, float]]:
+    """Windows between the runs of the rarest kernel between which the same kernels run."""
+    names = [span.name for span in work if span.category in DEVICE]
+    starts = [span.start for span in work if span.category in DEVICE]
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(names):
+        places[name].append(place)
+    for name in sorted(places, key=lambda one: (len(places[one]), places[one][0])):
+        where = places[name]
+        if len(where) < 3:
+            continue
+        runs = [Counter(names[a:b]) for a, b in pairwise(where)]
+        alike = [sum((a & b).values()) / max(a.total(), b.total()) for a, b in pairwise(runs)]
+        if min(alike) >= ALIKE and median(run.total() for run in runs) > 1:
+            return [(starts[a], starts[b]) for a, b in pairwise(where)]
+    return []
+
+
+def _measure(
+    profile: Profile, work: Sequence[Span], begin: float, end: float, found: Found, steps: int
+) -> Step:
+    inside = [span for span in work if span.end > begin and span.start < end]
+    kinds = [work_of(span) for span in inside]
+    calls: dict[tuple[Op | None, Call | None], int] = {}
+    times: list[list[float]] = []
+    numbers: list[int] = []
+    for span, kind in zip(inside, kinds, strict=True):
+        number = -1
+        if kind == "communication":
+            key = (op_of(span), span.call)
+            number = calls.setdefault(key, len(calls))
+            if number == len(times):
+                times.append([])
+            if span.start >= begin:
+                times[number].append(span.end - span.start)
+        numbers.append(number)
+    busy, exposed, exposed_calls = _sweep(inside, kinds, numbers, begin, end)
+    collectives = tuple(Collective(op, call, tuple(times[i])) for (op, call), i in calls.items())
+    return Step(
+        profile.file, profile.rank, found, steps, end - begin, busy, exposed, exposed_calls, collectives
+    )
+
+
+def _sweep(
+    spans: Sequence[Span], kinds: Sequence[Work], numbers: Sequence[int], begin: float, end: float
+) -> tuple[dict[str, float], dict[str, float], dict[int, float]]:
+    """Busy and exposed seconds by kind, and exposed seconds by collective, in one walk over all edges."""
+    edges: list[tuple[float, int, int]] = []
+    for i, span in enumerate(spans):
+        edges.append((max(begin, span.start), 1, i))
+        edges.append((min(end, span.end), 0, i))
+    edges.sort()
+    running: dict[Work, dict[int, None]] = {kind: {} for kind in ORDER}
+    busy: dict[str, float] = defaultdict(float)
+    exposed: dict[str, float] = defaultdict(float)
+    calls: dict[int, float] = defaultdict(float)
+    now = begin
+    for instant, starts, i in [*edges, (end, 2, -1)]:
+        passed = instant - now
+        if passed > 0:
+            active = [kind for kind in ORDER if running[kind]]
+            for kind in active:
+                busy[kind] += passed
+            exposed[active[0] if active else "idle"] += passed
+            if active and active[0] == "communication":
+                calls[numbers[next(iter(running["communication"]))]] += passed
+            now = instant
+        if starts == 1:
+            running[kinds[i]][i] = None
+        elif starts == 0:
+            running[kinds[i]].pop(i, None)
+    return dict(busy), dict(exposed), dict(calls)
