@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from railwright.model import count_parameters
+from railwright.model import count_parameters, head_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Lora, Overlap
 from railwright.training.held import held_sets
@@ -241,3 +243,22 @@ def test_context_ranks_share_the_rows() -> None:
     # heads swapped for tokens: the output before the swap back is kept too
     swapped = kept(context=4, context_kind="all-to-all")
     assert swapped - kept(context=4) == pytest.approx(8 * 256 * 2 * 1024)
+
+
+def test_multi_token_prediction_lies_on_the_last_stage() -> None:
+    # DeepSeek-V3: one more MoE layer, a product joining two hidden states, three norms; the head runs twice
+    arch = load_model("deepseek-v3")
+    layout = job(pipeline=4, expert=8).layout
+    shapes = stage_shapes(arch, layout)
+    held = sum(s.dense_total + 8 * s.expert_total for s in shapes)
+    assert held == pytest.approx(count_parameters(arch).total + count_parameters(arch).mtp)
+    assert sum(len(c.layers) for s in shapes for c in s.chunks) == 62
+    without = replace(arch, mtp_layers=0)
+    with_head, plain = (
+        peak_memory(job(pipeline=4, expert=8, sequence=1024), a, machine(4).network.fabric, 80e9).stages[3]
+        for a in (arch, without)
+    )
+    logits = 1024 * (2 * 2 * 7168 + 2 * 129280)
+    assert with_head.parts["logits"] - plain.parts["logits"] == pytest.approx(logits)
+    heads = [op.name for op in head_operators(arch, 1024).forward if op.name.endswith("lm head")]
+    assert heads == ["lm head", "mtp 1 lm head"]

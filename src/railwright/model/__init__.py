@@ -21,6 +21,7 @@ from railwright.model.parameters import (
     ParameterCount,
     count_parameters,
     layer_parameters,
+    mtp_end_parameters,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "layer_operators",
     "layer_parameters",
     "load_model",
+    "mtp_end_parameters",
     "optimizer_bytes",
     "optimizer_operators",
     "parse_config",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import ELEMENT, elementwise, half, linear
+from railwright.model.kernels import ELEMENT, Block, elementwise, half, linear
 from railwright.model.operators import LayerOperators
 
 ADAM_BYTES = 34.0
@@ -53,23 +53,46 @@ def head_operators(
 
     dtype  of the layers; the head's product runs in the 16-bit format beside it, also in fp8 recipes
     Columns per GPU are those of the padded vocabulary over tp.
+    Each multi-token-prediction layer norms its hidden states and the next token's embedding, joins both, and
+    after its layer (one more of the last stage's) runs the shared head again (DeepSeek-V3, arXiv 2412.19437,
+    section 2.2).
     """
     if tp < 1:
         raise PlanError(f"tensor parallel {tp} must be at least 1.")
-    h = arch.hidden
-    local = -(-rows // tp) if sequence_parallel else rows
-    norm = elementwise("final norm", local, reads=h, writes=h, back=3 * h)
-    columns = padded_vocabulary(arch.vocab, tp) // tp
-    head = linear("lm head", rows, columns, h, half(dtype))
-    # fp32 logits: cast, max, exp-sum and the normalised probabilities kept for the backward pass, in 16-bit
-    # elements (2 per fp32): read 1, write 2 | read 2 (max) | read 2, write 2.
-    loss = elementwise("softmax and loss", rows, reads=5 * columns, writes=4 * columns, back=5 * columns)
+    blocks = _loss(arch, rows, tp, sequence_parallel, dtype, "")
+    for number in range(1, arch.mtp_layers + 1):
+        name = f"mtp {number} "
+        h, local = arch.hidden, _local(rows, tp, sequence_parallel)
+        blocks.append(elementwise(f"{name}norms", local, reads=2 * h, writes=2 * h, back=6 * h))
+        blocks.append(linear(f"{name}projection", rows, h // tp, 2 * h, dtype))
+        blocks += _loss(arch, rows, tp, sequence_parallel, dtype, name)
     return LayerOperators(
-        (norm.forward, head.forward, loss.forward),
-        (*loss.backward_input, *head.backward_input, *norm.backward_input),
-        head.backward_weight,
+        tuple(b.forward for b in blocks),
+        tuple(op for b in reversed(blocks) for op in b.backward_input),
+        tuple(op for b in reversed(blocks) for op in b.backward_weight),
         (),
     )
+
+
+def _loss(
+    arch: Transformer, rows: int, tp: int, sequence_parallel: bool, dtype: str, name: str
+) -> list[Block]:
+    """Final norm, head and loss."""
+    h, columns = arch.hidden, padded_vocabulary(arch.vocab, tp) // tp
+    norm = elementwise(
+        f"{name}final norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h
+    )
+    head = linear(f"{name}lm head", rows, columns, h, half(dtype))
+    # fp32 logits: cast, max, exp-sum and the normalised probabilities kept for the backward pass, in 16-bit
+    # elements (2 per fp32): read 1, write 2 | read 2 (max) | read 2, write 2.
+    loss = elementwise(
+        f"{name}softmax and loss", rows, reads=5 * columns, writes=4 * columns, back=5 * columns
+    )
+    return [norm, head, loss]
+
+
+def _local(rows: int, tp: int, sequence_parallel: bool) -> int:
+    return -(-rows // tp) if sequence_parallel else rows
 
 
 def padded_vocabulary(vocab: int, tp: int) -> int:

@@ -109,6 +109,11 @@ def layer_parameters(
     return GpuParameters(norms + whole + cut + router + _shared(arch) / tp, experts)
 
 
+def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:
+    """Parameters of multi-token prediction on one GPU beside its layers: a joining product and three norms."""
+    return arch.mtp_layers * (2 * arch.hidden**2 / tp + 3 * _norm(arch))
+
+
 def _attention(arch: Transformer) -> int:
     heads, width = arch.heads, arch.head_dim
     count = attention_macs(arch)

@@ -72,7 +72,10 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     layout = job.layout
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
     kept = {kind: sum(_layer(job, arch, kind, layout.recompute).values()) for kind in kinds}
-    chunks = tuple(sum(kept[k] for k in chunk.layers) for chunk in shape.chunks)
+    chunks = tuple(
+        sum(kept[k] for k in chunk.layers) + (_joined(job, arch) if chunk.head else 0.0)
+        for chunk in shape.chunks
+    )
     again = _recomputed(job, arch, kinds, kept)
     if "activations" in layout.offload:
         # one layer goes to the host while the next one computes
@@ -194,12 +197,19 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     )
     if loss == "unfused":
         logits += rows * ELEMENT * arch.vocab / layout.tensor
+    logits *= 1 + arch.mtp_layers
     parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
     if layout.tensor > 1 and layout.sequence_parallel:
         parts["gathered input"] = rows * ELEMENT * arch.hidden
     if layout.zero < 3 and not job.lora:
         parts["gradient of the head"] = ELEMENT * arch.vocab * arch.hidden / layout.tensor
     return parts
+
+
+def _joined(job: TrainingJob, arch: Transformer) -> float:
+    """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's."""
+    split = job.layout.tensor if job.layout.sequence_parallel else 1
+    return arch.mtp_layers * _rows(job) * 4 * ELEMENT * arch.hidden / split
 
 
 def _embedding(job: TrainingJob, arch: Transformer) -> dict[str, float]:

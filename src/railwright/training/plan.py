@@ -336,8 +336,8 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
         )
     if arch.mtp_layers:
         found.append(
-            f"{job.name}: the {arch.mtp_layers} multi-token-prediction layers of {arch.name} are left out of "
-            "time and memory."
+            f"{job.name}: the {arch.mtp_layers} multi-token-prediction layers of {arch.name} lie on the last "
+            "stage beyond its own layers, and count in time and memory but not in model FLOPs."
         )
     if job.layout.sequence_parallel and tensor == 1:
         found.append(f"{job.name}: sequence_parallel does nothing while layout.tensor is 1.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from railwright.model import GpuParameters, count_parameters, layer_parameters
+from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
 from railwright.model.architecture import Transformer
 from railwright.model.operators import Layer
 from railwright.spec.study import Layout, Lora
@@ -75,10 +75,11 @@ class StageShape:
 
 
 def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) -> tuple[StageShape, ...]:
-    """Cut the model into stages."""
+    """Cut the model into stages; multi-token-prediction layers follow the last piece's own."""
     route = route_of(layout)
     kinds: list[Layer] = [
-        "moe" if arch.is_moe and i >= arch.dense_layers else "dense" for i in range(arch.layers)
+        "moe" if arch.is_moe and i >= arch.dense_layers else "dense"
+        for i in range(arch.layers + arch.mtp_layers)
     ]
     held: dict[Layer, GpuParameters] = {
         kind: layer_parameters(
@@ -94,6 +95,7 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
         kind: adapter_parameters(arch, kind, layout, lora) if lora else 0.0 for kind in dict.fromkeys(kinds)
     }
     sizes = layers_per_piece(arch.layers, route.model_pieces, layout)
+    sizes = (*sizes[:-1], sizes[-1] + arch.mtp_layers)
     firsts = [sum(sizes[:i]) for i in range(len(sizes))]
     found = []
     for stage in range(layout.pipeline):
@@ -167,9 +169,11 @@ def _embedding(arch: Transformer, layout: Layout) -> float:
 
 
 def _head(arch: Transformer, layout: Layout) -> float:
-    """Output matrix and final norm; 0 where the stage's own input table is the output matrix."""
+    """Output matrix, final norm and the ends of multi-token prediction; no matrix where the stage's own input
+    table is it."""
     matrix = _matrix(arch, layout)
-    return matrix / layout.tensor + _final_norm(arch) if matrix else 0.0
+    extra = mtp_end_parameters(arch, tp=layout.tensor)
+    return extra + (matrix / layout.tensor + _final_norm(arch) if matrix else 0.0)
 
 
 def _matrix(arch: Transformer, layout: Layout) -> int:
