@@ -47,7 +47,7 @@ def validate(plain: Mapping[str, Any]) -> tuple[Study | None, list[Flaw]]:
 def contradictions(study: Study) -> list[Flaw]:
     """What no single field shows: names used twice, a sweep that ends before it begins."""
     flaws: list[Flaw] = []
-    for kind in ("jobs", "variants", "sensitivity"):
+    for kind in ("jobs", "recommendations", "variants", "sensitivity"):
         names: dict[str, int] = {}
         for index, entry in enumerate(getattr(study, kind)):
             first = names.setdefault(entry.name, index)

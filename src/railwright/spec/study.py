@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from railwright.spec.quantity import Bandwidth, Length, Size
+from railwright.spec.recommendation import RecommendationJob
+from railwright.spec.section import Section
 
 
 def _not_bool(value: Any) -> Any:
@@ -19,12 +21,6 @@ def _not_bool(value: Any) -> Any:
         text = str(value).lower()
         raise PydanticCustomError("not_bool", "{text} is not allowed; write a whole number", {"text": text})
     return value
-
-
-class Section(BaseModel):
-    """A part of the study: strict, frozen, no unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class CableLengths(Section):
@@ -397,6 +393,9 @@ class Study(Section):
     cluster: Cluster = Field(description="the machines and their network")
     nccl: Nccl = Nccl()
     jobs: tuple[TrainingJob, ...] = Field(default=(), description="training jobs to predict")
+    recommendations: tuple[RecommendationJob, ...] = Field(
+        default=(), description="training jobs of recommendation models to predict"
+    )
     sweeps: tuple[Sweep, ...] = Field(default=(), description="collectives to predict over message sizes")
     variants: tuple[Variant, ...] = Field(default=(), description="designs beside the study as written")
     sensitivity: tuple[Variant, ...] = Field(

@@ -1,0 +1,197 @@
+"""A deep-learning recommendation model (DLRM) as a value: embedding tables, two MLPs, their interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from railwright.errors import Mistake, SpecError, nearest
+
+FIELDS = (
+    *("kind", "width", "dense_features", "bottom", "interaction", "cross_layers", "cross_rank", "top"),
+    *("rows", "lookups", "source"),
+)
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """A DLRM.
+
+    rows      (T,) rows of each embedding table
+    lookups   (T,) rows of each table that one sample looks up and adds up (its pooling factor)
+    width     columns of every table
+    dense_features  numbers beside the lookups, the input of the bottom MLP
+    bottom, top     widths of the layers of both MLPs; the bottom one ends in `width`
+    interaction     'dot': products of all pairs of vectors; 'dcn': low-rank cross layers (DCN v2)
+    cross_layers, cross_rank  of 'dcn'
+    """
+
+    name: str
+    rows: tuple[int, ...]
+    lookups: tuple[int, ...]
+    width: int
+    dense_features: int
+    bottom: tuple[int, ...]
+    top: tuple[int, ...]
+    interaction: Literal["dot", "dcn"]
+    cross_layers: int = 0
+    cross_rank: int = 0
+    source: str = ""
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of `width` that interact: one per table, and the bottom MLP's."""
+        return len(self.rows) + 1
+
+    @property
+    def interacted(self) -> int:
+        """Width of the interaction's output, the top MLP's input."""
+        if self.interaction == "dcn":
+            return self.vectors * self.width
+        return self.width + self.vectors * (self.vectors - 1) // 2
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of all tables."""
+        return sum(self.rows) * self.width
+
+    def layers(self) -> tuple[tuple[str, int, int], ...]:
+        """(part, inputs, outputs) of every dense product; parts are 'bottom', 'interaction', 'top'."""
+        found = [
+            ("bottom", a, b) for a, b in zip((self.dense_features, *self.bottom), self.bottom, strict=False)
+        ]
+        if self.interaction == "dcn":
+            wide = self.vectors * self.width
+            for _ in range(self.cross_layers):
+                found += [("interaction", wide, self.cross_rank), ("interaction", self.cross_rank, wide)]
+        return (
+            *found,
+            *(("top", a, b) for a, b in zip((self.interacted, *self.top), self.top, strict=False)),
+        )
+
+    def dense_parameters(self, part: str | None = None) -> int:
+        """Weights and biases of the dense products, of one part or of all.
+
+        A low-rank cross layer has a bias on its second product only (DCN v2, arXiv 2008.13535, equation 3).
+        """
+        return sum(
+            a * b + (b if p != "interaction" or b != self.cross_rank else 0)
+            for p, a, b in self.layers()
+            if part is None or p == part
+        )
+
+    def flops_per_sample(self) -> float:
+        """Model FLOPs of one sample, forward and backward: 6 per weight, and the pair products. [flop]
+
+        Adding up looked-up rows is a FLOP per byte or less and not counted, as MLPerf's reference does not.
+        """
+        products = 6.0 * sum(a * b for _, a, b in self.layers())
+        pairs = 6.0 * self.vectors**2 * self.width if self.interaction == "dot" else 0.0
+        return products + pairs
+
+
+def bundled_recommenders() -> tuple[str, ...]:
+    """Names that `load_recommender` knows."""
+    folder = files("railwright.model") / "data" / "recommendation"
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def load_recommender(name: str) -> Recommender:
+    """A bundled recommender, or one from a YAML file of the same fields. Raises SpecError."""
+    if name in bundled_recommenders():
+        path = files("railwright.model") / "data" / "recommendation" / f"{name}.yaml"
+        return parse_recommender(path.read_text(encoding="utf-8"), f"{name}.yaml", name)
+    if not name.endswith((".yaml", ".yml")):
+        known = bundled_recommenders()
+        hint = nearest(name, known) or f"; known are {', '.join(known)}"
+        raise SpecError([Mistake(name, 0, 0, "", f"no such recommendation model{hint}, or give a YAML file")])
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError([Mistake(name, 0, 0, "", f"cannot be read: {error}")]) from error
+    return parse_recommender(text, name, Path(name).stem)
+
+
+def parse_recommender(text: str, file: str, name: str) -> Recommender:
+    """A Recommender from the text of a model file. Raises SpecError with every mistake at once."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        data = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise SpecError([Mistake(file, 0, 0, "", f"not YAML: {error}")]) from error
+    if not isinstance(data, Mapping):
+        raise SpecError([Mistake(file, 0, 0, "", "a recommendation model is fields with values")])
+    reading = _Reading(file, data)
+    found = reading.model(name)
+    if reading.mistakes:
+        raise SpecError(reading.mistakes)
+    return found
+
+
+class _Reading:
+    """Fields of one file; mistakes are collected, and stand-in values let the reading go on."""
+
+    def __init__(self, file: str, data: Mapping[str, Any]) -> None:
+        self.file, self.data = file, data
+        self.mistakes: list[Mistake] = []
+
+    def model(self, name: str) -> Recommender:
+        for field in self.data:
+            if field not in FIELDS:
+                hint = nearest(str(field), FIELDS) or f"; fields are {', '.join(FIELDS)}"
+                self._wrong(str(field), f"not a field{hint}")
+        if self.data.get("kind") != "recommendation":
+            self._wrong("kind", "must be 'recommendation'; transformers are Hugging Face's config.json")
+        interaction = self.data.get("interaction")
+        if interaction not in ("dot", "dcn"):
+            self._wrong("interaction", f"'{interaction}' is not known; it is dot or dcn")
+        rows, width = self._list("rows"), self._number("width")
+        lookups = self.data.get("lookups")
+        pooled = (
+            self._list("lookups") if isinstance(lookups, list) else (self._number("lookups"),) * len(rows)
+        )
+        bottom, cross = self._list("bottom"), interaction == "dcn"
+        if len(pooled) != len(rows):
+            self._wrong("lookups", f"{len(pooled)} numbers for {len(rows)} tables; give one for each, or one")
+        if bottom and bottom[-1] != width:
+            self._wrong("bottom", f"ends in {bottom[-1]}, but interacts with tables of width {width}")
+        return Recommender(
+            name=name,
+            rows=rows,
+            lookups=pooled,
+            width=width,
+            dense_features=self._number("dense_features"),
+            bottom=bottom,
+            top=self._list("top"),
+            interaction="dcn" if cross else "dot",
+            cross_layers=self._number("cross_layers") if cross else 0,
+            cross_rank=self._number("cross_rank") if cross else 0,
+            source=str(self.data.get("source", "")),
+        )
+
+    def _number(self, field: str) -> int:
+        value = self.data.get(field)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            self._wrong(
+                field, f"must be a whole number above 0, not {value!r}" if field in self.data else "missing"
+            )
+            return 1
+        return value
+
+    def _list(self, field: str) -> tuple[int, ...]:
+        value = self.data.get(field)
+        whole = isinstance(value, list) and all(
+            isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in value
+        )
+        if not whole or not value:
+            self._wrong(field, "must be a list of whole numbers above 0" if field in self.data else "missing")
+            return (1,)
+        return tuple(value)
+
+    def _wrong(self, field: str, message: str) -> None:
+        self.mistakes.append(Mistake(self.file, 0, 0, field, message))

@@ -1,0 +1,98 @@
+"""What one GPU runs for a recommendation model: lookups and updates of tables, dense products."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from railwright.model.architecture import Operator
+from railwright.model.dlrm import Recommender
+from railwright.model.kernels import ELEMENT, Block, elementwise, linear
+
+INDEX_BYTES = 8.0
+"""Bytes of one index: int64, as TorchRec and HugeCTR exchange them."""
+
+SAMPLE_BYTES = 4.0
+"""Bytes of the sample's number that is sorted beside each index."""
+
+STATE_BYTES = {"adagrad": 4.0, "rowwise-adagrad": 0.0, "sgd": 0.0}
+ROW_STATE_BYTES = {"adagrad": 0.0, "rowwise-adagrad": 4.0, "sgd": 0.0}
+"""fp32 optimiser state of each number of a table, and of each row (FBGEMM: EXACT_ADAGRAD,
+EXACT_ROWWISE_ADAGRAD)."""
+
+SORT_BITS = 8
+"""Bits that one pass of a radix sort orders (CUB's onesweep)."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one GPU holds of the tables, and does with them for one batch.
+
+    rows      of all tables it holds a part of
+    lookups   rows read; values: numbers read, lookups times columns held
+    distinct  rows among them that differ; touched: numbers in those
+    pooled    sums written [numbers]
+    """
+
+    rows: float
+    lookups: float
+    values: float
+    distinct: float
+    touched: float
+    pooled: float
+
+
+def distinct_rows(rows: float, lookups: float) -> float:
+    """Different rows among uniform lookups of a table: R (1 - e^(-L/R)).
+
+    Real lookups are skewed, so fewer differ: an upper bound of what an update touches.
+    """
+    return -rows * math.expm1(-lookups / rows)
+
+
+def lookup_operator(held: Held, table_bytes: float) -> Operator:
+    """Read rows and indices, write sums: one fused kernel over all tables.
+
+    table_bytes  of one number in a table
+    Every lookup counts as read from HBM: caches are left out, an upper bound for small tables.
+    """
+    moved = held.values * table_bytes + held.lookups * INDEX_BYTES + held.pooled * ELEMENT
+    return Operator("lookup", "memory", 0.0, moved, "bf16")
+
+
+def update_operators(held: Held, table_bytes: float, optimizer: str) -> tuple[Operator, ...]:
+    """Sort the indices, add up gradients of equal rows, update each different row once.
+
+    Sorting takes a pass per 8 bits of a row's number.
+    Source: FBGEMM_GPU, split_embeddings_backward: radix sort of (index, sample) pairs, then one warp per run
+    of equal indices reads the gradients, the row and its state, and writes the last two.
+    """
+    passes = max(1, math.ceil(math.log2(max(held.rows, 2.0)) / SORT_BITS))
+    sorted_bytes = held.lookups * (INDEX_BYTES + SAMPLE_BYTES) * (2 * passes + 1)
+    state = held.touched * STATE_BYTES[optimizer] + held.distinct * ROW_STATE_BYTES[optimizer]
+    moved = held.values * ELEMENT + 2.0 * (held.touched * table_bytes + state)
+    return (
+        Operator("sort indices", "memory", 0.0, sorted_bytes, "bf16", phase="optimizer", launches=passes + 1),
+        Operator("update tables", "memory", 0.0, moved, "bf16", phase="optimizer"),
+    )
+
+
+def dense_blocks(model: Recommender, samples: int, dtype: str) -> dict[str, list[Block]]:
+    """Products and element-wise kernels of 'bottom', 'interaction' and 'top' for `samples` of one GPU.
+
+    Activation functions and biases are fused into the products (cuBLASLt epilogues).
+    A dot interaction reads all vectors and writes one number per pair; a cross layer multiplies and adds
+    after its second product.
+    """
+    found: dict[str, list[Block]] = {"bottom": [], "interaction": [], "top": []}
+    wide = model.vectors * model.width
+    for i, (part, inputs, outputs) in enumerate(model.layers()):
+        found[part].append(linear(f"{part} {i + 1}", samples, outputs, inputs, dtype))
+        if part == "interaction" and outputs == wide:
+            found[part].append(elementwise("cross", samples, reads=3 * wide, writes=wide, back=6 * wide))
+    if model.interaction == "dot":
+        out = model.interacted
+        found["interaction"].append(
+            elementwise("pairs", samples, reads=wide, writes=out, back=wide + out + wide)
+        )
+    return found
