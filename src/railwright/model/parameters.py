@@ -110,7 +110,7 @@ def layer_parameters(
 
 
 def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:
-    """Parameters of multi-token prediction on one GPU beside its layers: a joining product and three norms."""
+    """Parameters of multi-token prediction on one GPU beside its layers: a joining product, three norms."""
     return arch.mtp_layers * (2 * arch.hidden**2 / tp + 3 * _norm(arch))
 
 
