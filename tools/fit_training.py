@@ -8,8 +8,8 @@ Two fits, both robust least squares on the logarithm of predicted over measured 
   bigscience's and vTrain's own multi-server records are never fitted, so their errors are left-out errors.
 - all other records: a mixed model.  The logarithm of each factor is a sum of effects (all steps, GPU
   generation, GPU and width, era, and their combination), each drawn towards zero, that is towards isolated
-  kernels, by a prior; a combination without records gets the sum of what is known about its parts.  Records weigh
-  1/sqrt(records of their family), so that a long series of one model does not outweigh other models.
+  kernels, by a prior; a combination without records gets the sum of what is known about its parts.  Records
+  weigh 1/sqrt(records of their family), so that a long series of one model does not outweigh other models.
 Left out: the same fit without one family (model, GPU and publisher) gives the factors that predict it.
 """
 
@@ -21,16 +21,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import PlanError
-from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
-from railwright.measure.training_jobs import architecture_of, job_of
+from railwright.measure.training_jobs import architecture_of, job_of, machine_for
 from railwright.measure.vtrain import EVERY, single_job, single_machine, single_model, single_records
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras, pace_keys
@@ -90,19 +90,19 @@ def main() -> None:
     with ProcessPoolExecutor(3) as pool:
         for _ in range(ROUNDS):
             todo = [(s.number, values[s.cell]) for s in samples]
-            found = list(pool.map(_linear, todo, chunksize=4))
-            values = _mixed(samples, found, values)
+            found, at = list(pool.map(_linear, todo, chunksize=4)), values
+            values = _mixed(samples, found, at)
         families = sorted({s.family for s in samples})
         without = {
             family: _mixed([s for s in samples if s.family != family],
                            [f for s, f in zip(samples, found, strict=True) if s.family != family],
-                           values, {s.cell for s in samples if s.family == family})
+                           at, {s.cell for s in samples if s.family == family})
             for family in families
         }  # fmt: skip
         final = list(pool.map(_error, [(s.number, values[s.cell]) for s in samples], chunksize=4))
         unseen = list(pool.map(_error, [(s.number, without[s.family][s.cell]) for s in samples], chunksize=4))
     _report(samples, final, unseen)
-    every = _everywhere(samples, found, values)
+    every = _everywhere(samples, found, at)
     _write(samples, final, unseen, every, single)
     LEFT_OUT.write_text(
         json.dumps(
@@ -138,11 +138,6 @@ def _records() -> list[dict[str, str]]:
     return list(records())
 
 
-@cache
-def _machine(gpu: str, gpus: int, nic: str):  # type: ignore[no-untyped-def]
-    return machine_of(gpu, gpus, float(nic) if nic else None)
-
-
 def _samples() -> Iterator[Sample]:
     """All records that are predicted and may be fitted."""
     for number, record in enumerate(_records()):
@@ -150,7 +145,7 @@ def _samples() -> Iterator[Sample]:
             continue
         try:
             job = job_of(record)
-            machine = _machine(record["gpu"], int(record["gpus"]), record["nic_gbps"])
+            machine = machine_for(record)
             simulate(job, architecture_of(record), machine, must_fit=False)
         except (Unsupported, PlanError):
             continue
@@ -162,8 +157,9 @@ def _samples() -> Iterator[Sample]:
 def _log_ratio(number: int, values: Values) -> float:
     """Logarithm of predicted over measured step time of one record."""
     record = _records()[number]
-    machine = _machine(record["gpu"], int(record["gpus"]), record["nic_gbps"])
-    step = simulate(job_of(record), architecture_of(record), machine, pace=_pace(values), must_fit=False)
+    step = simulate(
+        job_of(record), architecture_of(record), machine_for(record), pace=_pace(values), must_fit=False
+    )
     if record["step_time_s"]:
         measured = float(record["step_time_s"])
     else:

@@ -37,7 +37,12 @@ class Unsupported(Exception):
 
 @lru_cache(maxsize=256)
 def machine_of(
-    gpu: str, gpus: int, nic_gbps: float | None, nccl: NcclSettings | None = None, efa: bool = False
+    gpu: str,
+    gpus: int,
+    nic_gbps: float | None,
+    nccl: NcclSettings | None = None,
+    efa: bool = False,
+    rack: int | None = None,
 ) -> Machine:
     """A non-blocking fabric of the GPU's usual servers, large enough for `gpus`.
 
@@ -45,11 +50,14 @@ def machine_of(
     of 8 by one switch.
     nic_gbps  NIC rate per GPU where the record states it [Gb/s]; otherwise the usual server's
     efa       the record was measured on AWS
+    rack      GPUs used of each larger NVLink domain, where a job takes several
     """
     if gpu not in SERVER_OF_GPU:
         raise Unsupported(f"no usual server for GPU '{gpu}'")
     catalog = load_catalog()
     server = catalog.servers[SERVER_OF_GPU[gpu]]
+    if rack is not None and server.gpus > rack and gpus > server.gpus:
+        server = replace(server, gpus=rack, nics=server.nics * rack // server.gpus)
     if efa:
         server = replace(server, nic=catalog.servers[EFA_SERVERS.get(gpu, "aws-p5")].nic)
     nic = catalog.nics[server.nic]

@@ -126,11 +126,12 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 @dataclass(frozen=True)
 class ValidationTable:
-    """All rows and all records left out."""
+    """All rows and all records left out; `asked` are lines about bars over several families."""
 
     rows: tuple[Row, ...]
     skipped: tuple[Skipped, ...]
     bars: dict[str, Bar]
+    asked: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -183,6 +184,8 @@ class ValidationTable:
             if s.bar is not None:
                 line += "  met" if s.passed else " MISS"
             out.append(line)
+        if self.asked:
+            out += ["", *self.asked]
         if detail:
             for s in self.families():
                 out += ["", f"{s.family}:"]

@@ -9,7 +9,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from railwright.measure.machines import Unsupported
+from railwright.collectives.machine import Machine
+from railwright.measure.machines import Unsupported, machine_of
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, Lora, Overlap, TrainingJob
 
@@ -103,6 +104,17 @@ UNFUSED_SINKS = tuple(
     f"Megatron-Bridge {v}" for v in ("25.09", "25.11", "26.02", "26.02.01", "26.04", "26.04.01")
 )
 """Releases whose attention with learned sinks (gpt-oss) is not one fused kernel."""
+
+
+RACK = 64
+"""GPUs that jobs over several NVL72 racks use of each: whole trays, so that groups of powers of two stay inside
+one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
+
+
+def machine_for(record: Mapping[str, str]) -> Machine:
+    """The machine a record ran on. Raises Unsupported for a GPU without a usual server."""
+    nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
+    return machine_of(record["gpu"], int(record["gpus"]), nic, rack=RACK)
 
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:

@@ -8,12 +8,13 @@ from importlib import resources
 from itertools import chain
 
 from railwright.errors import RailwrightError, nearest
+from railwright.measure import training_bars
 from railwright.measure.collectives import collective_rows
 from railwright.measure.counts import design_rows, parameter_rows
 from railwright.measure.effects import effect_rows
 from railwright.measure.moe import moe_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
-from railwright.measure.training import memory_rows, training_rows
+from railwright.measure.training import memory_rows, records, training_rows
 
 FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "designs": design_rows,
@@ -38,8 +39,9 @@ def validate(family: str | None = None) -> ValidationTable:
     found = [row for name, rows in FAMILIES.items() if family in (None, name) for row in rows()]
     text = resources.files("railwright.measure").joinpath("data/bars.json").read_text(encoding="utf-8")
     bars = {name: Bar(**bar) for name, bar in json.loads(text).items()}
-    return ValidationTable(
-        tuple(row for row in found if isinstance(row, Row)),
-        tuple(row for row in found if isinstance(row, Skipped)),
-        bars,
-    )
+    rows = tuple(row for row in found if isinstance(row, Row))
+    skipped = tuple(row for row in found if isinstance(row, Skipped))
+    asked: list[str] = []
+    if family in (None, "training"):
+        asked = training_bars.lines(training_bars.reached(rows, skipped, {r["id"]: r for r in records()}))
+    return ValidationTable(rows, skipped, bars, tuple(asked))

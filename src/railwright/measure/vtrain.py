@@ -29,7 +29,8 @@ def single_rows() -> Iterator[Row | Skipped]:
             continue
         name = f"row {number}"
         try:
-            predicted = simulate(single_job(record), single_model(record), single_machine(record)).step_time
+            job, arch, machine = single_job(record), single_model(record), single_machine(record)
+            predicted = simulate(job, arch, machine, must_fit=False).step_time
         except (Unsupported, PlanError) as no:
             yield Skipped("vTrain single server", name, str(no).split(";")[0])
             continue

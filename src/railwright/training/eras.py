@@ -17,6 +17,7 @@ from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.model.operators import CoreAttention
 from railwright.spec.study import TrainingJob
+from railwright.training.constants import width_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def pace_of(job: TrainingJob, gpu: Gpu) -> Pace:
 
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     """'h100 fp8' and 'hopper fp8': whose products of that width share factors."""
-    width = "16-bit" if dtype in ("bf16", "fp16") else dtype
+    width = width_of(dtype)
     return f"{gpu.name.split('-')[0]} {width}", f"{gpu.generation.split('-')[0]} {width}"
 
 

@@ -1,0 +1,65 @@
+"""The eight steps of Korthikanti et al. 2022 (arXiv 2205.05198), tables 3 and 5: Calculon's own check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from railwright.measure.machines import machine_of
+from railwright.measure.table import Row
+from railwright.measure.training_jobs import HABITS
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Layout, TrainingJob
+from railwright.training import simulate
+
+SOURCE = "arXiv 2205.05198, tables 3 and 5 (175B and 1T: read; 22B and 530B: memory)"
+
+STEPS = (
+    ("22B", 48, 6144, 64, 1, 1, 8, 4, 4, 1.42, 1.10),
+    ("175B", 96, 12288, 96, 8, 3, 64, 64, 1, 18.13, 13.75),
+    ("530B", 105, 20480, 128, 35, 3, 280, 280, 1, 49.05, 37.83),
+    ("1T", 128, 25600, 160, 64, 1, 512, 512, 1, 94.42, 71.49),
+)
+"""Model, layers, hidden, heads, pipeline, chunks, GPUs, batch, microbatch; step with everything computed
+again, and with sequence parallelism and selective recomputation [s].  All with tensor parallelism of 8."""
+
+
+def korthikanti_rows() -> Iterator[Row]:
+    """All eight predicted; the fit of their era has seen those of 175B and 1T."""
+    for name, layers, hidden, heads, pipeline, chunks, gpus, batch, micro, full, selective in STEPS:
+        arch = Transformer(
+            name=f"megatron-{name}",
+            layers=layers,
+            hidden=hidden,
+            vocab=51200,
+            heads=heads,
+            kv_heads=heads,
+            head_dim=hidden // heads,
+            ffn=4 * hidden,
+            gated=False,
+            tied_embeddings=True,
+            position_embeddings=2048,
+        )
+        for spread, measured in ((False, full), (True, selective)):
+            job = TrainingJob(
+                name=name,
+                model=name,
+                gpus=gpus,
+                sequence=2048,
+                global_batch=batch,
+                micro_batch=micro,
+                tokens=1e9,
+                dtype="fp16",
+                layout=Layout(
+                    tensor=8,
+                    pipeline=pipeline,
+                    virtual_pipeline=chunks,
+                    sequence_parallel=spread,
+                    recompute="selective" if spread else "full",
+                ),
+                software=HABITS["korthikanti"].era,
+            )
+            step = simulate(job, arch, machine_of("A100", gpus, 200.0), must_fit=False)
+            what = f"{gpus} GPUs, {'selective, SP' if spread else 'all computed again'}"
+            yield Row(
+                "Korthikanti table 5", f"{name} {spread}", what, step.step_time, measured, "s/step", SOURCE
+            )

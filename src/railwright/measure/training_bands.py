@@ -1,0 +1,100 @@
+"""80 % bands of a step's time, from predictions made without the family they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from railwright.measure.table import Row
+
+LEVEL = 0.8
+"""Share of measurements that a band shall contain."""
+
+FEWEST = 3
+"""A slice (kind of model, GPU, width) with fewer model families gets the band of its kind of model."""
+
+
+def bands(rows: Sequence[Row], families: Mapping[str, str]) -> str:
+    """The bands as YAML: training/data/error_band.yaml.
+
+    rows      training rows with `left_out`
+    families  record -> family (model, GPU and publisher)
+    """
+    lines = [
+        "# Written by tools/readme.py from `railwright validate training`; do not edit.",
+        "# 80 % band of measured / predicted step time, with factors fitted without the record's own family;",
+        f"# every family weighs the same.  A slice is here with at least {FEWEST} families of its own; the",
+        "# others get the band of their kind of model.",
+        "kinds:",
+    ]
+    known = [r for r in rows if r.left_out is not None]
+    for kind in ("dense", "moe"):
+        lines += _entry(kind, [r for r in known if _kind(r) == kind], families)
+    lines.append("families:")
+    for name in sorted({r.family for r in known}):
+        chosen = [r for r in known if r.family == name]
+        if len({families[r.record] for r in chosen}) >= FEWEST:
+            lines += _entry(name.removeprefix("training "), chosen, families)
+    return "\n".join(lines) + "\n"
+
+
+def coverage(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[int, int]:
+    """(measurements inside, all) where each band too is made without the record's family (nested)."""
+    known = [r for r in rows if r.left_out is not None]
+    inside = 0
+    made: dict[tuple[str, str], tuple[float, float]] = {}
+    for row in known:
+        mine = families[row.record]
+        key = (row.family, mine)
+        if key not in made:
+            others = [r for r in known if families[r.record] != mine]
+            same = [r for r in others if r.family == row.family]
+            enough = len({families[r.record] for r in same}) >= FEWEST
+            made[key] = _band(same if enough else [r for r in others if _kind(r) == _kind(row)], families)
+        low, high = made[key]
+        inside += low <= _ratio(row) <= high
+    return inside, len(known)
+
+
+def _kind(row: Row) -> str:
+    return row.family.split()[1]
+
+
+def _ratio(row: Row) -> float:
+    """Measured over what was predicted without the record's family."""
+    assert row.left_out is not None
+    return row.measured / row.left_out
+
+
+def _band(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[float, float]:
+    """Quantiles of the ratios, each family with the same weight in all.
+
+    The tails are those of n families, not of infinitely many: (1 - LEVEL) / 2 times 1 - 1 / n, so that a
+    band from few families is wider.
+    """
+    sizes = Counter(families[r.record] for r in rows)
+    ordered = sorted((_ratio(r), 1.0 / sizes[families[r.record]]) for r in rows)
+    total = float(len(sizes))
+    tail = (1.0 - LEVEL) / 2.0 * (1.0 - 1.0 / total)
+    below, low, high = 0.0, ordered[0][0], ordered[-1][0]
+    for ratio, weight in ordered:
+        if below / total <= tail:
+            low = ratio
+        below += weight
+        if below / total >= 1.0 - tail:
+            high = ratio
+            break
+    return low, high
+
+
+def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str]) -> list[str]:
+    low, high = _band(rows, families)
+    middle = sorted(_ratio(r) for r in rows)[len(rows) // 2]
+    count = len({families[r.record] for r in rows})
+    return [
+        f"  {name}:",
+        f"    low: {low:.2f}",
+        f"    high: {high:.2f}",
+        f'    source: "railwright validate training: {len(rows)} records of {count} families, each predicted '
+        f'without its own, median {middle:.2f}"',
+    ]
