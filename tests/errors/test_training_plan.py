@@ -125,6 +125,70 @@ def test_hopeless_model_says_so() -> None:
     assert "use more or larger GPUs" in refusal(job(sequence=4096), huge)
 
 
+def changed(wanted: TrainingJob, **fields: object) -> TrainingJob:
+    return wanted.model_copy(update=fields)
+
+
+def test_context_of_more_ranks_than_gpus() -> None:
+    text = refusal(job(tensor=4, context=3))
+    assert (
+        "32 GPUs are not a multiple of tensor x context x pipeline = 4 x 3 x 1 = 12; set gpus to 24" in text
+    )
+
+
+def test_context_ranks_without_whole_heads() -> None:
+    text = refusal(job(context=8, context_kind="all-to-all"))
+    assert "the 4 (key-value) heads per GPU of dense-8 are not a multiple of layout.context = 8" in text
+    assert "1, 2, 4 work, or use context_kind ring" in text
+
+
+def test_a_sequence_shorter_than_its_ranks() -> None:
+    assert "a sequence of 2 tokens cannot be shared" in refusal(job(context=4, sequence=2))
+
+
+def test_experts_cut_more_than_the_rest() -> None:
+    text = refusal(job(tensor=2, expert=2, expert_tensor=4), MOE)
+    assert "layout.expert_tensor 4 does not divide layout.tensor = 2; 1, 2 work" in text
+
+
+def test_shards_need_zero_3_and_a_divisor() -> None:
+    assert "needs zero: 3, but zero is 1" in refusal(job(shard=8))
+    assert "layout.shard 5 does not divide the 32 ranks" in refusal(job(zero=3, shard=5))
+    assert "experts have other replicas" in refusal(job(zero=3, shard=8, expert=2), MOE)
+
+
+def test_sharded_parameters_under_split_backward_passes() -> None:
+    assert "use zero: 1, or schedule 1f1b" in refusal(job(zero=3, pipeline=4, schedule="zb-h1"))
+
+
+def test_schedules_that_do_not_go_with_the_chunks() -> None:
+    assert "zb-h1 needs virtual_pipeline 1, but it is 2" in refusal(
+        job(pipeline=4, virtual_pipeline=2, schedule="zb-h1")
+    )
+    assert "interleaved needs virtual_pipeline above 1" in refusal(job(pipeline=4, schedule="interleaved"))
+
+
+def test_dualpipe_needs_pairs_and_enough_microbatches() -> None:
+    assert "choose an even number" in refusal(job(gpus=24, batch=96, pipeline=3, schedule="dualpipe"))
+    text = refusal(job(pipeline=4, batch=32, schedule="dualpipe"))
+    assert "at least 2 x 4 = 8, but there are 4; set global_batch to 64" in text
+
+
+def test_layers_per_stage_must_add_up() -> None:
+    text = refusal(job(pipeline=4, layers_per_stage=(2, 2, 2, 3)))
+    assert "must be 4 numbers (pipeline x virtual_pipeline) that add up to the 8 layers" in text
+    assert "it has 4 that add up to 9" in text
+    assert "leaves piece 1 without a layer" in refusal(job(pipeline=4, layers_per_stage=(3, 0, 3, 2)))
+
+
+def test_servers_must_exist_once_and_suffice() -> None:
+    assert "names number 4, but the cluster has 4 servers, 0 to 3" in refusal(changed(job(), servers=(0, 4)))
+    assert "names number 1 twice" in refusal(changed(job(), servers=(1, 1)))
+    assert "gpus is 32, but the 2 servers it names have 16" in refusal(changed(job(gpus=32), servers=(0, 2)))
+    assert "a server has 8 GPUs" in refusal(changed(job(), gpus_per_server=9))
+    assert "the 4 servers give 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
+
+
 def test_doubtful_layouts_are_warned_about() -> None:
     def warnings(wanted: TrainingJob, arch: Transformer) -> str:
         result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
@@ -134,3 +198,9 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "each is kept on 2 GPUs" in warnings(job(tensor=8), DENSE)
     assert "only with sequence_parallel" in warnings(job(tensor=2, expert=2), MOE)
     assert "does nothing" in warnings(job(sequence_parallel=True), DENSE)
+    assert "spans 2 servers of 8 GPUs" in warnings(job(tensor=16), DENSE)
+    assert "not a multiple of 2 x context = 8" in warnings(job(context=4, sequence=1020), DENSE)
+    assert "zero: 1 does so once per step" in warnings(job(zero=2, pipeline=2), DENSE)
+    assert "gpus_per_server 4 keeps them inside" in warnings(
+        changed(job(gpus=24, batch=24, expert=4), gpus_per_server=6), MOE
+    )

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from railwright.training.pipeline import compose
-from railwright.training.schedule import Unit, in_flight, interleaved, one_f_one_b, schedule
+from railwright.training.schedule import Route, Unit, in_flight, interleaved, one_f_one_b, schedule
 
 F, B = 1.0, 2.0
 
@@ -72,3 +72,55 @@ def test_sends_of_one_stage_do_not_overlap() -> None:
     for stage in placed:
         sends = sorted((p.send_start, p.send_start + p.sent) for p in stage if p.sent)
         assert all(a[1] <= b[0] + 1e-12 for a, b in pairwise(sends))
+
+
+def timed(name: str, p: int, m: int, f: float, i: float, w: float, both: float) -> float:
+    """Length of a step: forward f, input gradients i, weight gradients w, F and B run together."""
+    seconds = {"F": f, "I": i, "W": w, "B": i + w, "FB": both}
+    route = Route(p, 2, "mirror") if name == "dualpipe" else Route(p, 1)
+    orders = schedule(p, route.chunks, m, name)
+    run = compose(orders, route.chunks, m, lambda _, u, start: seconds[u.kind], 0.0, False, route)
+    return max(stage[-1].end for stage in run)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 2), (4, 8), (8, 8), (8, 32)])
+def test_gpipe_wastes_as_much_as_1f1b_and_holds_every_microbatch(p: int, m: int) -> None:
+    assert timed("gpipe", p, m, 1.0, 1.0, 1.0, 0.0) == pytest.approx((m + p - 1) * 3.0)
+    assert in_flight(schedule(p, 1, m, "gpipe")[0]) == m
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 16), (8, 32)])
+@pytest.mark.parametrize(("f", "i", "w"), [(1.0, 1.0, 1.0), (1.0, 1.2, 0.8), (1.0, 1.3, 0.9)])
+def test_zb_h1_fills_the_drain_with_weight_gradients(p: int, m: int, f: float, i: float, w: float) -> None:
+    # (p-1)(F+B-2W) with B the whole backward pass: (p-1)(f+i-w); a third of 1F1B's where f = i = w
+    assert timed("zb-h1", p, m, f, i, w, 0.0) - m * (f + i + w) == pytest.approx((p - 1) * (f + i - w))
+    assert [in_flight(order) for order in schedule(p, 1, m, "zb-h1")] == [p] * p
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 8), (4, 16), (8, 16), (8, 32), (16, 64)])
+def test_dualpipe_wastes_half_of_p_minus_1(p: int, m: int) -> None:
+    # (p/2-1)(FB+B-3W) with FB = F+B, B = 2, W = 1: (p/2-1) x 2
+    bubble = timed("dualpipe", p, m, 1.0, 1.0, 1.0, 3.0) - m * 3.0
+    assert bubble == pytest.approx((p / 2 - 1) * (3.0 + 2.0 - 3 * 1.0))
+    assert {in_flight(order) for order in schedule(p, 2, m, "dualpipe")} == {p + 1}
+
+
+@pytest.mark.parametrize(("name", "chunks"), [("gpipe", 1), ("zb-h1", 1), ("dualpipe", 2)])
+def test_every_microbatch_meets_every_stage_once_each_way(name: str, chunks: int) -> None:
+    p, m = 4, 16
+    for order in schedule(p, chunks, m, name):
+        ahead = [u.microbatch for u in order if u.kind in ("F", "FB")]
+        back = [u.other if u.kind == "FB" else u.microbatch for u in order if u.kind in ("B", "I", "FB")]
+        assert sorted(ahead) == sorted(back) == list(range(m))
+        split = sorted(u for u in order if u.kind == "I")
+        assert [u[1:] for u in split] == [u[1:] for u in sorted(u for u in order if u.kind == "W")]
+        for c, i in (u[1:3] for u in split):
+            assert order.index(Unit("I", c, i)) < order.index(Unit("W", c, i))
+
+
+def test_mirrored_stages_hold_the_same_piece_of_the_model() -> None:
+    route = Route(4, 2, "mirror")
+    assert [[route.layers_of(s, c) for c in (0, 1)] for s in range(4)] == [[0, 3], [1, 2], [2, 1], [3, 0]]
+    assert [route.stage(route.piece(s, c)) for s in range(4) for c in (0, 1)] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [p for p in range(8) if route.first(p)] == [0, 4]
+    assert [p for p in range(8) if route.last(p)] == [3, 7]

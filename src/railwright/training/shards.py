@@ -103,19 +103,23 @@ def _woven(
 ) -> list[Task]:
     """A pass with dp tasks in order of issue: gathers `ahead` units early, reductions after theirs."""
     done = {task.layer: i for i, task in enumerate(tasks)}
+    first: dict[int, int] = {}
+    for i, task in enumerate(tasks):
+        first.setdefault(task.layer, i)
+    issued: list[tuple[int, bool, int, Task]] = []
+    for place, unit in enumerate(order):
+        # Half microbatches reach a unit one after the other: it is gathered for the first of them.
+        before = order[place - 1 - ahead] if place > ahead else None
+        reached = range(first.get(unit, 0))
+        trigger = max((i for i in reached if tasks[i].layer == before), default=-1)
+        issued += [(trigger, True, unit, task) for task in gathers.get(unit, ())]
+        issued += [(done.get(unit, -1), False, unit, task) for task in reduces.get(unit, ())]
     found = list(tasks)
     gate: dict[int, int] = {}
-    issued = 0
-    for place, unit in enumerate(order):
-        while issued < min(place + ahead + 1, len(order)):
-            target, before = order[issued], issued - 1 - ahead
-            after = (done[order[before]],) if before >= 0 and order[before] in done else ()
-            for task in gathers.get(target, ()):
-                gate[target] = len(found)
-                found.append(task._replace(after=after))
-            issued += 1
-        after = (done[unit],) if unit in done else ()
-        found += [task._replace(after=after) for task in reduces.get(unit, ())]
+    for trigger, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):
+        if gathered:
+            gate[unit] = len(found)
+        found.append(task._replace(after=(trigger,) if trigger >= 0 else ()))
     for i, task in enumerate(tasks):
         if task.lane == "compute" and task.layer in gate:
             found[i] = task._replace(after=(*task.after, gate[task.layer]))

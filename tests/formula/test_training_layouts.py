@@ -1,0 +1,264 @@
+"""What the newer layouts send, hold and compute, against closed forms (docs/training/layouts.md)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from railwright.model import count_parameters, layer_operators
+from railwright.model.architecture import Operator, Transformer
+from railwright.spec.study import Layout, Lora, Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.communication import copies_per_token
+from railwright.training.costs import on_context_ranks
+from railwright.training.lora import adapter_parameters, with_adapters
+from railwright.training.stages import layers_per_piece, stage_shapes
+from training_cases import DENSE, MOE, job, machine, priced, roofline
+
+BSH = 1024 * 1024 * 2.0
+"""Bytes of one microbatch's hidden states: 1 x 1024 tokens x 1024 wide x bf16."""
+KV = 1024 * 2 * 4 * 64 * 2.0
+"""Bytes of one microbatch's keys and values: 4 heads of 64."""
+
+
+def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
+    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
+    counts: dict[str, float] = defaultdict(float)
+    sizes: dict[str, float] = defaultdict(float)
+    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
+    for one in result.collectives:
+        counts[one.purpose] += one.count
+        sizes[one.purpose] += one.count * one.prediction.size
+    return counts, sizes
+
+
+def test_a_ring_sends_c_minus_1_blocks_of_keys_and_values_and_twice_that_backward() -> None:
+    # 8 layers, 8 data-parallel ranks of 4: 8 microbatches; a block is 1/4 of the keys and values
+    counts, sizes = sent(job(context=4, batch=64), DENSE)
+    assert counts["cp ring"] == counts["cp ring backward"] == 8 * 8 * 3
+    assert sizes["cp ring"] == pytest.approx(8 * 8 * 3 * KV / 4)
+    assert sizes["cp ring backward"] == pytest.approx(2 * 8 * 8 * 3 * KV / 4)
+
+
+def test_swapping_heads_for_tokens_sends_queries_keys_values_and_outputs_once_each_way() -> None:
+    # per layer and pass: (b s / c) x (16 + 2 x 4) x 64 in, (b s / c) x 16 x 64 out; backward the same
+    counts, sizes = sent(job(context=4, batch=64, context_kind="all-to-all"), DENSE)
+    for way in ("", " backward"):
+        assert counts[f"cp all-to-all in{way}"] == counts[f"cp all-to-all out{way}"] == 64
+    total = sum(size for purpose, size in sizes.items() if purpose.startswith("cp"))
+    assert total == pytest.approx(64 * 2 * (BSH + KV + BSH) / 4)
+
+
+def test_gathered_keys_and_values_are_gathered_twice_and_reduced_once() -> None:
+    _, sizes = sent(job(context=4, batch=64, context_kind="all-gather"), DENSE)
+    assert sizes["cp all-gather"] == sizes["cp all-gather backward"] == sizes["cp reduce-scatter"]
+    assert sizes["cp all-gather"] == pytest.approx(64 * KV)
+
+
+def test_context_ranks_hold_the_same_weights() -> None:
+    # gradients are reduced over data x context ranks: the same bytes over the same 32 GPUs
+    one, four = sent(job(batch=64), DENSE)[1], sent(job(context=4, batch=64), DENSE)[1]
+    assert one["dp gradients"] == four["dp gradients"]
+    result = simulate(job(context=4), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    assert {c.prediction.ranks for c in result.collectives if c.purpose == "dp gradients"} == {32}
+
+
+@pytest.mark.parametrize("how", ["ring", "all-to-all", "all-gather"])
+def test_context_ranks_share_the_work_of_a_sequence(how: str) -> None:
+    whole = layer_operators(DENSE, "dense", 4096, 4096)
+    part = on_context_ranks(layer_operators(DENSE, "dense", 1024, 4096), how, 4, 1, 16)  # type: ignore[arg-type]
+    for name in ("forward", "backward_input", "backward_weight"):
+        flops = [sum(op.flops for op in getattr(found, name)) for found in (whole, part)]
+        assert flops[0] == pytest.approx(4 * flops[1])
+
+
+def test_a_ring_is_hidden_where_attention_takes_as_long() -> None:
+    # 4 blocks of attention of 1 ms each, hops of 0.5 ms: only attention remains
+    def attention_only(operator: Operator) -> float:
+        return 1e-3 if operator.kind == "attention" else 0.0
+
+    hidden, exposed = (
+        simulate(
+            job(context=4, batch=8, zero=0, overlap=Overlap(cp=overlapped)),
+            DENSE,
+            machine(4),
+            predict=priced(KV / 4 / 0.5e-3, 0.0),
+            kernel=attention_only,
+        )
+        for overlapped in (True, False)
+    )
+    busy = {s.kind: s.busy for s in hidden.shares}["cp"]
+    assert busy == pytest.approx(8 * (3 * 0.5e-3 + 3 * 1.0e-3))
+    # backward hops of 1 ms beside blocks of 1 ms, slowed by 1.189: none is waited for
+    assert {s.kind: s.exposed for s in hidden.shares}["cp"] == pytest.approx(0.0, abs=1e-9)
+    assert {s.kind: s.exposed for s in exposed.shares}["cp"] == pytest.approx(busy)
+
+
+def whole(parameters: float) -> float:
+    return pytest.approx(parameters, rel=1e-9)  # type: ignore[return-value]
+
+
+def test_zero_2_reduces_gradients_in_every_microbatch() -> None:
+    parameters = count_parameters(DENSE).total
+    sizes = sent(job(zero=2, batch=128), DENSE)[1]
+    assert sizes["dp gradients"] == whole(4 * 4 * parameters)
+    assert sizes["dp parameters"] == whole(2 * parameters)
+    once = sent(job(zero=2, batch=128, reduce_each=False), DENSE)[1]
+    assert once["dp gradients"] == whole(4 * parameters)
+
+
+def test_zero_3_gathers_twice_and_reduces_once_per_microbatch() -> None:
+    # forward all, backward the layers: the head stays from the forward pass, an embedding needs none
+    count = count_parameters(DENSE)
+    ends = count.embedding + count.head + DENSE.hidden
+    layers = count.total - ends
+    for batch, times in ((32, 1), (128, 4)):
+        sizes = sent(job(zero=3, batch=batch), DENSE)[1]
+        assert sizes["dp parameters"] == whole(times * 2 * (2 * layers + ends))
+        assert sizes["dp gradients"] == whole(times * 4 * count.total)
+    kept = sent(job(zero=3, batch=128, reshard=False, reduce_each=False), DENSE)[1]
+    assert kept["dp parameters"] == whole(4 * 2 * count.total)
+    assert kept["dp gradients"] == whole(4 * count.total)
+
+
+def test_hybrid_shards_all_reduce_their_part_over_the_copies() -> None:
+    # shards of 8 of the 32 ranks: 4 copies, each rank all-reduces 1/8 of the gradients
+    total = count_parameters(DENSE).total
+    result = simulate(
+        job(zero=3, shard=8, batch=32), DENSE, machine(4), predict=priced(50e9), kernel=roofline
+    )
+    ranks = {c.purpose: c.prediction.ranks for c in result.collectives}
+    assert ranks == {"dp parameters": 8, "dp gradients": 8, "dp gradients of copies": 4}
+    copies = [c for c in result.collectives if c.purpose == "dp gradients of copies"]
+    assert sum(c.count * c.prediction.size for c in copies) == whole(4 * total / 8)
+
+
+def test_16_bit_gradients_are_half_as_many_bytes() -> None:
+    wanted = job(batch=32)
+    half = wanted.model_copy(update={"gradient_dtype": "bf16"})
+    assert sent(half, DENSE)[1]["dp gradients"] == whole(sent(wanted, DENSE)[1]["dp gradients"] / 2)
+
+
+def test_prefetched_parameters_hide_behind_the_layer_before() -> None:
+    # layers of 1 ms forward and 2 ms backward, gathers of 0.5 ms: exposed are the first unit of the step, and
+    # what the ends cannot hide; without prefetch every unit
+    def slow(operator: Operator) -> float:
+        return 1e-3 if operator.name.startswith(("mlp up", "mlp down, input")) else 0.0
+
+    def exposed(prefetch: int) -> float:
+        tied = replace(DENSE, vocab=128)
+        per_layer = (count_parameters(tied).total - 2 * 128 * 1024 - 1024) / 8
+        result = simulate(
+            job(zero=3, batch=32, overlap=Overlap(prefetch=prefetch)),
+            tied,
+            machine(4),
+            predict=priced(2 * per_layer * 31 / 32 / 0.5e-3, 0.0),
+            kernel=slow,
+        )
+        return {s.kind: s.exposed for s in result.shares}["dp"]
+
+    assert exposed(1) < 0.35 * exposed(0)
+
+
+@pytest.mark.parametrize(
+    ("layers", "pieces", "ends", "expected"),
+    [
+        (8, 4, "none", (2, 2, 2, 2)),
+        (61, 4, "none", (15, 16, 15, 15)),
+        (61, 16, "none", (3, *[4] * 13, 3, 3)),
+        (94, 16, "none", (5, *[6] * 14, 5)),
+        (70, 12, "both", (5, *[6] * 10, 5)),  # BLOOM 176B: 70 layers and two ends on 12 stages
+        (30, 32, "none", (0, *[1] * 30, 0)),  # fewer layers than pieces: the ends stand alone
+    ],
+)
+def test_layers_that_do_not_divide_leave_the_ends_lighter(
+    layers: int, pieces: int, ends: str, expected: tuple[int, ...]
+) -> None:
+    found = layers_per_piece(layers, pieces, Layout(ends_as_layers=ends))  # type: ignore[arg-type]
+    assert found == expected
+    assert sum(found) == layers
+
+
+def test_given_layers_per_stage_are_taken_in_the_models_order() -> None:
+    shapes = stage_shapes(DENSE, Layout(pipeline=2, virtual_pipeline=2, layers_per_stage=(1, 2, 3, 2)))
+    assert [[len(c.layers) for c in s.chunks] for s in shapes] == [[1, 3], [2, 2]]
+    assert [s.first for s in shapes] == [(0, 3), (1, 6)]
+
+
+def test_a_stage_with_more_layers_sets_the_pace() -> None:
+    # 8 layers on 4 stages as 5 + 1 + 1 + 1: 32 microbatches take about 5/2 of what 2 + 2 + 2 + 2 take
+    def layered(operator: Operator) -> float:
+        return 1e-3 if operator.name.startswith("mlp up") else 0.0
+
+    def took(layers: tuple[int, ...] | None) -> float:
+        wanted = job(pipeline=4, batch=8 * 64, layers_per_stage=layers)
+        return simulate(wanted, DENSE, machine(4), predict=priced(0.0), kernel=layered).step_time
+
+    # m (F+B) of the slowest stage, plus the others' share of fill and drain
+    assert took((5, 1, 1, 1)) == pytest.approx((64 * 5 + 3) * 3e-3, rel=0.01)
+    assert took(None) == pytest.approx((64 + 3) * 2 * 3e-3, rel=0.01)
+
+
+def test_expert_tensor_parallelism_gathers_routed_tokens_over_its_own_group() -> None:
+    # TP 4, ETP 2, EP 8 on 32 GPUs: replicas 32 / 16 = 2; each gather is 2 ranks' routed tokens
+    wanted = job(tensor=4, expert=8, expert_tensor=2, sequence_parallel=True)
+    counts, sizes = sent(wanted, MOE)
+    routed = 2 * BSH / 4
+    assert sizes["expert tp all-gather"] / counts["expert tp all-gather"] == pytest.approx(2 * routed)
+    assert sizes["ep dispatch"] / counts["ep dispatch"] == pytest.approx(routed)
+    result = simulate(wanted, MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    ranks = {c.purpose: c.prediction.ranks for c in result.collectives}
+    assert ranks["expert tp all-gather"] == 2
+    assert ranks["expert dp gradients"] == 2
+    assert ranks["dp gradients"] == 8
+
+
+def test_whole_experts_need_no_tensor_collectives() -> None:
+    counts, _ = sent(job(tensor=4, expert=8, expert_tensor=1, sequence_parallel=True), MOE)
+    assert not [purpose for purpose in counts if purpose.startswith("expert tp")]
+
+
+def test_one_copy_per_server_crosses_the_network() -> None:
+    # k experts on n servers: n (1 - (1 - 1/n)^k) servers hold one of them
+    assert copies_per_token(8, 1) == pytest.approx(1.0)
+    assert copies_per_token(1, 4) == pytest.approx(1.0)
+    assert copies_per_token(8, 4) == pytest.approx(4 * (1 - 0.75**8))
+    # 2 experts of a token on groups of 16 over 2 servers: 1.5 copies instead of 2
+    arch = replace(MOE, experts=16)
+    plain = job(expert=16, batch=32)
+    limited = plain.model_copy(update={"expert_nodes": 4})
+    assert sent(limited, arch)[1]["ep dispatch"] == pytest.approx(0.75 * sent(plain, arch)[1]["ep dispatch"])
+
+
+def test_adapters_train_and_nothing_else_does() -> None:
+    lora = Lora(rank=8)
+    wanted = job(batch=32).model_copy(update={"lora": lora})
+    # qkv 1024 -> (16 + 2 x 4) x 64, output 1024 -> 1024, up 1024 -> 2 x 4096 (gated), down 4096 -> 1024
+    widths = (1024 + 24 * 64) + (1024 + 1024) + (1024 + 8192) + (4096 + 1024)
+    assert adapter_parameters(DENSE, "dense", Layout(), lora) == 8 * widths
+    sizes = sent(wanted, DENSE)[1]
+    assert sizes["dp gradients"] == whole(4 * 8 * 8 * widths)
+    assert sizes["dp parameters"] == whole(2 * 8 * 8 * widths)
+
+
+def test_frozen_weights_have_no_weight_gradients() -> None:
+    full = layer_operators(DENSE, "dense", 1024, 1024)
+    thin = with_adapters(full, Lora(rank=8, targets=("qkv",)), "bf16")
+    assert {op.name.split(" adapter")[0] for op in thin.backward_weight} == {"qkv projection"}
+    flops = sum(op.flops for op in thin.backward_weight)
+    assert flops == pytest.approx(2 * 1024 * 8 * (1024 + 24 * 64))
+    more = sum(op.flops for op in thin.forward) - sum(op.flops for op in full.forward)
+    assert more == pytest.approx(flops)
+
+
+def test_part_of_a_rack_keeps_expert_groups_inside() -> None:
+    # 2 servers, 4 of 8 GPUs of each: expert groups of 4 do not cross, of 8 they do
+    wanted = job(gpus=8, batch=16, expert=4).model_copy(update={"gpus_per_server": 4})
+    from railwright.training.placement import place
+
+    fabric = machine(4).network.fabric
+    groups = place(wanted, fabric)
+    assert sorted(int(g) for c in groups.ep for g in c.gpus) == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert all(c.num_servers(fabric) == 1 for c in groups.ep)
