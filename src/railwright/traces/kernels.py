@@ -1,8 +1,8 @@
 """What a kernel does, by its name: matrix product, attention, memory-bound, communication, copy.
 
 Names: cuBLAS and CUTLASS ('sm90_xmma_gemm_…', 'nvjet_…', 'cutlass_…'), FlashAttention and cuDNN
-('flash_fwd_…', '…fmha…'), Triton, Tensile on AMD ('Cijk_…'), NCCL and RCCL (NVIDIA/nccl, src/device/generate.py; older ones
-'ncclKernel_AllReduce_RING_LL_Sum_float').
+('flash_fwd_…', '…fmha…'), Triton, Tensile on AMD ('Cijk_…'), NCCL and RCCL (NVIDIA/nccl,
+src/device/generate.py; older ones 'ncclKernel_AllReduce_RING_LL_Sum_float').
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
             raise wrong(
                 profile.file,
                 "",
-                "no ProfilerStep# marks a step and no pattern of kernels repeats; profile several steps and call "
-                "profiler.step() after each, or say that the whole trace is one step.",
+                "no ProfilerStep# marks a step and no pattern of kernels repeats; profile several steps and "
+                "call profiler.step() after each, or say that the whole trace is one step.",
             )
     if not windows:
         windows = [(work[0].start, max(span.end for span in work))]

@@ -36,6 +36,9 @@ NORM, NORM_BYTES = "gradient norm", 4.0
 """Before the optimizer all stages agree on the norm of the gradients: an all-reduce of one fp32 number
 (Megatron-LM, optimizer/clip_grads.py), here along each pipeline.  Training leaves its microseconds out."""
 
+RING_TAGS = 1_000_000
+"""Messages round a ring are numbered from here, those between stages from 0."""
+
 GATHER = "pp gather"
 """Training's purpose of the all-gather behind a pipeline send that was cut over the tensor ranks."""
 
@@ -63,6 +66,11 @@ def step_trace(
             f"{job.name}: its step has more than {most_events:,} events, and a trace needs every one; "
             "lower global_batch, which changes only how often the same pass is repeated."
         )
+    if any(e.unit is not None and e.unit[0] == "FB" for e in step.timeline.events):
+        raise PlanError(
+            f"{job.name}: passes that are forward and backward at once (schedule dualpipe) cannot be written "
+            "as a trace; take another layout.schedule."
+        )
     return _Writer(step, place(job, machine.network.fabric), asked).trace(job.name), step
 
 
@@ -72,10 +80,15 @@ Family = tuple[Communicator, ...]
 
 @dataclass(frozen=True)
 class _Draft:
-    """A node of a stage before its rank is known: its groups instead of one, the stage of its peer."""
+    """A node of a stage before its rank is known.
+
+    family  its groups instead of one; with `shift`, the peer is so many places further in the rank's group
+    other   stage of its peer
+    """
 
     node: Node
     family: Family = ()
+    shift: int = 0
     other: int = -1
 
 
@@ -113,7 +126,9 @@ class _Writer:
             if event.kind != "bubble":
                 self.by_stage[event.rank].append(event)
         self.messages = self._routes()
-        self.sent = next((size for op, size in asked if op == "sendrecv"), 0.0)
+        sends = [size for (op, size), known in asked.items() if op == "sendrecv" and self.pipelines in known]
+        self.sent = sends[0] if sends else 0.0
+        self.passed_on = 0
         self.gathered = any(one.purpose == GATHER for one in step.collectives)
         self.gpus = np.sort(self.grid.reshape(-1))
         self.rank_of = {int(gpu): rank for rank, gpu in enumerate(self.gpus)}
@@ -131,7 +146,11 @@ class _Writer:
             peers = [self.rank_of[int(g)] for g in self.grid[(slice(None), *column)]]
             found = []
             for draft in self.drafts[stage]:
-                if draft.family:
+                if draft.family and draft.shift:
+                    ring = self.groups[self.families[draft.family][gpu]].ranks
+                    peer = ring[(ring.index(rank) + draft.shift) % len(ring)]
+                    found.append(replace(draft.node, peer=peer))
+                elif draft.family:
                     found.append(replace(draft.node, group=self.families[draft.family][gpu]))
                 elif draft.other >= 0:
                     found.append(replace(draft.node, peer=peers[draft.other]))
@@ -175,7 +194,11 @@ class _Writer:
                 after.add(received[unit])
             if sends and unit is not None:
                 after.add(last[unit][1])
-            node = put(self._draft(event, tuple(sorted(after)), parts.get(at, (0.0, 1)), stage))
+            waits = tuple(sorted(after))
+            if event.kind == "sendrecv":
+                node = self._passed_on(put, event, waits, *parts.get(at, (0.0, 1)))
+            else:
+                node = put(self._draft(event, waits, parts.get(at, (0.0, 1)), stage))
             lanes[event.lane].add(event.end, node)
             if unit is not None and inside:
                 last[unit] = max(last.get(unit, (event.end, node)), (event.end, node))
@@ -228,6 +251,19 @@ class _Writer:
         family = self.asked[used.op, used.size][0]
         node = Node(0, GATHER, "collective", (got,), used.time, used.op, used.size)
         return put(_Draft(node, self._family(family)))
+
+    def _passed_on(
+        self, put: Callable[[_Draft], int], event: Event, after: tuple[int, ...], size: float, parts: int
+    ) -> int:
+        """A step of a ring: every rank sends to the next of its group and receives from the one before."""
+        family = self._family(self._asked_for(event, "sendrecv", size))
+        self.passed_on += 1
+        node = Node(
+            0, event.name, "send", after, event.end - event.start, size=size, tag=RING_TAGS + self.passed_on
+        )
+        sent = put(_Draft(node, family, 1))
+        got = replace(node, name=f"{event.name}, received", kind="receive", after=(sent,), seconds=0.0)
+        return put(_Draft(got, family, -1))
 
     def _norm(self, after: tuple[int, ...]) -> _Draft:
         node = Node(0, NORM, "collective", after, 0.0, "all_reduce", NORM_BYTES)

@@ -1,0 +1,259 @@
+"""A measured step beside the predicted one: every share of both, which is off, and every collective.
+
+Both columns add up to their step.  The predicted compute is told apart by running the prediction on a free
+network with one kind of kernel at a time; what communication beside it slows down is shared out in
+proportion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import get_args
+
+from railwright.collectives import predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.compute import kernel_time
+from railwright.errors import RailwrightError
+from railwright.model.architecture import Operator, Transformer
+from railwright.spec.study import TrainingJob
+from railwright.traces.measured import Collective, Step
+from railwright.traffic.demand import Communicator
+from railwright.training import Groups, StepResult, place, simulate
+from railwright.training.eras import pace_of
+from railwright.training.placement import GroupKind
+from railwright.training.timeline import Lane
+
+COMPUTE = {
+    "gemm": "matrix products",
+    "attention": "attention",
+    "memory": "memory-bound kernels",
+    "optimizer": "optimizer",
+}
+OTHER = "other communication"
+IDLE = "waiting (host, pipeline)"
+COPY = "copies from and to the host"
+_KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory",)}
+_OF_KIND = {
+    "expert_dp": "dp", "embedding": "dp", "shard": "dp", "copies": "dp", "mirror": "dp", "ep_local": "ep",
+    "etp": "tp",
+}  # fmt: skip
+"""Lane of a kind of groups where it has another name."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One share of the step: seconds of it measured and predicted."""
+
+    share: str
+    measured: float
+    predicted: float
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """One collective of the measured step.
+
+    kind     'tp', 'ep', … where its group is one of the layout's, else ''
+    size     nccl-tests' S, 0 where it was not recorded [byte]
+    lowest, middle  of the times of its kernels; they run from when their rank has come, so the lowest is
+             nearest to the transfer [s]
+    predicted  [s], None where group or size are not known
+    """
+
+    op: Op | None
+    kind: str
+    ranks: int
+    size: float
+    count: int
+    lowest: float
+    middle: float
+    predicted: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measured step beside the predicted one.
+
+    measured, predicted  time of the step [s]
+    rows     shares in a fixed order; each column adds up to its step
+    words    which shares are off, the largest difference first
+    """
+
+    file: str
+    rank: int | None
+    measured: float
+    predicted: float
+    rows: tuple[Row, ...]
+    collectives: tuple[CollectiveRow, ...]
+    words: tuple[str, ...]
+
+
+def compare(
+    steps: Sequence[Step], job: TrainingJob, arch: Transformer, machine: Machine
+) -> tuple[Comparison, StepResult]:
+    """The measured step that waits least, of one or several ranks, beside the predicted one.
+
+    Training's shares are those of the stage that waits least, so the rank that waits least is put beside it.
+    Raises PlanError as `training.simulate` does.
+    """
+    step = min(
+        steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
+    )
+    predicted = simulate(job, arch, machine)
+    groups = place(job, machine.network.fabric)
+    kinds = [_kind(one, groups) for one in step.collectives]
+    measured: dict[str, float] = defaultdict(float)
+    for name, label in COMPUTE.items():
+        measured[label] = step.exposed.get(name, 0.0)
+    for number, seconds in step.exposed_calls.items():
+        measured[_label(kinds[number])] += seconds
+    measured[IDLE] = step.exposed.get("idle", 0.0)
+    measured[COPY] = step.exposed.get("copy", 0.0)
+    expected = _predicted(predicted, job, arch, machine)
+    labels = [*COMPUTE.values(), *(_label(lane) for lane in _lanes()), OTHER, COPY, IDLE]
+    rows = tuple(
+        Row(label, measured.get(label, 0.0), expected.get(label, 0.0))
+        for label in labels
+        if measured.get(label, 0.0) or expected.get(label, 0.0)
+    )
+    result = Comparison(
+        step.file, step.rank, step.seconds, predicted.step_time, rows,
+        tuple(_collectives(step, kinds, groups, machine)), _words(step, predicted, rows),
+    )  # fmt: skip
+    return result, predicted
+
+
+def _lanes() -> list[str]:
+    return [lane for lane in get_args(Lane) if lane not in ("compute", "host")]
+
+
+def _label(kind: str) -> str:
+    return f"{kind} communication" if kind else OTHER
+
+
+def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: Machine) -> dict[str, float]:
+    """Exposed seconds by the labels of the table."""
+    found: dict[str, float] = defaultdict(float)
+    compute = 0.0
+    for share in step.shares:
+        if share.kind == "compute":
+            compute = share.exposed
+        elif share.kind in ("bubble", "host"):
+            found[IDLE] += share.exposed
+        else:
+            found[_label(share.kind)] += share.exposed
+    parts = {name: _alone(job, arch, machine, kinds) for name, kinds in _KERNELS.items()}
+    parts["optimizer"] = max(
+        (e.end - e.start for e in step.timeline.events if e.kind == "optimizer"), default=0.0
+    )
+    parts["memory"] = max(0.0, parts["memory"] - parts["optimizer"])
+    whole = sum(parts.values())
+    for name, seconds in parts.items():
+        found[COMPUTE[name]] = compute * seconds / whole if whole else 0.0
+    return found
+
+
+def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:
+    """Busy seconds of compute with kernels of some kinds only, on a free network."""
+    pace = pace_of(job, machine.gpu)
+    factor = {
+        "gemm": pace.gemm,
+        "grouped_gemm": pace.gemm,
+        "attention": pace.attention,
+        "memory": pace.memory,
+    }
+
+    def kernel(operator: Operator) -> float:
+        return factor[operator.kind] * kernel_time(operator, machine.gpu) if operator.kind in kinds else 0.0
+
+    def free(m: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
+        ranks = len(groups[0])
+        return CollectivePrediction(
+            op, size, ranks, len(groups), 0.0, 0.0, 0.0, "none", "none", (), None, 1.0, 1.0
+        )
+
+    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=replace(pace, gap=0.0, step=0.0))
+    return next(share.busy for share in alone.shares if share.kind == "compute")
+
+
+def _kind(one: Collective, groups: Groups) -> str:
+    """The layout's name of a collective's group: by its ranks, else by its size where one kind has it."""
+    found = _family(one, groups)
+    return "" if found is None else _OF_KIND.get(found, found)
+
+
+def _family(one: Collective, groups: Groups) -> GroupKind | None:
+    rank_of = {int(gpu): rank for rank, gpu in enumerate(groups.grid.reshape(-1))}
+    kinds: tuple[GroupKind, ...] = get_args(GroupKind)
+    named = [(kind, members) for kind in kinds if (members := groups.of(kind)) and len(members[0]) > 1]
+    call = one.call
+    if call is None:
+        alike = [name for name, _ in named if name == {"all_to_all": "ep", "sendrecv": "pp"}.get(str(one.op))]
+        return alike[0] if alike else named[0][0] if len(named) == 1 else None
+    ranks = frozenset(int(text) for text in re.findall(r"\d+", call.members))
+    if ranks and "..." not in call.members:
+        for name, members in named:
+            if any(frozenset(rank_of[int(g)] for g in m.gpus) == ranks for m in members):
+                return name
+    usual = {"all_to_all": ("ep",), "sendrecv": ("pp",)}.get(str(one.op), ("tp", "dp", "expert_dp"))
+    sized = [name for name, members in named if len(members[0]) == call.ranks]
+    return next((name for name in sized if name in usual), sized[0] if len(sized) == 1 else None)
+
+
+def _collectives(step: Step, kinds: Sequence[str], groups: Groups, machine: Machine) -> list[CollectiveRow]:
+    found = []
+    for one, kind in zip(step.collectives, kinds, strict=True):
+        if not one.times:
+            continue
+        call = one.call
+        size = 0.0
+        if call is not None:
+            size = (
+                max(call.bytes_in, call.bytes_out)
+                if one.op in ("all_gather", "reduce_scatter")
+                else call.bytes_in
+            )
+        family = _family(one, groups)
+        expected = None
+        if one.op is not None and size and family is not None:
+            try:
+                expected = predict(machine, one.op, size, groups.of(family)).time
+            except RailwrightError:
+                expected = None
+        ranks = call.ranks if call is not None else 0
+        found.append(
+            CollectiveRow(
+                one.op, kind, ranks, size, len(one.times), min(one.times), median(one.times), expected
+            )
+        )
+    return sorted(found, key=lambda row: -row.middle * row.count)
+
+
+def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str, ...]:
+    ratio = step.seconds / predicted.step_time
+    words = [
+        f"The measured step takes {step.seconds * 1e3:.2f} ms, {ratio:.2f} times the predicted "
+        f"{predicted.step_time * 1e3:.2f} ms"
+        + (
+            "; that is inside the prediction's 80 % band."
+            if predicted.error_low <= ratio <= predicted.error_high
+            else f"; the prediction's 80 % band is {predicted.error_low:.2f} to {predicted.error_high:.2f}."
+        )
+    ]
+    for row in sorted(rows, key=lambda r: -abs(r.measured - r.predicted)):
+        off = row.measured - row.predicted
+        if abs(off) < 0.02 * predicted.step_time:
+            continue
+        more = "more" if off > 0 else "less"
+        words.append(
+            f"{row.share[0].upper()}{row.share[1:]}: {row.measured * 1e3:.2f} ms of the step, "
+            f"{abs(off) * 1e3:.2f} ms {more} than the predicted {row.predicted * 1e3:.2f} ms."
+        )
+    if len(words) == 1:
+        words.append("No share is off by more than 2 % of the step.")
+    return tuple(words)

@@ -1,0 +1,96 @@
+"""What a replayed step's time went to: shares of every rank, and the chain of nodes that set the pace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from railwright.traces.replay import Replayed
+
+
+@dataclass(frozen=True)
+class RankShares:
+    """Seconds of one rank; compute, host, the exposed communication of every family and idle add up to the step.
+
+    idle  waiting for other ranks, before the first and after the last node too
+    """
+
+    rank: int
+    compute: float
+    host: float
+    communication: dict[str, float]
+    idle: float
+
+
+@dataclass(frozen=True)
+class PathShare:
+    """One kind of node on the critical path: seconds, and how many nodes."""
+
+    kind: str
+    seconds: float
+    nodes: int
+
+
+def shares(replayed: Replayed, rank: int) -> RankShares:
+    """What each instant of a rank went to: computing, else its host, else a transfer under way, else nothing."""
+    edges: list[tuple[float, int, str]] = []
+    for node, run in zip(replayed.nodes[rank], replayed.runs[rank], strict=True):
+        kind = node.kind if node.kind in ("compute", "host") else f"+{_family(replayed, node.group)}"
+        if run.end > run.start:
+            edges.append((run.start, 1, kind))
+            edges.append((run.end, 0, kind))
+    edges.sort()
+    running: dict[str, int] = defaultdict(int)
+    spent: dict[str, float] = defaultdict(float)
+    now = 0.0
+    for instant, starts, kind in [*edges, (replayed.time, 0, "")]:
+        if instant > now:
+            active = [one for one, count in sorted(running.items()) if count]
+            chosen = next(
+                (one for one in ("compute", "host") if running[one]), active[0] if active else "idle"
+            )
+            spent[chosen] += instant - now
+            now = instant
+        running[kind] += 1 if starts else -1
+    communication = {kind[1:]: seconds for kind, seconds in sorted(spent.items()) if kind.startswith("+")}
+    return RankShares(rank, spent["compute"], spent["host"], communication, spent["idle"])
+
+
+def busiest(replayed: Replayed) -> RankShares:
+    """Shares of the rank that waits least for others, the first of equals."""
+    every = [shares(replayed, rank) for rank in range(replayed.trace.ranks)]
+    least = min(one.idle for one in every)
+    return next(one for one in every if one.idle <= least + 1e-9 * replayed.time)
+
+
+def critical_path(replayed: Replayed) -> tuple[PathShare, ...]:
+    """Back from the last node to end, through what each had waited for; the longest kind first.
+
+    The seconds of all kinds add up to the step.
+    """
+    at: tuple[int, int] | None = max(
+        ((rank, i) for rank, runs in enumerate(replayed.runs) for i in range(len(runs))),
+        key=lambda one: (replayed.runs[one[0]][one[1]].end, -one[0], -one[1]),
+        default=None,
+    )
+    seconds: dict[str, float] = defaultdict(float)
+    count: dict[str, int] = defaultdict(int)
+    until = replayed.time
+    while at is not None:
+        run, node = replayed.runs[at[0]][at[1]], replayed.nodes[at[0]][at[1]]
+        kind = node.kind if node.kind in ("compute", "host") else _family(replayed, node.group)
+        cause = run.cause
+        begin = replayed.runs[cause[0]][cause[1]].end if cause is not None else 0.0
+        seconds[kind] += until - begin
+        count[kind] += 1
+        until, at = begin, cause
+    found = [PathShare(kind, seconds[kind], count[kind]) for kind in seconds]
+    return tuple(sorted(found, key=lambda one: (-one.seconds, one.kind)))
+
+
+def _family(replayed: Replayed, group: str) -> str:
+    """Name of a kind of communication: its groups' family, else the group; 'messages' for sends."""
+    if not group:
+        return "messages"
+    known = replayed.trace.groups[group]
+    return known.family or known.name
