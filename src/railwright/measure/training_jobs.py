@@ -249,7 +249,15 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
     """The record's architecture. Raises Unsupported for one that is not a plain transformer."""
     if record["model"] not in architectures():
         raise Unsupported("not a plain transformer (hybrid of Mamba and attention)")
-    return architectures()[record["model"]]
+    found = architectures()[record["model"]]
+    if (
+        found.name == "deepseek-v3"
+        and record["family"].startswith("mbridge")
+        and "w-o-mtp" not in record["id"]
+    ):
+        # Megatron-Bridge, recipes/deepseek/deepseek_v3.py: one multi-token-prediction layer by default
+        return replace(found, mtp_layers=1)
+    return found
 
 
 def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:

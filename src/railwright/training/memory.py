@@ -140,8 +140,8 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) 
             break
     if not fitting:
         return (
-            "no step or two in tensor, pipeline, expert, recompute or micro_batch makes it fit here; "
-            "use more or larger GPUs."
+            "no step or two in tensor, pipeline, expert, context, zero, recompute or micro_batch makes it "
+            "fit here; use more or larger GPUs."
         )
     return "what would fit: " + "; ".join(fitting) + "."
 
@@ -155,11 +155,17 @@ def _neighbours(job: TrainingJob) -> Iterator[tuple[str, TrainingJob]]:
     for mode in ("selective", "full"):
         if mode != layout.recompute and layout.recompute != "full":
             single.append((f"recompute: {mode}", {"recompute": mode}, job.micro_batch))
+    if layout.recompute == "none":
+        parts = ("mla_up_proj", "layernorm", "moe_act")
+        modules: dict[str, object] = {"recompute": "selective", "recompute_modules": parts}
+        single.append((f"recompute: selective of {', '.join(parts)}", modules, job.micro_batch))
     if job.micro_batch > 1:
         single.append((f"micro_batch: {job.micro_batch // 2}", {}, job.micro_batch // 2))
     if layout.tensor > 1 and not layout.sequence_parallel:
         single.append(("sequence_parallel: true", {"sequence_parallel": True}, job.micro_batch))
-    for name in ("tensor", "pipeline", "expert"):
+    if layout.zero in (1, 2) and layout.pipeline == 1:
+        single.append(("zero: 3", {"zero": 3}, job.micro_batch))
+    for name in ("tensor", "pipeline", "expert", "context"):
         value: int = getattr(layout, name)
         for factor in (2, 4, 8):
             single.append((f"{name}: {value * factor}", {name: value * factor}, job.micro_batch))
