@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from railwright.catalog import load_catalog
+from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Role
-from railwright.network import Network, simulate, together
+from railwright.network import Network, simulate, solve, together
 from railwright.network.maxmin import FluidSystem, compiled_rates
 from railwright.network.paths import find_routes
-from railwright.traffic import Traffic
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.traffic import Communicator, Traffic, all_to_all
 
 SIMGRID = """
 import json, sys, time
@@ -93,7 +96,8 @@ def cpu(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - begin, answer
 
 
-def beside_simgrid(k: int, flows: int) -> None:
+def beside_simgrid(k: int, flows: int) -> dict[str, float] | None:
+    """Our CPU seconds, SimGrid's, and the largest relative difference of finish times; None without it."""
     network, traffic = Network(fat_tree(k), "ecmp"), random_pairs(k, flows)
     simulate(network, together(traffic), "numba")
     ours, run = cpu(lambda: simulate(network, together(traffic), "numba"))
@@ -111,14 +115,15 @@ def beside_simgrid(k: int, flows: int) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"  SimGrid did not run: {done.stderr.strip().splitlines()[-1]}")
-        return
+        return None
     peer = json.loads(done.stdout.splitlines()[-1])
     worst = np.abs(run.finish / np.array(peer["finish"]) - 1).max()
     print(f"  SimGrid {peer['cpu']:.2f} s: {peer['cpu'] / ours:.0f}x; finish times differ by {worst:.1e}")
+    return {"ours": ours, "SimGrid": float(peer["cpu"]), "apart": float(worst)}
 
 
-def one_solution(k: int, flows: int) -> None:
-    """Switch links alone, so that the k=32 tree has 49,152."""
+def one_solution(k: int, flows: int) -> float:
+    """CPU seconds of the best of 5. Switch links alone, so that the k=32 tree has 49,152."""
     fabric, traffic = fat_tree(k), random_pairs(k, flows)
     routes = find_routes(Network(fabric, "ecmp"), traffic)
     row = np.repeat(np.arange(flows), np.diff(routes.ptr))
@@ -129,6 +134,19 @@ def one_solution(k: int, flows: int) -> None:
     system = FluidSystem(ptr, link, np.ones(len(link)), fabric.capacity[base:], traffic.size, np.ones(flows))
     best = min(cpu(lambda: compiled_rates(system, np.arange(flows), system.capacity))[0] for _ in range(5))
     print(f"{flows:,} flows on {len(system.capacity):,} links, one solution: {1e3 * best:.0f} ms (best of 5)")
+    return best
+
+
+def all_pairs(gpus: int) -> tuple[float, str]:
+    """CPU seconds of `solve`, the best of 5 after one to warm up: all-to-all, one hashed path per flow."""
+    network = ComputeNetwork(family="fat-tree", switch="qm9700", servers_per_group=32)
+    fabric = build(Cluster(servers=gpus // 8, server="dgx-h100", compute=network), load_catalog())
+    traffic = all_to_all(fabric, Communicator(np.arange(gpus, dtype=np.int32)), 1e6, False)
+    runs = [cpu(lambda: solve(Network(fabric, "ecmp"), traffic)) for _ in range(6)]
+    best, answer = min(spent for spent, _ in runs[1:]), runs[0][1]
+    each = ", ".join(f"{spent:.2f}" for spent, _ in runs[1:])
+    print(f"{len(traffic):,} flows, all-to-all, routes and report included: {each} s; {answer.engine}")
+    return best, answer.engine
 
 
 if __name__ == "__main__":
@@ -136,3 +154,4 @@ if __name__ == "__main__":
     print(f"{sys.version.split()[0]}, NumPy {np.__version__}; kernels {compile_s:.1f} s to compile or load")
     beside_simgrid(16, 4_000)
     one_solution(32, 100_000)
+    all_pairs(1024)
