@@ -83,7 +83,7 @@ class Pass:
     exposed: dict[str, float] = field(hash=False)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Active:
     index: int
     start: float
@@ -101,29 +101,37 @@ def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = (
     for index, task in enumerate(tasks):
         queues[task.lane].append(index)
     lanes = [lane for lane in LANES if queues[lane]]
+    idle = list(lanes)
     head = dict.fromkeys(lanes, 0)
     active: dict[Lane, _Active] = {}
     done = [False] * len(tasks)
     spans: list[Span] = []
-    now, left = 0.0, sum(1 for task in tasks if task.lane != "dp")
+    now, left = 0.0, len(tasks) - len(queues["dp"])
     while left:
-        for lane in lanes:
-            if lane in active or head[lane] == len(queues[lane]):
+        # Lanes are looked at in the order of LANES, so that ties end in the same order.
+        for lane in idle:
+            place, queue = head[lane], queues[lane]
+            if place == len(queue):
                 continue
-            index = queues[lane][head[lane]]
-            if all(done[d] for d in tasks[index].after):
-                active[lane] = _start(tasks, index, now, begun)
+            for d in tasks[queue[place]].after:
+                if not done[d]:
+                    break
+            else:
+                active[lane] = _start(tasks, queue[place], now, begun)
                 head[lane] += 1
         assert active, "tasks wait for each other"
         rate = 1.0 / slowdown if len(active) > ("compute" in active) + ("host" in active) else 1.0
-        sharing = sum(1 for one in active.values() if one.fixed <= 0 < one.wire)
-        waits = {
-            lane: _wait(one, rate if lane == "compute" else 1.0, sharing) for lane, one in active.items()
-        }
-        wait = min(waits.values())
+        sharing = 0
+        for one in active.values():
+            sharing += one.fixed <= 0 < one.wire
+        # Until a task finishes or changes from its own pace to the shared one.
+        waits = [
+            (one.fixed / (rate if lane == "compute" else 1.0) if one.fixed > 0 else one.wire * sharing)
+            for lane, one in active.items()
+        ]
+        wait = min(waits)
         now += wait
-        for lane, need in waits.items():
-            one = active[lane]
+        for (lane, one), need in zip(list(active.items()), waits, strict=True):
             if need > wait * (1 + 1e-12):
                 if one.fixed > 0:
                     one.fixed -= wait * (rate if lane == "compute" else 1.0)
@@ -136,6 +144,7 @@ def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = (
                 spans.append(Span(tasks[one.index], one.start, now))
                 del active[lane]
                 left -= lane != "dp"
+        idle = [lane for lane in lanes if lane not in active]
     spans.sort(key=lambda s: (s.start, s.end, LANES.index(s.task.lane)))
     rest = _rest(tasks, active.get("dp"), queues["dp"][head.get("dp", 0) :], begun)
     return Pass(tuple(spans), now, rest, exposure(spans, now))
@@ -165,11 +174,6 @@ def _start(tasks: Sequence[Task], index: int, now: float, begun: Sequence[Begun]
         earlier = begun[index]
         return _Active(index, now if earlier.start is None else earlier.start, earlier.fixed, earlier.wire)
     return _Active(index, now, task.duration - task.wire, task.wire)
-
-
-def _wait(one: _Active, rate: float, sharing: int) -> float:
-    """Until the task finishes or changes from its own pace to the shared one."""
-    return one.fixed / rate if one.fixed > 0 else one.wire * sharing
 
 
 def _rest(
