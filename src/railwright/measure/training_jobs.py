@@ -139,6 +139,8 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             pipeline=_number(record, "pp"),
             virtual_pipeline=_number(record, "vpp"),
             context=_number(record, "cp"),
+            # SimuMax, docs/b200/b200_real_repro_guide.md, section 7: cp_comm_type a2a; Megatron's own is p2p
+            context_kind="all-to-all" if record["family"].startswith("simumax") else "ring",
             expert=_number(record, "ep"),
             expert_tensor=int(record["etp"]) if record["etp"] and moe else None,
             sequence_parallel=parallel,

@@ -40,6 +40,11 @@ PLACEHOLDERS = ("nemo-2024", "megatron-2025", "megatron-2025-unfused")
 autograd gets an empty 16-bit tensor instead, one per shape of weight, which is kept for good
 (pytorch/module/base.py, get_dummy_wgrad)."""
 
+OUTPUTS_KEPT = ("megatron-2021",)
+"""Eras whose passes keep their output beside the layers' inputs until the backward pass (DeepSpeed,
+runtime/pipe/engine.py, pipe_buffers['outputs']; Megatron-LM frees it since 2022, schedules.py,
+deallocate_output_tensor)."""
+
 FROZEN: dict[str, LoraTarget] = {
     "attention norm output": "qkv",
     "mlp norm output": "mlp up",
@@ -73,7 +78,7 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
     kept = {kind: sum(_layer(job, arch, kind, layout.recompute).values()) for kind in kinds}
     chunks = tuple(
-        sum(kept[k] for k in chunk.layers) + (_joined(job, arch) if chunk.head else 0.0)
+        sum(kept[k] for k in chunk.layers) + (_joined if chunk.head else _output)(job, arch)
         for chunk in shape.chunks
     )
     again = _recomputed(job, arch, kinds, kept)
@@ -204,6 +209,12 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     if layout.zero < 3 and not job.lora:
         parts["gradient of the head"] = ELEMENT * arch.vocab * arch.hidden / layout.tensor
     return parts
+
+
+def _output(job: TrainingJob, arch: Transformer) -> float:
+    """What a pass keeps of its output."""
+    split = job.layout.tensor if job.layout.sequence_parallel else 1
+    return _rows(job) * ELEMENT * arch.hidden / split if job.software in OUTPUTS_KEPT else 0.0
 
 
 def _joined(job: TrainingJob, arch: Transformer) -> float:
