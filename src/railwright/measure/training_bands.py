@@ -29,7 +29,8 @@ def bands(rows: Sequence[Row], families: Mapping[str, str]) -> str:
     ]
     known = [r for r in rows if r.left_out is not None]
     for kind in ("dense", "moe"):
-        lines += _entry(kind, [r for r in known if _kind(r) == kind], families)
+        chosen = [r for r in known if _kind(r) == kind]
+        lines += _entry(kind, chosen, families) if chosen else []
     lines.append("families:")
     for name in sorted({r.family for r in known}):
         chosen = [r for r in known if r.family == name]
@@ -39,21 +40,26 @@ def bands(rows: Sequence[Row], families: Mapping[str, str]) -> str:
 
 
 def coverage(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[int, int]:
-    """(measurements inside, all) where each band too is made without the record's family (nested)."""
+    """(measurements inside, all) where each band too is made without the record's family (nested).
+
+    Records of the only family of their kind of model have no band and do not count.
+    """
     known = [r for r in rows if r.left_out is not None]
-    inside = 0
-    made: dict[tuple[str, str], tuple[float, float]] = {}
+    inside = asked = 0
+    made: dict[tuple[str, str], tuple[float, float] | None] = {}
     for row in known:
         mine = families[row.record]
         key = (row.family, mine)
         if key not in made:
-            others = [r for r in known if families[r.record] != mine]
+            others = [r for r in known if families[r.record] != mine and _kind(r) == _kind(row)]
             same = [r for r in others if r.family == row.family]
             enough = len({families[r.record] for r in same}) >= FEWEST
-            made[key] = _band(same if enough else [r for r in others if _kind(r) == _kind(row)], families)
-        low, high = made[key]
-        inside += low <= _ratio(row) <= high
-    return inside, len(known)
+            made[key] = _band(same if enough else others, families) if others else None
+        band = made[key]
+        if band is not None:
+            asked += 1
+            inside += band[0] <= _ratio(row) <= band[1]
+    return inside, asked
 
 
 def _kind(row: Row) -> str:

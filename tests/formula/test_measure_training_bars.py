@@ -1,0 +1,104 @@
+"""Bars and bands of predicted training steps, on rows made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.measure.table import Row, Skipped
+from railwright.measure.training_bands import bands, coverage
+from railwright.measure.training_bars import lines, reached
+
+
+def row(record: str, predicted: float, measured: float = 1.0, left_out: float | None = None) -> Row:
+    family = "training dense H100 16-bit"
+    return Row(family, record, "", predicted, measured, "s/step", "", left_out=left_out or predicted)
+
+
+def record(family: str, gpus: int = 8, gbs: int = 8, quality: str = "A") -> dict[str, str]:
+    fields = ("model", "software", "dtype", "seq", "tp", "pp", "vpp", "cp", "ep", "mbs")
+    return {
+        **dict.fromkeys(fields, "x"),
+        "family": family,
+        "kind": "pretrain",
+        "gpus": str(gpus),
+        "gbs": str(gbs),
+        "quality": quality,
+    }
+
+
+def bar(name: str, rows: list[Row], records: dict[str, dict[str, str]], skipped: tuple[Skipped, ...] = ()):  # type: ignore[no-untyped-def]
+    return next(b for b in reached(rows, skipped, records) if b.what.startswith(name))
+
+
+def test_mean_p90_and_worst_by_hand() -> None:
+    # nine rows 5 % long and one 20 %: mean 6.5, p90 between the ninth and tenth: 5 + 0.1 * 15 = 6.5
+    rows = [row(f"r{i}", 1.05) for i in range(9)] + [row("r9", 1.2)]
+    records = {r.record: record("f") for r in rows}
+    found = bar("dense", rows, records)
+    assert found.reached == "6.5/6.5/20.0 %"
+    assert found.met
+    assert not bar("dense", [*rows, row("r10", 1.4)], {**records, "r10": record("f")}).met
+
+
+def test_growth_of_a_series_in_points() -> None:
+    # measured grows by 2 %, predicted by 6 %: 4 points off, and one more series that is met
+    rows = [row("a", 1.0, 1.0), row("b", 1.06, 1.02), row("c", 1.0, 1.0), row("d", 1.01, 1.02)]
+    records = {
+        "a": record("dgxc-x", 8, 64),
+        "b": record("dgxc-x", 64, 512),
+        "c": record("dgxc-y", 8, 64),
+        "d": record("dgxc-y", 64, 512),
+    }
+    found = bar("weak-scaling", rows, records)
+    assert found.reached == "1 of 2, mean 2.5"
+    assert not found.met
+
+
+def test_ranking_of_a_sweep() -> None:
+    # eight layouts, two neighbours exchanged: 1 - 6 * 2 / (8 * 63)
+    predicted = [1, 2, 3, 4, 5, 6, 8, 7]
+    rows = [row(f"r{i}", float(p), float(i + 1)) for i, p in enumerate(predicted)]
+    records = {r.record: record("vtrain-gpt") for r in rows}
+    found = bar("ranking", rows, records)
+    assert found.reached.startswith(f"{1 - 12 / 504:.2f} of 1")
+    assert found.met
+
+
+def test_records_left_out_count_against_coverage() -> None:
+    records = {name: record("f") for name in "abcd"}
+    skipped = (Skipped("training dense H100 16-bit", "d", "why"),)
+    found = bar("A records", [row(n, 1.0) for n in "abc"], records, skipped)
+    assert (found.reached, found.met) == ("75.0%", False)
+
+
+def test_a_band_never_sees_the_family_it_is_asked_for() -> None:
+    # nine families at 1.00, one at 2.00: its own band is made of the others and does not contain it
+    rows = [row(f"r{i}", 1.0) for i in range(9)] + [row("odd", 1.0, 2.0)]
+    families = {r.record: r.record for r in rows}
+    assert coverage(rows, families) == (9, 10)
+
+
+def test_a_long_series_weighs_as_much_as_one_record() -> None:
+    # ten families between 1.0 and 1.9; a hundred records of the lowest do not move the upper end
+    rows = [row(f"r{i}", 1.0, 1.0 + i / 10) for i in range(10)]
+    families = {r.record: r.record for r in rows}
+    long = [row(f"s{i}", 1.0, 1.0) for i in range(100)]
+    high = [line for line in bands(rows, families).splitlines() if "high" in line]
+    more = bands([*rows, *long], {**families, **{r.record: "r0" for r in long}}).splitlines()
+    # dense of both, as no row is a mixture of experts
+    assert [line for line in more if "high" in line] == high
+
+
+def test_every_bar_is_one_line_of_80_columns() -> None:
+    rows = [row(f"r{i}", 1.05) for i in range(9)]
+    text = lines(reached(rows, (), {r.record: record("f") for r in rows}))
+    assert len(text) > 10
+    assert all(len(line) <= 80 for line in text)
+
+
+@pytest.mark.parametrize("text", ["met", "NOT"])
+def test_bars_say_whether_they_are_met(text: str) -> None:
+    rows = [row(f"r{i}", 1.05) for i in range(9)]
+    assert any(
+        line.endswith(text) for line in lines(reached(rows, (), {r.record: record("f") for r in rows}))
+    )
