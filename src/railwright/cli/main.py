@@ -25,6 +25,7 @@ from railwright.cli import (
     moe,
     perf,
     studies,
+    traces,
     validation,
 )
 from railwright.cli.groups import QuickGroup
@@ -108,6 +109,7 @@ demand.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
 crosscheck.add_to(app)
+traces.add_to(app)
 emulate.add_to(app)
 calibrate.add_to(app)
 

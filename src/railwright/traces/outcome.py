@@ -10,7 +10,7 @@ from railwright.traces.replay import Replayed
 
 @dataclass(frozen=True)
 class RankShares:
-    """Seconds of one rank; compute, host, the exposed communication of every family and idle add up to the step.
+    """Seconds of one rank; compute, host, exposed communication of every family and idle add up to the step.
 
     idle  waiting for other ranks, before the first and after the last node too
     """
@@ -32,7 +32,7 @@ class PathShare:
 
 
 def shares(replayed: Replayed, rank: int) -> RankShares:
-    """What each instant of a rank went to: computing, else its host, else a transfer under way, else nothing."""
+    """What each instant of a rank went to: computing, else its host, else a transfer, else nothing."""
     edges: list[tuple[float, int, str]] = []
     for node, run in zip(replayed.nodes[rank], replayed.runs[rank], strict=True):
         kind = node.kind if node.kind in ("compute", "host") else f"+{_family(replayed, node.group)}"

@@ -1,0 +1,88 @@
+"""Formats by name: a predicted step written to a folder, and a folder or file read for a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError, nearest
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
+from railwright.traces import chakra, chakra_read, goal, simai
+from railwright.traces.graph import StepTrace
+from railwright.traces.step import MOST_EVENTS, step_trace
+from railwright.training import StepResult, simulate
+
+Files = Iterator[tuple[str, bytes]]
+
+
+def export(
+    job: TrainingJob, arch: Transformer, machine: Machine, format: str, folder: str | Path
+) -> tuple[list[Path], StepResult]:
+    """Write the predicted step of a job in one of FORMATS; the files in order, and the prediction.
+
+    Raises PlanError, before anything is written, for an unknown format, a step that the format cannot say,
+    and a folder that is there and not empty.
+    """
+    if format not in FORMATS:
+        raise PlanError(
+            f"no trace format '{format}'{nearest(format, FORMATS)}; known are {', '.join(FORMATS)}"
+        )
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise PlanError(f"'{target}' is there and is not overwritten; remove it or name another folder")
+    files, step = FORMATS[format](job, arch, machine)
+    written = []
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files:
+            path = target / name
+            with path.open("ab") as out:
+                out.write(content)
+            if path not in written:
+                written.append(path)
+    except OSError as error:
+        raise PlanError(f"cannot write '{target}': {error.strerror}; name another folder") from None
+    return written, step
+
+
+def load(path: str | Path, gpus: int) -> StepTrace:
+    """A folder of Chakra traces, or a SimAI workload (a file), for `replay`.
+
+    gpus  of the machine, where a workload does not say how many it is for
+    Raises SpecError for what is neither, or damaged.
+    """
+    where = Path(path)
+    if where.is_file():
+        return simai.step_trace(simai.read(where, gpus), where.stem)
+    return chakra_read.read(where)
+
+
+def _chakra(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
+    trace, step = step_trace(job, arch, machine)
+
+    def files() -> Files:
+        yield from chakra.write(trace)
+        yield chakra.GROUP_FILE, chakra.group_file(trace).encode()
+
+    return files(), step
+
+
+def _goal(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
+    trace, step = step_trace(job, arch, machine)
+    return ((f"{job.name}.goal", piece.encode()) for piece in goal.write(trace)), step
+
+
+def _simai(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
+    step = simulate(job, arch, machine, most_events=MOST_EVENTS)
+    text = simai.write(simai.workload(job, step, machine.network.fabric))
+    return iter([(f"{job.name}.txt", text.encode())]), step
+
+
+FORMATS: dict[str, Callable[[TrainingJob, Transformer, Machine], tuple[Files, StepResult]]] = {
+    "chakra": _chakra,
+    "goal": _goal,
+    "simai": _simai,
+}
+"""What a step is written as: execution traces per rank, LogGOPSim's schedule, SimAI's workload."""
