@@ -28,7 +28,7 @@ EventEngine = Literal["auto", "numpy", "numba"]
 
 COMPILED_FROM = 60_000_000
 """Flows times their link crossings from which the compiled kernel answers: the definition solves all rates
-once per flow, and below takes less than the 3.5 s in which the kernel is compiled where nothing is cached."""
+once per flow, and below takes less than 3 s, in which the kernel is compiled where nothing is cached."""
 
 
 def simulate(
