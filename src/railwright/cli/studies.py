@@ -45,6 +45,7 @@ def refuse_unknown_names(study: Study) -> None:
     """Raise RailwrightError naming every part and model, of the study or of a variant, that nobody knows."""
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
+    from railwright.model.dlrm import load_recommender
     from railwright.spec import override
 
     unknown: dict[str, None] = {}
@@ -62,6 +63,10 @@ def refuse_unknown_names(study: Study) -> None:
                 if (name := getattr(compute, field)) is not None
             ),
             *((partial(load_model, job.model), f"jobs.{job.name}.model") for job in one.jobs),
+            *(
+                (partial(load_recommender, job.model), f"recommendations.{job.name}.model")
+                for job in one.recommendations
+            ),
         ]
         for look_up, field in asked:
             try:
@@ -116,6 +121,7 @@ def check(study: StudyArgument) -> None:
         f"{asked.cluster.servers} x {asked.cluster.server}",
         asked.cluster.compute.family,
         *_counted(len(asked.jobs), "job"),
+        *_counted(len(asked.recommendations), "recommendation job"),
         *_counted(len(asked.sweeps), "sweep"),
         *_counted(len(asked.variants), "variant"),
         *_counted(len(asked.sensitivity), "sensitivity row"),

@@ -18,13 +18,15 @@ from railwright.units import show_time
 SMALL = float(2**20)
 """Size that stands for small messages where the sweep has it. [byte]"""
 
-KINDS = ("compute", "tp", "ep", "pp", "dp", "bubble", "host")
+KINDS = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "bubble", "host")
 """Order of the kinds of time in every breakdown."""
 
 KIND_NAMES = {
     "compute": "compute",
     "tp": "tensor parallel",
+    "cp": "context parallel",
     "ep": "expert parallel",
+    "emb": "embeddings",
     "pp": "pipeline",
     "dp": "data parallel",
     "bubble": "bubble",

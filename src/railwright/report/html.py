@@ -125,10 +125,10 @@ def _keys(result: Result) -> Html | None:
             step = job.step
             found += [
                 (f"a step of '{name}'", show_time(step.step_time)),
-                ("tokens/s", show_tokens(step.tokens_per_second)),
+                (f"{step.unit}/s", show_tokens(step.tokens_per_second)),
                 ("of the step is exposed communication", show_share(step.network_share)),
                 ("model FLOPs utilisation", show_share(step.mfu)),
-                (f"for {show_count(step.tokens_total)} tokens", show_time(step.time_to_train)),
+                (f"for {show_count(step.tokens_total)} {step.unit}", show_time(step.time_to_train)),
             ]
     found += _pxn(result)
     for sweep in sweeps(result):

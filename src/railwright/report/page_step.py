@@ -8,18 +8,20 @@ from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.timeline_drawing import close_look, draw_timeline, look_of
 from railwright.study.result import Result
-from railwright.training.result import StepResult
+from railwright.training.result import COMMUNICATION, StepResult
 from railwright.training.timeline import Timeline
 from railwright.units import show_count, show_share, show_time
 
-NETWORK = ("tp", "ep", "pp", "dp")
+NETWORK = COMMUNICATION
 LOOK_NAMES = {
     "k-compute": "compute",
     "k-attention": "attention",
     "k-backward": "backward",
     "k-optimizer": "optimizer",
     "k-tp": "tensor parallel",
+    "k-cp": "context parallel",
     "k-ep": "expert parallel",
+    "k-emb": "embeddings",
     "k-pp": "pipeline",
     "k-dp": "data parallel",
     "k-host": "host",
@@ -54,7 +56,7 @@ def step_section(result: Result) -> Html | None:
 
 def _breakdown(result: Result, steps: Steps, name: str) -> Html:
     """Bars of one scale: exposed time of each kind adds up to the step."""
-    longest = max(step.step_time for _, step in steps)
+    first, longest = steps[0][1], max(step.step_time for _, step in steps)
     kinds = [k for k in KINDS if any(exposed(step, k) > 0 for _, step in steps)]
     bars: list[Html] = []
     for index, step in steps:
@@ -82,7 +84,7 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
             tag("h3", "Where the time goes"),
             tag(
                 "p",
-                f"{name}, {show_count(steps[0][1].tokens)} tokens a step; only what nothing hides.",
+                f"{name}, {show_count(first.tokens)} {first.unit} a step; only what nothing hides.",
                 class_="note",
             ),
             _key([f"k-{kind}" for kind in kinds]),

@@ -148,6 +148,7 @@ def _job(job: JobResult) -> dict[str, Any]:
 def _step(step: StepResult) -> dict[str, Any]:
     return {
         "step_time_s": step.step_time,
+        "unit": step.unit,
         "tokens": step.tokens,
         "tokens_per_s": step.tokens_per_second,
         "tokens_per_s_per_gpu": step.tokens_per_second_per_gpu,

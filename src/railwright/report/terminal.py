@@ -84,7 +84,7 @@ def _variants(result: Result, console: Console) -> None:
         first = shown.curves[0][1].points
         heads += [show_size(pick(first).size) for pick in (small_point, large_point)]
     if jobs:
-        heads += ["step", "tokens/s", "network"]
+        heads += ["step", f"{_unit(result, jobs[0])}/s", "network"]
     rows: list[tuple[str, list[str]]] = []
     for index, variant in enumerate(result.variants):
         counts = variant.counts
@@ -106,7 +106,7 @@ def _variants(result: Result, console: Console) -> None:
         _one_by_one(heads, rows, console)
     if shown is not None:
         about = f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."
-        about += f" Step, tokens/s and network share: {jobs[0]}." if jobs else ""
+        about += f" Step, {_unit(result, jobs[0])}/s and network share: {jobs[0]}." if jobs else ""
         console.print(Text(about, style="dim"))
     for index, variant in enumerate(result.variants):
         for reason in _reasons(variant):
@@ -135,6 +135,12 @@ def _one_by_one(heads: list[str], rows: list[tuple[str, list[str]]], console: Co
         for head, cell in zip(heads, cells, strict=True):
             block.add_row(f"  {head}", cell)
         console.print(block)
+
+
+def _unit(result: Result, name: str) -> str:
+    """What a step of a job counts: tokens or samples."""
+    found = (job_of(variant, name) for variant in result.variants)
+    return next((job.step.unit for job in found if job is not None and job.step is not None), "tokens")
 
 
 def _job_cells(variant: VariantResult, name: str) -> list[str]:

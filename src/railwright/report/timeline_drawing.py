@@ -12,13 +12,15 @@ from railwright.units import show_time
 
 WIDTH, GUTTER, RIGHT = 960.0, 128.0, 8.0
 LANE, LANE_GAP, RANK_GAP, AXIS = 20.0, 3.0, 12.0, 26.0
-LANES = ("compute", "ep", "tp", "pp", "dp", "host")
+LANES = ("compute", "ep", "emb", "tp", "cp", "pp", "dp", "host")
 MOST_RANKS = 4
 CLOSE_EVENTS = 14
 LANE_NAMES = {
     "compute": "compute",
     "tp": "tensor par.",
+    "cp": "context par.",
     "ep": "expert par.",
+    "emb": "embeddings",
     "pp": "pipeline",
     "dp": "data par.",
     "host": "host",

@@ -17,11 +17,13 @@ from railwright.training.result import StepResult, UsedCollective
 from railwright.training.timeline import Event
 
 MICROSECONDS = 1e6
-LANES = ("compute", "tp", "ep", "pp", "dp", "host")
+LANES = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "host")
 LANE_NAMES = {
     "compute": "compute",
     "tp": "tensor-parallel communication",
+    "cp": "context-parallel communication",
     "ep": "expert-parallel communication",
+    "emb": "exchange of embeddings",
     "pp": "pipeline communication",
     "dp": "data-parallel communication",
     "host": "host",

@@ -80,6 +80,13 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
             else entry
         )
 
+    def recommendation(entry: Any) -> Any:
+        return (
+            {**entry, "model": file(entry["model"], (".yaml", ".yml"))}
+            if isinstance(entry, dict) and "model" in entry
+            else entry
+        )
+
     def variant(entry: Any) -> Any:
         if not isinstance(entry, dict) or not isinstance(entry.get("set"), dict):
             return entry
@@ -95,7 +102,12 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     for key in _FILES:
         if key in plain:
             anchored[key] = file(plain[key], (".yaml", ".yml"))
-    for kind, one in (("jobs", job), ("variants", variant), ("sensitivity", variant)):
+    for kind, one in (
+        ("jobs", job),
+        ("recommendations", recommendation),
+        ("variants", variant),
+        ("sensitivity", variant),
+    ):
         if isinstance(plain.get(kind), tuple):
             anchored[kind] = tuple(one(entry) for entry in plain[kind])
     return anchored

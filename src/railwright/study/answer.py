@@ -21,7 +21,9 @@ SHOWN = 0.005
 """A part of the step that rounds to 0 % is not told."""
 KIND_NAMES = {
     "tp": "tensor-parallel collectives",
+    "cp": "context-parallel exchange",
     "ep": "expert all-to-all",
+    "emb": "exchange of embeddings",
     "pp": "pipeline sends",
     "dp": "gradient and parameter exchange",
 }
@@ -84,7 +86,7 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     verb = "Build" if len({d.parts for d in designs}) > 1 else "Choose" if len(designs) > 1 else "You have"
     sentence = (
         f"{verb} '{best.variant.name}': {_parts(*best.parts)}, "
-        f"{show_time(best.step.step_time)} a step, {best.step.tokens_per_second:,.0f} tokens/s"
+        f"{show_time(best.step.step_time)} a step, {best.step.tokens_per_second:,.0f} {best.step.unit}/s"
     )
     dearer = [d for d in close if d.parts != best.parts]
     if dearer:

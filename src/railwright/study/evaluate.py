@@ -18,10 +18,13 @@ from railwright.fabric.graph import Fabric
 from railwright.measure.calibrate_profile import profile_of
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
+from railwright.model.dlrm import Recommender, load_recommender
+from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Nccl, Study, Sweep, TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
+from railwright.training.dlrm import simulate_recommendation
 
 Tell = Callable[[str], None]
 
@@ -79,6 +82,12 @@ def architecture(name: str) -> Transformer:
     return load_model(name)
 
 
+@lru_cache(maxsize=64)
+def recommender(name: str) -> Recommender:
+    """The recommendation model of a job, read once."""
+    return load_recommender(name)
+
+
 def build_fabric(study: Study) -> Fabric:
     """The fabric of a study, faults applied. Raises PlanError when it is impossible."""
     return build(study.cluster, load_catalog(study.catalog))
@@ -111,6 +120,14 @@ def run_job(job: TrainingJob, machine: Machine) -> JobResult:
         return JobResult(job.name, None, str(no))
 
 
+def run_recommendation(job: RecommendationJob, machine: Machine) -> JobResult:
+    """One recommendation job's step, or why it cannot run."""
+    try:
+        return JobResult(job.name, simulate_recommendation(job, recommender(job.model), machine))
+    except PlanError as no:
+        return JobResult(job.name, None, str(no))
+
+
 def evaluate(study: Study, name: str, why: str, workshop: Workshop, tell: Tell) -> VariantResult:
     """Everything the study asks about one variant; an impossible part is told with its reason."""
     try:
@@ -131,4 +148,7 @@ def evaluate(study: Study, name: str, why: str, workshop: Workshop, tell: Tell) 
     for job in study.jobs:
         tell(f"{name}: {job.name}")
         jobs.append(run_job(job, machine))
+    for recommendation in study.recommendations:
+        tell(f"{name}: {recommendation.name}")
+        jobs.append(run_recommendation(recommendation, machine))
     return replace(result, curves=tuple(curves), jobs=tuple(jobs))

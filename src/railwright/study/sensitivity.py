@@ -37,7 +37,7 @@ def sensitivity_row(
 
 def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple[SensitivityRow, ...]:
     """The first job of the study as written under every change of `training.whatif`, simulated again."""
-    reference = base.jobs[0].step if base.jobs else None
+    reference = base.jobs[0].step if study.jobs else None
     if reference is None:
         return ()
     job, rows = study.jobs[0], []

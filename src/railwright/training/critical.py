@@ -27,6 +27,7 @@ LANE_WORDS = {
     "tp": "tensor-parallel communication",
     "cp": "context-parallel communication",
     "ep": "expert all-to-all",
+    "emb": "exchange of embeddings",
     "pp": "pipeline sends",
     "dp": "gradient and parameter exchange",
     "host": "kernel launches",

@@ -1,0 +1,292 @@
+"""One training step of a recommendation model: lookups, exchanges of embeddings, MLPs, updates.
+
+The classical contrast to transformers: little arithmetic, memory-bound lookups, and an all-to-all of
+everybody's embeddings between the tables and the MLPs, forward and backward.
+Source of the order: Naumov et al., arXiv 1906.00091; Mudigere et al., ISCA'22 (arXiv 2104.05158), sections 3
+and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from railwright.collectives import predict as network_predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.compute import kernel_time
+from railwright.errors import PlanError
+from railwright.model.architecture import Operator
+from railwright.model.dlrm import Recommender
+from railwright.model.dlrm_operators import INDEX_BYTES, dense_blocks, lookup_operator, update_operators
+from railwright.model.kernels import ELEMENT, Block
+from railwright.spec.recommendation import RecommendationJob
+from railwright.traffic.demand import Communicator
+from railwright.training.constants import constant
+from railwright.training.dlrm_sharding import TABLE_BYTES, Sharding, shard
+from railwright.training.lanes import LANES, Pass, Task, run
+from railwright.training.result import Memory, Share, StepResult, UsedCollective
+from railwright.training.timeline import Event, Lane, Timeline
+
+Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
+KernelTime = Callable[[Operator], float]
+
+CONTEXT_BYTES = 3e9
+"""What the CUDA context, NCCL's buffers and the framework take of a GPU: an estimate, as docs/training.md's
+1.06 GB and 0.69 GB per communicator add up to."""
+
+DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
+"""Bytes per parameter of the MLPs on every GPU: weights (fp32, and fp16 beside), gradient, one accumulator of
+Adagrad, and the buffer of the all-reduce."""
+
+GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0}
+"""Bytes of a reduced gradient: as in `communication.GRADIENT_BYTES`."""
+
+DENSE_UPDATE_BYTES = 20.0
+"""HBM bytes of an Adagrad update per dense parameter: gradient, weight and accumulator read, the last two
+written, fp32."""
+
+UNTESTED_LOW, UNTESTED_HIGH = 0.7, 2.0
+"""Band of measured over predicted step time.  Three published points are too few for percentiles; see
+docs/training/dlrm.md.  The band holds all three."""
+
+
+def simulate_recommendation(
+    job: RecommendationJob,
+    model: Recommender,
+    machine: Machine,
+    *,
+    predict: Predict | None = None,
+    kernel: KernelTime | None = None,
+) -> StepResult:
+    """Predict one training step.
+
+    predict, kernel   as in `training.simulate`
+    Every GPU does the same, but for the tables: the GPU of the busiest domain stands for all.
+    Raises PlanError where batch, GPUs or tables do not go together.
+    """
+    fabric = machine.network.fabric
+    gpus = job.gpus or fabric.num_gpus
+    per_server = min(fabric.gpus_per_server, gpus)
+    _check(job, gpus, fabric.num_gpus, per_server)
+    samples = job.global_batch // gpus
+    rest = _others(job, model, samples)
+    tables = shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
+    step = _Step(job, model, machine, tables, gpus, per_server, predict or network_predict, kernel)
+    done = run(step.tasks(), constant("compute_slowdown_in_overlap") if job.overlap else 1.0)
+    memory = {"embedding tables": tables.memory, **rest}
+    span = done.duration
+    flops = model.flops_per_sample() * job.global_batch
+    return StepResult(
+        step_time=span,
+        tokens=job.global_batch,
+        tokens_per_second=job.global_batch / span,
+        tokens_per_second_per_gpu=job.global_batch / span / gpus,
+        model_flops=flops,
+        mfu=flops / (span * gpus * machine.gpu.peak_flops[job.dtype]),
+        shares=_shares(done),
+        memory=Memory(memory, sum(memory.values()), machine.gpu.hbm_bytes),
+        collectives=tuple(step.used),
+        timeline=Timeline(_events(done), span),
+        tokens_total=job.samples,
+        time_to_train=job.samples / job.global_batch * span,
+        gpu_hours=job.samples / job.global_batch * span * gpus / 3600.0,
+        error_low=UNTESTED_LOW,
+        error_high=UNTESTED_HIGH,
+        warnings=_warnings(job, tables),
+        unit="samples",
+    )
+
+
+@dataclass
+class _Step:
+    """The tasks of one step, and the collectives behind them."""
+
+    job: RecommendationJob
+    model: Recommender
+    machine: Machine
+    tables: Sharding
+    gpus: int
+    per_server: int
+    predict: Predict
+    kernel: KernelTime | None
+    used: list[UsedCollective] = field(default_factory=list)
+    made: list[Task] = field(default_factory=list)
+    chained: int = -1
+
+    def tasks(self) -> list[Task]:
+        """In the order of each lane; without overlap each also waits for the one before it."""
+        job, held = self.job, self.tables.busiest
+        number = TABLE_BYTES[job.table_dtype]
+        blocks = dense_blocks(self.model, job.global_batch // self.gpus, job.dtype)
+        indices = () if job.overlap else (self._indices(),)
+        looked = self._compute("lookup", "lookup", [lookup_operator(held, number)], indices)
+        arrived = self._exchange_forward(looked)
+        if job.overlap:
+            self._indices()
+        bottom = self._compute("bottom MLP", "mlp", _forward(blocks["bottom"]), ())
+        met = self._compute("interaction", "interaction", _forward(blocks["interaction"]), (arrived, bottom))
+        top = self._compute("top MLP", "mlp", _forward(blocks["top"]), (met,))
+        top = self._compute("top MLP backward", "mlp", _backward(blocks["top"]), (top,))
+        waits = [self._reduce("top", top)]
+        met = self._compute("interaction backward", "interaction", _backward(blocks["interaction"]), (top,))
+        waits.append(self._reduce("interaction", met))
+        returned = self._exchange_backward(met)
+        bottom = self._compute("bottom MLP backward", "mlp", _backward(blocks["bottom"]), (met,))
+        waits.append(self._reduce("bottom", bottom))
+        update = list(update_operators(held, number, job.optimizer))
+        self._compute("update tables", "optimizer", update, (returned,))
+        dense = self.model.dense_parameters() + self.tables.replicated
+        adagrad = Operator("adagrad", "memory", 0.0, DENSE_UPDATE_BYTES * dense, "fp32", phase="optimizer")
+        self._compute("update MLPs", "optimizer", [adagrad], tuple(w for w in waits if w >= 0))
+        return self.made
+
+    def _exchange_forward(self, after: int) -> int:
+        """Sums to the samples they belong to: added up inside a domain, then sent to every other."""
+        job, within = self.job, self.tables.domain_gpus
+        size = job.global_batch * self.tables.sent * ELEMENT
+        if within > 1:
+            after = self._communicate("embeddings, sum", "reduce_scatter", size, self._domains(), (after,))
+        if within < self.gpus:
+            name = "embeddings, all-to-all"
+            after = self._communicate(name, "all_to_all", size / within, self._across(), (after,))
+        return after
+
+    def _exchange_backward(self, after: int) -> int:
+        """Gradients of the sums, the way they came."""
+        job, within = self.job, self.tables.domain_gpus
+        size = job.global_batch * self.tables.sent * ELEMENT
+        if within < self.gpus:
+            name = "gradients, all-to-all"
+            after = self._communicate(name, "all_to_all", size / within, self._across(), (after,))
+        if within > 1:
+            after = self._communicate("gradients, copy", "all_gather", size, self._domains(), (after,))
+        return after
+
+    def _indices(self) -> int:
+        """Every GPU's samples name rows that others hold."""
+        each = sum(self.model.lookups) * INDEX_BYTES * self.job.global_batch / self.gpus
+        return self._communicate("indices, all-to-all", "all_to_all", each, self._world(), ())
+
+    def _reduce(self, part: str, after: int) -> int:
+        """Gradients of one part of the MLPs; those of replicated tables go with the interaction's."""
+        numbers = self.model.dense_parameters(part)
+        if part == "interaction":
+            numbers += int(self.tables.replicated)
+        size = numbers * GRADIENT_BYTES[self.job.dtype]
+        return self._communicate(f"gradients of {part}", "all_reduce", size, self._world(), (after,), "dp")
+
+    def _communicate(
+        self,
+        name: str,
+        op: Op,
+        size: float,
+        groups: Sequence[Communicator],
+        after: tuple[int, ...],
+        lane: Lane = "emb",
+    ) -> int:
+        """A collective that all groups run at once; its task, or what it follows where groups are one GPU."""
+        if size <= 0 or len(groups[0]) == 1:
+            return after[-1] if after else -1
+        found = self.predict(self.machine, op, size, groups)
+        self.used.append(UsedCollective(name, lane, 1.0, found))
+        crosses = len(groups[0]) > self.per_server or groups is not self._domains()
+        wire = sum(t.seconds for t in found.terms if t.name == "bandwidth") if crosses else 0.0
+        return self._put(Task(lane, name, op, found.time, after, size=size, wire=min(wire, found.time)))
+
+    def _compute(self, name: str, kind: str, operators: Sequence[Operator], after: tuple[int, ...]) -> int:
+        timed = self.kernel or (lambda op: kernel_time(op, self.machine.gpu))
+        return self._put(Task("compute", name, kind, sum(timed(op) for op in operators), after))
+
+    def _put(self, task: Task) -> int:
+        after = tuple(sorted({a for a in task.after if a >= 0}))
+        if not self.job.overlap and self.chained >= 0:
+            after = tuple(sorted({*after, self.chained}))
+        self.made.append(task._replace(after=after))
+        self.chained = len(self.made) - 1
+        return self.chained
+
+    def _world(self) -> tuple[Communicator, ...]:
+        return (Communicator(np.arange(self.gpus, dtype=np.int32), "world"),)
+
+    def _domains(self) -> tuple[Communicator, ...]:
+        within = self.tables.domain_gpus
+        return tuple(
+            Communicator(np.arange(first, first + within, dtype=np.int32), "table")
+            for first in range(0, self.gpus, within)
+        )
+
+    def _across(self) -> tuple[Communicator, ...]:
+        """GPUs at the same place of every domain: on a rail-optimised fabric, one rail each."""
+        within = self.tables.domain_gpus
+        return tuple(
+            Communicator(np.arange(place, self.gpus, within, dtype=np.int32), "samples")
+            for place in range(within)
+        )
+
+
+def _forward(blocks: Sequence[Block]) -> list[Operator]:
+    return [b.forward for b in blocks]
+
+
+def _backward(blocks: Sequence[Block]) -> list[Operator]:
+    return [op for b in reversed(blocks) for op in (*b.backward_input, *b.backward_weight)]
+
+
+def _shares(done: Pass) -> tuple[Share, ...]:
+    """Busy and exposed time of every lane that runs; the exposed ones add up to the step."""
+    busy = dict.fromkeys(LANES, 0.0)
+    for span in done.spans:
+        busy[span.task.lane] += span.end - span.start
+    kinds = [k for k in LANES if busy[k] or k == "compute"]
+    return tuple(Share(k, busy[k], done.exposed.get(k, 0.0)) for k in kinds)
+
+
+def _events(done: Pass) -> tuple[Event, ...]:
+    return tuple(
+        Event(0, s.task.lane, s.task.name, s.task.kind, s.start, s.end, s.task.size)
+        for s in done.spans
+        if s.end > s.start
+    )
+
+
+def _others(job: RecommendationJob, model: Recommender, samples: int) -> dict[str, float]:
+    """Memory beside the tables [byte]: MLPs, activations kept for the backward pass, context."""
+    widths = sum(b for _, _, b in model.layers()) + 2 * model.vectors * model.width
+    return {
+        "MLPs and their states": DENSE_STATE_BYTES[job.dtype] * model.dense_parameters(),
+        "activations": 2.0 * ELEMENT * samples * widths,
+        "context and communicators": CONTEXT_BYTES,
+    }
+
+
+def _check(job: RecommendationJob, gpus: int, have: int, per_server: int) -> None:
+    if gpus > have:
+        raise PlanError(f"{job.name}: gpus is {gpus}, but the cluster has {have}; ask for at most that many.")
+    if gpus % per_server:
+        raise PlanError(
+            f"{job.name}: {gpus} GPUs are not whole servers of {per_server}; take "
+            f"{gpus // per_server * per_server} or {-(-gpus // per_server) * per_server}."
+        )
+    if job.global_batch % gpus:
+        below = job.global_batch // gpus * gpus
+        near = f"{below} or {below + gpus}" if below else f"{gpus}"
+        raise PlanError(
+            f"{job.name}: global_batch {job.global_batch} is not a multiple of the {gpus} GPUs; the nearest "
+            f"that work: {near}."
+        )
+
+
+def _warnings(job: RecommendationJob, tables: Sharding) -> tuple[str, ...]:
+    found = [
+        "Recommendation models were checked against three published runs only; their error band is a guess "
+        "that holds those (docs/training/dlrm.md)."
+    ]
+    if tables.balance > 1.2:
+        found.append(
+            f"{job.name}: the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; "
+            "sharding 'auto' or 'row-wise' balances them."
+        )
+    return tuple(found)

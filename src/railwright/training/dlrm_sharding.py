@@ -1,0 +1,168 @@
+"""Embedding tables over GPUs: which GPU looks up what, and what it sends.
+
+Legend: a domain is what holds a piece of a table by rows: one GPU, one server, or all GPUs.  B samples per
+batch, W columns of a piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railwright.errors import PlanError
+from railwright.model.dlrm import Recommender
+from railwright.model.dlrm_operators import ROW_STATE_BYTES, STATE_BYTES, Held, distinct_rows
+from railwright.spec.recommendation import RecommendationJob
+
+TABLE_BYTES = {"fp32": 4.0, "fp16": 2.0}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a table: some rows of some of its columns, and the lookups per sample that meet it."""
+
+    table: int
+    rows: float
+    width: float
+    lookups: float
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Where the tables are.
+
+    domain_gpus  GPUs that share a piece by rows
+    busiest      what a GPU of the busiest domain holds and does for a batch
+    sent         columns whose sums the domain with the most of them sends
+    memory       tables and optimiser state on the fullest GPU [byte]
+    replicated   numbers in tables that every GPU holds
+    balance      busiest domain's memory traffic over the mean
+    """
+
+    domain_gpus: int
+    busiest: Held
+    sent: float
+    memory: float
+    replicated: float
+    balance: float
+
+
+def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int, room: float) -> Sharding:
+    """Place the tables of a job over `gpus` GPUs, the heaviest first, each where least is to do.
+
+    room  bytes of a GPU that tables may fill
+    Raises PlanError where they do not fit, or where columns cannot be cut.
+    """
+    number = TABLE_BYTES[job.table_dtype]
+    kept = number + STATE_BYTES[job.optimizer]
+    small = [t for t, r in enumerate(model.rows) if r * model.width * number <= job.replicate_below]
+    servers = -(-gpus // per_server)
+    within = {"row-wise": gpus, "table-row-wise": per_server}.get(job.sharding, 1)
+    if job.sharding == "auto" and servers > 1:
+        within = per_server
+    within = min(within, gpus)
+    domains = gpus // within
+    pieces = _pieces(job, model, [t for t in range(len(model.rows)) if t not in set(small)], domains)
+    weight = [p.lookups * p.width for p in pieces]
+    state = ROW_STATE_BYTES[job.optimizer]
+    bytes_of = [(p.rows * (p.width * kept + state)) / within for p in pieces]
+    copies = sum(model.rows[t] * (model.width * kept + state) for t in small)
+    placed = _place(job, pieces, weight, bytes_of, domains, room - copies)
+    batch = float(job.global_batch)
+    helds = [_held([pieces[i] for i in held], batch, within) for held in placed]
+    traffic = [h.values * (number + 2.0) + 2.0 * h.touched * kept for h in helds]
+    most = max(range(domains), key=lambda d: (traffic[d], -d))
+    mean = sum(traffic) / domains
+    return Sharding(
+        domain_gpus=within,
+        busiest=_with_copies(helds[most], model, small, batch / gpus),
+        sent=max(sum(pieces[i].width for i in held) for held in placed),
+        memory=copies + max(sum(bytes_of[i] for i in held) for held in placed),
+        replicated=float(sum(model.rows[t] * model.width for t in small)),
+        balance=traffic[most] / mean if mean else 1.0,
+    )
+
+
+def _pieces(job: RecommendationJob, model: Recommender, tables: Sequence[int], domains: int) -> list[Piece]:
+    """The tables, or their parts where the job asks for columns or for balance."""
+    if job.sharding == "column-wise":
+        if model.width % job.column_shards:
+            raise PlanError(
+                f"{job.name}: tables of {model.width} columns cannot be cut into column_shards = "
+                f"{job.column_shards} equal parts; "
+                f"{', '.join(str(d) for d in range(1, model.width + 1) if model.width % d == 0)} work."
+            )
+        each = model.width / job.column_shards
+        return [
+            Piece(t, model.rows[t], each, model.lookups[t]) for t in tables for _ in range(job.column_shards)
+        ]
+    mean = sum(model.lookups[t] for t in tables) / domains
+    found = []
+    for t in tables:
+        parts = 1
+        if job.sharding == "auto":
+            parts = min(domains, model.rows[t], max(1, math.ceil(model.lookups[t] / mean - 1e-9)))
+        found += [Piece(t, model.rows[t] / parts, model.width, model.lookups[t] / parts)] * parts
+    return found
+
+
+def _place(
+    job: RecommendationJob,
+    pieces: Sequence[Piece],
+    weight: Sequence[float],
+    size: Sequence[float],
+    domains: int,
+    room: float,
+) -> list[list[int]]:
+    """Longest processing time first, among the domains that have room."""
+    load, full = [0.0] * domains, [0.0] * domains
+    placed: list[list[int]] = [[] for _ in range(domains)]
+    for i in sorted(range(len(pieces)), key=lambda i: (-weight[i], -size[i], i)):
+        fits = [d for d in range(domains) if full[d] + size[i] <= room]
+        if not fits:
+            raise _no_room(job, pieces[i], size[i], room)
+        best = min(fits, key=lambda d: (load[d], full[d], d))
+        load[best] += weight[i]
+        full[best] += size[i]
+        placed[best].append(i)
+    return placed
+
+
+def _no_room(job: RecommendationJob, piece: Piece, size: float, room: float) -> PlanError:
+    """Which table does not fit, and what of the job would have to change."""
+    ways = ["more GPUs"]
+    ways += ["sharding 'row-wise'"] if job.sharding != "row-wise" else []
+    ways += ["table_dtype 'fp16'"] if job.table_dtype == "fp32" else []
+    ways += ["optimizer 'rowwise-adagrad'"] if job.optimizer == "adagrad" else []
+    return PlanError(
+        f"{job.name}: a piece of table {piece.table + 1} takes {size / 2**30:.1f} GiB on each of its GPUs, "
+        f"and none has that left of the {room / 2**30:.1f} GiB for tables; take {' or '.join(ways)}."
+    )
+
+
+def _held(pieces: Sequence[Piece], batch: float, within: int) -> Held:
+    """What one GPU of a domain does with its part of the rows."""
+    lookups = [batch * p.lookups / within for p in pieces]
+    distinct = [distinct_rows(p.rows / within, n) for p, n in zip(pieces, lookups, strict=True)]
+    return Held(
+        rows=sum(p.rows for p in pieces) / within,
+        lookups=sum(lookups),
+        values=sum(n * p.width for p, n in zip(pieces, lookups, strict=True)),
+        distinct=sum(distinct),
+        touched=sum(n * p.width for p, n in zip(pieces, distinct, strict=True)),
+        pooled=batch * sum(p.width for p in pieces),
+    )
+
+
+def _with_copies(held: Held, model: Recommender, small: Sequence[int], samples: float) -> Held:
+    """And its own samples' lookups in the tables that every GPU holds; those are updated with the MLPs."""
+    lookups = samples * sum(model.lookups[t] for t in small)
+    return Held(
+        held.rows + sum(model.rows[t] for t in small),
+        held.lookups + lookups,
+        held.values + lookups * model.width,
+        held.distinct,
+        held.touched,
+        held.pooled + samples * model.width * len(small),
+    )

@@ -1,0 +1,252 @@
+"""Recommendation models: counts by hand, exchanges as the sharding says, and what every step keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright.catalog import load_catalog
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import NcclSettings
+from railwright.errors import PlanError, SpecError
+from railwright.model.architecture import Operator
+from railwright.model.dlrm import Recommender, bundled_recommenders, load_recommender, parse_recommender
+from railwright.model.dlrm_operators import distinct_rows
+from railwright.spec import load_study_text
+from railwright.spec.recommendation import RecommendationJob
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.study import run
+from railwright.training import StepResult
+from railwright.training.critical import critical_path
+from railwright.training.dlrm import simulate_recommendation
+from railwright.training.dlrm_sharding import shard
+from training_cases import machine, priced
+
+SMALL = Recommender(
+    name="small",
+    rows=(1_000_000,) * 64,
+    lookups=(10,) * 64,
+    width=64,
+    dense_features=16,
+    bottom=(128, 64),
+    top=(256, 1),
+    interaction="dot",
+)
+
+
+def ranking(**changes: object) -> RecommendationJob:
+    fields: dict[str, object] = {"name": "ranking", "model": "small", "global_batch": 32_768, "samples": 1e9}
+    return RecommendationJob(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def step(job: RecommendationJob, model: Recommender = SMALL, **how: object) -> StepResult:
+    return simulate_recommendation(job, model, machine(), **how)  # type: ignore[arg-type]
+
+
+def sent(found: StepResult) -> dict[str, float]:
+    return {one.purpose: one.prediction.size for one in found.collectives}
+
+
+def test_dcnv2_is_the_model_of_mlperf() -> None:
+    """26 tables of 204 million rows of 128; MLPs 0.2 M and 5.1 M, cross layers 3 x 2 x 3,456 x 512."""
+    model = load_recommender("dlrm-dcnv2")
+    assert sum(model.rows) == 204_184_588
+    assert sum(model.lookups) == 214
+    assert model.interacted == 27 * 128
+    assert model.dense_parameters("interaction") == 3 * (2 * 3456 * 512 + 3456)
+    bottom = 13 * 512 + 512 + 512 * 256 + 256 + 256 * 128 + 128
+    assert model.dense_parameters("bottom") == bottom
+    assert load_recommender("dlrm").interacted == 128 + 27 * 26 // 2
+
+
+def test_every_bundled_model_loads() -> None:
+    for name in bundled_recommenders():
+        assert load_recommender(name).source
+
+
+def test_flops_are_six_per_weight_and_pair() -> None:
+    weights = 16 * 128 + 128 * 64 + SMALL.interacted * 256 + 256
+    assert SMALL.flops_per_sample() == 6 * weights + 6 * 65**2 * 64
+
+
+def test_few_lookups_are_all_different_and_many_meet_every_row() -> None:
+    assert distinct_rows(1e9, 10) == pytest.approx(10)
+    assert distinct_rows(100, 1e9) == pytest.approx(100)
+
+
+def test_table_wise_sends_the_columns_of_a_gpu() -> None:
+    """64 equal tables over 32 GPUs: two each, so a GPU sends 2 x 64 columns of every sample in 16 bits."""
+    found = step(ranking(sharding="table-wise"))
+    size = 32_768 * 2 * 64 * 2
+    assert sent(found)["embeddings, all-to-all"] == size
+    assert sent(found)["gradients, all-to-all"] == size
+    assert "embeddings, sum" not in sent(found)
+
+
+def test_row_wise_adds_up_all_columns_over_all_gpus() -> None:
+    found = sent(step(ranking(sharding="row-wise")))
+    assert found["embeddings, sum"] == found["gradients, copy"] == 32_768 * 64 * 64 * 2
+    assert "embeddings, all-to-all" not in found
+
+
+def test_table_row_wise_adds_up_inside_servers_and_sends_across_them() -> None:
+    """16 tables a server: their sums are added over its 8 GPUs, and each sends an eighth on."""
+    found = step(ranking(sharding="table-row-wise"))
+    inside = 32_768 * 16 * 64 * 2
+    assert sent(found)["embeddings, sum"] == inside
+    assert sent(found)["embeddings, all-to-all"] == inside / 8
+    groups = {one.purpose: (one.prediction.ranks, one.prediction.groups) for one in found.collectives}
+    assert groups["embeddings, sum"] == (8, 4)
+    assert groups["embeddings, all-to-all"] == (4, 8)
+
+
+def test_indices_are_eight_bytes_each() -> None:
+    assert sent(step(ranking()))["indices, all-to-all"] == 640 * 8 * 32_768 / 32
+
+
+def test_gradients_of_the_mlps_are_reduced_over_all() -> None:
+    found = sent(step(ranking(dtype="bf16")))
+    assert found["gradients of top"] == 4 * SMALL.dense_parameters("top")
+    assert sent(step(ranking(dtype="fp16")))["gradients of top"] == 2 * SMALL.dense_parameters("top")
+
+
+def test_every_sharding_reads_every_lookup_once() -> None:
+    """Balanced tables: whatever the sharding, a GPU reads its 32nd part of all looked-up numbers."""
+    for kind in ("auto", "table-wise", "column-wise", "row-wise", "table-row-wise"):
+        placed = shard(ranking(sharding=kind), SMALL, 32, 8, 1e12)
+        assert placed.busiest.values == pytest.approx(32_768 * 640 * 64 / 32), kind
+        assert placed.balance == pytest.approx(1.0), kind
+
+
+def test_auto_cuts_the_table_with_most_lookups() -> None:
+    heavy = Recommender("heavy", (1_000_000,) * 8, (1000, *(1,) * 7), 64, 16, (64,), (1,), "dot")
+    whole = shard(ranking(sharding="table-row-wise"), heavy, 32, 8, 1e12)
+    cut = shard(ranking(sharding="auto"), heavy, 32, 8, 1e12)
+    assert whole.balance == pytest.approx(4, rel=0.05)
+    assert cut.balance < 1.1
+    assert step(ranking(), heavy).step_time < step(ranking(sharding="table-row-wise"), heavy).step_time
+
+
+def test_replicated_tables_are_not_sent_but_reduced() -> None:
+    big = sent(step(ranking()))
+    small = step(ranking(replicate_below="256 MB"))
+    assert "embeddings, all-to-all" not in sent(small)
+    assert sent(small)["gradients of interaction"] == 4 * 64 * 64 * 1_000_000
+    assert "embeddings, all-to-all" in big
+
+
+def test_shares_add_up_and_the_path_fills_the_step() -> None:
+    for overlap in (True, False):
+        found = step(ranking(overlap=overlap))
+        assert sum(s.exposed for s in found.shares) == pytest.approx(found.step_time)
+        path = critical_path(found.timeline)
+        assert path is not None
+        assert sum(p.seconds for p in path.parts) == pytest.approx(found.step_time)
+        assert not path.waits
+
+
+def test_overlap_never_makes_a_free_network_slower_and_hides_what_it_can() -> None:
+    """Without overlap everything follows everything: the step is the sum of its tasks."""
+    apart = step(ranking(overlap=False))
+    total = sum(e.end - e.start for e in apart.timeline.events)
+    assert apart.step_time == pytest.approx(total)
+    free = step(ranking(), predict=priced(0.0, 0.0))
+    assert free.network_share == pytest.approx(0.0, abs=1e-12)
+    assert free.step_time <= step(ranking()).step_time <= apart.step_time
+
+
+def test_lookups_are_bound_by_memory() -> None:
+    """Without time for any other kernel, and none for communication, the step is lookups and updates."""
+    only = ("lookup", "sort indices", "update tables")
+
+    def kernel(operator: Operator) -> float:
+        return operator.bytes / 1e12 if operator.name in only else 0.0
+
+    found = step(ranking(), predict=priced(0.0, 0.0), kernel=kernel)
+    held = shard(ranking(), SMALL, 32, 8, 1e12).busiest
+    read = held.values * 4 + held.lookups * 8 + held.pooled * 2
+    sort = held.lookups * 12 * 7
+    update = held.values * 2 + 2 * held.touched * 8
+    assert found.step_time == pytest.approx((read + sort + update) / 1e12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"global_batch": 1000}, "not a multiple of the 32 GPUs; the nearest that work: 992 or 1024"),
+        ({"gpus": 64}, "the cluster has 32"),
+        ({"gpus": 12}, "not whole servers of 8; take 8 or 16"),
+        ({"sharding": "column-wise", "column_shards": 3}, "cannot be cut into column_shards = 3"),
+    ],
+)
+def test_what_cannot_work_is_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        step(ranking(**changes))
+
+
+def test_tables_that_do_not_fit_are_refused_with_what_would() -> None:
+    huge = Recommender("huge", (200_000_000,) * 8, (1,) * 8, 128, 16, (128,), (1,), "dot")
+    with pytest.raises(PlanError, match="take more GPUs or sharding 'row-wise'"):
+        step(ranking(sharding="table-wise"), huge)
+    assert step(ranking(sharding="row-wise"), huge).memory.total < 80e9
+
+
+def test_a_broken_model_file_names_every_mistake() -> None:
+    with pytest.raises(SpecError) as told:
+        parse_recommender("kind: transformer\nrows: [3, 0]\nwidht: 64\n", "mine.yaml", "mine")
+    text = str(told.value)
+    assert "must be 'recommendation'" in text
+    assert "did you mean 'width'" in text
+    assert "rows: must be a list of whole numbers above 0" in text
+
+
+def test_an_unknown_model_offers_the_nearest() -> None:
+    with pytest.raises(SpecError, match="did you mean 'dlrm-dcnv2'"):
+        load_recommender("dlrm-dcn2")
+
+
+STUDY = """
+railwright: 1
+name: Ranking on 8 servers
+cluster:
+  servers: 8
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+recommendations:
+  - name: ranking
+    model: dlrm-dcnv2
+    global_batch: 135168
+    samples: 4.2e9
+    dtype: fp16
+    replicate_below: 12.8 MiB
+"""
+
+
+def test_a_study_predicts_it(tmp_path: Path) -> None:
+    from railwright.report import page, write
+    from railwright.report.results_json import results
+
+    result = run(load_study_text(STUDY, "ranking.yaml"))
+    job = result.variants[0].jobs[0]
+    assert job.step is not None
+    assert job.step.unit == "samples"
+    text = page(result)
+    assert "samples/s" in text
+    assert "exchange of embeddings" in text
+    assert results(result)["variants"][0]["jobs"][0]["step"]["unit"] == "samples"
+    assert write(result, tmp_path / "out")
+
+
+def test_the_fabric_matters_to_it() -> None:
+    """Half the spines cost an exchange over all GPUs, not one that stays on its rail."""
+
+    def on(oversubscription: float) -> Machine:
+        network = ComputeNetwork(family="fat-tree", switch="qm9700", oversubscription=oversubscription)
+        return Machine.of(
+            Cluster(servers=16, server="dgx-h100", compute=network), load_catalog(), NcclSettings()
+        )
+
+    asked = ranking(sharding="table-wise", overlap=False)
+    whole, half = (simulate_recommendation(asked, SMALL, on(x)).step_time for x in (1.0, 3.0))
+    assert half > whole
