@@ -1,0 +1,9 @@
+"""Search: the best layouts of a model on a cluster, with the proof that none was missed."""
+
+from __future__ import annotations
+
+from railwright.search.result import Candidate, Effort, SearchResult
+from railwright.search.search import search
+from railwright.search.space import Refusal, Space
+
+__all__ = ["Candidate", "Effort", "Refusal", "SearchResult", "Space", "search"]

@@ -1,0 +1,199 @@
+"""A lower bound of step time for all layouts of a block at once, from what each mechanism takes at least.
+
+Legend: X layouts of one block that differ in what decides a pass, p stages, v chunks of a stage, m microbatches,
+G kinds of chunk; *_xp means shape (X, p).  `long` is a pass as it runs undisturbed, `short` one that nothing slows.
+
+Why it never exceeds `training.simulate` (docs/training/search.md has the argument in full):
+- the first pass of stage s waits for a forward of every stage before it, and behind its last backward one of
+  every stage before it follows;
+- a stage runs all its passes one after the other, and none takes less than its tasks do alone;
+- a pass beside data-parallel communication counts as short, all others as they are;
+- under 1F1B two neighbouring stages hand a microbatch to and fro, so every second one pays for two sends;
+- every stage waits for the gradients of all before the optimizer begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright.search.pricing import (
+    ALONE,
+    BACKWARD,
+    BARE,
+    CHAIN,
+    COMPUTE,
+    FORWARD,
+    HOST,
+    LANE,
+    WEIGHTS,
+    Ends,
+    Floats,
+)
+
+SHARERS = 4.0
+"""Data-parallel communication is at most this much slower beside others than alone: tensor, context and expert
+communication and one pipeline send at most share the NICs with it."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes of a block's stages [s].
+
+    long_xbg, short_xbg  forward, backward and split weight gradients (b) of every kind of chunk
+    last_xbg, compute_xbg  when its last compute ends at the earliest, and all of its compute
+    kind_pv              which kind of chunk each stage has at each place
+    send_x, count_x      one transfer between stages; microbatches
+    schedule             as in the study
+    """
+
+    long_xbg: Floats
+    short_xbg: Floats
+    last_xbg: Floats
+    compute_xbg: Floats
+    kind_pv: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    send_x: Floats
+    count_x: Floats
+    schedule: str
+
+
+def chunk_times(laws_xbkl: Floats, counts_gk: Floats, schedule: str) -> tuple[Floats, Floats, Floats, Floats]:
+    """Long and short passes, last compute and compute of every kind of chunk from what its parts take. [s]"""
+    sums = np.einsum("xbkl,gk->xbgl", laws_xbkl, counts_gk, optimize=True)
+    short = np.maximum(np.maximum(sums[..., LANE], sums[..., HOST]), sums[..., ALONE])
+    # A pass of two directions is only as long as the longest of what runs side by side.
+    long = np.maximum(sums[..., CHAIN], sums[..., LANE] if schedule == "dualpipe" else short)
+    return long, short, sums[..., BARE], sums[..., COMPUTE]
+
+
+def step_time(
+    passes: Passes, ends: Sequence[Ends], tied: float, mirror: float, overlap_dp: bool, overlap_pp: bool
+) -> Floats:
+    """(X,) seconds that a step takes at least, under one way of data parallelism.
+
+    ends    of every stage
+    tied, mirror  all-reduces between stages once gradients are there
+    """
+    stages, chunks = passes.kind_pv.shape
+    count = passes.count_x[:, None]
+    disturbed = any(one.beside for one in ends)
+    every = any(one.lane for one in ends)
+    long, short = passes.long_xbg, passes.short_xbg
+    used = short if every else long
+    floor = passes.compute_xbg if ends[0].sharded else np.minimum(passes.last_xbg, used)
+    extra_f = _added([one.forward for one in ends], floor, used, passes, FORWARD)
+    extra_b = _added([one.backward for one in ends], floor, used, passes, BACKWARD)
+    work_xp = count * (used.sum(1)[:, passes.kind_pv] + extra_f + extra_b).sum(-1)
+    if disturbed and not every:
+        work_xp = work_xp - _disturbance(passes, ends)
+    work_xp = np.maximum(work_xp, count * np.array([one.lane for one in ends]))
+    edge = short if disturbed else long
+    first_xp = edge[:, FORWARD][:, passes.kind_pv[:, 0]] + extra_f[:, :, 0]
+    last_xp = edge[:, BACKWARD][:, passes.kind_pv[:, 0]] + extra_b[:, :, 0]
+    wait = ends[0].first if overlap_dp else 0.0
+    weights_xp = edge[:, WEIGHTS][:, passes.kind_pv[:, 0]]
+    total_x, finish_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
+    reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
+    if overlap_dp:
+        over_xg = (long - np.minimum(passes.last_xbg, long))[:, BACKWARD]
+        reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
+    ready_xp = finish_xp + reduce
+    front = np.broadcast_to(reduce, ready_xp.shape)[:, 0]
+    if passes.schedule == "dualpipe":
+        front = np.zeros(len(total_x))
+    barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
+    if tied:
+        barrier_x = np.maximum(barrier_x, np.maximum(total_x + front, ready_xp[:, -1]) + tied)
+    after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
+    bound: Floats = barrier_x + after
+    return bound
+
+
+def _added(
+    seconds: Sequence[tuple[float, ...]], floor: Floats, used: Floats, passes: Passes, which: int
+) -> Floats:
+    """(X, p, v) seconds that waiting for data-parallel communication adds to passes, at least."""
+    added: Floats = (floor - used)[:, which][:, passes.kind_pv] + np.array(seconds)
+    return np.maximum(added, 0.0)
+
+
+def _pipeline(
+    passes: Passes,
+    first_xp: Floats,
+    last_xp: Floats,
+    weights_xp: Floats,
+    work_xp: Floats,
+    wait: float,
+    overlap_pp: bool,
+) -> tuple[Floats, Floats]:
+    """(X,) end of the last pass of all, and (X, p) of each stage's, at least. [s]"""
+    stages, chunks = passes.kind_pv.shape
+    send, count = passes.send_x[:, None], passes.count_x[:, None]
+    if passes.schedule == "dualpipe":
+        # Microbatches enter at both ends: when a stage begins is left open, and half of them go each way.
+        finish = work_xp / 2
+        return finish.max(1), finish
+    before = np.arange(stages)
+    fill_xp = np.cumsum(first_xp, 1) - first_xp + before * send + wait
+    drain_xp = np.cumsum(last_xp, 1) - last_xp + before * send
+    if not overlap_pp and stages > 1:
+        # Every pass but the last forward of the model and the first backward sends, and the sender waits.
+        sends = np.full(stages, 2.0 * chunks)
+        sends[0] -= 1.0
+        sends[-1] -= 1.0
+        work_xp = work_xp + count * sends * send
+        drain_xp = drain_xp - np.minimum(before, 1) * send
+    finish_xp = fill_xp + work_xp
+    if passes.schedule == "zb-h1":
+        # Behind the last input gradients of stage s come s + 1 weight gradients there, and those of the stages
+        # before it, of which the first computes one more weight gradient.
+        behind_xp = np.minimum(before + 1, count) * weights_xp
+        total_x = (finish_xp - behind_xp + drain_xp).max(1) + weights_xp[:, 0]
+        finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
+        return np.maximum(total_x, finish_xp.max(1)), finish_xp
+    total_x = (finish_xp + drain_xp).max(1)
+    if passes.schedule == "auto" and chunks == 1 and stages > 1:
+        total_x = np.maximum(
+            total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp)
+        )
+    finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
+    return total_x, finish_xp
+
+
+def _two_and_fro(
+    passes: Passes,
+    first_xp: Floats,
+    last_xp: Floats,
+    fill_xp: Floats,
+    drain_xp: Floats,
+    overlap_pp: bool,
+) -> Floats:
+    """1F1B on the last two stages: backward i+1 of the last one needs its forward, sent by the stage before,
+    which first runs backward i-1, sent to it: two microbatches of both stages and two sends in a row. [s]"""
+    both_x = (first_xp + last_xp)[:, -2:]
+    steps = np.floor((passes.count_x - 1) / 2)
+    odd = (passes.count_x - 1) % 2
+    more = 0.0 if overlap_pp or passes.kind_pv.shape[0] == 2 else passes.send_x
+    period = both_x.sum(1) + 2 * passes.send_x + more
+    back = 0.0 if overlap_pp else passes.send_x
+    total: Floats = fill_xp[:, -1] + both_x[:, 1] * (1 + odd) + steps * period + drain_xp[:, -1] + back
+    return total
+
+
+def _disturbance(passes: Passes, ends: Sequence[Ends]) -> Floats:
+    """(X, p) seconds by which passes beside gradient and parameter buckets may be shorter than undisturbed.
+
+    Buckets are under way during the first passes and behind the last pass of each chunk, so only as many passes
+    are disturbed as begin within their time, shared with others; those count as short.
+    """
+    gap_xbg = passes.long_xbg - passes.short_xbg
+    if not gap_xbg.any():
+        return np.zeros((len(passes.count_x), len(ends)))
+    chunks = passes.kind_pv.shape[1]
+    gap_xp = gap_xbg.max(1)[:, passes.kind_pv].max(-1)
+    shortest_xp = passes.short_xbg.min(1)[:, passes.kind_pv].min(-1)
+    busy = SHARERS * np.array([one.busy for one in ends])
+    disturbed = 3 * chunks + 3 + np.ceil(busy / np.maximum(shortest_xp, 1e-12))
+    return gap_xp * np.minimum(disturbed, 2 * chunks * passes.count_x[:, None])

@@ -1,0 +1,183 @@
+"""Why the best layout beats the job's own, share by share, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from railwright.search.result import Candidate
+from railwright.units import show_time
+
+GIB = 2.0**30
+SMALLEST = 0.005
+"""Shares that change by less than this part of the step are left out."""
+
+NAMES = {
+    "compute": "compute",
+    "bubble": "pipeline bubble",
+    "tp": "exposed tensor-parallel communication",
+    "cp": "exposed context-parallel communication",
+    "ep": "exposed expert all-to-all",
+    "pp": "exposed pipeline sends",
+    "dp": "exposed data-parallel communication",
+    "host": "waiting for launches",
+}
+
+
+def explain(own: Candidate | None, refused: str, best: Candidate, capacity: float) -> tuple[str, ...]:
+    """Sentences: the gain, then every share that changes by more than 0.5 % of the step, then memory."""
+    if own is None:
+        return (
+            f"The layout as written cannot run: {refused}",
+            f"The best one takes {show_time(best.time)} a step and needs {_gib(best.memory)} of "
+            f"{_gib(capacity)}.",
+        )
+    gain = own.time / best.time - 1
+    if gain < 1e-6:
+        return (f"The layout as written is the best of the space: {show_time(own.time)} a step.",)
+    words = [
+        f"The best layout takes {show_time(best.time)} a step, the one as written {show_time(own.time)}: "
+        f"{gain:.1%} more steps in the same time. What changes: {_changes(own.setting, best.setting)}."
+    ]
+    before, after = ({s.kind: s.exposed for s in c.step.shares} for c in (own, best))
+    moved = {k: after.get(k, 0.0) - before.get(k, 0.0) for k in NAMES if k in before or k in after}
+    for kind, change in sorted(moved.items(), key=lambda item: item[1]):
+        if abs(change) < SMALLEST * own.time:
+            continue
+        why = REASONS.get(kind, _no_reason)(own, best)
+        verb = "saves" if change < 0 else "costs"
+        words.append(
+            f"{NAMES[kind].capitalize()} {verb} {show_time(abs(change))} "
+            f"({show_time(before.get(kind, 0.0))} to {show_time(after.get(kind, 0.0))})"
+            + (f": {why}." if why else ".")
+        )
+    words.append(
+        f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the fullest GPU; "
+        f"one GPU sends {own.network / 1e9:.1f} GB a step over the network instead of "
+        f"{best.network / 1e9:.1f} GB."
+        if own.network < best.network
+        else f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the fullest "
+        f"GPU; one GPU sends {best.network / 1e9:.1f} GB a step over the network, not {own.network / 1e9:.1f} GB."
+    )
+    return tuple(words)
+
+
+def _changes(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+    changed = [f"{a} {_show(own[a])} -> {_show(best[a])}" for a in best if _differs(a, own, best)]
+    return ", ".join(changed) or "nothing but the order of ranks"
+
+
+def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+    """Whether an axis is changed in effect: choices of what is not there do not count."""
+    needs = {
+        "context_kind": "context",
+        "overlap_cp": "context",
+        "overlap_tp": "tensor",
+        "sequence_parallel": "tensor",
+        "overlap_ep": "expert",
+        "overlap_pp": "pipeline",
+    }
+    if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
+        return False
+    return bool(own[axis] != best[axis])
+
+
+def _bubble(own: Candidate, best: Candidate) -> str:
+    return f"(p - 1) / (v m) is {_idle(best)} instead of {_idle(own)}"
+
+
+def _idle(one: Candidate) -> str:
+    s = one.setting
+    count = _microbatches(one)
+    if s["pipeline"] == 1:
+        return "0 (one stage)"
+    chunks = s["virtual_pipeline"]
+    share = (s["pipeline"] - 1) / (chunks * count)
+    return f"{s['pipeline'] - 1} / ({chunks} x {count}) = {share:.1%}"
+
+
+def _microbatches(one: Candidate) -> int:
+    # A step's tokens per rank and microbatch: gpus follow from what the step reports per GPU.
+    gpus = round(one.step.tokens_per_second / one.step.tokens_per_second_per_gpu)
+    s = one.setting
+    data = gpus // (s["tensor"] * s["context"] * s["pipeline"])
+    return int(one.job.global_batch // (data * s["micro_batch"]))
+
+
+def _compute(own: Candidate, best: Candidate) -> str:
+    a, b = own.setting, best.setting
+    found = []
+    if a["recompute"] != b["recompute"]:
+        found.append(f"recomputation is {b['recompute']} instead of {a['recompute']}")
+    if a["tensor"] != b["tensor"]:
+        found.append(f"products are cut over {b['tensor']} GPUs instead of {a['tensor']}")
+    if a["micro_batch"] != b["micro_batch"]:
+        found.append(f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}")
+    if a["sequence_parallel"] != b["sequence_parallel"] and max(a["tensor"], b["tensor"]) > 1:
+        found.append("norms and residuals are " + ("shared" if b["sequence_parallel"] else "repeated on all ranks"))
+    if a["overlap_tp"] != b["overlap_tp"]:
+        found.append("compute is " + ("slowed by" if b["overlap_tp"] else "no longer slowed by") + " overlapped sends")
+    return ", ".join(found)
+
+
+def _tensor(own: Candidate, best: Candidate) -> str:
+    a, b = own.setting, best.setting
+    found = []
+    if a["tensor"] != b["tensor"]:
+        found.append(f"tensor groups of {b['tensor']} instead of {a['tensor']}")
+    if a["overlap_tp"] != b["overlap_tp"]:
+        found.append("collectives are " + ("hidden behind products" if b["overlap_tp"] else "not overlapped"))
+    if a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
+        found.append(
+            "recomputation repeats them" if b["recompute"] == "full" else "recomputation no longer repeats them"
+        )
+    return ", ".join(found)
+
+
+def _data(own: Candidate, best: Candidate) -> str:
+    a, b = own.setting, best.setting
+    found = []
+    if a["zero"] != b["zero"]:
+        found.append(f"zero {b['zero']} instead of {a['zero']}")
+    if a["overlap_dp"] != b["overlap_dp"]:
+        found.append("buckets " + ("run beside compute" if b["overlap_dp"] else "wait for compute"))
+    if a["tensor"] * a["pipeline"] != b["tensor"] * b["pipeline"]:
+        found.append(
+            f"parameters of a GPU are cut {b['tensor'] * b['pipeline']} instead of {a['tensor'] * a['pipeline']} ways"
+        )
+    return ", ".join(found)
+
+
+def _expert(own: Candidate, best: Candidate) -> str:
+    a, b = own.setting, best.setting
+    found = []
+    if a["expert"] != b["expert"]:
+        found.append(f"expert groups of {b['expert']} instead of {a['expert']}")
+    if a["overlap_ep"] != b["overlap_ep"]:
+        found.append("two halves " + ("take turns" if b["overlap_ep"] else "no longer take turns"))
+    if a["placement"] != b["placement"]:
+        found.append(f"placement {b['placement']}")
+    return ", ".join(found)
+
+
+def _no_reason(own: Candidate, best: Candidate) -> str:
+    return ""
+
+
+REASONS: dict[str, Callable[[Candidate, Candidate], str]] = {
+    "bubble": _bubble,
+    "compute": _compute,
+    "tp": _tensor,
+    "dp": _data,
+    "ep": _expert,
+}
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "+".join(value) or "none" if isinstance(value, tuple) else str(value)
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f} GiB"

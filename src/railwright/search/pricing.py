@@ -1,0 +1,396 @@
+"""Everything the search asks the training room, each once: passes, sends, gradients, optimizer, memory.
+
+Legend: a class is what decides the passes of a chunk (everything but the number of stages and replicas); a law is
+a way to bound a pass from below that adds up over layers, so that one table serves chunks of every length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.collectives import predict as network_predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.model import optimizer_operators
+from railwright.model.architecture import Operator, Transformer
+from railwright.model.operators import Layer
+from railwright.search.space import Block, apply
+from railwright.spec.study import TrainingJob
+from railwright.traffic.demand import Communicator
+from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
+from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
+from railwright.training.constants import constant
+from railwright.training.eras import era_of, pace_of
+from railwright.training.lanes import Task, run
+from railwright.training.placement import Groups, place
+from railwright.training.schedule import schedule_name
+from railwright.training.shards import Units
+from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.step import kernel_timer, sharded_units
+from railwright.training.work import Chunk, Work
+
+Floats = NDArray[np.float64]
+
+CHAIN, LANE, HOST, ALONE, BARE, COMPUTE = range(6)
+"""Laws.  chain: the pass as the training room runs it, or its compute slowed as long as one kind of communication
+lasts; lane: that communication alone; host: its launches alone; alone: the pass with nothing slowing it; bare: the
+same without launches, which is when its last compute ends; compute: its compute with nothing in between."""
+
+FORWARD, BACKWARD, WEIGHTS = range(3)
+"""Passes: under schedules that split the backward pass, the second is its input gradients, the third the rest."""
+
+SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
+"""Structure that decides the tasks of a pass, beside the groups it runs on."""
+
+PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
+"""Choices that do."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One pass [s]: as it runs undisturbed, with nothing slowing it, when its last compute ends, and its compute."""
+
+    long: float
+    short: float
+    last: float
+    compute: float
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What data parallelism and the optimizer cost one stage, at least [s].
+
+    Once per step:
+    reduce    all gradients reduced, one bucket after the other
+    last      the bucket that is not full before the last backward pass has ended
+    gather    all parameters gathered, one bucket after the other
+    first     the bucket that the first forward pass waits for
+    optimizer its length
+    In every microbatch (ZeRO 2 and 3):
+    forward, backward  per chunk, what a pass waits for
+    lane      all that goes over the data-parallel lane
+    busy      the same once per step, or `lane`
+    beside    whether any of it runs beside passes
+    sharded   whether passes wait for parameters: then only compute is known not to run meanwhile
+    """
+
+    reduce: float
+    last: float
+    gather: float
+    first: float
+    optimizer: float
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    lane: float
+    busy: float
+    beside: bool
+    sharded: bool
+
+
+@dataclass
+class Pricer:
+    """Prices of one job on one machine; every answer is remembered.
+
+    asked  collectives priced by the network, passes  classes of passes placed in time
+    """
+
+    job: TrainingJob
+    arch: Transformer
+    machine: Machine
+    asked: int = 0
+    passes: int = 0
+    _predicted: dict[tuple[Op, float, bytes], CollectivePrediction] = field(default_factory=dict)
+    _signatures: dict[int, tuple[Sequence[Communicator], bytes]] = field(default_factory=dict)
+    _groups: dict[tuple[Any, ...], Groups] = field(default_factory=dict)
+    _kernels: dict[Operator, float] = field(default_factory=dict)
+    _times: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
+    _chunks: dict[tuple[Any, ...], Placed] = field(default_factory=dict)
+    _works: dict[tuple[Any, ...], Work] = field(default_factory=dict)
+    _ends: dict[tuple[Any, ...], Ends] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slowdown = constant("compute_slowdown_in_overlap")
+        self.pace = pace_of(self.job, self.machine.gpu)
+        self._timed = kernel_timer(self.machine, self.pace)
+        kinds: dict[Layer, None] = {}
+        for i in range(self.arch.layers):
+            kinds["moe" if self.arch.is_moe and i >= self.arch.dense_layers else "dense"] = None
+        self.kinds: tuple[Layer, ...] = tuple(kinds)
+
+    def predict(
+        self, machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
+    ) -> CollectivePrediction:
+        """The network's price of a collective, asked once for all placements that form the same groups."""
+        key = (op, size, self._sign(groups))
+        if key not in self._predicted:
+            self.asked += 1
+            self._predicted[key] = network_predict(machine, op, size, groups)
+        return self._predicted[key]
+
+    def kernel(self, operator: Operator) -> float:
+        """Seconds of one operator in a step."""
+        if operator not in self._kernels:
+            self._kernels[operator] = self._timed(operator)
+        return self._kernels[operator]
+
+    def prices(self, job: TrainingJob) -> Prices:
+        """Prices on the groups of a layout. Raises PlanError where it cannot be placed."""
+        layout = job.layout
+        key = (
+            *(getattr(layout, axis) for axis in SHAPING),
+            layout.pipeline,
+            layout.placement,
+        )
+        if key not in self._groups:
+            self._groups[key] = place(job, self.machine.network.fabric)
+        return Prices(self.machine, self._groups[key], self.predict)
+
+    def laws(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
+        """(X, pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
+
+        wanted  which of the block's X classes of passes; the others are NaN
+        A chunk takes at least the sum of its parts under every law.
+        """
+        first = block.at((0,) * len(block.choices))
+        groups = self._crossings(self.prices(apply(self.job, first)))
+        structure = tuple(block.structure[a] for a in SHAPING)
+        values = [block.of(axis) for axis in PASSING]
+        found = np.full((wanted.size, 3, len(self.kinds) + 2, 6), np.nan)
+        for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
+            if not wanted[x]:
+                continue
+            choice = tuple(v[i] for v, i in zip(values, index, strict=True))
+            key = (*structure, *choice, *groups)
+            if key not in self._times:
+                self.passes += 1
+                job = apply(self.job, {**first, **dict(zip(PASSING, choice, strict=True))})
+                work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
+                self._times[key] = self._measure(work)
+            found[x] = self._times[key]
+        return found
+
+    def chunk(self, setting: Mapping[str, Any], chunk: Chunk, which: int) -> Placed:
+        """One pass of a chunk as the training room runs it undisturbed."""
+        job = apply(self.job, setting)
+        prices = self.prices(job)
+        shared = (*(setting[a] for a in (*SHAPING, *PASSING)), *self._crossings(prices))
+        key = (*shared, chunk, which)
+        if key not in self._chunks:
+            if shared not in self._works:
+                self._works[shared] = Work(job, self.arch, prices, self.kernel, self.pace)
+            work = self._works[shared]
+            tasks = self._makers(work)[which](chunk)
+            long, short = run(tasks, self.slowdown), run(tasks, 1.0).duration
+            last = max((s.end for s in long.spans if s.task.lane == "compute"), default=0.0)
+            compute = sum(t.duration for t in tasks if t.lane == "compute" and work.halves == 1)
+            self._chunks[key] = Placed(long.duration, min(short, long.duration), last, compute)
+        return self._chunks[key]
+
+    def shapes(self, setting: Mapping[str, Any]) -> tuple[StageShape, ...]:
+        """Stages of a layout."""
+        return stage_shapes(self.arch, apply(self.job, setting).layout, self.job.lora)
+
+    def send(self, setting: Mapping[str, Any]) -> float:
+        """One transfer between neighbouring stages. [s]"""
+        job = apply(self.job, setting)
+        if job.layout.pipeline == 1:
+            return 0.0
+        prices = self.prices(job)
+        seconds = prices.time("pp", "pp send", "sendrecv", stage_size(job, self.arch), "pp")
+        if era_of(job).scatter_gather and not job.layout.sequence_parallel:
+            seconds += prices.time("pp", "pp gather", "all_gather", activation_size(job, self.arch), "tp")
+        return seconds
+
+    def tied(self, setting: Mapping[str, Any]) -> float:
+        """The all-reduce of a tied embedding between first and last stage. [s]"""
+        job = apply(self.job, setting)
+        size = tied_parameters(self.arch, job.layout) * gradient_bytes(job)
+        if not size or job.lora:
+            return 0.0
+        return self.prices(job).time("dp", "tied embedding gradients", "all_reduce", size, "embedding")
+
+    def mirror(self, setting: Mapping[str, Any], shapes: Sequence[StageShape]) -> float:
+        """DualPipe: the longest all-reduce between two stages with the same layers, at least. [s]"""
+        job = apply(self.job, setting)
+        if schedule_name(job.layout) != "dualpipe":
+            return 0.0
+        prices = self.prices(job)
+        sizes = prices.groups.sizes
+        over, expert_over = (sizes.replicas, sizes.expert_replicas) if job.layout.zero else (1, 1)
+        if job.layout.zero == 3:
+            over = sizes.shard
+        held = min(s.trained_dense_total / over + s.trained_expert_total / expert_over for s in shapes)
+        size = held * gradient_bytes(job)
+        return prices.time("dp", "gradients of the other copy", "all_reduce", size, "mirror")
+
+    def ends(self, setting: Mapping[str, Any], shape: StageShape) -> Ends:
+        """Gradients, optimizer and parameters of one stage."""
+        job = apply(self.job, setting)
+        prices = self.prices(job)
+        sizes = prices.groups.sizes
+        key = (
+            *(setting[a] for a in SHAPING),
+            setting["zero"],
+            setting["overlap_dp"],
+            setting["placement"],
+            sizes,
+            shape,
+        )
+        if key not in self._ends:
+            find = self._sharded if job.layout.zero == 3 else self._bucketed
+            self._ends[key] = _sure(find(job, shape, prices), schedule_name(job.layout))
+        return self._ends[key]
+
+    def _bucketed(self, job: TrainingJob, shape: StageShape, prices: Prices) -> Ends:
+        """ZeRO 0, 1 and 2: gradients in buckets, after the last backward pass or (2) after every one."""
+        layout, sizes, whole = job.layout, prices.groups.sizes, job.lora is None
+        zero, each = layout.zero, gradient_bytes(job)
+        buckets = [
+            make_buckets(
+                shape.trained_dense[c],
+                shape.trained_expert[c],
+                shape.embedding if chunk.embedding and whole else 0.0,
+                shape.head if chunk.head and whole else 0.0,
+                sizes.replicas,
+                sizes.expert_replicas,
+            )
+            for c, chunk in enumerate(shape.chunks)
+        ]
+        reduces = [[t.duration for t in reduce_tasks(held, prices, each, zero)] for held in buckets]
+        gathers = [[t.duration for t in gather_tasks(held, prices)] for held in buckets] if zero else []
+        last = [found[-1] if found else 0.0 for found in reduces]
+        total, repeated = sum(map(sum, reduces)), zero == 2 and layout.reduce_each
+        waiting = zero == 2 and not job.overlap.dp
+        return Ends(
+            reduce=0.0 if zero == 2 else total,
+            last=0.0 if repeated else last[0],
+            gather=sum(map(sum, gathers)),
+            first=gathers[0][0] if gathers and gathers[0] else 0.0,
+            optimizer=self._optimizer(shape, *((sizes.replicas, sizes.expert_replicas) if zero else (1, 1))),
+            forward=(0.0,) * len(last),
+            backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
+            lane=total if repeated else 0.0,
+            busy=total + sum(map(sum, gathers)),
+            beside=job.overlap.dp or zero == 2,
+            sharded=False,
+        )
+
+    def _sharded(self, job: TrainingJob, shape: StageShape, prices: Prices) -> Ends:
+        """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they were dropped."""
+        layout, overlapped = job.layout, job.overlap.dp
+        units = [sharded_units(job, shape, c, prices) for c in range(len(shape.chunks))]
+        gathers = [[sum(t.duration for t in u.gathers[n]) for n in u.order] for u in units]
+        again = [
+            [sum(t.duration for t in u.gathers[n]) for n in u.order[:-1] if n >= 0] if layout.reshard else []
+            for u in units
+        ]
+        reduces = [[sum(t.duration for t in u.reduces[n]) for n in u.order] for u in units]
+        each = layout.reduce_each
+        lane = sum(map(sum, gathers)) + sum(map(sum, again)) + (sum(map(sum, reduces)) if each else 0.0)
+        sizes = prices.groups.sizes
+        return Ends(
+            reduce=0.0,
+            last=0.0,
+            gather=0.0,
+            first=0.0,
+            optimizer=self._optimizer(shape, sizes.shard, sizes.expert_replicas),
+            forward=tuple(found[0] if overlapped else sum(found) for found in gathers),
+            backward=tuple(
+                0.0 if overlapped else sum(found) + (_behind(sent, u, layout.reshard) if each else 0.0)
+                for found, sent, u in zip(again, reduces, units, strict=True)
+            ),
+            lane=lane,
+            busy=lane,
+            beside=True,
+            sharded=True,
+        )
+
+    def _optimizer(self, shape: StageShape, over: int, expert_over: int) -> float:
+        held = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
+        return sum(self.kernel(op) for op in optimizer_operators(held)) + self.pace.step
+
+    def _measure(self, work: Work) -> Floats:
+        """Laws from chunks of one and two layers; what they have beyond layers belongs to the ends."""
+        found = np.zeros((3, len(self.kinds) + 2, 6))
+        at = len(self.kinds)
+        for which, make in self._makers(work).items():
+            single = {kind: self._laws(make(Chunk((kind,), False, False)), work) for kind in self.kinds}
+            for i, kind in enumerate(self.kinds):
+                found[which, i] = self._laws(make(Chunk((kind, kind), False, False)), work) - single[kind]
+            for end, kind, i in ((at, self.kinds[0], 0), (at + 1, self.kinds[-1], at - 1)):
+                chunk = Chunk((kind,), embedding=end == at, head=end == at + 1)
+                base = np.maximum(single[kind], found[which, i])
+                found[which, end] = np.maximum(self._laws(make(chunk), work) - base, 0.0)
+        return found
+
+    def _makers(self, work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
+        """What makes the tasks of each pass of a schedule."""
+        if schedule_name(work.job.layout) == "zb-h1":
+            return {
+                FORWARD: work.forward,
+                BACKWARD: partial(work.backward, gradients="input"),
+                WEIGHTS: partial(work.backward, gradients="weight"),
+            }
+        return {FORWARD: work.forward, BACKWARD: work.backward}
+
+    def _laws(self, tasks: list[Task], work: Work) -> Floats:
+        # What the host needs for a whole pass does not add up over layers, and only makes it longer.
+        tasks = [t._replace(duration=0.0) if t.lane == "host" and not t.after else t for t in tasks]
+        total = {"compute": 0.0, "tp": 0.0, "ep": 0.0, "host": 0.0}
+        for task in tasks:
+            total[task.lane] = total.get(task.lane, 0.0) + task.duration
+        compute = total["compute"]
+        both_ways = schedule_name(work.job.layout) == "dualpipe"
+        if work.halves > 1 or both_ways:
+            sent = total["tp" if both_ways and not work.turns else "ep"]
+            # Compute done in T: at full speed, or slowed while these messages are sent, which takes `sent` at least.
+            slowed = compute + (1 - 1 / self.slowdown) * sent
+            # Where halves take turns, parameters of one layer may be gathered while another computes.
+            return np.array([slowed, sent, total["host"], compute, compute, 0.0])
+        alone = bare = run(tasks, 1.0).duration
+        if total["host"]:
+            bare = run([t._replace(duration=0.0) if t.lane == "host" else t for t in tasks], 1.0).duration
+        overlap = work.job.overlap
+        chain = run(tasks, self.slowdown).duration if overlap.tp or overlap.cp else alone
+        return np.array([chain, 0.0, 0.0, alone, bare, compute])
+
+    def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
+        """The groups that the collectives of a pass run on."""
+        found = []
+        for kind in ("tp", "ep"):
+            groups = prices.groups.of(kind)  # type: ignore[arg-type]
+            if groups and len(groups[0]) > 1:
+                found.append(self._sign(groups))
+        return tuple(found)
+
+    def _sign(self, groups: Sequence[Communicator]) -> bytes:
+        known = self._signatures.get(id(groups))
+        if known is None:
+            flat = np.concatenate([g.gpus for g in groups])
+            known = groups, len(groups).to_bytes(4, "little") + flat.tobytes()
+            self._signatures[id(groups)] = known
+        return known[1]
+
+
+def _behind(reduces: Sequence[float], units: Units, gathered: bool) -> float:
+    """Reductions that a backward pass waits for where nothing is overlapped: each is sent before the next unit's
+    parameters, but an embedding needs none. [s]"""
+    if not gathered:
+        return reduces[0]
+    return sum(reduces) - (reduces[1] if units.order[0] == -1 and len(reduces) > 1 else 0.0)
+
+
+def _sure(ends: Ends, schedule: str) -> Ends:
+    """Without what is only known of a backward pass in one piece, or of passes that run one by one."""
+    none = (0.0,) * len(ends.forward)
+    if schedule == "zb-h1":
+        return replace(ends, last=0.0, backward=none)
+    if schedule == "dualpipe":
+        return replace(ends, last=0.0, forward=none, backward=none, lane=0.0, first=0.0)
+    return ends

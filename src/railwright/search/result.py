@@ -1,0 +1,82 @@
+"""What a search found, and how it is known that nothing better was missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railwright.search.space import Refusal
+from railwright.spec.study import TrainingJob
+from railwright.training.result import StepResult
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One layout, evaluated by the training room.
+
+    setting  axis -> value
+    job      the job with that layout
+    step     its step; step_time [s]
+    bound    what the screening said it takes at least [s]; 0 for the job's own layout
+    network  bytes that one GPU sends per step in groups that span servers [byte]
+    """
+
+    setting: Mapping[str, Any]
+    job: TrainingJob
+    step: StepResult
+    bound: float
+    network: float
+
+    @property
+    def time(self) -> float:
+        return self.step.step_time
+
+    @property
+    def memory(self) -> float:
+        return self.step.memory.total
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What the search did.
+
+    layouts     of the space that can work (`training.plan.check`), all of them screened
+    fitting     of these, whose memory bound is within a GPU
+    classes     passes priced; collectives  prices asked of the network
+    refined     bounds made closer with a layout's own passes
+    evaluated   steps simulated
+    screening, seconds  time of the screening, and of everything [s]
+    """
+
+    layouts: int
+    fitting: int
+    classes: int
+    collectives: int
+    refined: int
+    evaluated: int
+    screening: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best layouts of a space.
+
+    best      fastest first, one per structure, micro batch and recomputation
+    front     layouts of which none is faster, leaner and lighter on the network than another
+    proof     every layout that was not evaluated takes at least this [s]; infinite where none is left
+    own       the job as written; own_refused says why it cannot run, '' where it can
+    words     why the best one beats it
+    refused   constraints that layouts of the space broke, most first
+    """
+
+    objective: str
+    best: tuple[Candidate, ...]
+    front: tuple[Candidate, ...]
+    proof: float
+    own: Candidate | None
+    own_refused: str
+    words: tuple[str, ...]
+    refused: tuple[Refusal, ...]
+    effort: Effort

@@ -1,0 +1,308 @@
+"""The search: screen every layout, then evaluate the most promising until none left can be better.
+
+Branch and bound: layouts are taken in the order of their lower bound; one is first bounded again with its own
+passes, then simulated.  When the next bound exceeds the best exact time, everything that was not simulated is
+slower: the bound of a layout never exceeds its exact time (docs/training/search.md, tests/property).
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.search.explain import explain
+from railwright.search.footprint import Footprint
+from railwright.search.network import bytes_sent
+from railwright.search.pricing import Pricer
+from railwright.search.result import Candidate, Effort, SearchResult
+from railwright.search.screen import Screen
+from railwright.search.space import Block, Refusal, Space, apply, blocks, setting_of
+from railwright.spec.study import TrainingJob
+from railwright.training import peak_memory, simulate
+from railwright.training.plan import check
+
+Objective = Literal["time", "memory"]
+Progress = Callable[[str, float], None]
+Floats32 = NDArray[np.float32]
+
+MOST_LAYOUTS = 100_000_000
+"""A space above this is refused: its bounds alone would take more than 400 MB."""
+
+GROUP = ("micro_batch", "recompute")
+"""Choices that make a layout of its own in the list of the best; the others are variants of it."""
+
+GIB = 2.0**30
+
+
+def search(
+    job: TrainingJob,
+    arch: Transformer,
+    machine: Machine,
+    space: Space | None = None,
+    *,
+    top: int = 10,
+    objective: Objective = "time",
+    steps: int = 3,
+    progress: Progress | None = None,
+) -> SearchResult:
+    """The best layouts of a job's model on a machine.
+
+    space      which layouts; default: `Space()`, every divisor and every choice
+    top        how many layouts to list
+    objective  'time': fastest; 'memory': fastest of those that need least
+    steps      how many leaner points the front is followed by: each the fastest layout that needs at most 85 %
+               of the memory of the one before
+    progress   called with what is being done and the fraction done, 0..1
+
+    Raises PlanError where no layout can work, saying which constraint stops most of them.
+    """
+    started = time.perf_counter()
+    run = _Run(job, arch, machine, space or Space(), progress or (lambda what, done: None))
+    run.screen()
+    screening = time.perf_counter() - started
+    capacity = machine.gpu.hbm_bytes
+    if objective == "memory":
+        capacity = run.least_memory()
+    best, proof = run.fastest(top, capacity)
+    found = list(best)
+    limit = best[0].memory
+    for step in range(steps):
+        run.tell(f"the front, {step + 1} of {steps}", 0.9)
+        leaner, _ = run.fastest(1, min(limit, capacity) * 0.85)
+        if not leaner:
+            break
+        found += leaner
+        limit = leaner[0].memory
+    own, refused = run.own()
+    effort = Effort(
+        run.layouts,
+        run.fitting,
+        run.pricer.passes,
+        run.pricer.asked,
+        run.refined,
+        len(run.exact),
+        screening,
+        time.perf_counter() - started,
+    )
+    words = explain(own, refused, best[0], machine.gpu.hbm_bytes)
+    front = _front([*run.exact.values()])
+    return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
+
+
+@dataclass
+class _Run:
+    """One search under way.
+
+    bounds  per block, seconds of every layout (infinite where it does not fit) and bytes, as 32-bit floats
+            rounded down
+    """
+
+    job: TrainingJob
+    arch: Transformer
+    machine: Machine
+    space: Space
+    tell: Progress
+    blocks: list[Block] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    bounds: list[tuple[Floats32, Floats32]] = field(default_factory=list)
+    exact: dict[tuple[int, int], Candidate] = field(default_factory=dict)
+    layouts: int = 0
+    fitting: int = 0
+    refined: int = 0
+    _closer: dict[tuple[int, int], float] = field(default_factory=dict)
+    _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.fabric = self.machine.network.fabric
+        self.pricer = Pricer(self.job, self.arch, self.machine)
+        self.screener = Screen(self.pricer, Footprint(self.job, self.arch, self.fabric))
+
+    def screen(self) -> None:
+        """Bound every layout. Raises PlanError where none can work."""
+        self.blocks, self.refused = blocks(self.space, self.job, self.arch, self.fabric)
+        self.layouts = sum(block.size for block in self.blocks)
+        if not self.layouts:
+            raise PlanError(f"{self.job.name}: no layout of the space can work; {self._killers()}")
+        if self.layouts > MOST_LAYOUTS:
+            raise PlanError(
+                f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} that "
+                "are screened at once; give some of its axes fewer values."
+            )
+        capacity = self.machine.gpu.hbm_bytes
+        for i, block in enumerate(self.blocks):
+            self.tell(f"screening {self.layouts:,} layouts", 0.6 * i / len(self.blocks))
+            memory = self.screener.memory(block)
+            fits = np.broadcast_to(memory <= capacity, block.shape)
+            self.fitting += int(fits.sum())
+            self.bounds.append((_down(self.screener.time(block, fits)), _down(memory)))
+        if not self.fitting:
+            raise PlanError(self._nothing_fits())
+
+    def fastest(self, top: int, capacity: float) -> tuple[list[Candidate], float]:
+        """The `top` fastest layouts within a memory, and what every layout not evaluated takes at least [s]."""
+        best: dict[tuple[Any, ...], Candidate] = {}
+        heap: list[tuple[float, int, int, int]] = []
+        orders: dict[int, NDArray[np.int64]] = {}
+        for i, (seconds, memory) in enumerate(self.bounds):
+            least = float(np.where(memory <= capacity, seconds, np.inf).min())
+            if least < np.inf:
+                heap.append((least, 0, i, -1))
+        heapq.heapify(heap)
+        while heap:
+            bound, stage, i, place = heapq.heappop(heap)
+            limit = _limit(best, top)
+            if bound >= limit:
+                return _ranked(best, top), bound
+            if place < 0:
+                orders[i] = self._order(i, capacity)
+                heapq.heappush(heap, (bound, 1, i, 0))
+                continue
+            if stage == 1 and place + 1 < len(orders[i]):
+                following = float(self.bounds[i][0].flat[orders[i][place + 1]])
+                heapq.heappush(heap, (following, 1, i, place + 1))
+            at = int(orders[i][place])
+            if stage == 1:
+                if self._exact_memory(i, at) > capacity:
+                    continue
+                closer = max(bound, self._closer_bound(i, at))
+                heapq.heappush(heap, (closer, 2, i, place))
+                continue
+            group = self._group(i, at)
+            if group in best and best[group].time <= bound:
+                continue
+            self.tell(f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1))
+            found = self._evaluate(i, at, bound)
+            if found is not None and (group not in best or found.time < best[group].time):
+                best[group] = found
+        return _ranked(best, top), np.inf
+
+    def least_memory(self) -> float:
+        """The least memory of any layout of the space, as the training room counts it. [byte]"""
+        ranked = [
+            (float(value), i, flat)
+            for i, (seconds, memory) in enumerate(self.bounds)
+            for flat, value in enumerate(memory.flat)
+        ]
+        best = self.machine.gpu.hbm_bytes
+        for bound, i, flat in sorted(ranked):
+            if bound > best:
+                break
+            where = np.unravel_index(flat, self.bounds[i][1].shape)
+            at = int(np.ravel_multi_index(where, self.blocks[i].shape))
+            best = min(best, self._exact_memory(i, at))
+        return best
+
+    def own(self) -> tuple[Candidate | None, str]:
+        """The job as written, or why it cannot run."""
+        try:
+            step = simulate(self.job, self.arch, self.machine, predict=self.pricer.predict)
+        except PlanError as no:
+            return None, str(no)
+        sent = bytes_sent(step, self.pricer.prices(self.job))
+        return Candidate(setting_of(self.job), self.job, step, 0.0, sent), ""
+
+    def _order(self, i: int, capacity: float) -> NDArray[np.int64]:
+        seconds, memory = self.bounds[i]
+        flat = np.where(memory <= capacity, seconds, np.inf).reshape(-1)
+        order = np.argsort(flat, kind="stable")
+        return order[: int(np.isfinite(flat).sum())]
+
+    def _index(self, i: int, at: int) -> tuple[int, ...]:
+        return tuple(int(n) for n in np.unravel_index(at, self.blocks[i].shape))
+
+    def _group(self, i: int, at: int) -> tuple[Any, ...]:
+        setting = self.blocks[i].at(self._index(i, at))
+        return (i, *(setting[a] for a in GROUP))
+
+    def _closer_bound(self, i: int, at: int) -> float:
+        if (i, at) not in self._closer:
+            self.refined += 1
+            self._closer[i, at] = self.screener.closer(self.blocks[i], self._index(i, at))
+        return self._closer[i, at]
+
+    def _exact_memory(self, i: int, at: int) -> float:
+        """Peak memory as the training room counts it; infinite where it refuses the layout. [byte]"""
+        index = self._index(i, at)
+        kept = tuple(0 if n == 1 else k for n, k in zip(self.bounds[i][1].shape, index, strict=True))
+        if (i, kept) not in self._memory:
+            job = apply(self.job, self.blocks[i].at(index))
+            try:
+                check(job, self.arch, self.fabric)
+                self._memory[i, kept] = peak_memory(job, self.arch, self.fabric, self.machine.gpu.hbm_bytes).total
+            except PlanError:
+                self._memory[i, kept] = np.inf
+        return self._memory[i, kept]
+
+    def _evaluate(self, i: int, at: int, bound: float) -> Candidate | None:
+        if (i, at) not in self.exact:
+            setting = self.blocks[i].at(self._index(i, at))
+            job = apply(self.job, setting)
+            try:
+                step = simulate(
+                    job,
+                    self.arch,
+                    self.machine,
+                    predict=self.pricer.predict,
+                    kernel=self.pricer.kernel,
+                    most_events=1,
+                )
+            except PlanError:
+                self._memory[i, self._index(i, at)] = np.inf
+                return None
+            sent = bytes_sent(step, self.pricer.prices(job))
+            self.exact[i, at] = Candidate(setting, job, step, bound, sent)
+        return self.exact[i, at]
+
+    def _killers(self) -> str:
+        """The constraint that stops most layouts, in the training room's words."""
+        if not self.refused:
+            return "its axes leave nothing to try; give them more values."
+        first = self.refused[0]
+        total = sum(one.layouts for one in self.refused)
+        return f"most ({first.layouts:,} of {total:,}) are refused because {first.example}"
+
+    def _nothing_fits(self) -> str:
+        least, i, flat = min((float(m.min()), i, int(m.argmin())) for i, (_, m) in enumerate(self.bounds))
+        where = np.unravel_index(flat, self.bounds[i][1].shape)
+        setting = self.blocks[i].at(tuple(int(n) for n in where))
+        capacity = self.machine.gpu.hbm_bytes
+        shown = ", ".join(f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero"))
+        return (
+            f"{self.job.name}: memory stops all {self.layouts:,} layouts of the space that could work otherwise: "
+            f"the leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has {capacity / GIB:.1f} GiB; "
+            "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
+        )
+
+
+def _down(values: NDArray[np.float64]) -> Floats32:
+    """32-bit floats that are never above the values."""
+    rounded = values.astype(np.float32)
+    return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
+
+
+def _limit(best: Mapping[tuple[Any, ...], Candidate], top: int) -> float:
+    """The time that another layout must beat."""
+    times = sorted(one.time for one in best.values())
+    return times[top - 1] if len(times) >= top else np.inf
+
+
+def _ranked(best: Mapping[tuple[Any, ...], Candidate], top: int) -> list[Candidate]:
+    return sorted(best.values(), key=lambda c: c.time)[:top]
+
+
+def _front(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Those that no other beats in time, memory and network at once, fastest first."""
+    kept: list[Candidate] = []
+    for one in sorted(found, key=lambda c: (c.time, c.memory, c.network)):
+        if not any(k.memory <= one.memory and k.network <= one.network for k in kept):
+            kept.append(one)
+    return tuple(kept)

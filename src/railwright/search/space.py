@@ -1,0 +1,330 @@
+"""The space of layouts as data: its axes, the values of each, and what they are called in a study.
+
+A block is one choice of the axes that decide which GPUs talk to which (structure); the other axes of a block
+(choices) are arrays.  Choices that would change nothing are left out: sequence parallelism without tensor
+parallelism, overlap of a communication that does not happen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from railwright.errors import Mistake, PlanError, SpecError, nearest
+from railwright.fabric.graph import Fabric
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.training.placement import place
+from railwright.training.plan import check, divisors
+
+STRUCTURE = (
+    "tensor",
+    "context",
+    "context_kind",
+    "pipeline",
+    "virtual_pipeline",
+    "schedule",
+    "expert",
+    "expert_tensor",
+    "placement",
+)
+CHOICES = (
+    "micro_batch",
+    "sequence_parallel",
+    "recompute",
+    "overlap_tp",
+    "overlap_ep",
+    "overlap_cp",
+    "zero",
+    "offload",
+    "overlap_dp",
+    "overlap_pp",
+)
+"""In the order of a block's array: what changes a pass, what changes memory and gradients, what overlaps."""
+
+AXES = STRUCTURE + CHOICES
+DIVISORS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "micro_batch")
+"""Axes whose default is every number that divides what there is to divide."""
+
+TOKENS_PER_CONTEXT_RANK = 4096
+"""By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
+too small a part of a layer for its exchange to pay."""
+
+FIXED: dict[str, tuple[Any, ...]] = {
+    "context_kind": ("ring", "all-to-all", "all-gather"),
+    "schedule": ("auto", "zb-h1", "dualpipe", "gpipe"),
+    "expert_tensor": (None, 1),
+    "placement": ("packed", "expert-across"),
+    "sequence_parallel": (True, False),
+    "recompute": ("none", "selective", "full"),
+    "overlap_tp": (False, True),
+    "overlap_ep": (False, True),
+    "overlap_cp": (True, False),
+    "zero": (0, 1, 2, 3),
+    "offload": ((),),
+    "overlap_dp": (True, False),
+    "overlap_pp": (True, False),
+}
+"""Default values of the other axes."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Axes and their values; an axis that is not named has its default (`AXES`, `DIVISORS`, `FIXED`)."""
+
+    values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Any, name: str = "<memory>") -> Space:
+        """A space from {axis: values}, as a YAML file holds it.
+
+        Raises SpecError naming every axis that is not known, empty, or has a value the study would refuse.
+        """
+        mistakes: list[Mistake] = []
+        values: dict[str, tuple[Any, ...]] = {}
+        if not isinstance(given, Mapping):
+            raise SpecError([Mistake(name, 0, 0, "", "a space is a set of axes, like 'tensor: [1, 2, 4, 8]'")])
+        for axis, raw in given.items():
+            if axis not in AXES:
+                hint = nearest(str(axis), AXES) or f"; axes are {', '.join(AXES)}"
+                mistakes.append(Mistake(name, 0, 0, str(axis), f"there is no such axis{hint}"))
+                continue
+            found = _listed(raw)
+            if not found:
+                mistakes.append(Mistake(name, 0, 0, axis, "the axis is empty; name a value, or leave it out"))
+                continue
+            mistakes += [Mistake(name, 0, 0, axis, why) for why in _refused(axis, found)]
+            values[axis] = found
+        if mistakes:
+            raise SpecError(mistakes)
+        return cls(values)
+
+    def of_axis(self, axis: str) -> tuple[Any, ...] | None:
+        """Values of an axis; None where it is every divisor."""
+        return self.values.get(axis, FIXED.get(axis))
+
+
+@dataclass(frozen=True)
+class Block:
+    """All layouts of one structure.
+
+    structure  axis -> value
+    choices    (axis, values) in the order of the block's array; shape and size are the array's
+    data       data-parallel size
+    """
+
+    structure: Mapping[str, Any]
+    choices: tuple[tuple[str, tuple[Any, ...]], ...]
+    data: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(values) for _, values in self.choices)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def of(self, axis: str) -> tuple[Any, ...]:
+        """Values of one choice."""
+        return dict(self.choices)[axis]
+
+    def at(self, index: tuple[int, ...]) -> dict[str, Any]:
+        """Axis -> value of one layout."""
+        return {**self.structure, **{a: v[i] for (a, v), i in zip(self.choices, index, strict=True)}}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A constraint that layouts broke: how many, and one of the sentences it was refused with."""
+
+    layouts: int
+    example: str
+
+
+def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
+    """The job with one layout of the space."""
+    layout = {a: v for a, v in setting.items() if a in Layout.model_fields}
+    overlap = {a[8:]: v for a, v in setting.items() if a.startswith("overlap_")}
+    update: dict[str, Any] = {
+        "layout": job.layout.model_copy(update=layout),
+        "overlap": job.overlap.model_copy(update=overlap),
+    }
+    if "micro_batch" in setting:
+        update["micro_batch"] = setting["micro_batch"]
+    return job.model_copy(update=update)
+
+
+def setting_of(job: TrainingJob) -> dict[str, Any]:
+    """The job's own layout as a point of a space."""
+    return {axis: _own(job, axis) for axis in AXES}
+
+
+def blocks(
+    space: Space, job: TrainingJob, arch: Transformer, fabric: Fabric
+) -> tuple[list[Block], list[Refusal]]:
+    """All blocks of a space whose layouts the training room accepts, and what it refused, most first.
+
+    Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every structure and
+    micro batch, and once for every other choice of a structure.
+    """
+    gpus = job.gpus or (
+        len(job.servers) * fabric.gpus_per_server if job.servers is not None else fabric.num_gpus
+    )
+    found: list[Block] = []
+    refused: dict[str, list[Any]] = {}
+    for structure in _structures(space, job, arch, gpus):
+        unit = structure["tensor"] * structure["context"] * structure["pipeline"]
+        data = gpus // unit
+        choices = _choices(space, job, arch, structure, data)
+        block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, refused)
+        if block is not None and structure["placement"] != "packed":
+            block = _placed(block, job, fabric, refused)
+        if block is not None:
+            found.append(block)
+    reasons = [Refusal(count, example) for count, example in refused.values()]
+    return found, sorted(reasons, key=lambda r: (-r.layouts, r.example))
+
+
+def _structures(space: Space, job: TrainingJob, arch: Transformer, gpus: int) -> Iterator[dict[str, Any]]:
+    for tensor in space.of_axis("tensor") or [t for t in divisors(gpus) if arch.heads % t == 0]:
+        for context in space.of_axis("context") or _contexts(job, gpus):
+            left = gpus // (tensor * context)
+            for pipeline in space.of_axis("pipeline") or [p for p in divisors(left) if p <= arch.layers]:
+                base = {"tensor": tensor, "context": context, "pipeline": pipeline}
+                kinds = space.of_axis("context_kind") or ()
+                for kind in kinds if context > 1 else kinds[:1]:
+                    for cut in _cuts(space, arch, pipeline):
+                        for experts in _experts(space, arch, gpus // pipeline, tensor):
+                            yield {**base, "context_kind": kind, **cut, **experts}
+
+
+def _contexts(job: TrainingJob, gpus: int) -> list[int]:
+    return [c for c in divisors(gpus) if c == 1 or job.sequence // c >= TOKENS_PER_CONTEXT_RANK]
+
+
+def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, Any]]:
+    """Virtual stages and schedules; 'auto' is 1F1B with one chunk per stage and interleaved with several."""
+    chunks = space.of_axis("virtual_pipeline") or divisors(max(arch.layers // pipeline, 1))
+    for virtual in chunks:
+        for name in space.of_axis("schedule") or ():
+            if (pipeline == 1 and (virtual > 1 or name != "auto")) or (virtual > 1 and name != "auto"):
+                continue
+            yield {"virtual_pipeline": virtual, "schedule": name}
+
+
+def _experts(space: Space, arch: Transformer, stage: int, tensor: int) -> Iterator[dict[str, Any]]:
+    """Expert-parallel sizes, tensor sizes inside an expert, and placements."""
+    listed = space.of_axis("placement") or ()
+    if not arch.is_moe:
+        for placement in listed:
+            if placement != "expert-across":
+                yield {"expert": 1, "expert_tensor": None, "placement": placement}
+        return
+    for expert in space.of_axis("expert") or [e for e in divisors(arch.experts) if stage % e == 0]:
+        for inside in space.of_axis("expert_tensor") or ():
+            if inside == tensor or (inside is not None and expert == 1):
+                continue
+            for placement in listed:
+                if placement == "expert-across" and (expert == 1 or inside is not None):
+                    continue
+                yield {"expert": expert, "expert_tensor": inside, "placement": placement}
+
+
+def _choices(
+    space: Space, job: TrainingJob, arch: Transformer, structure: Mapping[str, Any], data: int
+) -> dict[str, tuple[Any, ...]]:
+    """Values of every choice; a choice without effect keeps its first value."""
+    local = job.global_batch // data if data else 0
+    effective = {
+        "sequence_parallel": structure["tensor"] > 1,
+        "overlap_tp": structure["tensor"] > 1,
+        "overlap_ep": structure["expert"] > 1,
+        "overlap_cp": structure["context"] > 1,
+        "overlap_dp": data * structure["context"] > 1,
+        "zero": data * structure["context"] > 1,
+        "overlap_pp": structure["pipeline"] > 1,
+    }
+    found: dict[str, tuple[Any, ...]] = {}
+    for axis in CHOICES:
+        values = space.of_axis(axis)
+        if values is None:
+            values = tuple(divisors(local)) or (1,)
+        off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
+        found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
+    return found
+
+
+def _checked(
+    block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric, refused: dict[str, list[Any]]
+) -> Block | None:
+    """The block without the values that are refused; None where nothing is left."""
+    choices = dict(block.choices)
+    first = {axis: values[0] for axis, values in choices.items()}
+    for axis in CHOICES:
+        kept = []
+        others = block.size // len(choices[axis])
+        for value in choices[axis]:
+            try:
+                check(apply(job, {**block.structure, **first, axis: value}), arch, fabric)
+            except PlanError as no:
+                _count(refused, job, no, others)
+            else:
+                kept.append(value)
+        if not kept:
+            return None
+        choices[axis], first[axis] = tuple(kept), kept[0]
+        block = Block(block.structure, tuple(choices.items()), block.data)
+    return block
+
+
+def _placed(
+    block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]]
+) -> Block | None:
+    """The block, or None where its ranks cannot be put on GPUs as asked."""
+    try:
+        place(apply(job, block.at((0,) * len(block.choices))), fabric)
+    except PlanError as no:
+        _count(refused, job, no, block.size)
+        return None
+    return block
+
+
+def _count(refused: dict[str, list[Any]], job: TrainingJob, no: PlanError, layouts: int) -> None:
+    """Refusals that differ in their numbers alone are one."""
+    text = str(no).removeprefix(f"{job.name}: ")
+    entry = refused.setdefault(re.sub(r"[\d.,]+", "#", text)[:60], [0, text])
+    entry[0] += layouts
+
+
+def _own(job: TrainingJob, axis: str) -> Any:
+    if axis == "micro_batch":
+        return job.micro_batch
+    return getattr(job.overlap, axis[8:]) if axis.startswith("overlap_") else getattr(job.layout, axis)
+
+
+def _listed(raw: Any) -> tuple[Any, ...]:
+    found = tuple(raw) if isinstance(raw, list | tuple) else (raw,)
+    return tuple(tuple(v) if isinstance(v, list) else v for v in found)
+
+
+def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
+    """What the study's own types say against the values."""
+    from pydantic import ValidationError
+
+    wrong = []
+    for value in values:
+        try:
+            if axis == "micro_batch":
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    wrong.append(f"{value!r} is not a whole number of sequences, 1 or more")
+            elif axis.startswith("overlap_"):
+                Overlap(**{axis[8:]: value})
+            else:
+                Layout(**{axis: value})
+        except ValidationError as no:
+            wrong.append(f"{value!r}: {no.errors()[0]['msg'].lower()}")
+    return wrong
