@@ -229,7 +229,8 @@ def test_one_copy_per_server_crosses_the_network() -> None:
     arch = replace(MOE, experts=16)
     plain = job(expert=16, batch=32)
     limited = plain.model_copy(update={"expert_nodes": 4})
-    assert sent(limited, arch)[1]["ep dispatch"] == pytest.approx(0.75 * sent(plain, arch)[1]["ep dispatch"])
+    few, many = sent(limited, arch)[1], sent(plain, arch)[1]
+    assert few["ep dispatch"] == pytest.approx(0.75 * many["ep dispatch"])
 
 
 def test_adapters_train_and_nothing_else_does() -> None:
@@ -262,3 +263,28 @@ def test_part_of_a_rack_keeps_expert_groups_inside() -> None:
     groups = place(wanted, fabric)
     assert sorted(int(g) for c in groups.ep for g in c.gpus) == [0, 1, 2, 3, 8, 9, 10, 11]
     assert all(c.num_servers(fabric) == 1 for c in groups.ep)
+
+
+def test_an_offloaded_optimizer_moves_gradients_down_and_weights_up() -> None:
+    # 4 + 2 bytes per parameter of the shard at 88 % of PCIe 5.0 x16, and 2.57 s of a host per 10 billion
+    from railwright.training.offload import update_time
+
+    one = machine(4)
+    seconds = update_time(1e9, 4.0, 8, one)
+    assert seconds == pytest.approx(6e9 / (55.4 / 63.0 * one.nic.pcie_bandwidth) + 8 * 0.257)
+
+
+def test_offloaded_activations_are_copied_once_each_way_and_hidden_behind_longer_layers() -> None:
+    # all layers but the last of the stage, forward and backward, 2 microbatches
+    from railwright.training.kept import layer_kept
+    from railwright.training.offload import host_link
+
+    wanted = job(batch=64, offload=("activations",))
+    result = simulate(wanted, DENSE, machine(4), predict=priced(0.0), kernel=lambda _: 1e-3)
+    copies = {s.kind: s for s in result.shares}["copy"]
+    each = layer_kept(wanted, DENSE, "dense") / host_link(machine(4))
+    assert copies.busy == pytest.approx(2 * 2 * 7 * each)
+    assert copies.exposed == pytest.approx(0.0, abs=1e-9)
+    slow = simulate(wanted, DENSE, machine(4), predict=priced(0.0), kernel=lambda _: 1e-6)
+    plain = simulate(job(batch=64), DENSE, machine(4), predict=priced(0.0), kernel=lambda _: 1e-6)
+    assert slow.step_time > plain.step_time

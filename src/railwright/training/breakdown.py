@@ -83,7 +83,7 @@ def shares(
     exposed["dp"] += ending.end - ending.barrier - ending.optimizer
     exposed["bubble"] += step_time - ending.end
     busy["bubble"] = exposed["bubble"]
-    kinds = [k for k in (*LANES, "bubble") if k not in ("host", "cp", "emb") or busy[k]]
+    kinds = [k for k in (*LANES, "bubble") if k not in ("host", "cp", "emb", "copy") or busy[k]]
     return tuple(Share(kind, busy[kind], exposed[kind]) for kind in kinds)
 
 

@@ -5,6 +5,8 @@ The ways a tensor-parallel collective is hidden behind the product next to it ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from railwright.training.communication import Comm
 from railwright.training.lanes import Task
 from railwright.training.timeline import Lane
@@ -171,3 +173,40 @@ def take_turns(chains: list[Chain]) -> list[Task]:
                 merged.append(task._replace(after=tuple(places[which][d] for d in task.after)))
             starts[which] = chain.cuts[segment]
     return merged
+
+
+def woven(
+    tasks: Sequence[Task],
+    order: Sequence[int],
+    gathers: Mapping[int, tuple[Task, ...]],
+    reduces: Mapping[int, tuple[Task, ...]],
+    ahead: int,
+) -> list[Task]:
+    """A pass with tasks of another lane beside it, in order of issue.
+
+    order    units (layers) as the pass meets them
+    gathers  tasks that a unit's compute waits for, issued `ahead` units early
+    reduces  tasks that follow a unit
+    """
+    done = {task.layer: i for i, task in enumerate(tasks)}
+    first: dict[int, int] = {}
+    for i, task in enumerate(tasks):
+        first.setdefault(task.layer, i)
+    issued: list[tuple[int, bool, int, Task]] = []
+    for place, unit in enumerate(order):
+        # Half microbatches reach a unit one after the other: it is gathered for the first of them.
+        before = order[place - 1 - ahead] if place > ahead else None
+        reached = range(first.get(unit, 0))
+        trigger = max((i for i in reached if tasks[i].layer == before), default=-1)
+        issued += [(trigger, True, unit, task) for task in gathers.get(unit, ())]
+        issued += [(done.get(unit, -1), False, unit, task) for task in reduces.get(unit, ())]
+    found = list(tasks)
+    gate: dict[int, int] = {}
+    for trigger, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):
+        if gathered:
+            gate[unit] = len(found)
+        found.append(task._replace(after=(trigger,) if trigger >= 0 else ()))
+    for i, task in enumerate(tasks):
+        if task.lane == "compute" and task.layer in gate:
+            found[i] = task._replace(after=(*task.after, gate[task.layer]))
+    return found

@@ -99,6 +99,11 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     )
 
 
+def layer_kept(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """What one layer of one microbatch keeps for its backward pass, on one GPU. [byte]"""
+    return sum(_layer(job, arch, kind, job.layout.recompute).values())
+
+
 def _left(shape: StageShape, layers: tuple[Layer, ...], kept: dict[Layer, float], sent: int | None) -> float:
     """Bytes of one pass that stay where the activations of `sent` of a stage's layers go to the host: those
     of the other layers, and of two of the sent ones on their way."""

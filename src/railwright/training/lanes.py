@@ -14,9 +14,13 @@ from typing import NamedTuple
 
 from railwright.training.timeline import Lane
 
-LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "emb", "pp", "host", "dp")
+LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "emb", "pp", "host", "copy", "dp")
 """In the order in which an idle instant is charged when several communications run at once: the inner
 ones block the compute lane, data-parallel buckets only run beside it."""
+
+
+QUIET = ("compute", "host", "copy")
+"""Lanes beside which compute keeps its pace: no network, no kernels of NCCL."""
 
 
 class Task(NamedTuple):
@@ -120,7 +124,7 @@ def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = (
                 active[lane] = _start(tasks, queue[place], now, begun)
                 head[lane] += 1
         assert active, "tasks wait for each other"
-        rate = 1.0 / slowdown if len(active) > ("compute" in active) + ("host" in active) else 1.0
+        rate = 1.0 / slowdown if any(lane not in QUIET for lane in active) else 1.0
         sharing = 0
         for one in active.values():
             sharing += one.fixed <= 0 < one.wire

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright.spec.study import TrainingJob
+from railwright.training.chain import woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
 from railwright.training.lanes import Task
 from railwright.training.placement import GroupKind
@@ -71,7 +72,7 @@ def units_of(
 
 def forward_with(tasks: Sequence[Task], units: Units, ahead: int) -> list[Task]:
     """A forward pass that gathers each unit's parameters, `ahead` units before they are needed."""
-    return _woven(tasks, units.order, units.gathers, {}, ahead)
+    return woven(tasks, units.order, units.gathers, {}, ahead)
 
 
 def backward_with(
@@ -84,46 +85,14 @@ def backward_with(
     """
     order = tuple(reversed(units.order))
     again = {u: units.gathers[u] for u in order[1:] if u >= 0} if gather else {}
-    woven = _woven(tasks, order, again, units.reduces if reduce else {}, ahead)
-    return ending_with_dp(woven) if blocking else woven
+    found = woven(tasks, order, again, units.reduces if reduce else {}, ahead)
+    return ending_with_dp(found) if blocking else found
 
 
 def ending_with_dp(tasks: list[Task]) -> list[Task]:
     """The same pass, over only when all of its dp tasks are."""
     sent = tuple(i for i, task in enumerate(tasks) if task.lane == "dp")
     return [*tasks, Task("compute", "waiting for dp", "wait", 0.0, sent, -1)] if sent else tasks
-
-
-def _woven(
-    tasks: Sequence[Task],
-    order: Sequence[int],
-    gathers: Mapping[int, tuple[Task, ...]],
-    reduces: Mapping[int, tuple[Task, ...]],
-    ahead: int,
-) -> list[Task]:
-    """A pass with dp tasks in order of issue: gathers `ahead` units early, reductions after theirs."""
-    done = {task.layer: i for i, task in enumerate(tasks)}
-    first: dict[int, int] = {}
-    for i, task in enumerate(tasks):
-        first.setdefault(task.layer, i)
-    issued: list[tuple[int, bool, int, Task]] = []
-    for place, unit in enumerate(order):
-        # Half microbatches reach a unit one after the other: it is gathered for the first of them.
-        before = order[place - 1 - ahead] if place > ahead else None
-        reached = range(first.get(unit, 0))
-        trigger = max((i for i in reached if tasks[i].layer == before), default=-1)
-        issued += [(trigger, True, unit, task) for task in gathers.get(unit, ())]
-        issued += [(done.get(unit, -1), False, unit, task) for task in reduces.get(unit, ())]
-    found = list(tasks)
-    gate: dict[int, int] = {}
-    for trigger, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):
-        if gathered:
-            gate[unit] = len(found)
-        found.append(task._replace(after=(trigger,) if trigger >= 0 else ()))
-    for i, task in enumerate(tasks):
-        if task.lane == "compute" and task.layer in gate:
-            found[i] = task._replace(after=(*task.after, gate[task.layer]))
-    return found
 
 
 def _tasks(

@@ -26,9 +26,10 @@ from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
+from railwright.training.offload import copy_times, update_time
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
-from railwright.training.plan import check, job_gpus, microbatches
+from railwright.training.plan import check, domain_of, job_gpus, microbatches
 from railwright.training.result import StepResult
 from railwright.training.schedule import finishing, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
@@ -133,7 +134,7 @@ def _passes(
     layout = job.layout
     sizes = prices.groups.sizes
     count = microbatches(job, sizes.data)
-    book = PassBook(Work(job, arch, prices, timed, pace))
+    book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, prices.machine)))
     exchange = DataParallel.of(job, gradient_bytes(job))
     route, orders = route_of(layout), orders_of(layout, count)
     staged = []
@@ -216,7 +217,11 @@ def _end(
     barrier = max(ready)
     endings = []
     for s, one in enumerate(staged):
-        optimizer = sum(timed(op) for op in optimizer_operators(held[s])) + pace.step
+        if "optimizer" in layout.offload:
+            here = min(domain_of(job, prices.machine.network.fabric), prices.groups.grid.size)
+            optimizer = update_time(held[s], each, here, prices.machine) + pace.step
+        else:
+            optimizer = sum(timed(op) for op in optimizer_operators(held[s])) + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end))
     return endings

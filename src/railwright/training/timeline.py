@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Lane = Literal["compute", "tp", "cp", "ep", "emb", "pp", "dp", "host"]
+Lane = Literal["compute", "tp", "cp", "ep", "emb", "pp", "dp", "host", "copy"]
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Event:
     """One span on one lane of one representative rank.
 
     rank    pipeline stage index (its representative GPU)
-    lane    'compute' or the communication kind: 'tp', 'ep', 'pp', 'dp'; 'host' for framework time
+    lane    'compute' or the communication kind: 'tp', 'ep', 'pp', 'dp'; 'host' for framework
+            time, 'copy' to and from host memory
     kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer',
             'all_to_all', 'all_gather', 'reduce_scatter', 'send', 'bubble', …
     start, end  [s]

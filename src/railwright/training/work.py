@@ -6,6 +6,7 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from railwright.model import embedding_operators, head_operators, layer_operator
 from railwright.model.architecture import Transformer
 from railwright.model.operators import CORE, Layer, LayerOperators
 from railwright.spec.study import TrainingJob
-from railwright.training.chain import Chain, take_turns
+from railwright.training.chain import Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
 from railwright.training.costs import (
     Cost,
@@ -32,7 +33,7 @@ from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lora import frozen, with_adapters
 from railwright.training.plan import rows_of
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import route_of, schedule_name
 
 Gradients = Literal["both", "input", "weight"]
 """What a backward pass computes: all of it, or one half of a split one."""
@@ -54,9 +55,16 @@ class Work:
     """Builds the tasks of a job's passes; every operator and every collective is priced once."""
 
     def __init__(
-        self, job: TrainingJob, arch: Transformer, prices: Prices, kernel_time: KernelTime, pace: Pace
+        self,
+        job: TrainingJob,
+        arch: Transformer,
+        prices: Prices,
+        kernel_time: KernelTime,
+        pace: Pace,
+        copies: Mapping[Layer, float] | None = None,
     ) -> None:
-        self.job, self.arch, self.prices = job, arch, prices
+        """`copies`: time to copy a layer's activations to the host, where they are offloaded [s]."""
+        self.job, self.arch, self.prices, self.copies = job, arch, prices, copies or {}
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         both_ways = schedule_name(job.layout) == "dualpipe"
@@ -91,13 +99,17 @@ class Work:
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
-        return take_turns([self._forward(chunk) for _ in range(self.halves)])
+        tasks = take_turns([self._forward(chunk) for _ in range(self.halves)])
+        leaving = self._copied(chunk, "activations to host")
+        return woven(tasks, range(len(chunk.layers)), {}, leaving, 0) if leaving else tasks
 
     def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
         if gradients == "weight":
             return self._weights(chunk).tasks
-        return take_turns([self._backward(chunk, gradients) for _ in range(self.halves)])
+        tasks = take_turns([self._backward(chunk, gradients) for _ in range(self.halves)])
+        coming = self._copied(chunk, "activations from host")
+        return woven(tasks, range(len(chunk.layers))[::-1], coming, {}, 1) if coming else tasks
 
     def both(self, ahead: Chunk, back: Chunk) -> list[Task]:
         """A forward pass through one chunk and a backward pass through another that take turns.
@@ -107,6 +119,19 @@ class Work:
         forward = self._forward(ahead)
         forward.tasks = [task._replace(layer=OTHER_CHUNK) for task in forward.tasks]
         return take_turns([self._backward(back, "both"), forward])
+
+    def _copied(self, chunk: Chunk, name: str) -> dict[int, tuple[Task, ...]]:
+        """Copies of the layers whose activations go to the host; the last of a chunk is needed at once."""
+        if not self.copies:
+            return {}
+        layers, wanted = len(chunk.layers), self.job.layout.offload_layers
+        if wanted is not None:
+            route = route_of(self.job.layout)
+            layers = min(layers, -(-wanted // route.chunks))
+        return {
+            i: (Task("copy", name, "copy", self.copies[chunk.layers[i]], (), i),)
+            for i in range(min(layers, len(chunk.layers) - 1))
+        }
 
     def _operators(self, kind: Layer) -> LayerOperators:
         job, layout = self.job, self.job.layout
