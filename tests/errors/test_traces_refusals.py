@@ -1,0 +1,159 @@
+"""Files that are no traces, traces that cannot be replayed, steps not to be written: one sentence each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from railwright.errors import PlanError, SpecError
+from railwright.traces import FORMATS, chakra_read, export, replay, simai
+from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.kineto import read
+from railwright.traces.measured import step_of
+from training_cases import DENSE, job, machine
+
+HEAD = '{"schemaVersion": 1, "traceEvents": ['
+UNTIMED = '{"ph": "X", "name": "k", "ts": "soon"}'
+EVENT = '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}'
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("", "character 0", "cut off"),
+        ("hello", "character 0", "does not begin with an object"),
+        (HEAD + EVENT, f"character {len(HEAD + EVENT)}", "cut off"),
+        (HEAD + EVENT[:-5], f"character {len(HEAD)}", "cut off"),
+        (HEAD + EVENT + ",}]}", f"character {len(HEAD + EVENT) + 1}", "no JSON"),
+        (HEAD + UNTIMED + "]}", f"character {len(HEAD + UNTIMED)}", "without a time"),
+        ('{"schemaVersion": 1}', "character 19", "no traceEvents"),
+        (HEAD + "]}", "", "without kernels"),
+    ],
+)
+def test_a_profile_that_is_none(tmp_path: Path, text: str, place: str, says: str) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        read(file)
+    assert str(caught.value).startswith(f"{file}: {place}")
+    assert says in str(caught.value)
+
+
+def test_a_truncated_gzip_profile(tmp_path: Path) -> None:
+    import gzip
+
+    file = tmp_path / "profile.json.gz"
+    file.write_bytes(gzip.compress(b'{"a": [' + b'"text", ' * 9999)[:60])
+    with pytest.raises(SpecError, match="gzip stream is cut off"):
+        read(file)
+
+
+def test_a_profile_in_which_nothing_repeats(tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(HEAD + EVENT + "]}")
+    with pytest.raises(SpecError, match="profile several steps"):
+        step_of(read(file))
+    assert step_of(read(file), whole=True).seconds == pytest.approx(2e-6)
+
+
+def test_folders_of_traces(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no execution traces here"):
+        chakra_read.read(tmp_path)
+    (tmp_path / "et.1.et").write_bytes(b"x")
+    with pytest.raises(SpecError, match="none of rank 0"):
+        chakra_read.read(tmp_path)
+    with pytest.raises(SpecError, match="no folder"):
+        chakra_read.read(tmp_path / "absent")
+
+
+def test_pytorchs_own_execution_trace_is_named(tmp_path: Path) -> None:
+    (tmp_path / "0.json").write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "nodes": []}))
+    with pytest.raises(SpecError, match="chakra_trace_link"):
+        chakra_read.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ({"dataDeps": ["7"]}, "waits for node 7"),
+        ({"type": "COMM_COLL_NODE"}, "says no 'comm_size'"),
+        ({"type": "COMM_SEND_NODE", "attr": [{"name": "comm_size", "int64Val": "4"}]}, "says no 'comm_dst'"),
+        (
+            {
+                "type": "COMM_COLL_NODE",
+                "attr": [{"name": "comm_size", "int64Val": "4"}, {"name": "comm_type", "int64Val": "9"}],
+            },
+            "of type 9",
+        ),
+    ],
+)
+def test_nodes_that_cannot_be_replayed(tmp_path: Path, node: dict[str, object], says: str) -> None:
+    (tmp_path / "0.json").write_text('{"version": "0.0.4"}' + json.dumps({"id": "1", "name": "n", **node}))
+    with pytest.raises(SpecError, match=says):
+        chakra_read.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("", "line 1", "no workload"),
+        ("MICRO\nmany\n", "line 2", "not the number of rows"),
+        ("MICRO\n2\na -1 1 NONE 0 1 NONE 0 1 ALLTOALL 4 1\n", "line 3", "cut off"),
+        ("MICRO\n1\na -1 1 NONE 0 1 NONE 0 1\n", "line 3", "9 columns"),
+        ("MICRO\n1\na -1 soon NONE 0 1 NONE 0 1 NONE 0 1\n", "line 3", "'soon' is not a whole number"),
+        ("MICRO\n1\na -1 1 SHOUT 5 1 NONE 0 1 NONE 0 1\n", "line 3", "'SHOUT' is no collective"),
+        (f"{simai.POLICY} pp: 3\n1\na -1 1 NONE 0 1 NONE 0 1 NONE 0 1\n", "line 1", "do not divide"),
+        (f"{simai.POLICY} checkpoints: 2 3 4\n0\n", "line 1", "checkpoints"),
+    ],
+)  # fmt: skip
+def test_workloads_that_are_none(tmp_path: Path, text: str, place: str, says: str) -> None:
+    file = tmp_path / "work.txt"
+    file.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        simai.read(file, 8)
+    assert str(caught.value).startswith(f"{file}: {place}: ")
+    assert says in str(caught.value)
+
+
+def _trace(*nodes: tuple[Node, ...]) -> StepTrace:
+    both = Group("both 0", tuple(range(len(nodes))), "both")
+    return StepTrace("case", len(nodes), lambda rank: nodes[rank], {"both 0": both}, tuple(range(len(nodes))))
+
+
+def test_ranks_that_call_different_collectives() -> None:
+    first = Node(0, "sum", "collective", (), 0.0, "all_reduce", 8.0, "both 0")
+    other = Node(0, "gather", "collective", (), 0.0, "all_gather", 8.0, "both 0")
+    with pytest.raises(PlanError, match=r"number 1 is all_reduce .* on rank 0 and all_gather .* on rank 1"):
+        replay(_trace((first,), (other,)), machine(1))
+
+
+def test_a_rank_that_never_comes_and_a_message_never_sent() -> None:
+    sums = Node(0, "sum", "collective", (), 0.0, "all_reduce", 8.0, "both 0")
+    with pytest.raises(PlanError, match="rank 1 never calls it"):
+        replay(_trace((sums,), ()), machine(1))
+    got = Node(0, "get", "receive", (), 0.0, size=8.0, peer=0, tag=3)
+    with pytest.raises(PlanError, match="rank 0 never sends message 3"):
+        replay(_trace((), (got,)), machine(1))
+
+
+def test_nodes_that_wait_for_each_other() -> None:
+    with pytest.raises(PlanError, match="waits for a node that never ends"):
+        replay(_trace((Node(0, "a", "compute", (1,)), Node(1, "b", "compute", (0,)))), machine(1))
+
+
+def test_a_trace_larger_than_the_cluster() -> None:
+    trace = StepTrace("large", 9, lambda rank: (), {}, tuple(range(9)))
+    with pytest.raises(PlanError, match="needs 9 GPUs, but the cluster has 8"):
+        replay(trace, machine(1))
+
+
+def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(PlanError, match="not overwritten"):
+        export(job(gpus=8, batch=8), DENSE, machine(1), "chakra", tmp_path)
+    with pytest.raises(PlanError, match=r"no trace format 'chakr'; did you mean|known are"):
+        export(job(gpus=8, batch=8), DENSE, machine(1), "chakr", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert set(FORMATS) == {"chakra", "goal", "simai"}
