@@ -35,6 +35,20 @@ def test_the_good_one_is_good(save):
     assert load_model(save()).experts == 8
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*"},
+        {"model_type": "jamba"},
+        {"model_type": "qwen3_next"},
+        {"model_type": "my-own", "hybrid_override_pattern": "M*"},
+    ],
+)
+def test_a_hybrid_is_no_transformer_with_a_few_layers_less(save, config):
+    with pytest.raises(SpecError, match="mixes attention with state-space, recurrent or linear-attention"):
+        load_model(save(**config))
+
+
 def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(RailwrightError, match=r"unknown model 'mixtral-8x8b'; did you mean 'mixtral-8x7b'"):
         load_model("mixtral-8x8b")

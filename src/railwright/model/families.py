@@ -234,3 +234,9 @@ NOT_DECODERS = (
     *("clip", "siglip", "vit", "whisper", "wav2vec2", "mamba", "mamba2"),
 )
 """Architectures that are certainly not decoder-only transformers."""
+
+HYBRIDS = (
+    *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "granitemoehybrid", "falcon_h1", "falcon_mamba"),
+    *("qwen3_next", "kimi_linear", "minimax", "lfm2", "recurrent_gemma"),
+)
+"""Architectures that mix attention with state-space, recurrent or linear-attention layers."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
-from railwright.model.families import FAMILIES, NOT_DECODERS, Family
+from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, Family
 from railwright.model.keys import Keys
 
 _FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
@@ -83,6 +83,12 @@ def _family(config: dict[str, Any], keys: Keys) -> Family:
     if kind in NOT_DECODERS:
         raise keys.refuse(
             "model_type", f"'{kind}' is not a decoder-only transformer; only those can be simulated."
+        )
+    if kind in HYBRIDS or "hybrid_override_pattern" in config:
+        raise keys.refuse(
+            "model_type",
+            f"'{kind}' mixes attention with state-space, recurrent or linear-attention layers, whose kernels "
+            "and states are not modelled; only transformers with attention in every layer can be simulated.",
         )
     if "text_config" in config:
         raise keys.refuse(
