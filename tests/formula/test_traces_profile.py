@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright.traces.compare import compare
+from railwright.traces.comparison import compare
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, work_of
 from railwright.traces.kineto import Span, read
 from railwright.traces.measured import step_of

@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from railwright.traces.compare import Comparison, compare
+    from railwright.traces.comparison import Comparison, compare
     from railwright.traces.files import FORMATS, export, load
     from railwright.traces.graph import Group, Node, StepTrace
     from railwright.traces.kineto import Profile
     from railwright.traces.kineto import read as read_profile
     from railwright.traces.measured import Step, step_of
     from railwright.traces.outcome import busiest, critical_path, shares
-    from railwright.traces.replay import Replayed, replay
+    from railwright.traces.replaying import Replayed, replay
     from railwright.traces.step import step_trace
 
 __all__ = [
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "compare": ("Comparison", "compare"),
+    "comparison": ("Comparison", "compare"),
     "files": ("FORMATS", "export", "load"),
     "graph": ("Group", "Node", "StepTrace"),
     "kineto": ("Profile", "read_profile"),
     "measured": ("Step", "step_of"),
     "outcome": ("busiest", "critical_path", "shares"),
-    "replay": ("Replayed", "replay"),
+    "replaying": ("Replayed", "replay"),
     "step": ("step_trace",),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from railwright.traces.replay import Replayed
+from railwright.traces.replaying import Replayed
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,157 @@
+"""Replay: closed forms of small traces, and a predicted step that replays to its predicted time.
+
+`priced(bandwidth, latency)` takes latency + wire bytes / bandwidth, of which NICs bind the second part.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright.spec.study import Overlap
+from railwright.traces import busiest, critical_path, export, load, replay, shares, step_trace
+from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.replaying import Replayed
+from training_cases import DENSE, MOE, job, machine, priced
+
+MB = 1e6
+GRADIENT_NORM = 40e-6
+"""Training leaves the gradient norm out, traces do not: an all-reduce of 4 bytes along the pipeline [s]."""
+
+
+def trace(groups: dict[str, Group], *nodes: tuple[Node, ...]) -> StepTrace:
+    return StepTrace("case", len(nodes), lambda rank: nodes[rank], groups, tuple(range(len(nodes))))
+
+
+def compute(index: int, seconds: float, *after: int) -> Node:
+    return Node(index, f"compute {index}", "compute", after, seconds)
+
+
+def reduce(index: int, size: float, group: str, *after: int, parts: int = 1) -> Node:
+    return Node(index, f"reduce {index}", "collective", after, 0.0, "all_reduce", size, group, parts=parts)
+
+
+def everyone(ranks: int) -> dict[str, Group]:
+    return {"all 0": Group("all 0", tuple(range(ranks)), "all")}
+
+
+def test_a_collective_begins_when_its_last_member_has_come() -> None:
+    """1 ms and 3 ms of compute, then 1 MB over two ranks at 1 GB/s: 3 ms + 20 us + 2 * 1/2 * 1 ms."""
+    nodes = [(compute(0, t), reduce(1, MB, "all 0", 0)) for t in (1e-3, 3e-3)]
+    result = replay(trace(everyone(2), *nodes), machine(1), priced(1e9))
+    assert result.time == pytest.approx(3e-3 + 20e-6 + 1e-3)
+    first, second = shares(result, 0), shares(result, 1)
+    assert first.idle == pytest.approx(2e-3)
+    assert (second.compute, second.idle) == pytest.approx((3e-3, 0.0))
+    assert second.communication == {"all": pytest.approx(1.02e-3)}
+    assert busiest(result).rank == 1
+
+
+def test_communication_beside_compute_is_not_exposed() -> None:
+    """1 ms of transfer beside 5 ms of compute: the step takes 5 ms and exposes nothing."""
+    nodes = [(reduce(0, MB, "all 0"), compute(1, 5e-3))] * 2
+    result = replay(trace(everyone(2), *nodes), machine(1), priced(1e9, 0.0))
+    assert result.time == pytest.approx(5e-3)
+    assert shares(result, 0).communication == {}
+
+
+def test_two_collectives_across_servers_share_the_nics_and_start_up_apart() -> None:
+    """Both have 20 us of their own, then 1.875 ms of wire, at half the rate while the other runs: 3.77 ms.
+
+    16 ranks: 2 * 15/16 * 1 MB at 1 GB/s = 1.875 ms.
+    """
+    groups = {name: Group(name, tuple(range(16)), name) for name in ("a", "b")}
+    nodes = [(reduce(0, MB, "a"), reduce(1, MB, "b"))] * 16
+    together = replay(trace(groups, *nodes), machine(2), priced(1e9))
+    assert together.time == pytest.approx(20e-6 + 2 * 1.875e-3)
+    alone = replay(trace(groups, *[(one[0],) for one in nodes]), machine(2), priced(1e9))
+    assert alone.time == pytest.approx(20e-6 + 1.875e-3)
+
+
+def test_inside_a_server_they_do_not_share() -> None:
+    groups = {name: Group(name, tuple(range(8)), name) for name in ("a", "b")}
+    nodes = [(reduce(0, MB, "a"), reduce(1, MB, "b"))] * 8
+    assert replay(trace(groups, *nodes), machine(1), priced(1e9)).time == pytest.approx(20e-6 + 1.75e-3)
+
+
+def test_collectives_of_one_group_follow_each_other() -> None:
+    nodes = [(reduce(0, MB, "all 0"), reduce(1, MB, "all 0"))] * 2
+    assert replay(trace(everyone(2), *nodes), machine(1), priced(1e9)).time == pytest.approx(2 * 1.02e-3)
+
+
+def test_parts_of_a_collective_take_its_time_together() -> None:
+    nodes = [tuple(reduce(i, MB, "all 0", *range(i), parts=4) for i in range(4))] * 2
+    assert replay(trace(everyone(2), *nodes), machine(1), priced(1e9)).time == pytest.approx(1.02e-3)
+
+
+def test_a_message_is_needed_when_it_arrives() -> None:
+    """Rank 0 computes 2 ms and sends 1 MB (1.02 ms); rank 1 needs it before its last 1 ms."""
+    sender = (compute(0, 2e-3), Node(1, "send", "send", (0,), size=MB, peer=1, tag=5))
+    receiver = (Node(0, "get", "receive", size=MB, peer=0, tag=5), compute(1, 0.5e-3), compute(2, 1e-3, 0, 1))
+    result = replay(trace({}, sender, receiver), machine(1), priced(1e9))
+    assert result.time == pytest.approx(2e-3 + 1.02e-3 + 1e-3)
+    path = {part.kind: part.seconds for part in critical_path(result)}
+    assert path == {"compute": pytest.approx(3e-3), "messages": pytest.approx(1.02e-3)}
+
+
+def test_a_rank_computes_one_thing_at_a_time_and_its_host_another() -> None:
+    host = Node(1, "launch", "host", (), 1e-3)
+    nodes = (compute(0, 1e-3), host, compute(2, 2e-3))
+    assert replay(trace({}, nodes), machine(1)).time == pytest.approx(3e-3)
+
+
+LAYOUTS: dict[str, tuple[bool, dict[str, object]]] = {
+    "data parallel": (False, {}),
+    "buckets not hidden": (False, {"overlap": Overlap(dp=False)}),
+    "tensor, sequence": (False, {"tensor": 4, "sequence_parallel": True}),
+    "tensor in shards": (False, {"tensor": 4, "sequence_parallel": True, "overlap": Overlap(tp=True)}),
+    "pipeline": (False, {"pipeline": 4}),
+    "blocking sends": (False, {"pipeline": 2, "overlap": Overlap(pp=False)}),
+    "interleaved": (False, {"pipeline": 2, "virtual_pipeline": 2, "tensor": 2}),
+    "experts": (True, {"expert": 4}),
+    "experts in turns": (True, {"expert": 4, "overlap": Overlap(ep=True)}),
+    "experts across": (True, {"expert": 2, "tensor": 2, "placement": "expert-across"}),
+    "recomputed": (False, {"recompute": "full", "tensor": 2}),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_predicted_step_replays_to_its_time(name: str) -> None:
+    """To 1e-9 of the step, plus the gradient norm where there are stages."""
+    moe, layout = LAYOUTS[name]
+    one = job(batch=32, sequence=512, **layout)  # type: ignore[arg-type]
+    made, step = step_trace(one, MOE if moe else DENSE, machine(2))
+    result = replay(made, machine(2))
+    later = result.time - step.step_time
+    assert later >= -1e-9 * step.step_time
+    assert later <= 1e-9 * step.step_time + (GRADIENT_NORM if one.layout.pipeline > 1 else 0.0)
+    _adds_up(result)
+
+
+def test_through_files_too_and_on_another_fabric(tmp_path: Path) -> None:
+    """The same step from its Chakra files; with half of the tensor ranks' links it takes longer."""
+    one = job(batch=16, sequence=512, tensor=2, pipeline=2)
+    files, step = export(one, DENSE, machine(2), "chakra", tmp_path / "trace")
+    assert len(files) == 17
+    made = load(tmp_path / "trace", 16)
+    here = replay(made, machine(2))
+    assert here.time == pytest.approx(replay(step_trace(one, DENSE, machine(2))[0], machine(2)).time)
+    free = replay(made, machine(2), priced(0.0))
+    assert free.time < step.step_time < replay(made, machine(2), priced(1e9)).time
+
+
+def test_a_simai_workload_takes_what_its_stage_takes(tmp_path: Path) -> None:
+    """Rows hold the whole time between collectives; what differs is data parallelism, which AICB has last."""
+    one = job(batch=32, sequence=512, tensor=4, sequence_parallel=True, overlap=Overlap(dp=False))
+    _, step = export(one, DENSE, machine(2), "simai", tmp_path / "work")
+    result = replay(load(tmp_path / "work" / "case.txt", 16), machine(2))
+    assert result.time == pytest.approx(step.step_time, rel=0.02)
+
+
+def _adds_up(result: Replayed) -> None:
+    for rank in range(result.trace.ranks):
+        one = shares(result, rank)
+        total = one.compute + one.host + one.idle + sum(one.communication.values())
+        assert total == pytest.approx(result.time)
+    assert sum(part.seconds for part in critical_path(result)) == pytest.approx(result.time)
