@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railwright.model import load_model
 from railwright.spec.study import Overlap
+from railwright.study.evaluate import with_critical_path
+from railwright.study.result import JobResult
 from railwright.training import simulate
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.lanes import Task, run
@@ -123,3 +126,14 @@ def test_the_bubble_of_a_pipeline_is_told() -> None:
     assert path is not None
     assert len({e.rank for e in path.events}) > 1
     assert any("waits for others" in sentence for sentence in path.sentences())
+
+
+def test_a_study_tells_the_path_operator_by_operator() -> None:
+    """Also where the timeline of the step has room for whole passes only."""
+    plan = job(pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
+    step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
+    assert "forward" in {e.kind for e in step.timeline.events}
+    told = with_critical_path(JobResult("case", step), plan, machine()).critical
+    assert told is not None
+    assert {"mlp", "attention"} <= {p.what for p in told.parts}
+    assert sum(p.seconds for p in told.parts) == pytest.approx(step.step_time)

@@ -143,7 +143,7 @@ def critical_sentences(result: Result) -> tuple[Critical, ...]:
             job = job_of(variant, name)
             if job is None or job.step is None:
                 continue
-            path = critical_path(job.step.timeline)
+            path = job.critical or critical_path(job.step.timeline)
             if path is not None and path.events:
                 found.append(Critical(name, index, path, path.sentences()))
             break

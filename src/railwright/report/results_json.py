@@ -141,7 +141,7 @@ def _job(job: JobResult) -> dict[str, Any]:
     return {
         "name": job.name,
         "infeasible": job.infeasible,
-        "step": None if job.step is None else _step(job.step),
+        "step": None if job.step is None else _step(job.step) | {"critical_path": _critical(job)},
     }
 
 
@@ -170,7 +170,6 @@ def _step(step: StepResult) -> dict[str, Any]:
             }
             for u in step.collectives
         ],
-        "critical_path": _critical(step),
         "timeline": {"span_s": step.timeline.span, "events": len(step.timeline.events), "file": "trace.json"},
         "tokens_total": step.tokens_total,
         "time_to_train_s": step.time_to_train,
@@ -181,9 +180,9 @@ def _step(step: StepResult) -> dict[str, Any]:
     }
 
 
-def _critical(step: StepResult) -> dict[str, Any] | None:
+def _critical(job: JobResult) -> dict[str, Any] | None:
     """What the step's critical path consists of; its seconds add up to the step with `waits_s`."""
-    path = critical_path(step.timeline)
+    path = job.critical or (critical_path(job.step.timeline) if job.step is not None else None)
     if path is None:
         return None
     return {

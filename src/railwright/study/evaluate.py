@@ -24,9 +24,13 @@ from railwright.spec.study import Nccl, Study, Sweep, TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
+from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
 
 Tell = Callable[[str], None]
+
+EVENTS_OF_A_PATH = 400_000
+"""Events of a timeline that is made only to find a critical path: about two seconds' worth."""
 
 
 @dataclass
@@ -118,6 +122,20 @@ def run_job(job: TrainingJob, machine: Machine) -> JobResult:
         return JobResult(job.name, simulate(job, architecture(job.model), machine))
     except PlanError as no:
         return JobResult(job.name, None, str(no))
+
+
+def with_critical_path(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+    """The job with its critical path; simulated once more where its timeline shows whole passes only.
+
+    asked   None for a job whose timeline always shows all
+    """
+    if job.step is None:
+        return job
+    timeline = job.step.timeline
+    if asked is not None and any(e.kind in ("forward", "backward") for e in timeline.events):
+        arch = architecture(asked.model)
+        timeline = simulate(asked, arch, machine, most_events=EVENTS_OF_A_PATH).timeline
+    return replace(job, critical=critical_path(timeline))
 
 
 def run_recommendation(job: RecommendationJob, machine: Machine) -> JobResult:

@@ -8,6 +8,7 @@ from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric
 from railwright.spec.study import Study
+from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult
 
 
@@ -22,11 +23,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class JobResult:
-    """One job on one variant: its step, or why it cannot run."""
+    """One job on one variant: its step, or why it cannot run.
+
+    critical   of the study as written, the chain of tasks that sets the step's length, operator by operator
+               also where the timeline has room for whole passes only; None elsewhere
+    """
 
     name: str
     step: StepResult | None
     infeasible: str = ""
+    critical: CriticalPath | None = None
 
 
 @dataclass(frozen=True)

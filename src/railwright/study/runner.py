@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import railwright
 from railwright.errors import PlanError
@@ -11,9 +12,9 @@ from railwright.spec import override, spec_hash
 from railwright.spec.study import Study
 from railwright.study.answer import answer
 from railwright.study.assumptions import assumptions
-from railwright.study.evaluate import Workshop, evaluate
+from railwright.study.evaluate import Workshop, evaluate, with_critical_path
 from railwright.study.published import published_effects
-from railwright.study.result import Result, SensitivityRow, VariantResult
+from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
 
 Progress = Callable[[str, float], None]
@@ -50,6 +51,8 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     failed = next((job for job in base.jobs if job.step is None), None)
     if failed is not None:
         raise PlanError(f"job '{failed.name}': {failed.infeasible}")
+    tell("what sets the length of a step")
+    base = replace(base, jobs=_with_paths(study, base, workshop))
     done = 1
     studies = [study]
     variants: list[VariantResult] = [base]
@@ -83,6 +86,13 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         seconds=time.perf_counter() - started,
         what_ifs=asked,
     )
+
+
+def _with_paths(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
+    """The jobs of the study as written with their critical paths; recommendation jobs come last."""
+    asked = (*study.jobs, *(None for _ in study.recommendations))
+    machine = workshop.machine(study)
+    return tuple(with_critical_path(job, one, machine) for job, one in zip(base.jobs, asked, strict=True))
 
 
 def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:
