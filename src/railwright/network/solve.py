@@ -30,9 +30,9 @@ BLOCK = 500_000
 MOST_LISTED = 40_000_000
 """Demands of `Groups` written out for an engine that needs them so: 20 bytes each."""
 
-COMPILED_FROM = 4_500
-"""Flows of several sizes (after merging alike ones) from which the kernel answers: NumPy takes 2 s there,
-loading the kernel 0.5 s and compiling it, where nothing is cached, 3.4 s."""
+COMPILED_FROM = 4_000
+"""Flows of several sizes (after merging alike ones) from which the kernel answers: NumPy takes 2.6 s there,
+loading the kernel 0.5 s and compiling it, once, 3.4 s."""
 
 COMPILED_ENTRIES = 1_000_000
 """Flow-link crossings from which it pays for a single solution too."""
