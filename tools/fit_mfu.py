@@ -16,8 +16,11 @@ import numpy as np
 
 from railwright.catalog import load_catalog
 from railwright.measure.machines import SERVER_OF_GPU
-from railwright.measure.training import DTYPES, architectures, records
+from railwright.measure.training import records
+from railwright.measure.training_jobs import DTYPES, architectures
 from railwright.model import flops_per_token
+from railwright.training.constants import width_of
+from railwright.training.demand import peak_of
 
 TARGET = Path(__file__).parent.parent / "src" / "railwright" / "training" / "data" / "mfu.yaml"
 LEAST_SERIES = 5
@@ -47,8 +50,8 @@ def main() -> None:
             continue
         gpu = catalog.gpus[catalog.servers[SERVER_OF_GPU[r["gpu"]]].gpu]
         dtype = DTYPES[r["dtype"]]
-        mfu = speed * flops_per_token(arch, sequence).total / gpu.peak_flops[dtype]
-        width = "fp8" if dtype == "fp8" else "16-bit"
+        mfu = speed * flops_per_token(arch, sequence).total / peak_of(gpu, dtype)
+        width = width_of(dtype)
         kind = "moe" if arch.is_moe else "dense"
         series = (r["gpu"], r["family"], r["model"], r["gpus"], r["seq"])
         for family in (f"{kind} {r['gpu'].removesuffix('-40')} {width}", f"{kind} {width}"):

@@ -13,9 +13,11 @@ from importlib.resources import files
 from typing import Any
 
 from railwright.catalog.parts import Catalog, Gpu, Server
+from railwright.compute.profile import PEAK_OF
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
+from railwright.training.constants import width_of
 from railwright.training.result import StepResult
 
 HOUR, DAY = 3600.0, 86400.0
@@ -150,7 +152,7 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
     Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
     Raises PlanError for a width of products that no published run has.
     """
-    kind, width = "moe" if arch.is_moe else "dense", "fp8" if dtype == "fp8" else "16-bit"
+    kind, width = "moe" if arch.is_moe else "dense", width_of(dtype)
     table = _mfu()
     row = table.get(f"{kind} {gpu.name.split('-')[0].upper()} {width}") or table.get(f"{kind} {width}")
     if row is None:
@@ -179,7 +181,7 @@ def predicted_pace(step: StepResult, gpus: int) -> Pace:
 
 def peak_of(gpu: Gpu, dtype: str) -> float:
     """Dense peak of a GPU [flop/s]. Raises PlanError where it has none for the dtype."""
-    peak = gpu.peak_flops.get(dtype)
+    peak = gpu.peak_flops.get(dtype) or gpu.peak_flops.get(PEAK_OF.get(dtype, ""))
     if not peak:
         have = ", ".join(sorted(d for d, p in gpu.peak_flops.items() if p))
         raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes it has: {have}.")
