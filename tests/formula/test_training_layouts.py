@@ -181,6 +181,16 @@ def test_layers_that_do_not_divide_leave_the_ends_lighter(
     assert sum(found) == layers
 
 
+@pytest.mark.parametrize(
+    ("pieces", "expected"), [(16, (*[4] * 15, 1)), (8, (*[8] * 7, 5)), (4, (16, 16, 16, 13))]
+)
+def test_an_extra_prediction_layer_takes_the_place_of_three(pieces: int, expected: tuple[int, ...]) -> None:
+    # Megatron-Bridge's layouts of DeepSeek-V3: 61 layers, one more for the second token, two losses
+    assert layers_per_piece(61, pieces, Layout(), mtp=1) == expected
+    assert layers_per_piece(64, pieces, Layout(), mtp=1) == (64 // pieces,) * pieces
+    assert sum(layers_per_piece(61, 61, Layout(), mtp=2)) == 61
+
+
 def test_given_layers_per_stage_are_taken_in_the_models_order() -> None:
     shapes = stage_shapes(DENSE, Layout(pipeline=2, virtual_pipeline=2, layers_per_stage=(1, 2, 3, 2)))
     assert [[len(c.layers) for c in s.chunks] for s in shapes] == [[1, 3], [2, 2]]

@@ -94,7 +94,7 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
     added: dict[Layer, float] = {
         kind: adapter_parameters(arch, kind, layout, lora) if lora else 0.0 for kind in dict.fromkeys(kinds)
     }
-    sizes = layers_per_piece(arch.layers, route.model_pieces, layout)
+    sizes = layers_per_piece(arch.layers, route.model_pieces, layout, arch.mtp_layers)
     sizes = (*sizes[:-1], sizes[-1] + arch.mtp_layers)
     firsts = [sum(sizes[:i]) for i in range(len(sizes))]
     found = []
@@ -120,28 +120,38 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
     return tuple(found)
 
 
-def layers_per_piece(layers: int, pieces: int, layout: Layout) -> tuple[int, ...]:
-    """Layers of each piece of the model, in its order; as even as can be.
+def layers_per_piece(layers: int, pieces: int, layout: Layout, mtp: int = 0) -> tuple[int, ...]:
+    """Layers of each piece of the model, in its order, without the `mtp` extra ones; as even as can be.
 
     Where they do not divide, the last piece is the first to get one less (it has the head), then the first
     (embedding), then the others from the end.  An end that counts as a layer takes the place of one, as both
-    do where there are fewer layers than pieces.
-    Source: Megatron-LM, arguments.py, account_for_embedding_in_pipeline_split and account_for_loss_in_
-    pipeline_split; DeepSeek-V3 (arXiv 2412.19437, section 3.2.1) trains 61 layers on 16 stages.
+    do where there are fewer layers than pieces.  Multi-token-prediction layers then count too, each with a
+    head of its own beside the main one: DeepSeek-V3's 61 layers on 16 stages are 15 times 4 and 1.
+    Sources: Megatron-LM, arguments.py, account_for_embedding_in_pipeline_split and account_for_loss_in_
+    pipeline_split; Megatron-Bridge, recipes/deepseek/deepseek_v3.py (its layouts of 4, 8 and 16 pieces).
     """
     if layout.layers_per_stage is not None:
         return layout.layers_per_stage
     few = layers < pieces
-    embedding = few or layout.ends_as_layers in ("embedding", "both")
-    head = few or layout.ends_as_layers in ("head", "both")
-    total = layers + embedding + head
+    embedding = int(few or layout.ends_as_layers in ("embedding", "both"))
+    head = int(few or layout.ends_as_layers in ("head", "both"))
+    if mtp and (layers % pieces or few):
+        head = 2 * mtp + 1
+    sizes = _even(layers + embedding + head, pieces, bool(embedding), bool(head))
+    sizes[0] -= embedding
+    sizes[-1] -= head
+    if sizes[-1] < 0:
+        sizes = [*_even(layers + embedding, pieces - 1, bool(embedding), False), 0]
+        sizes[0] -= embedding
+    return tuple(sizes)
+
+
+def _even(total: int, pieces: int, embedding: bool, head: bool) -> list[int]:
     most, light = -(-total // pieces), -total % pieces
     sizes = [most] * pieces
     for index in _lighter(pieces, embedding, head)[:light]:
         sizes[index] -= 1
-    sizes[0] -= embedding
-    sizes[-1] -= head
-    return tuple(sizes)
+    return sizes
 
 
 def tied_parameters(arch: Transformer, layout: Layout) -> float:
