@@ -17,13 +17,22 @@ from collections.abc import Iterator
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.export.protobuf import data, delimited, double, number, packed
-from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.graph import Group, Kind, Node, StepTrace
 
 VERSION = b"0.0.4"
 """GlobalMetadata.version, as Chakra's own converter writes it."""
 
 METADATA, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 4, 5, 6, 7
 """NodeType: METADATA_NODE, COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE, COMM_COLL_NODE."""
+
+KINDS: dict[Kind, int] = {
+    "compute": COMPUTE,
+    "host": COMPUTE,
+    "collective": COLLECTIVE,
+    "send": SEND,
+    "receive": RECEIVE,
+}
+"""NodeType of each kind of node; the host's are told apart by `is_cpu_op`."""
 
 COMM_TYPE: dict[Op, int] = {
     "all_reduce": 0,
@@ -65,10 +74,12 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
                 "written at once; take a smaller cluster, fewer microbatches (global_batch), or fewer layers."
             )
         messages = [head]
-        rounded = 0.0
+        spent = dict.fromkeys(KINDS, 0.0)
         for node in nodes:
-            micros = round((rounded + node.seconds) * 1e6) - round(rounded * 1e6)
-            rounded += node.seconds
+            # Whole microseconds that add up: a kind's nodes together are off by half of one at most.
+            before = round(spent[node.kind] * 1e6)
+            spent[node.kind] += node.seconds
+            micros = round(spent[node.kind] * 1e6) - before
             if node.kind in ("compute", "host") and micros == round(node.seconds * 1e6):
                 if node not in known:
                     known[node] = _node(node, rank, micros, trace, numbers)
@@ -116,11 +127,10 @@ def _described(place: int, group: Group) -> dict[str, object]:
 
 
 def _node(node: Node, rank: int, micros: int, trace: StepTrace, numbers: dict[str, int]) -> bytes:
-    kinds = {"compute": COMPUTE, "host": COMPUTE, "collective": COLLECTIVE, "send": SEND, "receive": RECEIVE}
     parts = [
         number(ID, node.index + 1),
         data(NAME, node.name.encode()),
-        number(TYPE, kinds[node.kind]),
+        number(TYPE, KINDS[node.kind]),
         packed(DATA, (before + 1 for before in node.after)),
         number(DURATION, micros),
         _flag("is_cpu_op", node.kind == "host"),

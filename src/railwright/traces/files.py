@@ -11,6 +11,8 @@ from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai
 from railwright.traces.graph import StepTrace
+from railwright.traces.outcome import on_one_processor
+from railwright.traces.replaying import replay
 from railwright.traces.step import MOST_EVENTS, step_trace
 from railwright.training import StepResult, simulate
 
@@ -71,6 +73,7 @@ def _chakra(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[File
 
 def _goal(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
     trace, step = step_trace(job, arch, machine)
+    trace = on_one_processor(replay(trace, machine))
     return ((f"{job.name}.goal", piece.encode()) for piece in goal.write(trace)), step
 
 

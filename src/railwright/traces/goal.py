@@ -1,8 +1,9 @@
 """GOAL schedules, the text that LogGOPSim's txt2bin reads: sends, receives and computing of every rank.
 
 Format: spcl/LogGOPSim, src/LogGOPSim/txt2bin.re: `num_ranks N`, then per rank `rank R { … }` with lines
-`label: calc NANOSECONDS [cpu C]`, `label: send BYTESb to RANK [tag T] [cpu C]`, `label: recv BYTESb from …`
-and `label requires label`.
+`label: calc NANOSECONDS`, `label: send BYTESb to RANK tag T`, `label: recv BYTESb from …` and
+`label requires label`.  Everything is on one CPU: LogGOPSim does not make a CPU wait for another's work (it
+starts a node when its own CPU is free), and messages travel beside computing anyway.
 Collectives are written as the messages of a ring (all-reduce 2(n-1) steps of S/n, all-gather and
 reduce-scatter n-1), an all-to-all and a broadcast as direct sends: GOAL has none of its own.
 """
@@ -16,9 +17,6 @@ from railwright.traces.graph import Group, Node, StepTrace
 
 MOST_LINES = 50_000_000
 """Lines that are written: about 2 GB of text."""
-
-_COMPUTE, _COMMUNICATE, _HOST = 0, 1, 2
-"""Each kind of work has a CPU of its own, so that it runs beside the others."""
 
 _RING = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 """Times a ring goes round, but for one step."""
@@ -53,15 +51,14 @@ def _node(rank: int, node: Node, groups: dict[str, Group], tags: dict[str, int])
     label = f"n{node.index}"
     before = [f"n{i}" for i in node.after]
     if node.kind in ("compute", "host"):
-        cpu = _COMPUTE if node.kind == "compute" else _HOST
-        return _line(label, f"calc {round(node.seconds * 1e9)} cpu {cpu}", before)
+        return _line(label, f"calc {round(node.seconds * 1e9)}", before)
     size = max(1, round(node.size / node.parts))
     if node.kind in ("send", "receive"):
         return _line(label, _message(node.kind, size, node.peer, len(tags) + 1 + node.tag), before)
     members = groups[node.group].ranks
     tag = tags[node.group]
     if len(members) == 1:
-        return _line(label, f"calc 0 cpu {_COMMUNICATE}", before)
+        return _line(label, "calc 0", before)
     steps = _ring(rank, node, members) if node.op in _RING else _direct(rank, node, members)
     found: list[str] = []
     ends: list[str] = []
@@ -70,7 +67,7 @@ def _node(rank: int, node: Node, groups: dict[str, Group], tags: dict[str, int])
         wait = before if needs is None else [f"{label}x{needs}"]
         found += _line(name, _message(kind, amount, peer, tag), wait)
         ends.append(name)
-    return found + _line(label, f"calc 0 cpu {_COMMUNICATE}", ends or before)
+    return found + _line(label, "calc 0", ends or before)
 
 
 def _ring(rank: int, node: Node, members: tuple[int, ...]) -> Iterator[tuple[str, int, int, int | None]]:
@@ -100,7 +97,7 @@ def _direct(rank: int, node: Node, members: tuple[int, ...]) -> Iterator[tuple[s
 
 def _message(kind: str, size: int, peer: int, tag: int) -> str:
     word = f"send {size}b to {peer}" if kind == "send" else f"recv {size}b from {peer}"
-    return f"{word} tag {tag} cpu {_COMMUNICATE}"
+    return f"{word} tag {tag}"
 
 
 def _line(label: str, what: str, before: list[str]) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from railwright.traces.graph import Node, StepTrace
 from railwright.traces.replaying import Replayed
 
 
@@ -86,6 +87,26 @@ def critical_path(replayed: Replayed) -> tuple[PathShare, ...]:
         until, at = begin, cause
     found = [PathShare(kind, seconds[kind], count[kind]) for kind in seconds]
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.kind)))
+
+
+def on_one_processor(replayed: Replayed) -> StepTrace:
+    """The trace with its host's time as computing, only so long as the rank computed nothing beside it.
+
+    For formats in which a rank does one thing at a time.
+    """
+
+    def nodes(rank: int) -> tuple[Node, ...]:
+        own, runs = replayed.nodes[rank], replayed.runs[rank]
+        busy = sorted((r.start, r.end) for n, r in zip(own, runs, strict=True) if n.kind == "compute")
+        found = []
+        for node, run in zip(own, runs, strict=True):
+            if node.kind == "host":
+                beside = sum(max(0.0, min(run.end, b) - max(run.start, a)) for a, b in busy)
+                node = replace(node, kind="compute", seconds=max(0.0, node.seconds - beside))
+            found.append(node)
+        return tuple(found)
+
+    return replace(replayed.trace, nodes=nodes)
 
 
 def _family(replayed: Replayed, group: str) -> str:
