@@ -1,0 +1,92 @@
+"""Software eras: which factors a job gets, and what each of them does to a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.catalog import load_catalog
+from railwright.compute import profile_of
+from railwright.errors import PlanError
+from railwright.training import simulate
+from railwright.training.communication import stage_size
+from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of
+from training_cases import DENSE, job, machine, priced
+
+GPUS = load_catalog().gpus
+ALONE = Pace(host=0.0)
+"""Isolated kernels, launched for nothing."""
+
+
+def step(pace: Pace, **changes: object) -> float:
+    wanted = job(gpus=1, batch=2, micro_batch=2).model_copy(update=changes)
+    return simulate(wanted, DENSE, machine(1), predict=priced(50e9), pace=pace).step_time
+
+
+def test_an_unknown_era_names_the_known_ones() -> None:
+    with pytest.raises(
+        PlanError, match="software 'megatron-1999' is not a known era; choose one of megatron"
+    ):
+        era_of(job().model_copy(update={"software": "megatron-1999"}))
+
+
+def test_a_gpu_has_its_own_factors_or_its_generations() -> None:
+    wanted = job().model_copy(update={"software": "nemo-2024"})
+    known = eras()["nemo-2024"].pace
+    assert pace_keys(GPUS["h100-sxm"], "bf16") == ("h100 16-bit", "hopper 16-bit")
+    assert pace_keys(GPUS["b300-sxm"], "mxfp8") == ("b300 fp8", "blackwell fp8")
+    assert pace_of(wanted, GPUS["h100-sxm"]) == known["h100 16-bit"]
+    assert pace_of(wanted, GPUS["gh200"]) == known["hopper 16-bit"]
+    assert pace_of(wanted, replace(GPUS["h100-sxm"], name="x-1", generation="y")) == Pace()
+
+
+def test_twice_as_slow_kernels_make_a_step_of_kernels_twice_as_long() -> None:
+    assert step(replace(ALONE, gemm=2.0, attention=2.0, memory=2.0)) == pytest.approx(2 * step(ALONE))
+
+
+def test_each_factor_is_the_part_of_its_kernels() -> None:
+    # the three parts add up to the whole step
+    whole = step(ALONE)
+    parts = [step(replace(ALONE, **{name: 2.0})) - whole for name in ("gemm", "attention", "memory")]
+    assert sum(parts) == pytest.approx(whole)
+    assert min(parts) > 0
+    assert parts[1] < min(parts[0], parts[2])
+
+
+def test_a_step_has_its_own_fixed_time() -> None:
+    assert step(replace(ALONE, step=0.25)) - step(ALONE) == pytest.approx(0.25)
+
+
+def test_gaps_count_kernels() -> None:
+    # two microbatches as one or as two: the second has all kernels of the passes twice, the optimizer's once
+    one = step(replace(ALONE, gap=1e-3)) - step(ALONE)
+    two = step(replace(ALONE, gap=1e-3), micro_batch=1) - step(ALONE, micro_batch=1)
+    assert two == pytest.approx(2 * one - 2e-3)
+
+
+def test_attention_that_writes_its_scores_is_slower() -> None:
+    assert step(ALONE, software="megatron-2022") > 1.05 * step(ALONE, software="nemo-2024")
+
+
+def test_early_pipeline_sends_are_cut_over_tensor_ranks() -> None:
+    wanted = job(tensor=4, pipeline=2)
+    early = wanted.model_copy(update={"software": "megatron-2021"})
+    assert stage_size(wanted, DENSE) == 4 * stage_size(early, DENSE)
+
+
+@pytest.mark.parametrize("name", sorted(eras()))
+def test_no_era_is_faster_than_the_hardware(name: str) -> None:
+    for gpu in GPUS.values():
+        profile = profile_of(gpu)
+        for dtype, row in profile.gemm.items():
+            pace = eras()[name].pace.get(pace_keys(gpu, dtype)[0])
+            if pace is not None:
+                assert row.compute / pace.gemm < 1.0, (gpu.name, dtype)
+                assert row.memory / pace.memory < 1.0, (gpu.name, dtype)
+
+
+def test_every_factor_has_a_source() -> None:
+    for era in eras().values():
+        for pace in era.pace.values():
+            assert "record" in pace.source or "rows" in pace.source
