@@ -144,8 +144,9 @@ def refine(drawn: Scene, marks: Sequence[tuple[Element, int]] = ()) -> Words:
 def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
     """The fabric and the pattern's traffic as one graph with labels.
 
-    placed  tell a server's GPUs and NICs apart where the pattern is chained: once a NIC is dead, its server
-            offers one channel less, and channels join NICs in order of rail
+    placed  tell a server's GPUs and NICs apart where the pattern is chained (once a NIC is dead, its server
+            offers one channel less, and channels join NICs in order of rail) or relayed (once a GPU has
+            moved, PXN picks among the owners of its rail by the GPUs' numbers)
     """
     n, servers = fabric.num_devices, fabric.num_servers
     gpus, nics = np.arange(fabric.num_gpus), fabric.devices(Kind.NIC).astype(np.int64)
@@ -167,11 +168,12 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
     with np.errstate(over="ignore"):
         cable = splitmix(splitmix(capacity[0::2]) + capacity[1::2] + role)
         cable = splitmix(cable + twins[twin].astype(np.uint64))
+        cable = splitmix(cable + _beside(fabric))
     pairs: list[tuple[Longs, Longs, Words]] = [
         (lower, upper, cable),
         _plain(gpus, fabric.nic_of_gpu.astype(np.int64), 101),
         # A dead NIC's GPU moves to the next NIC of the server: order among NICs counts.
-        _plain(nics, beside, 102),
+        (nics, beside, _same_leaves(fabric, nics, beside)),
         _plain(inside, n + fabric.server[inside], 103),
         _plain(on_rail, rail_hub + fabric.rail[on_rail], 104),
         _plain(members, group_hub + of_group, 105),
@@ -192,7 +194,7 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
     heard, start = np.unique(head[order], return_index=True)
     cables = fabric.num_cables
     return Scene(
-        _first_colours(fabric, placed and pattern.chained, size),
+        _first_colours(fabric, placed and (pattern.chained or pattern.pxn), size),
         tail[order],
         head[order],
         label[order],
@@ -202,6 +204,31 @@ def scene(fabric: Fabric, pattern: Pattern, placed: bool = True) -> Scene:
         place[cables : 2 * cables],
         n,
     )
+
+
+def _beside(fabric: Fabric) -> Words:
+    """(C,) for a NIC's cable, how many its server has to that leaf and to that pod; 0 for other cables.
+
+    Refinement alone cannot tell two NICs on one leaf from two on leaves alike.
+    """
+    word = np.zeros(fabric.num_cables, np.uint64)
+    up = np.flatnonzero(fabric.role == Role.NODE_LEAF)
+    server = fabric.server[fabric.a[up]].astype(np.int64)
+    for place in (fabric.b[up], fabric.group[fabric.b[up]]):
+        _, which, count = np.unique(
+            server * (fabric.num_devices + 1) + place, return_inverse=True, return_counts=True
+        )
+        word[up] = splitmix(word[up] ^ count[which].astype(np.uint64))
+    return word
+
+
+def _same_leaves(fabric: Fabric, one: Longs, other: Longs) -> Words:
+    """(pairs,) a word that says whether two NICs have the same leaves: refinement sees no circles."""
+    up = np.flatnonzero(fabric.role == Role.NODE_LEAF)
+    with np.errstate(over="ignore"):
+        leaves = np.zeros(fabric.num_devices, np.uint64)
+        np.add.at(leaves, fabric.a[up], splitmix(fabric.b[up].astype(np.uint64)))
+    return np.where(leaves[one] == leaves[other], np.uint64(102), np.uint64(108))
 
 
 def _way(fabric: Fabric, sent: Traffic) -> Words:

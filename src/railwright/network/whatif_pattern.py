@@ -227,8 +227,10 @@ def _all_pairs(fabric: Fabric, group: Communicator, pxn: bool) -> tuple[int, lis
     gpus_of = np.array(
         [len(members[some[0]]) * (1 if apart[k, k] else len(some)) for k, some in enumerate(found)]
     )
+    owners = np.bincount(fabric.nic_of_gpu)
+    crowd_of = np.array([owners[fabric.nic_of_gpu[members[some[0]]]].sum() for some in found])
     kept: list[int] = []
-    for k in np.argsort(-gpus_of, kind="stable").tolist():
+    for k in np.lexsort((crowd_of, -gpus_of)).tolist():
         if not apart[k, kept].any():
             kept.append(k)
     stays = {i for k in kept for i in (found[k][:1] if apart[k, k] else found[k])}

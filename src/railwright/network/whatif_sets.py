@@ -15,8 +15,8 @@ from railwright.network.whatif_classes import class_sets, scene, set_key
 from railwright.network.whatif_elements import SLOW, elements, what
 from railwright.network.whatif_pattern import Pattern, ranks
 
-CLASS_SETS = 400
-"""Classes of k-sets up to which all of them are solved instead of a sample."""
+CLASS_WORK = 500_000
+"""Classes of k-sets, times GPUs, up to which all are solved and not a sample: about 12 s of CPU."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def random_failures(
 ) -> RandomFailures:
     """Any k elements failed together.
 
-    Under 'adaptive' all sets are taken, class by class, as long as there are at most CLASS_SETS classes of
-    them; otherwise `samples` sets drawn evenly with `seed`, of which alike ones are solved once.  A pattern
-    in order of ranks, or another routing, has no classes of sets: each is solved.
+    Under 'adaptive' all sets are taken, class by class, as long as classes times GPUs are at most
+    CLASS_WORK; otherwise `samples` sets drawn evenly with `seed`, of which alike ones are solved once.  A
+    pattern in order of ranks, or another routing, has no classes of sets: each is solved.
     Raises PlanError for a k that the fabric's elements cannot fill.
     """
     found = elements(network.fabric, kinds, slow)
@@ -78,7 +78,7 @@ def random_failures(
         raise PlanError(f"{samples} samples say nothing; take at least 1")
     symmetric = network.routing == "adaptive" and not pattern.in_order
     drawn = scene(network.fabric, pattern)
-    whole = class_sets(drawn, found, k, CLASS_SETS) if symmetric else None
+    whole = class_sets(drawn, found, k, CLASS_WORK // network.fabric.num_gpus) if symmetric else None
     base = Bases(network, pattern)
     if whole is not None:
         sets = [([found[i] for i in chosen], weight) for chosen, weight in whole]
