@@ -180,7 +180,7 @@ def _show_replay(result: Replayed, as_json: bool) -> None:
         typer.echo(json.dumps(found, indent=1))
         return
     typer.echo(
-        f"{result.trace.name}: {result.trace.ranks:,} ranks, {nodes:,} nodes: {show_time(result.time)}"
+        f"{result.trace.name}: {result.trace.ranks:,} ranks, {nodes:,} nodes: {result.time * 1e3:.3f} ms"
     )
     typer.echo("")
     whole = result.time or 1.0

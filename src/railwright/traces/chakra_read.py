@@ -132,15 +132,18 @@ def _protobuf(file: Path) -> Iterator[_Raw]:
 def _head(message: bytes) -> _Raw:
     """The first message as a metadata node without a number: its attribute may describe process groups."""
     version: Value = b""
+    named = False
     head = _Raw(0, -1, "head", chakra.METADATA)
     for number, kind, value in fields(message):
         if (number, kind) == (1, BYTES):
             version = value
         elif number == 2 and isinstance(value, bytes):
             name, held = _attribute(value)
+            named = named or bool(name)
             if name == chakra.GROUPS:
                 head.inputs = f"['{held}']"
-    if not isinstance(version, bytes) or not re.fullmatch(rb"[0-9]+(\.[0-9a-z-]+)*", version):
+    # Some writers put the version into an attribute ('schema').
+    if not named and not (isinstance(version, bytes) and re.fullmatch(rb"[0-9]+(\.[0-9a-z-]+)*", version)):
         raise Malformed("its first message says no schema version", 0)
     return head
 
