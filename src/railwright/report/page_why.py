@@ -15,6 +15,7 @@ from railwright.report.figures import (
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
+from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult, UsedCollective
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
@@ -59,18 +60,19 @@ def _what_ifs(result: Result) -> Html | None:
     rows = largest_first(result.what_ifs)
     if not rows:
         return None
-    reach = max((abs(row.effect) for row in rows if row.effect is not None), default=0.0)
+    saved = {row.name: 1 - 1 / (1 + row.effect) for row in rows if row.effect is not None}
+    reach = max(map(abs, saved.values()), default=0.0)
     cells: list[list[Child]] = []
     for row in rows:
         name = join([row.name, tag("span", f" {row.why}", class_="soft")])
         if row.effect is None or row.step_time is None:
             cells.append([name, "–", tag("span", row.note or "cannot run", class_="soft"), "–", "–"])
             continue
-        label = f"{row.name}: {show_change(row.effect)}"
-        bar = tag("div", diverging_bar(row.effect, reach, label=label), class_="diverge")
+        label = f"{row.name}: {show_change(-saved[row.name])} of the step's time"
+        bar = tag("div", diverging_bar(saved[row.name], reach, label=label), class_="diverge")
         cells.append([name, show_change(row.effect), bar, show_time(row.step_time), main_change(row)])
     job = next(iter(job_names(result)), "the first job")
-    heads = ("what if", "throughput", "loss · gain", "step time", "share that moves most")
+    heads = ("what if", "throughput", "step longer · shorter", "step time", "share that moves most")
     caption = f"What if: one thing changed and {job} simulated again, against the study as written"
     return data_table(caption, heads, cells, numbers=(1, 3, 4), wide=(2,))
 
@@ -81,31 +83,38 @@ def critical_section(result: Result) -> Html | None:
     for found in critical_sentences(result):
         who = f"{found.job} on {letter(found.variant)} {result.variants[found.variant].name}"
         parts.append(tag("p", unbroken(" ".join(found.told))))
-        several = len({p.rank for p in found.path.parts}) > 1
+        rows = _path_rows(found.path)
+        several = len({where for where, _, _, _ in rows}) > 1
         cells: list[list[Child]] = [
             [
-                p.what,
-                *([str(p.rank)] if several else []),
-                show_time(p.seconds),
-                show_share(p.share),
-                stacked_bar(
-                    [(f"k-{p.lane}", p.share, p.what)], 1.0, label=f"{p.what}: {show_share(p.share)}"
-                ),
+                what,
+                *([unbroken(where)] if several else []),
+                show_time(share * found.path.span),
+                show_share(share),
+                stacked_bar([(f"k-{lane}", share, what)], 1.0, label=f"{what}: {show_share(share)}"),
             ]
-            for p in found.path.parts[:MOST_PARTS]
+            for where, what, lane, share in rows[:MOST_PARTS]
         ]
-        heads = ("task", *(["stage"] if several else []), "on the path", "of the step", "")
-        numbers = (1, 2, 3) if several else (1, 2)
+        heads = ("task", *(["where"] if several else []), "on the path", "of the step", "")
+        numbers = (2, 3) if several else (1, 2)
         caption = f"{who}: the chain of tasks that sets the step's length; its parts add up to the step"
         parts.append(data_table(caption, heads, cells, numbers=numbers, wide=(len(heads) - 1,)))
-        if len(found.path.parts) > MOST_PARTS:
-            rest = found.path.parts[MOST_PARTS:]
-            text = f"{len(rest)} smaller parts make the other {show_share(sum(p.share for p in rest))}."
-            parts.append(tag("p", text, class_="note"))
+        if len(rows) > MOST_PARTS:
+            rest = sum(share for _, _, _, share in rows[MOST_PARTS:])
+            parts.append(tag("p", f"All smaller parts together: {show_share(rest)}.", class_="note"))
     if parts:
         text = "The path is a process of its own in trace.json, and its tasks are marked 'critical' there."
         parts.append(tag("p", text, class_="note"))
     return join(parts) if parts else None
+
+
+def _path_rows(path: CriticalPath) -> list[tuple[str, str, str, float]]:
+    """(where, what, lane, share of the step): the main stage and all others together, the largest first."""
+    shares: dict[tuple[str, str, str], float] = {}
+    for p in path.parts:
+        key = (f"stage {p.rank}" if p.rank == path.main else "other stages", p.what, p.lane)
+        shares[key] = shares.get(key, 0.0) + p.share
+    return sorted(((*key, share) for key, share in shares.items()), key=lambda row: (-row[3], row[:3]))
 
 
 def published_section(result: Result) -> Html | None:
