@@ -8,5 +8,9 @@ from railwright.errors import Mistake, SpecError
 
 
 def wrong(file: str | Path, place: str, message: str) -> SpecError:
-    """The error to raise; `place` is 'byte 12', 'line 3', or '' for the whole file."""
-    return SpecError([Mistake(str(file), 0, 0, place, message)])
+    """The error to raise; `place` is 'byte 12', 'line 3', or '' for the whole file.
+
+    What a file says of itself may be anything: what cannot be printed becomes '?'.
+    """
+    shown = "".join(letter if letter.isprintable() else "?" for letter in message)
+    return SpecError([Mistake(str(file), 0, 0, place, shown)])
