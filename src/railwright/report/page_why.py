@@ -88,7 +88,7 @@ def critical_section(result: Result) -> Html | None:
         cells: list[list[Child]] = [
             [
                 what,
-                *([unbroken(where)] if several else []),
+                *([where.replace(" ", "\u00a0")] if several else []),
                 show_time(share * found.path.span),
                 show_share(share),
                 stacked_bar([(f"k-{lane}", share, what)], 1.0, label=f"{what}: {show_share(share)}"),
