@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,7 @@ from railwright.training import simulate
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.lanes import Task, run
 from railwright.training.timeline import Event, Timeline
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, job, machine, priced
 
 LANES = ("compute", "tp", "ep", "pp", "host")
 
@@ -137,3 +138,30 @@ def test_a_study_tells_the_path_operator_by_operator() -> None:
     assert told is not None
     assert {"mlp", "attention"} <= {p.what for p in told.parts}
     assert sum(p.seconds for p in told.parts) == pytest.approx(step.step_time)
+
+
+def test_a_faster_collective_helps_a_step_only_on_the_path() -> None:
+    """Two stages without overlap: gradients of one are on the path, those of the other are ready before."""
+    plan = job(pipeline=2, overlap=Overlap(dp=False))
+    base = simulate(plan, DENSE, machine(), predict=priced(1e10))
+    path = critical_path(base.timeline)
+    assert path is not None
+    on = {e.size for e in path.events if e.lane == "dp" and e.kind == "reduce_scatter"}
+    sizes = {e.size for e in base.timeline.events if e.lane == "dp" and e.kind == "reduce_scatter"}
+    off = sizes - on
+    assert on
+    assert off, "each stage has a bucket of its own size: embedding or head"
+
+    def faster(chosen: set[float]) -> float:
+        """The step where gradients of these sizes take half as long."""
+        usual = priced(1e10)
+
+        def predict(cluster, op, size, groups):  # type: ignore[no-untyped-def]
+            found = usual(cluster, op, size, groups)
+            halved = op == "reduce_scatter" and size in chosen
+            return replace(found, time=found.time / 2, terms=()) if halved else found
+
+        return simulate(plan, DENSE, machine(), predict=predict).step_time
+
+    assert faster(off) == pytest.approx(base.step_time, rel=1e-12)
+    assert faster(on) < base.step_time * (1 - 1e-4)
