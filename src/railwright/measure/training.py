@@ -41,7 +41,7 @@ def record_rows() -> Iterator[Row | Skipped]:
     for record in records():
         family = f"training {family_of(record)}"
         try:
-            yield _replay(record, family)
+            yield record_row(record, family)
         except (Unsupported, PlanError) as no:
             yield Skipped(family, record["id"], _grouped(str(no), record["id"]))
 
@@ -66,7 +66,7 @@ def family_of(record: Mapping[str, str]) -> str:
     return f"{kind} {record['gpu'].removesuffix('-40')} {width_of(dtype)}"
 
 
-def _replay(record: Mapping[str, str], family: str) -> Row:
+def record_row(record: Mapping[str, str], family: str) -> Row:
     """One record predicted, also with factors its family had no say in. Raises Unsupported or PlanError."""
     job, arch, gpus = job_of(record), architecture_of(record), int(record["gpus"])
     machine = machine_for(record)
