@@ -54,7 +54,7 @@ def simulate(
     predict  how one collective is priced; default: the network's, `collectives.predict`
     kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU, at `pace`
     pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU
-    must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to have fitted)
+    must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to fit)
     most_events  events of passes that the timeline may carry before it shows whole passes
 
     Raises PlanError where the layout is impossible or the model does not fit, with what would work.
