@@ -21,7 +21,7 @@ JobOption = Annotated[
     str | None, typer.Option("--job", help="Name of a job of the study; default its first.")
 ]
 
-commands = group("Execution traces and profiles: write a step, replay one, compare one.")
+commands = group("Traces of a step: write, replay, compare.")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -17,7 +17,7 @@ from railwright.training.result import StepResult, UsedCollective
 from railwright.training.timeline import Event
 
 MICROSECONDS = 1e6
-LANES = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "host")
+LANES = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "copy", "host")
 LANE_NAMES = {
     "compute": "compute",
     "tp": "tensor-parallel communication",
@@ -26,6 +26,7 @@ LANE_NAMES = {
     "emb": "exchange of embeddings",
     "pp": "pipeline communication",
     "dp": "data-parallel communication",
+    "copy": "copies to and from host memory",
     "host": "host",
 }
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.export.protobuf import data, delimited, double, number, packed
-from railwright.traces.graph import Group, Kind, Node, StepTrace
+from railwright.traces.graph import ALONE, Group, Kind, Node, StepTrace
 
 VERSION = b"0.0.4"
 """GlobalMetadata.version, as Chakra's own converter writes it."""
@@ -28,11 +28,12 @@ METADATA, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 4, 5, 6, 7
 KINDS: dict[Kind, int] = {
     "compute": COMPUTE,
     "host": COMPUTE,
+    "copy": COMPUTE,
     "collective": COLLECTIVE,
     "send": SEND,
     "receive": RECEIVE,
 }
-"""NodeType of each kind of node; the host's are told apart by `is_cpu_op`."""
+"""NodeType of each kind of node; the host's and copies are told apart by `is_cpu_op`."""
 
 COMM_TYPE: dict[Op, int] = {
     "all_reduce": 0,
@@ -80,7 +81,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
             before = round(spent[node.kind] * 1e6)
             spent[node.kind] += node.seconds
             micros = round(spent[node.kind] * 1e6) - before
-            if node.kind in ("compute", "host") and micros == round(node.seconds * 1e6):
+            if node.kind in ALONE and micros == round(node.seconds * 1e6):
                 if node not in known:
                     known[node] = _node(node, rank, micros, trace, numbers)
                 messages.append(known[node])
@@ -133,7 +134,7 @@ def _node(node: Node, rank: int, micros: int, trace: StepTrace, numbers: dict[st
         number(TYPE, KINDS[node.kind]),
         packed(DATA, (before + 1 for before in node.after)),
         number(DURATION, micros),
-        _flag("is_cpu_op", node.kind == "host"),
+        _flag("is_cpu_op", node.kind in ("host", "copy")),
         data(ATTRIBUTE, data(ATTRIBUTE_NAME, SECONDS.encode()) + double(DOUBLE, node.seconds)),
     ]
     if node.kind == "collective":

@@ -129,7 +129,7 @@ def compare(
 
 
 def _lanes() -> list[str]:
-    return [lane for lane in get_args(Lane) if lane not in ("compute", "host")]
+    return [lane for lane in get_args(Lane) if lane not in ("compute", "host", "copy")]
 
 
 def _label(kind: str) -> str:
@@ -145,6 +145,8 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
             compute = share.exposed
         elif share.kind in ("bubble", "host"):
             found[IDLE] += share.exposed
+        elif share.kind == "copy":
+            found[COPY] += share.exposed
         else:
             found[_label(share.kind)] += share.exposed
     parts = {name: _alone(job, arch, machine, kinds) for name, kinds in _KERNELS.items()}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright.errors import PlanError
-from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.graph import ALONE, Group, Node, StepTrace
 
 MOST_LINES = 50_000_000
 """Lines that are written: about 2 GB of text."""
@@ -50,7 +50,7 @@ def _node(rank: int, node: Node, groups: dict[str, Group], tags: dict[str, int])
     """Lines of a node; label `nI` is its end, and what it waits for are the ends of others."""
     label = f"n{node.index}"
     before = [f"n{i}" for i in node.after]
-    if node.kind in ("compute", "host"):
+    if node.kind in ALONE:
         return _line(label, f"calc {round(node.seconds * 1e9)}", before)
     size = max(1, round(node.size / node.parts))
     if node.kind in ("send", "receive"):

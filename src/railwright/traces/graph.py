@@ -11,7 +11,10 @@ from typing import Literal
 
 from railwright.collectives.prediction import Op
 
-Kind = Literal["compute", "host", "collective", "send", "receive"]
+Kind = Literal["compute", "host", "copy", "collective", "send", "receive"]
+
+ALONE: tuple[Kind, ...] = ("compute", "host", "copy")
+"""What a rank does without others: on its GPU, on its host, between its memory and the host's."""
 
 OPS: tuple[Op, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 """Collectives that can be priced and replayed."""

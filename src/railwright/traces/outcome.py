@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from railwright.traces.graph import Node, StepTrace
+from railwright.traces.graph import ALONE, Node, StepTrace
 from railwright.traces.replaying import Replayed
 
 
@@ -13,6 +13,7 @@ from railwright.traces.replaying import Replayed
 class RankShares:
     """Seconds of one rank; compute, host, exposed communication of every family and idle add up to the step.
 
+    host  of its host, and copies between its memory and the host's
     idle  waiting for other ranks, before the first and after the last node too
     """
 
@@ -36,7 +37,8 @@ def shares(replayed: Replayed, rank: int) -> RankShares:
     """What each instant of a rank went to: computing, else its host, else a transfer, else nothing."""
     edges: list[tuple[float, int, str]] = []
     for node, run in zip(replayed.nodes[rank], replayed.runs[rank], strict=True):
-        kind = node.kind if node.kind in ("compute", "host") else f"+{_family(replayed, node.group)}"
+        kind = node.kind if node.kind in ALONE else f"+{_family(replayed, node.group)}"
+        kind = "host" if kind == "copy" else kind
         if run.end > run.start:
             edges.append((run.start, 1, kind))
             edges.append((run.end, 0, kind))
@@ -79,7 +81,7 @@ def critical_path(replayed: Replayed) -> tuple[PathShare, ...]:
     until = replayed.time
     while at is not None:
         run, node = replayed.runs[at[0]][at[1]], replayed.nodes[at[0]][at[1]]
-        kind = node.kind if node.kind in ("compute", "host") else _family(replayed, node.group)
+        kind = node.kind if node.kind in ALONE else _family(replayed, node.group)
         cause = run.cause
         begin = replayed.runs[cause[0]][cause[1]].end if cause is not None else 0.0
         seconds[kind] += until - begin
@@ -100,7 +102,7 @@ def on_one_processor(replayed: Replayed) -> StepTrace:
         busy = sorted((r.start, r.end) for n, r in zip(own, runs, strict=True) if n.kind == "compute")
         found = []
         for node, run in zip(own, runs, strict=True):
-            if node.kind == "host":
+            if node.kind in ("host", "copy"):
                 beside = sum(max(0.0, min(run.end, b) - max(run.start, a)) for a, b in busy)
                 node = replace(node, kind="compute", seconds=max(0.0, node.seconds - beside))
             found.append(node)

@@ -1,9 +1,9 @@
 """A trace replayed on a fabric: every rank's nodes as events, collectives when all their members are there.
 
-A rank computes one thing at a time, and its host does one thing at a time; the collectives of a group run in
-program order, as a communicator's do.  A collective begins when its last member has reached it and takes what
-`pricing` says; communications that cross servers and meet on a rank share its NIC evenly in the part that is
-bound by bandwidth (as in `training.lanes`).  A send does not wait for its receiver.
+A rank computes one thing at a time, and its host and its copies do one thing at a time each; the collectives
+of a group run in program order, as a communicator's do.  A collective begins when its last member has reached
+it and takes what `pricing` says; communications that cross servers and meet on a rank share its NIC evenly in
+the part that is bound by bandwidth (as in `training.lanes`).  A send does not wait for its receiver.
 Computing takes what the trace says: what communication beside it slowed down is in there already.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.traces.graph import Node, StepTrace
+from railwright.traces.graph import ALONE, Node, StepTrace
 from railwright.traces.pricing import Price, Prices
 from railwright.training.communication import Predict
 
@@ -169,7 +169,7 @@ class _Replay:
         """All that a node waits for on its rank is done."""
         node = self.nodes[rank][i]
         self.reached[rank][i], self.cause[rank][i] = now, cause
-        if node.kind in ("compute", "host"):
+        if node.kind in ALONE:
             heapq.heappush(self.ready[rank, node.kind], (now, i))
             self._next(rank, node.kind, now, cause)
         elif node.kind == "collective":
@@ -185,7 +185,7 @@ class _Replay:
     def _next(self, rank: int, kind: str, now: float, cause: tuple[int, int] | None) -> None:
         """Start the next of a rank's compute or host nodes, if it is free."""
         queue = self.ready[rank, kind]
-        if kind not in ("compute", "host") or not queue or (rank, kind) in self.busy:
+        if kind not in ALONE or not queue or (rank, kind) in self.busy:
             return
         reached, i = heapq.heappop(queue)
         self.busy.add((rank, kind))

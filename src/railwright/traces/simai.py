@@ -21,7 +21,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.spec.study import TrainingJob
 from railwright.traces.chakra_read import content
-from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.graph import ALONE, Group, Node, StepTrace
 from railwright.traces.refusal import wrong
 from railwright.training import Event, StepResult
 
@@ -195,7 +195,7 @@ def _timed(events: list[Event]) -> Iterator[tuple[float, Row]]:
         name = ""
         sent: list[tuple[float, float, str, Event]] = []
         for event in one:
-            if event.lane in ("compute", "host"):
+            if event.lane in ALONE:
                 name = name or (_plain(event.name) if event.lane == "compute" else "")
             elif event.size or not sent:
                 sent.append((event.start, event.end, name or _plain(event.name), event))

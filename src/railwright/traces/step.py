@@ -22,7 +22,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
-from railwright.traces.graph import OPS, Group, Kind, Node, StepTrace
+from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate
 
@@ -225,8 +225,8 @@ class _Writer:
 
     def _draft(self, event: Event, after: tuple[int, ...], part: tuple[float, int], stage: int) -> _Draft:
         seconds = event.end - event.start
-        if event.lane in ("compute", "host"):
-            kind: Kind = "host" if event.lane == "host" else "compute"
+        kind = next((kind for kind in ALONE if kind == event.lane), None)
+        if kind is not None:
             return _Draft(Node(0, event.name, kind, after, seconds))
         if event.lane == "pp" and event.kind == "send" and event.unit is not None:
             to, _, tag = self.messages[stage, event.unit]
@@ -324,7 +324,7 @@ def _parts(events: Sequence[Event]) -> dict[int, tuple[float, int]]:
     runs: dict[tuple[str, Unit | None], list[int]] = {}
     done: list[tuple[float, list[int]]] = []
     for at, event in enumerate(events):
-        if event.lane in ("compute", "host", "pp"):
+        if event.lane in ("compute", "host", "copy", "pp"):
             continue
         key = (event.lane, event.unit)
         if event.size:
