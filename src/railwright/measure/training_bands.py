@@ -30,7 +30,7 @@ def bands(rows: Sequence[Row], families: Mapping[str, str]) -> str:
     known = [r for r in rows if r.left_out is not None]
     for kind in ("dense", "moe"):
         chosen = [r for r in known if _kind(r) == kind]
-        lines += _entry(kind, chosen, families) if chosen else []
+        lines += _entry(kind, chosen, families, f"all {kind} models, ") if chosen else []
     lines.append("families:")
     for name in sorted({r.family for r in known}):
         chosen = [r for r in known if r.family == name]
@@ -93,7 +93,7 @@ def _band(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[float, floa
     return low, high
 
 
-def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str]) -> list[str]:
+def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str], what: str = "") -> list[str]:
     low, high = _band(rows, families)
     middle = sorted(_ratio(r) for r in rows)[len(rows) // 2]
     count = len({families[r.record] for r in rows})
@@ -101,6 +101,6 @@ def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str]) -> list[
         f"  {name}:",
         f"    low: {low:.2f}",
         f"    high: {high:.2f}",
-        f'    source: "railwright validate training: {len(rows)} records of {count} families, each predicted '
-        f'without its own, median {middle:.2f}"',
+        f'    source: "railwright validate training: {what}{len(rows)} records of {count} families, each '
+        f'predicted without its own, median {middle:.2f}"',
     ]
