@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.search.result import Candidate, Effort, SearchResult
-from railwright.search.search import search
+from railwright.search.branch import search
 from railwright.search.space import Refusal, Space
 
 __all__ = ["Candidate", "Effort", "Refusal", "SearchResult", "Space", "search"]

@@ -7,7 +7,7 @@ Why it never exceeds `training.simulate` (docs/training/search.md has the argume
 - the first pass of stage s waits for a forward of every stage before it, and behind its last backward one of
   every stage before it follows;
 - a stage runs all its passes one after the other, and none takes less than its tasks do alone;
-- a pass beside data-parallel communication counts as short, all others as they are;
+- a pass within which data-parallel communication begins or ends counts as short, all others as they are;
 - under 1F1B two neighbouring stages hand a microbatch to and fro, so every second one pays for two sends;
 - every stage waits for the gradients of all before the optimizer begins.
 """
@@ -28,15 +28,11 @@ from railwright.search.pricing import (
     FORWARD,
     HOST,
     LANE,
+    SLOWED,
     WEIGHTS,
     Ends,
     Floats,
 )
-
-SHARERS = 4.0
-"""Data-parallel communication is at most this much slower beside others than alone: tensor, context and expert
-communication and one pipeline send at most share the NICs with it."""
-
 
 @dataclass(frozen=True)
 class Passes:
@@ -62,7 +58,7 @@ class Passes:
 def chunk_times(laws_xbkl: Floats, counts_gk: Floats, schedule: str) -> tuple[Floats, Floats, Floats, Floats]:
     """Long and short passes, last compute and compute of every kind of chunk from what its parts take. [s]"""
     sums = np.einsum("xbkl,gk->xbgl", laws_xbkl, counts_gk, optimize=True)
-    short = np.maximum(np.maximum(sums[..., LANE], sums[..., HOST]), sums[..., ALONE])
+    short = np.max([sums[..., law] for law in (LANE, HOST, ALONE, SLOWED)], axis=0)
     # A pass of two directions is only as long as the longest of what runs side by side.
     long = np.maximum(sums[..., CHAIN], sums[..., LANE] if schedule == "dualpipe" else short)
     return long, short, sums[..., BARE], sums[..., COMPUTE]
@@ -87,7 +83,7 @@ def step_time(
     extra_b = _added([one.backward for one in ends], floor, used, passes, BACKWARD)
     work_xp = count * (used.sum(1)[:, passes.kind_pv] + extra_f + extra_b).sum(-1)
     if disturbed and not every:
-        work_xp = work_xp - _disturbance(passes, ends)
+        work_xp = work_xp - _disturbance(passes)
     work_xp = np.maximum(work_xp, count * np.array([one.lane for one in ends]))
     edge = short if disturbed else long
     first_xp = edge[:, FORWARD][:, passes.kind_pv[:, 0]] + extra_f[:, :, 0]
@@ -132,8 +128,10 @@ def _pipeline(
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
     if passes.schedule == "dualpipe":
-        # Microbatches enter at both ends: when a stage begins is left open, and half of them go each way.
-        finish = work_xp / 2
+        # Microbatches enter at both ends, half of them at each.
+        left = np.cumsum(first_xp + send, 1) - first_xp - send
+        right = np.cumsum((first_xp + send)[:, ::-1], 1)[:, ::-1] - first_xp - send
+        finish = work_xp / 2 + np.minimum(left, right)
         return finish.max(1), finish
     before = np.arange(stages)
     fill_xp = np.cumsum(first_xp, 1) - first_xp + before * send + wait
@@ -182,18 +180,13 @@ def _two_and_fro(
     return total
 
 
-def _disturbance(passes: Passes, ends: Sequence[Ends]) -> Floats:
+def _disturbance(passes: Passes) -> Floats:
     """(X, p) seconds by which passes beside gradient and parameter buckets may be shorter than undisturbed.
 
-    Buckets are under way during the first passes and behind the last pass of each chunk, so only as many passes
-    are disturbed as begin within their time, shared with others; those count as short.
+    A pass beside which buckets run all the time computes at the slowed pace throughout, so it is no shorter than
+    undisturbed.  Only where buckets begin or end within a pass may it be: once where the parameters are there, and
+    for every chunk in its last backward pass and where the last of its buckets ends.  Those count as short.
     """
-    gap_xbg = passes.long_xbg - passes.short_xbg
-    if not gap_xbg.any():
-        return np.zeros((len(passes.count_x), len(ends)))
+    gap_xp = (passes.long_xbg - passes.short_xbg).max(1)[:, passes.kind_pv].max(-1)
     chunks = passes.kind_pv.shape[1]
-    gap_xp = gap_xbg.max(1)[:, passes.kind_pv].max(-1)
-    shortest_xp = passes.short_xbg.min(1)[:, passes.kind_pv].min(-1)
-    busy = SHARERS * np.array([one.busy for one in ends])
-    disturbed = 3 * chunks + 3 + np.ceil(busy / np.maximum(shortest_xp, 1e-12))
-    return gap_xp * np.minimum(disturbed, 2 * chunks * passes.count_x[:, None])
+    return np.maximum(gap_xp, 0.0) * np.minimum(2 * chunks + 2, 2 * chunks * passes.count_x[:, None])

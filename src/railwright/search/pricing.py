@@ -37,10 +37,10 @@ from railwright.training.work import Chunk, Work
 
 Floats = NDArray[np.float64]
 
-CHAIN, LANE, HOST, ALONE, BARE, COMPUTE = range(6)
-"""Laws.  chain: the pass as the training room runs it, or its compute slowed as long as one kind of communication
-lasts; lane: that communication alone; host: its launches alone; alone: the pass with nothing slowing it; bare: the
-same without launches, which is when its last compute ends; compute: its compute with nothing in between."""
+CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE = range(7)
+"""Laws.  chain: the pass as the training room runs it; lane: one kind of communication alone; host: its launches
+alone; alone: the pass with nothing slowing it; slowed: its compute, slowed as long as that communication lasts;
+bare: as alone without launches, which is when its last compute ends; compute: its compute with nothing between."""
 
 FORWARD, BACKWARD, WEIGHTS = range(3)
 """Passes: under schedules that split the backward pass, the second is its input gradients, the third the rest."""
@@ -75,7 +75,6 @@ class Ends:
     In every microbatch (ZeRO 2 and 3):
     forward, backward  per chunk, what a pass waits for
     lane      all that goes over the data-parallel lane
-    busy      the same once per step, or `lane`
     beside    whether any of it runs beside passes
     sharded   whether passes wait for parameters: then only compute is known not to run meanwhile
     """
@@ -88,7 +87,6 @@ class Ends:
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     lane: float
-    busy: float
     beside: bool
     sharded: bool
 
@@ -161,7 +159,7 @@ class Pricer:
         groups = self._crossings(self.prices(apply(self.job, first)))
         structure = tuple(block.structure[a] for a in SHAPING)
         values = [block.of(axis) for axis in PASSING]
-        found = np.full((wanted.size, 3, len(self.kinds) + 2, 6), np.nan)
+        found = np.full((wanted.size, 3, len(self.kinds) + 2, 7), np.nan)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
             if not wanted[x]:
                 continue
@@ -186,9 +184,12 @@ class Pricer:
                 self._works[shared] = Work(job, self.arch, prices, self.kernel, self.pace)
             work = self._works[shared]
             tasks = self._makers(work)[which](chunk)
-            long, short = run(tasks, self.slowdown), run(tasks, 1.0).duration
+            long = run(tasks, self.slowdown)
+            sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
+            whole = sum(t.duration for t in tasks if t.lane == "compute")
+            short = max(run(tasks, 1.0).duration, whole + (1 - 1 / self.slowdown) * max(sent))
             last = max((s.end for s in long.spans if s.task.lane == "compute"), default=0.0)
-            compute = sum(t.duration for t in tasks if t.lane == "compute" and work.halves == 1)
+            compute = whole if work.halves == 1 else 0.0
             self._chunks[key] = Placed(long.duration, min(short, long.duration), last, compute)
         return self._chunks[key]
 
@@ -247,6 +248,14 @@ class Pricer:
             self._ends[key] = _sure(find(job, shape, prices), schedule_name(job.layout))
         return self._ends[key]
 
+    def silent_ends(self, setting: Mapping[str, Any], shapes: Sequence[StageShape]) -> Ends:
+        """The same for any stage as if its communication took no time."""
+        zero, chunks = setting["zero"], len(shapes[0].chunks)
+        none = (0.0,) * chunks
+        beside = setting["overlap_dp"] or zero >= 2
+        lane = 1e-30 if zero >= 2 else 0.0
+        return Ends(0.0, 0.0, 0.0, 0.0, self.pace.step, none, none, lane, beside, zero == 3)
+
     def _bucketed(self, job: TrainingJob, shape: StageShape, prices: Prices) -> Ends:
         """ZeRO 0, 1 and 2: gradients in buckets, after the last backward pass or (2) after every one."""
         layout, sizes, whole = job.layout, prices.groups.sizes, job.lora is None
@@ -276,7 +285,6 @@ class Pricer:
             forward=(0.0,) * len(last),
             backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
             lane=total if repeated else 0.0,
-            busy=total + sum(map(sum, gathers)),
             beside=job.overlap.dp or zero == 2,
             sharded=False,
         )
@@ -306,7 +314,6 @@ class Pricer:
                 for found, sent, u in zip(again, reduces, units, strict=True)
             ),
             lane=lane,
-            busy=lane,
             beside=True,
             sharded=True,
         )
@@ -316,17 +323,19 @@ class Pricer:
         return sum(self.kernel(op) for op in optimizer_operators(held)) + self.pace.step
 
     def _measure(self, work: Work) -> Floats:
-        """Laws from chunks of one and two layers; what they have beyond layers belongs to the ends."""
-        found = np.zeros((3, len(self.kinds) + 2, 6))
+        """Laws of one layer of each kind and of each end; where the host may be waited for, of a second layer."""
+        found = np.zeros((3, len(self.kinds) + 2, 7))
         at = len(self.kinds)
         for which, make in self._makers(work).items():
-            single = {kind: self._laws(make(Chunk((kind,), False, False)), work) for kind in self.kinds}
             for i, kind in enumerate(self.kinds):
-                found[which, i] = self._laws(make(Chunk((kind, kind), False, False)), work) - single[kind]
-            for end, kind, i in ((at, self.kinds[0], 0), (at + 1, self.kinds[-1], at - 1)):
-                chunk = Chunk((kind,), embedding=end == at, head=end == at + 1)
-                base = np.maximum(single[kind], found[which, i])
-                found[which, end] = np.maximum(self._laws(make(chunk), work) - base, 0.0)
+                tasks = make(Chunk((kind,), False, False))
+                found[which, i] = self._laws(tasks, work)
+                if any(t.lane == "host" and t.duration for t in tasks):
+                    found[which, i] = (
+                        self._laws(make(Chunk((kind, kind), False, False)), work) - found[which, i]
+                    )
+            found[which, at] = self._laws(make(Chunk((), True, False)), work)
+            found[which, at + 1] = self._laws(make(Chunk((), False, True)), work)
         return found
 
     def _makers(self, work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
@@ -347,18 +356,25 @@ class Pricer:
             total[task.lane] = total.get(task.lane, 0.0) + task.duration
         compute = total["compute"]
         both_ways = schedule_name(work.job.layout) == "dualpipe"
-        if work.halves > 1 or both_ways:
-            sent = total["tp" if both_ways and not work.turns else "ep"]
-            # Compute done in T: at full speed, or slowed while these messages are sent, which takes `sent` at least.
+        if work.turns:
+            # Compute done in T: at full speed, or slowed while messages are sent, which takes `sent` at least.
+            sent = total["ep"]
             slowed = compute + (1 - 1 / self.slowdown) * sent
             # Where halves take turns, parameters of one layer may be gathered while another computes.
-            return np.array([slowed, sent, total["host"], compute, compute, 0.0])
+            return np.array([slowed, sent, total["host"], compute, slowed, compute, 0.0])
         alone = bare = run(tasks, 1.0).duration
+        silent = tasks
         if total["host"]:
-            bare = run([t._replace(duration=0.0) if t.lane == "host" else t for t in tasks], 1.0).duration
+            silent = [t._replace(duration=0.0) if t.lane == "host" else t for t in tasks]
+            bare = run(silent, 1.0).duration
+        if both_ways:
+            # A forward that runs with a backward begins behind its last compute, launches or not.
+            tasks, alone = silent, bare
         overlap = work.job.overlap
         chain = run(tasks, self.slowdown).duration if overlap.tp or overlap.cp else alone
-        return np.array([chain, 0.0, 0.0, alone, bare, compute])
+        beside = total["tp"] if overlap.tp else total.get("cp", 0.0) if overlap.cp else 0.0
+        slowed = compute + (1 - 1 / self.slowdown) * beside
+        return np.array([chain, 0.0, 0.0, alone, slowed, bare, compute])
 
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""
@@ -392,5 +408,6 @@ def _sure(ends: Ends, schedule: str) -> Ends:
     if schedule == "zb-h1":
         return replace(ends, last=0.0, backward=none)
     if schedule == "dualpipe":
-        return replace(ends, last=0.0, forward=none, backward=none, lane=0.0, first=0.0)
+        lane = 0.0 if ends.sharded else ends.lane
+        return replace(ends, last=0.0, forward=none, backward=none, lane=lane, first=0.0)
     return ends

@@ -33,11 +33,11 @@ class Screen:
         """Stages of a block."""
         return self.pricer.shapes(block.at((0,) * len(block.choices)))
 
-    def time(self, block: Block, fits: NDArray[np.bool_]) -> Floats:
+    def time(self, block: Block, fits: NDArray[np.bool_], priced: bool = True) -> Floats:
         """Seconds that every layout of a block takes at least; infinite where it does not fit.
 
-        fits  of the block's shape: which layouts are asked for
-        Raises PlanError where the block cannot be placed.
+        fits    of the block's shape: which layouts are asked for
+        priced  whether sends and data-parallel communication are counted; without, the bound is lower and quick
         """
         found = np.full(block.shape, np.inf)
         width = len(PASSING)
@@ -51,14 +51,14 @@ class Screen:
                 self.pricer.laws(block, wanted)[wanted], self._counts(kinds), block.structure["schedule"]
             ),
             kind_pv,
-            self._sends(block)[wanted],
+            self._sends(block)[wanted] if priced else np.zeros(int(wanted.sum())),
             self._microbatches(block)[wanted],
             block.structure["schedule"],
         )
         flat = found.reshape(wanted.size, *block.shape[width:])
         for z, zero in enumerate(block.of("zero")):
             for d, overlap_dp in enumerate(block.of("overlap_dp")):
-                ends, tied, mirror = self._ends(block, shapes, zero, overlap_dp)
+                ends, tied, mirror = self._ends(block, shapes, zero, overlap_dp, priced)
                 for s, overlap_pp in enumerate(block.of("overlap_pp")):
                     seconds = step_time(passes, ends, tied, mirror, overlap_dp, overlap_pp) * (1 - MARGIN)
                     flat[wanted, z, :, d, s] = seconds[:, None]
@@ -90,10 +90,17 @@ class Screen:
         return float(seconds[0]) * (1 - MARGIN)
 
     def _ends(
-        self, block: Block, shapes: tuple[StageShape, ...], zero: int, overlap_dp: bool
+        self, block: Block, shapes: tuple[StageShape, ...], zero: int, overlap_dp: bool, priced: bool = True
     ) -> tuple[list[Ends], float, float]:
         setting = {**block.at((0,) * len(block.choices)), "zero": zero, "overlap_dp": overlap_dp}
-        ends = [self.pricer.ends(setting, shape) for shape in shapes]
+        if not priced:
+            silent = self.pricer.silent_ends(setting, shapes)
+            return [silent] * len(shapes), 0.0, 0.0
+        known: dict[StageShape, Ends] = {}
+        for shape in shapes:
+            if shape not in known:
+                known[shape] = self.pricer.ends(setting, shape)
+        ends = [known[shape] for shape in shapes]
         return ends, self.pricer.tied(setting), self.pricer.mirror(setting, shapes)
 
     def _counts(self, kinds: list[Chunk]) -> Floats:

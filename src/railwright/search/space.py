@@ -68,7 +68,10 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "overlap_dp": (True, False),
     "overlap_pp": (True, False),
 }
-"""Default values of the other axes."""
+"""Default values of the other axes.  Offload is left to the user: its transfers are not in the step's time."""
+
+ONCE_PER_STEP = (0, 1)
+"""Default of `zero` with pipeline stages: 2 and 3 would exchange gradients or parameters in every microbatch."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,11 @@ def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, 
     """Virtual stages and schedules; 'auto' is 1F1B with one chunk per stage and interleaved with several."""
     chunks = space.of_axis("virtual_pipeline") or divisors(max(arch.layers // pipeline, 1))
     for virtual in chunks:
-        for name in space.of_axis("schedule") or ():
+        names = space.of_axis("schedule") or ()
+        if not arch.is_moe and "schedule" not in space.values:
+            # Without expert exchanges the two directions of DualPipe have nothing to hide, at twice the weights.
+            names = tuple(name for name in names if name != "dualpipe")
+        for name in names:
             if (pipeline == 1 and (virtual > 1 or name != "auto")) or (virtual > 1 and name != "auto"):
                 continue
             yield {"virtual_pipeline": virtual, "schedule": name}
@@ -253,6 +260,8 @@ def _choices(
         values = space.of_axis(axis)
         if values is None:
             values = tuple(divisors(local)) or (1,)
+        if axis == "zero" and "zero" not in space.values and structure["pipeline"] > 1:
+            values = ONCE_PER_STEP
         off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found

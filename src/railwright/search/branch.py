@@ -118,6 +118,7 @@ class _Run:
     layouts: int = 0
     fitting: int = 0
     refined: int = 0
+    _priced: set[int] = field(default_factory=set)
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -143,7 +144,7 @@ class _Run:
             memory = self.screener.memory(block)
             fits = np.broadcast_to(memory <= capacity, block.shape)
             self.fitting += int(fits.sum())
-            self.bounds.append((_down(self.screener.time(block, fits)), _down(memory)))
+            self.bounds.append((_down(self.screener.time(block, fits, priced=False)), _down(memory)))
         if not self.fitting:
             raise PlanError(self._nothing_fits())
 
@@ -162,6 +163,11 @@ class _Run:
             limit = _limit(best, top)
             if bound >= limit:
                 return _ranked(best, top), bound
+            if place < 0 and i not in self._priced:
+                least = self._price(i, capacity)
+                if least < np.inf:
+                    heapq.heappush(heap, (least, 0, i, -1))
+                continue
             if place < 0:
                 orders[i] = self._order(i, capacity)
                 heapq.heappush(heap, (bound, 1, i, 0))
@@ -184,6 +190,15 @@ class _Run:
             if found is not None and (group not in best or found.time < best[group].time):
                 best[group] = found
         return _ranked(best, top), np.inf
+
+    def _price(self, i: int, capacity: float) -> float:
+        """Count a block's communication in its bounds; the least of them within a memory. [s]"""
+        block, (seconds, memory) = self.blocks[i], self.bounds[i]
+        fits = np.broadcast_to(np.isfinite(seconds), block.shape)
+        seconds = np.maximum(seconds, _down(self.screener.time(block, fits)))
+        self.bounds[i] = seconds, memory
+        self._priced.add(i)
+        return float(np.where(memory <= capacity, seconds, np.inf).min())
 
     def least_memory(self) -> float:
         """The least memory of any layout of the space, as the training room counts it. [byte]"""
