@@ -93,7 +93,10 @@ def compare(
     variant: VariantOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a measured step beside the predicted one: which share is off, and by how much."""
+    """Put a measured step beside the predicted one.
+
+    Says which share is off, and by how much.
+    """
     asked, machine = _machine(study, variant)
     chosen = _job(asked, job)
 
