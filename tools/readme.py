@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from railwright.measure.table import Row, ValidationTable
     from railwright.study.result import Result
 
 ROOT = Path(__file__).parent.parent
@@ -25,8 +24,6 @@ README = ROOT / "README.md"
 VALIDATION = ROOT / "docs" / "validation.md"
 BANDS = ROOT / "src" / "railwright" / "training" / "data" / "error_band.yaml"
 EXAMPLE = ROOT / "examples" / "mixtral-240-h100.yaml"
-FEWEST = 10
-"""A family with fewer published records than this gets the band of its kind of model."""
 
 
 def command(name: str) -> str:
@@ -75,46 +72,17 @@ def example_answer(result: Result) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().strip().splitlines()]  # type: ignore[attr-defined]
 
 
-def bands(table: ValidationTable) -> str:
-    """The error bands of training as YAML: one per well-covered family, and one per kind of model."""
-    lines = [
-        "# Written by tools/readme.py from `railwright validate training`; do not edit.",
-        "# 80 % band (10th to 90th percentile) of measured / predicted step time.  A family is here with at",
-        f"# least {FEWEST} replayed records of its own; the others get the band of their kind of model.",
-    ]
-    training = [r for r in table.rows if r.family.startswith("training ")]
-
-    def add(name: str, rows: list[Row], what: str) -> None:
-        from railwright.measure.table import quantile
-
-        ratios = [1 / (1 + r.error) for r in rows]
-        lines.append(f"  {name}:")
-        lines.append(f"    low: {quantile(ratios, 0.1):.2f}")
-        lines.append(f"    high: {quantile(ratios, 0.9):.2f}")
-        lines.append(
-            f'    source: "railwright validate training: {what}, median {quantile(ratios, 0.5):.2f}"'
-        )
-
-    lines.append("kinds:")
-    for kind in ("dense", "moe"):
-        rows = [r for r in training if r.family.split()[1] == kind]
-        add(kind, rows, f"all {kind} models, {len(rows)} records")
-    lines.append("families:")
-    for family in sorted({r.family for r in training}):
-        rows = [r for r in training if r.family == family]
-        if len(rows) >= FEWEST:
-            add(family.removeprefix("training "), rows, f"{len(rows)} records")
-    return "\n".join(lines) + "\n"
-
-
 def wanted() -> Iterator[tuple[Path, str]]:
     """Each file as it should read; the bands first, because the example quotes them once they are written."""
     import railwright
     from railwright.measure import validate
+    from railwright.measure.training import records
+    from railwright.measure.training_bands import bands
     from railwright.training import error_band
 
     table = validate()
-    yield BANDS, bands(table)
+    steps = [r for r in table.rows if r.family.startswith("training ")]
+    yield BANDS, bands(steps, {r["id"]: r["family"] for r in records()})
     error_band.cache_clear()
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))

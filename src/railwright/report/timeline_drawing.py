@@ -12,7 +12,7 @@ from railwright.units import show_time
 
 WIDTH, GUTTER, RIGHT = 960.0, 128.0, 8.0
 LANE, LANE_GAP, RANK_GAP, AXIS = 20.0, 3.0, 12.0, 26.0
-LANES = ("compute", "ep", "emb", "tp", "cp", "pp", "dp", "host")
+LANES = ("compute", "ep", "emb", "tp", "cp", "pp", "dp", "copy", "host")
 MOST_RANKS = 4
 CLOSE_EVENTS = 14
 LANE_NAMES = {
@@ -23,6 +23,7 @@ LANE_NAMES = {
     "emb": "embeddings",
     "pp": "pipeline",
     "dp": "data par.",
+    "copy": "host copies",
     "host": "host",
 }
 COMPUTE_LOOKS = {"attention": "k-attention", "optimizer": "k-optimizer", "backward": "k-backward"}
