@@ -1,7 +1,8 @@
 """A lower bound of step time for all layouts of a block at once, from what each mechanism takes at least.
 
-Legend: X layouts of one block that differ in what decides a pass, p stages, v chunks of a stage, m microbatches,
-G kinds of chunk; *_xp means shape (X, p).  `long` is a pass as it runs undisturbed, `short` one that nothing slows.
+Legend: X layouts of one block that differ in what decides a pass, p stages, v chunks of a stage, m
+microbatches, G kinds of chunk; *_xp means shape (X, p).  `long` is a pass as it runs undisturbed, `short`
+one that nothing slows.
 
 Why it never exceeds `training.simulate` (docs/training/search.md has the argument in full):
 - the first pass of stage s waits for a forward of every stage before it, and behind its last backward one of
@@ -33,6 +34,7 @@ from railwright.search.pricing import (
     Ends,
     Floats,
 )
+
 
 @dataclass(frozen=True)
 class Passes:
@@ -72,7 +74,6 @@ def step_time(
     ends    of every stage
     tied, mirror  all-reduces between stages once gradients are there
     """
-    stages, chunks = passes.kind_pv.shape
     count = passes.count_x[:, None]
     disturbed = any(one.beside for one in ends)
     every = any(one.lane for one in ends)
@@ -145,17 +146,15 @@ def _pipeline(
         drain_xp = drain_xp - np.minimum(before, 1) * send
     finish_xp = fill_xp + work_xp
     if passes.schedule == "zb-h1":
-        # Behind the last input gradients of stage s come s + 1 weight gradients there, and those of the stages
-        # before it, of which the first computes one more weight gradient.
+        # Behind the last input gradients of stage s come s + 1 weight gradients there, and the input
+        # gradients of the stages before it, of which the first computes one more weight gradient.
         behind_xp = np.minimum(before + 1, count) * weights_xp
         total_x = (finish_xp - behind_xp + drain_xp).max(1) + weights_xp[:, 0]
         finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
         return np.maximum(total_x, finish_xp.max(1)), finish_xp
     total_x = (finish_xp + drain_xp).max(1)
     if passes.schedule == "auto" and chunks == 1 and stages > 1:
-        total_x = np.maximum(
-            total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp)
-        )
+        total_x = np.maximum(total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp))
     finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
     return total_x, finish_xp
 
@@ -183,10 +182,12 @@ def _two_and_fro(
 def _disturbance(passes: Passes) -> Floats:
     """(X, p) seconds by which passes beside gradient and parameter buckets may be shorter than undisturbed.
 
-    A pass beside which buckets run all the time computes at the slowed pace throughout, so it is no shorter than
-    undisturbed.  Only where buckets begin or end within a pass may it be: once where the parameters are there, and
-    for every chunk in its last backward pass and where the last of its buckets ends.  Those count as short.
+    A pass beside which buckets run all the time computes at the slowed pace throughout, so it is no
+    shorter than undisturbed.  Only where buckets begin or end within a pass may it be: once where the
+    parameters are there, and for every chunk in its last backward pass and where the last of its buckets
+    ends.  Those count as short.
     """
     gap_xp = (passes.long_xbg - passes.short_xbg).max(1)[:, passes.kind_pv].max(-1)
     chunks = passes.kind_pv.shape[1]
-    return np.maximum(gap_xp, 0.0) * np.minimum(2 * chunks + 2, 2 * chunks * passes.count_x[:, None])
+    found: Floats = np.maximum(gap_xp, 0.0) * np.minimum(2 * chunks + 2, 2 * chunks * passes.count_x[:, None])
+    return found

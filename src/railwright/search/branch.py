@@ -59,8 +59,8 @@ def search(
     space      which layouts; default: `Space()`, every divisor and every choice
     top        how many layouts to list
     objective  'time': fastest; 'memory': fastest of those that need least
-    steps      how many leaner points the front is followed by: each the fastest layout that needs at most 85 %
-               of the memory of the one before
+    steps      how many leaner points the front is followed by: each the fastest layout that needs at most
+               85 % of the memory of the one before
     progress   called with what is being done and the fraction done, 0..1
 
     Raises PlanError where no layout can work, saying which constraint stops most of them.
@@ -135,8 +135,9 @@ class _Run:
             raise PlanError(f"{self.job.name}: no layout of the space can work; {self._killers()}")
         if self.layouts > MOST_LAYOUTS:
             raise PlanError(
-                f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} that "
-                "are screened at once; give some of its axes fewer values."
+                f"{self.job.name}: the space has {self.layouts:,} layouts, more than the "
+                f"{MOST_LAYOUTS:,} that are "
+                " screened at once; give some of its axes fewer values."
             )
         capacity = self.machine.gpu.hbm_bytes
         for i, block in enumerate(self.blocks):
@@ -144,12 +145,14 @@ class _Run:
             memory = self.screener.memory(block)
             fits = np.broadcast_to(memory <= capacity, block.shape)
             self.fitting += int(fits.sum())
-            self.bounds.append((_down(self.screener.time(block, fits, priced=False)), _down(memory)))
+            needed = _undominated(block, fits)
+            self.bounds.append((_down(self.screener.time(block, needed, priced=False)), _down(memory)))
         if not self.fitting:
             raise PlanError(self._nothing_fits())
 
     def fastest(self, top: int, capacity: float) -> tuple[list[Candidate], float]:
-        """The `top` fastest layouts within a memory, and what every layout not evaluated takes at least [s]."""
+        """The `top` fastest layouts within a memory, and what every layout not evaluated takes at
+        least [s]."""
         best: dict[tuple[Any, ...], Candidate] = {}
         heap: list[tuple[float, int, int, int]] = []
         orders: dict[int, NDArray[np.int64]] = {}
@@ -185,7 +188,9 @@ class _Run:
             group = self._group(i, at)
             if group in best and best[group].time <= bound:
                 continue
-            self.tell(f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1))
+            self.tell(
+                f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
+            )
             found = self._evaluate(i, at, bound)
             if found is not None and (group not in best or found.time < best[group].time):
                 best[group] = found
@@ -252,7 +257,9 @@ class _Run:
             job = apply(self.job, self.blocks[i].at(index))
             try:
                 check(job, self.arch, self.fabric)
-                self._memory[i, kept] = peak_memory(job, self.arch, self.fabric, self.machine.gpu.hbm_bytes).total
+                self._memory[i, kept] = peak_memory(
+                    job, self.arch, self.fabric, self.machine.gpu.hbm_bytes
+                ).total
             except PlanError:
                 self._memory[i, kept] = np.inf
         return self._memory[i, kept]
@@ -290,12 +297,29 @@ class _Run:
         where = np.unravel_index(flat, self.bounds[i][1].shape)
         setting = self.blocks[i].at(tuple(int(n) for n in where))
         capacity = self.machine.gpu.hbm_bytes
-        shown = ", ".join(f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero"))
+        shown = ", ".join(
+            f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero")
+        )
         return (
-            f"{self.job.name}: memory stops all {self.layouts:,} layouts of the space that could work otherwise: "
-            f"the leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has {capacity / GIB:.1f} GiB; "
+            f"{self.job.name}: memory stops all {self.layouts:,} layouts of the space that could work "
+            f"otherwise: the "
+            f"leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has "
+            f"{capacity / GIB:.1f} GiB; "
             "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
         )
+
+
+def _undominated(block: Block, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Layouts that may be the fastest: moving data to the host never makes a step shorter, so it is only
+    tried where the same layout does not fit without."""
+    offloads = block.of("offload")
+    if () not in offloads or len(offloads) == 1:
+        return fits
+    axis = [name for name, _ in block.choices].index("offload")
+    plain = np.take(fits, [offloads.index(())], axis=axis)
+    lone = np.array([offload == () for offload in offloads]).reshape([-1] + [1] * (fits.ndim - axis - 1))
+    found: NDArray[np.bool_] = fits & (lone | ~plain)
+    return found
 
 
 def _down(values: NDArray[np.float64]) -> Floats32:

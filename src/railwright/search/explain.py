@@ -52,12 +52,9 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
             + (f": {why}." if why else ".")
         )
     words.append(
-        f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the fullest GPU; "
-        f"one GPU sends {own.network / 1e9:.1f} GB a step over the network instead of "
-        f"{best.network / 1e9:.1f} GB."
-        if own.network < best.network
-        else f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the fullest "
-        f"GPU; one GPU sends {best.network / 1e9:.1f} GB a step over the network, not {own.network / 1e9:.1f} GB."
+        f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the "
+        f"fullest GPU; what one GPU sends in groups that span servers goes from {own.network / 1e9:.1f} to "
+        f"{best.network / 1e9:.1f} GB a step."
     )
     return tuple(words)
 
@@ -114,9 +111,13 @@ def _compute(own: Candidate, best: Candidate) -> str:
     if a["micro_batch"] != b["micro_batch"]:
         found.append(f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}")
     if a["sequence_parallel"] != b["sequence_parallel"] and max(a["tensor"], b["tensor"]) > 1:
-        found.append("norms and residuals are " + ("shared" if b["sequence_parallel"] else "repeated on all ranks"))
+        found.append(
+            "norms and residuals are " + ("shared" if b["sequence_parallel"] else "repeated on all ranks")
+        )
     if a["overlap_tp"] != b["overlap_tp"]:
-        found.append("compute is " + ("slowed by" if b["overlap_tp"] else "no longer slowed by") + " overlapped sends")
+        found.append(
+            "compute is " + ("slowed by" if b["overlap_tp"] else "no longer slowed by") + " overlapped sends"
+        )
     return ", ".join(found)
 
 
@@ -129,7 +130,9 @@ def _tensor(own: Candidate, best: Candidate) -> str:
         found.append("collectives are " + ("hidden behind products" if b["overlap_tp"] else "not overlapped"))
     if a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
         found.append(
-            "recomputation repeats them" if b["recompute"] == "full" else "recomputation no longer repeats them"
+            "recomputation repeats them"
+            if b["recompute"] == "full"
+            else "recomputation no longer repeats them"
         )
     return ", ".join(found)
 
@@ -143,7 +146,8 @@ def _data(own: Candidate, best: Candidate) -> str:
         found.append("buckets " + ("run beside compute" if b["overlap_dp"] else "wait for compute"))
     if a["tensor"] * a["pipeline"] != b["tensor"] * b["pipeline"]:
         found.append(
-            f"parameters of a GPU are cut {b['tensor'] * b['pipeline']} instead of {a['tensor'] * a['pipeline']} ways"
+            f"parameters of a GPU are cut {b['tensor'] * b['pipeline']} instead of "
+            f"{a['tensor'] * a['pipeline']} ways"
         )
     return ", ".join(found)
 

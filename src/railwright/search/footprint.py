@@ -1,7 +1,8 @@
 """A lower bound of peak memory for all layouts of a block at once.
 
 The training room's own tensors (states of a stage, activations of one layer) are asked for once per class and
-added up for the first, the second and the last stage, at the first of the moments at which a stage holds most.
+added up for the first, the second and the last stage, at the first of the moments at which a stage holds
+most.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from railwright.training.plan import data_parallel
 from railwright.training.stages import StageShape
 from railwright.training.states import COPY, state_parts
 from railwright.training.work import Chunk
+
+MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
+"""Choices that change memory."""
 
 
 def held_first(schedule: str, stages: int, chunks: int, stage: int, microbatches: int) -> tuple[int, ...]:
@@ -54,11 +58,19 @@ class Footprint:
     job: TrainingJob
     arch: Transformer
     fabric: Fabric
+    _bounds: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _kept: dict[tuple[Any, ...], StageActivations] = field(default_factory=dict)
     _system: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
     def bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
         """Bytes that each layout of a block needs at least; its shape broadcasts to the block's."""
+        structure = tuple(v for a, v in block.structure.items() if a != "placement")
+        key = (structure, tuple(block.of(a) for a in MEMORY))
+        if key not in self._bounds:
+            self._bounds = {key: self._bound(block, shapes)}
+        return self._bounds[key]
+
+    def _bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
         first = block.at((0,) * len(block.choices))
         replicas = data_parallel(apply(self.job, first), self.fabric) * block.structure["context"]
         system = self._of_system(first, replicas)
@@ -80,21 +92,25 @@ class Footprint:
                 for axis, i in zip(("micro_batch", "sequence_parallel", "recompute"), index, strict=True):
                     setting[axis] = block.of(axis)[i]
                 count = self.job.global_batch // (block.data * setting["micro_batch"])
-                held = held_first(
-                    block.structure["schedule"], len(shapes), len(shape.chunks), stage, count
-                )
+                held = held_first(block.structure["schedule"], len(shapes), len(shape.chunks), stage, count)
+                known: dict[tuple[bool, bool], tuple[float, float]] = {}
+                at = (*index, 0, 0, 0, slice(None), slice(None), 0, 0)
+                moving, resting = np.zeros((2, len(zeros), len(offloads)))
                 for (z, zero), (o, offload) in product(enumerate(zeros), enumerate(offloads)):
-                    setting["zero"] = zero
-                    moving, resting = self._moments(setting, offload, shape, held)
-                    total = system + max(states[z, o, 0] + moving, states[z, o].sum() + resting)
-                    at = (*index, 0, 0, 0, z, o, 0, 0)
-                    found[at] = max(found[at], total)
+                    which = (zero == 3, "activations" in offload)
+                    if which not in known:
+                        setting["zero"] = zero
+                        known[which] = self._moments(setting, offload, shape, held)
+                    moving[z, o], resting[z, o] = known[which]
+                total = system + np.maximum(states[..., 0] + moving, states.sum(-1) + resting)
+                found[at] = np.maximum(found[at], total)
         return found
 
     def _moments(
         self, setting: Mapping[str, Any], offload: tuple[str, ...], shape: StageShape, held: tuple[int, ...]
     ) -> tuple[float, float]:
-        """Activations at the fullest backward pass, and what is left of them at the optimizer's step. [byte]"""
+        """Activations at the fullest backward pass, and what is left of them at the optimizer's
+        step. [byte]"""
         kinds: tuple[Layer, ...] = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
         one = self._layers(setting, offload, kinds)
         each = dict(zip(kinds, one.chunks, strict=True))
@@ -128,7 +144,8 @@ class Footprint:
     def _sent(
         self, setting: Mapping[str, Any], offload: tuple[str, ...], shape: StageShape
     ) -> tuple[float, ...]:
-        """What stays of a pass of each chunk where activations go to the host; it does not add up over layers."""
+        """What stays of a pass of each chunk where activations go to the host; it does not add up
+        over layers."""
         axes = ("micro_batch", "sequence_parallel", "recompute")
         key = (*(setting[a] for a in (*SHAPING, *axes)), offload, shape.chunks)
         if key not in self._kept:

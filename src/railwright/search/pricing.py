@@ -1,7 +1,8 @@
 """Everything the search asks the training room, each once: passes, sends, gradients, optimizer, memory.
 
-Legend: a class is what decides the passes of a chunk (everything but the number of stages and replicas); a law is
-a way to bound a pass from below that adds up over layers, so that one table serves chunks of every length.
+Legend: a class is what decides the passes of a chunk (everything but the number of stages and replicas); a
+law is a way to bound a pass from below that adds up over layers, so that one table serves chunks of every
+length.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ from railwright.training.work import Chunk, Work
 Floats = NDArray[np.float64]
 
 CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE = range(7)
-"""Laws.  chain: the pass as the training room runs it; lane: one kind of communication alone; host: its launches
-alone; alone: the pass with nothing slowing it; slowed: its compute, slowed as long as that communication lasts;
-bare: as alone without launches, which is when its last compute ends; compute: its compute with nothing between."""
+"""Laws.  chain: the pass as the training room runs it; lane: one kind of communication alone; host: its
+launches alone; alone: the pass with nothing slowing it; slowed: its compute, slowed as long as that
+communication lasts; bare: as alone without launches, which is when its last compute ends; compute: its
+compute with nothing between."""
 
 FORWARD, BACKWARD, WEIGHTS = range(3)
-"""Passes: under schedules that split the backward pass, the second is its input gradients, the third the rest."""
+"""Passes: under schedules that split the backward pass, the second is its input gradients, the
+third the rest."""
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
 """Structure that decides the tasks of a pass, beside the groups it runs on."""
@@ -54,7 +57,8 @@ PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overl
 
 @dataclass(frozen=True)
 class Placed:
-    """One pass [s]: as it runs undisturbed, with nothing slowing it, when its last compute ends, and its compute."""
+    """One pass [s]: as it runs undisturbed, with nothing slowing it, when its last compute ends,
+    and its compute."""
 
     long: float
     short: float
@@ -290,7 +294,8 @@ class Pricer:
         )
 
     def _sharded(self, job: TrainingJob, shape: StageShape, prices: Prices) -> Ends:
-        """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they were dropped."""
+        """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they
+        were dropped."""
         layout, overlapped = job.layout, job.overlap.dp
         units = [sharded_units(job, shape, c, prices) for c in range(len(shape.chunks))]
         gathers = [[sum(t.duration for t in u.gathers[n]) for n in u.order] for u in units]
@@ -323,7 +328,8 @@ class Pricer:
         return sum(self.kernel(op) for op in optimizer_operators(held)) + self.pace.step
 
     def _measure(self, work: Work) -> Floats:
-        """Laws of one layer of each kind and of each end; where the host may be waited for, of a second layer."""
+        """Laws of one layer of each kind and of each end; where the host may be waited for, of a
+        second layer."""
         found = np.zeros((3, len(self.kinds) + 2, 7))
         at = len(self.kinds)
         for which, make in self._makers(work).items():
@@ -357,7 +363,7 @@ class Pricer:
         compute = total["compute"]
         both_ways = schedule_name(work.job.layout) == "dualpipe"
         if work.turns:
-            # Compute done in T: at full speed, or slowed while messages are sent, which takes `sent` at least.
+            # Compute done in T: at full speed, or slowed while messages are sent, for `sent` at least.
             sent = total["ep"]
             slowed = compute + (1 - 1 / self.slowdown) * sent
             # Where halves take turns, parameters of one layer may be gathered while another computes.
@@ -380,7 +386,7 @@ class Pricer:
         """The groups that the collectives of a pass run on."""
         found = []
         for kind in ("tp", "ep"):
-            groups = prices.groups.of(kind)  # type: ignore[arg-type]
+            groups = prices.groups.of(kind)
             if groups and len(groups[0]) > 1:
                 found.append(self._sign(groups))
         return tuple(found)
@@ -395,8 +401,8 @@ class Pricer:
 
 
 def _behind(reduces: Sequence[float], units: Units, gathered: bool) -> float:
-    """Reductions that a backward pass waits for where nothing is overlapped: each is sent before the next unit's
-    parameters, but an embedding needs none. [s]"""
+    """Reductions that a backward pass waits for where nothing is overlapped: each is sent before the next
+    unit's parameters, but an embedding needs none. [s]"""
     if not gathered:
         return reduces[0]
     return sum(reduces) - (reduces[1] if units.order[0] == -1 and len(reduces) > 1 else 0.0)

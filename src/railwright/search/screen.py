@@ -37,7 +37,8 @@ class Screen:
         """Seconds that every layout of a block takes at least; infinite where it does not fit.
 
         fits    of the block's shape: which layouts are asked for
-        priced  whether sends and data-parallel communication are counted; without, the bound is lower and quick
+        priced  whether sends and data-parallel communication are counted; without, the bound is lower and
+                quick
         """
         found = np.full(block.shape, np.inf)
         width = len(PASSING)
@@ -79,7 +80,10 @@ class Screen:
                 one = self.pricer.chunk(setting, chunk, which)
                 found[:, 0, which, g] = one.long, one.short, one.last, one.compute
         passes = Passes(
-            *found,
+            found[0],
+            found[1],
+            found[2],
+            found[3],
             kind_pv,
             np.array([self.pricer.send(setting)]),
             np.array([float(self._count(block, setting["micro_batch"]))]),

@@ -68,10 +68,12 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "overlap_dp": (True, False),
     "overlap_pp": (True, False),
 }
-"""Default values of the other axes.  Offload is left to the user: its transfers are not in the step's time."""
+"""Default values of the other axes.  Offload is left to the user: its transfers are not in the
+step's time."""
 
 ONCE_PER_STEP = (0, 1)
-"""Default of `zero` with pipeline stages: 2 and 3 would exchange gradients or parameters in every microbatch."""
+"""Default of `zero` with pipeline stages: 2 and 3 would exchange gradients or parameters in every
+microbatch."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ class Space:
         mistakes: list[Mistake] = []
         values: dict[str, tuple[Any, ...]] = {}
         if not isinstance(given, Mapping):
-            raise SpecError([Mistake(name, 0, 0, "", "a space is a set of axes, like 'tensor: [1, 2, 4, 8]'")])
+            raise SpecError(
+                [Mistake(name, 0, 0, "", "a space is a set of axes, like 'tensor: [1, 2, 4, 8]'")]
+            )
         for axis, raw in given.items():
             if axis not in AXES:
                 hint = nearest(str(axis), AXES) or f"; axes are {', '.join(AXES)}"
@@ -171,8 +175,8 @@ def blocks(
 ) -> tuple[list[Block], list[Refusal]]:
     """All blocks of a space whose layouts the training room accepts, and what it refused, most first.
 
-    Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every structure and
-    micro batch, and once for every other choice of a structure.
+    Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every
+    structure and micro batch, and once for every other choice of a structure.
     """
     gpus = job.gpus or (
         len(job.servers) * fabric.gpus_per_server if job.servers is not None else fabric.num_gpus
@@ -215,7 +219,8 @@ def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, 
     for virtual in chunks:
         names = space.of_axis("schedule") or ()
         if not arch.is_moe and "schedule" not in space.values:
-            # Without expert exchanges the two directions of DualPipe have nothing to hide, at twice the weights.
+            # Without expert exchanges the two directions of DualPipe have nothing to hide, at twice the
+            # weights.
             names = tuple(name for name in names if name != "dualpipe")
         for name in names:
             if (pipeline == 1 and (virtual > 1 or name != "auto")) or (virtual > 1 and name != "auto"):
@@ -290,9 +295,7 @@ def _checked(
     return block
 
 
-def _placed(
-    block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]]
-) -> Block | None:
+def _placed(block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]]) -> Block | None:
     """The block, or None where its ranks cannot be put on GPUs as asked."""
     try:
         place(apply(job, block.at((0,) * len(block.choices))), fabric)

@@ -1,0 +1,70 @@
+"""How long an exhaustive search takes: Megatron-1T on 4,096 H100, over a space as large as Calculon's.
+
+Calculon (calculon-ai/calculon, llm-optimal-execution) tries 7,276,848 executions for this model on 4,096
+processors with a batch of 4,096; counted with its own generators at commit caa4b11.
+Run: python benchmarks/search.py [top]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from railwright.catalog import load_catalog
+from railwright.collectives import Machine, NcclSettings
+from railwright.model.architecture import Transformer
+from railwright.search import Space, search
+from railwright.spec.study import Cluster, ComputeNetwork, Layout, TrainingJob
+
+CALCULON = 7_276_848
+
+MODEL = Transformer(
+    "megatron-1t", layers=128, hidden=25600, vocab=51200, heads=160, kv_heads=160, head_dim=160, ffn=102400,
+    gated=False, source="Calculon, models/megatron-1T.json",
+)  # fmt: skip
+JOB = TrainingJob(
+    name="bar",
+    model="megatron-1t",
+    sequence=2048,
+    global_batch=4096,
+    tokens=450e9,
+    layout=Layout(tensor=8, pipeline=64, sequence_parallel=True, recompute="full"),
+)
+SPACE = Space(
+    {
+        "context": (1, 2),
+        "zero": (0, 1, 2, 3),
+        "offload": ((), ("optimizer",), ("activations",), ("optimizer", "activations")),
+        "placement": ("packed", "spread"),
+    }
+)
+
+
+def main() -> None:
+    top = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    cluster = Cluster(
+        servers=512, server="dgx-h100", compute=ComputeNetwork(family="rail-optimised", switch="qm9700")
+    )
+    machine = Machine.of(cluster, load_catalog(), NcclSettings())
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = search(JOB, MODEL, machine, SPACE, top=top, steps=0)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    effort, best = result.effort, result.best[0]
+    print(
+        f"layouts            {effort.layouts:,} ({effort.layouts / CALCULON:.2f} of Calculon's {CALCULON:,})"
+    )
+    print(f"within memory      {effort.fitting:,}")
+    print(f"classes of passes  {effort.classes:,}; collectives priced {effort.collectives:,}")
+    print(f"screening          {effort.screening:.1f} s")
+    print(f"simulated          {effort.evaluated}, bounded again {effort.refined}")
+    print(f"all                {wall:.1f} s of wall, {cpu:.1f} s of CPU; bar: 60 s on 2 cores")
+    print(f"per layout         {1e6 * cpu / effort.layouts:.2f} us of CPU; bar: 15 us")
+    print(
+        f"best               {best.time:.4f} s, bound {best.bound / best.time:.4f} of it; proof "
+        f"{result.proof:.4f} s"
+    )
+    print(f"                   {dict(best.setting)}")
+
+
+if __name__ == "__main__":
+    main()

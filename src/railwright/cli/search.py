@@ -1,0 +1,226 @@
+"""`railwright search`: the best layouts of a study's job, and why they beat its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railwright.cli.studies import StudyArgument, open_study
+from railwright.errors import RailwrightError, nearest
+
+if TYPE_CHECKING:
+    from railwright.search import Candidate, SearchResult, Space
+    from railwright.spec.study import Study, TrainingJob
+
+GIB = 2.0**30
+OBJECTIVES = ("time", "memory")
+FORMS = ("megatron", "nemo", "torchtitan", "study")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command of this file on the application."""
+    app.command("search")(search)
+
+
+def search(
+    study: StudyArgument,
+    job: Annotated[str | None, typer.Option("--job", help="Which job; default: the first.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, help="GPUs to use; default: the job's.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many layouts to list.")] = 10,
+    space: Annotated[
+        Path | None, typer.Option("--space", help="YAML file of axes and values; default: every divisor.")
+    ] = None,
+    objective: Annotated[
+        str, typer.Option("--objective", help="time: fastest; memory: fastest of the leanest.")
+    ] = "time",
+    front: Annotated[
+        int, typer.Option("--front", min=0, help="Leaner points to look for, each with 85 % of the memory.")
+    ] = 3,
+    export: Annotated[
+        str | None, typer.Option("--export", help="Print the best one: megatron, nemo, torchtitan or study.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Find the best layouts of a training job.
+
+    Every layout of the space is bounded from below; the most promising are simulated until none left can win.
+    """
+    _known("--objective", objective, OBJECTIVES)
+    if export is not None:
+        _known("--export", export, FORMS)
+    asked = open_study(study)
+    chosen = _job(asked, job)
+    if gpus is not None:
+        chosen = chosen.model_copy(update={"gpus": gpus})
+    result, arch, data = _run(asked, chosen, _space(space), top, objective, front, quiet)
+    best = result.best[0]
+    if export is not None:
+        from railwright.search.export import export as exported
+
+        typer.echo(exported(best, arch, data, export), nl=False)
+    elif as_json:
+        typer.echo(json.dumps(_plain(result), indent=2))
+    else:
+        _show(result)
+
+
+def _run(
+    asked: Study, chosen: TrainingJob, space: Space, top: int, objective: str, front: int, quiet: bool
+) -> tuple[SearchResult, Any, int]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from railwright.model import load_model
+    from railwright.search import search as run_search
+    from railwright.study.evaluate import Workshop
+    from railwright.training.plan import data_parallel
+
+    arch = load_model(chosen.model)
+    machine = Workshop.of(asked).machine(asked)
+    console = Console(stderr=True)
+    columns = (
+        BarColumn(24),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def tell(what: str, done: float) -> None:
+            bar.update(task, description=what, completed=done)
+
+        result = run_search(
+            chosen,
+            arch,
+            machine,
+            space,
+            top=top,
+            objective=objective,  # type: ignore[arg-type]
+            steps=front,
+            progress=tell,
+        )
+    return result, arch, data_parallel(result.best[0].job, machine.network.fabric)
+
+
+def _job(asked: Study, name: str | None) -> TrainingJob:
+    if not asked.jobs:
+        raise RailwrightError("the study has no job to search a layout for; give it one under 'jobs:'")
+    if name is None:
+        return asked.jobs[0]
+    names = [one.name for one in asked.jobs]
+    if name not in names:
+        hint = nearest(name, names) or f"; its jobs are {', '.join(names)}"
+        raise RailwrightError(f"the study has no job '{name}'{hint}")
+    return asked.jobs[names.index(name)]
+
+
+def _space(file: Path | None) -> Space:
+    from railwright.search import Space
+    from railwright.spec.document import read_text, read_yaml
+
+    if file is None:
+        return Space()
+    document = read_yaml(read_text(file), str(file))
+    return Space.of(document.plain, str(file))
+
+
+def _known(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        hint = nearest(value, known) or f"; choose one of {', '.join(known)}"
+        raise RailwrightError(f"{option}: there is no '{value}'{hint}")
+
+
+def _show(result: SearchResult) -> None:
+    from railwright.cli.tables import print_table
+    from railwright.units import show_time
+
+    effort = result.effort
+    typer.echo(
+        f"{effort.layouts:,} layouts, {effort.fitting:,} of them within memory; {effort.evaluated} "
+        f"simulated, "
+        f"in {show_time(effort.seconds)}."
+    )
+    if result.proof < float("inf"):
+        typer.echo(f"Every layout that was not simulated takes at least {show_time(result.proof)} a step.\n")
+    else:
+        typer.echo("No layout is left that was not simulated.\n")
+    header = ("", "step", "memory", "network", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
+    rows = [_row(str(i + 1), one) for i, one in enumerate(result.best)]
+    if result.own is not None:
+        rows.append(_row("as written", result.own))
+    print_table(header, rows)
+    if len(result.front) > 1:
+        typer.echo("\nFaster, leaner or lighter on the network than any other that was simulated:\n")
+        shown = result.front[: max(len(result.best), 5)]
+        print_table(header, [_row(str(i + 1), one) for i, one in enumerate(shown)])
+        if len(shown) < len(result.front):
+            typer.echo(f"and {len(result.front) - len(shown)} more; --json lists all")
+    typer.echo("")
+    for sentence in result.words:
+        typer.echo(sentence)
+
+
+def _row(title: str, one: Candidate) -> tuple[str, ...]:
+    from railwright.units import show_time
+
+    s = one.setting
+    other = [
+        *(["sp"] if s["sequence_parallel"] and s["tensor"] > 1 else []),
+        f"zero {s['zero']}",
+        *([str(s["schedule"])] if s["schedule"] != "auto" else []),
+        *([str(s["context_kind"])] if s["context"] > 1 else []),
+        *(["expert tp 1"] if s["expert_tensor"] == 1 and s["tensor"] > 1 else []),
+        *([str(s["placement"])] if s["placement"] != "packed" else []),
+        *([f"offload {'+'.join(s['offload'])}"] if s["offload"] else []),
+        "overlap " + ("+".join(k for k in ("tp", "ep", "dp", "pp") if s[f"overlap_{k}"]) or "none"),
+    ]
+    return (
+        title,
+        show_time(one.time),
+        f"{one.memory / GIB:.1f} GiB",
+        f"{one.network / 1e9:.1f} GB",
+        str(s["tensor"]),
+        str(s["context"]),
+        f"{s['pipeline']} x {s['virtual_pipeline']}",
+        str(s["expert"]),
+        str(s["micro_batch"]),
+        str(s["recompute"]),
+        ", ".join(other),
+    )
+
+
+def _plain(result: SearchResult) -> dict[str, Any]:
+    effort = result.effort
+    return {
+        "objective": result.objective,
+        "layouts": effort.layouts,
+        "fitting": effort.fitting,
+        "evaluated": effort.evaluated,
+        "proof_seconds": None if result.proof == float("inf") else result.proof,
+        "best": [_candidate(one) for one in result.best],
+        "front": [_candidate(one) for one in result.front],
+        "own": None if result.own is None else _candidate(result.own),
+        "own_refused": result.own_refused,
+        "words": list(result.words),
+        "refused": [{"layouts": r.layouts, "example": r.example} for r in result.refused],
+    }
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return {
+        "step_seconds": one.time,
+        "bound_seconds": one.bound,
+        "memory_bytes": one.memory,
+        "network_bytes": one.network,
+        "tokens_per_second_per_gpu": one.step.tokens_per_second_per_gpu,
+        "mfu": one.step.mfu,
+        "shares": {share.kind: share.exposed for share in one.step.shares},
+        "layout": {axis: list(v) if isinstance(v, tuple) else v for axis, v in one.setting.items()},
+    }

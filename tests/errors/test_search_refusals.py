@@ -1,0 +1,95 @@
+"""What `railwright search` says when it cannot search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
+from railwright.errors import PlanError
+from railwright.search import Space, search
+from training_cases import DENSE, job, machine
+
+STUDY = """\
+railwright: 1
+name: small
+cluster:
+  servers: 2
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+jobs:
+  - {name: tune, model: llama-3-8b, sequence: 4096, global_batch: 32, tokens: 1e9, layout: {tensor: 8}}
+"""
+SPACE = """\
+tensor: [4, 8]
+pipeline: [1, 2]
+micro_batch: [1]
+recompute: [selective]
+zero: [1]
+overlap_tp: [false]
+schedule: [auto]
+"""
+
+
+def test_no_layout_can_work() -> None:
+    """The constraint that stops most is named, in the training room's words."""
+    with pytest.raises(
+        PlanError, match=r"no layout of the space can work; most .* refused because the 16 attention heads"
+    ):
+        search(job(gpus=6), DENSE, machine(1), Space({"tensor": (3,), "context": (1,)}))
+
+
+def test_nothing_fits() -> None:
+    """The leanest layout is named with what it needs and what there is."""
+    one = machine(1)
+    small = replace(one, gpu=replace(one.gpu, hbm_bytes=2.0**30))
+    with pytest.raises(
+        PlanError, match=r"memory stops all .* layouts .* needs at least .* GiB and a GPU has 1.0 GiB"
+    ):
+        search(job(batch=16), DENSE, small, Space({"zero": (1,)}))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--job", "tunes"], "no job 'tunes'; did you mean 'tune'?"),
+        (["--objective", "tim"], "--objective: there is no 'tim'; did you mean 'time'?"),
+        (["--export", "deepspeed"], "--export: there is no 'deepspeed'"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, options: list[str], said: str) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    result = CliRunner().invoke(app, ["search", str(file), "-q", *options])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_search_from_the_command_line(tmp_path: Path) -> None:
+    """The same answer twice; exports name the fields of the real frameworks; the study's job loads again."""
+    study, space = tmp_path / "study.yaml", tmp_path / "space.yaml"
+    study.write_text(STUDY)
+    space.write_text(SPACE)
+    asked = ["search", str(study), "-q", "--space", str(space), "--top", "2", "--front", "0"]
+
+    def run(*more: str) -> str:
+        result = CliRunner().invoke(app, [*asked, *more])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    first, second = run("--json"), run("--json")
+    assert first == second
+    shown = run()
+    assert "as written" in shown
+    assert "more steps in the same time" in shown
+    assert "--tensor-model-parallel-size 4" in run("--export", "megatron")
+    assert "tensor_parallel_degree = 4" in run("--export", "torchtitan")
+    assert "tensor_model_parallel_size=4" in run("--export", "nemo")
+    fragment = run("--export", "study")
+    from railwright.spec import load_study_text
+
+    whole = STUDY.split("jobs:")[0] + fragment
+    assert load_study_text(whole).jobs[0].layout.tensor == 4

@@ -1,0 +1,54 @@
+"""The space is data: how many layouts it has can be counted by hand, and its files say what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.errors import SpecError
+from railwright.search import Space
+from railwright.search.space import apply, blocks, setting_of
+from training_cases import DENSE, MOE, job, machine
+
+
+def test_counting_by_hand() -> None:
+    """8 GPUs, tensor 1 or 2, no pipeline: data 8 or 4.  Of 16 sequences that leaves 2 or 4 local ones, so
+    micro batches (1, 2) or (1, 2, 4).  Tensor 1 has no sequence parallelism and no overlap of it; tensor 2
+    has both
+    choices of both.  2 x 3 recomputations = 6, and 3 x 3 x 2 x 2 = 36: 42 layouts."""
+    axes = {"tensor": [1, 2], "pipeline": [1], "zero": [1], "overlap_dp": [True], "schedule": ["auto"]}
+    found, refused = blocks(Space.of(axes), job(batch=16), DENSE, machine(1).network.fabric)
+    assert [block.size for block in found] == [6, 36]
+    assert not refused
+
+
+def test_a_layout_of_the_space_is_a_job() -> None:
+    base = job(batch=16)
+    found, _ = blocks(Space(), base, MOE, machine(1).network.fabric)
+    for block in found[:40]:
+        setting = block.at(tuple(n - 1 for n in block.shape))
+        assert setting_of(apply(base, setting)) == setting
+
+
+def test_refused_layouts_are_counted_with_their_reason() -> None:
+    """16 heads over 3 GPUs cannot be cut."""
+    found, refused = blocks(
+        Space.of({"tensor": [3], "context": [1]}), job(batch=16, gpus=6), DENSE, machine(1).network.fabric
+    )
+    assert not found
+    assert "layout.tensor" in refused[0].example
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tenser": [1]}, "tenser: there is no such axis; did you mean 'tensor'?"),
+        ({"tensor": []}, "tensor: the axis is empty"),
+        ({"zero": [4]}, "zero: 4: input should be 0, 1, 2 or 3"),
+        ({"micro_batch": [0]}, "micro_batch: 0 is not a whole number"),
+        ([1], "a space is a set of axes"),
+    ],
+)
+def test_a_wrong_space_says_what_is_wrong(given: object, said: str) -> None:
+    with pytest.raises(SpecError) as no:
+        Space.of(given, "s.yaml")
+    assert said in str(no.value)

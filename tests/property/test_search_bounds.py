@@ -1,0 +1,169 @@
+"""The screening never loses the optimum: bounds never exceed the exact figures, and the search finds what
+trying every layout finds."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from railwright.errors import PlanError
+from railwright.search import Space, search
+from railwright.search.footprint import Footprint, held_first
+from railwright.search.pricing import Pricer
+from railwright.search.screen import Screen
+from railwright.search.space import apply, blocks
+from railwright.spec.study import TrainingJob
+from railwright.training import peak_memory, schedule, simulate
+from railwright.training.held import held_sets
+from training_cases import DENSE, MOE, job, machine
+
+CASES = {
+    "dense": (DENSE, job(batch=32), {}),
+    "all axes": (
+        DENSE,
+        job(batch=32),
+        {"zero": (0, 1, 2, 3), "offload": ((), ("activations",), ("optimizer",))},
+    ),
+    "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
+    "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
+    "experts": (MOE, job(batch=32), {}),
+    "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
+    """On random layouts of every family: time and memory bounds, and the closer bound of one layout."""
+    arch, base, axes = CASES[case]
+    one = machine(2)
+    found, _ = blocks(Space(axes), base, arch, one.network.fabric)
+    screen = Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric))
+    rng = random.Random(case)
+    checked = 0
+    for _ in range(24):
+        block = rng.choice(found)
+        index = tuple(rng.randrange(n) for n in block.shape)
+        try:
+            step = simulate(apply(base, block.at(index)), arch, one)
+        except PlanError:
+            continue
+        every = np.ones(block.shape, bool)
+        bound = screen.time(block, every)[index]
+        assert bound <= step.step_time, (block.at(index), bound, step.step_time)
+        assert screen.time(block, every, priced=False)[index] <= bound * (1 + 1e-9)
+        assert screen.closer(block, index) <= step.step_time, block.at(index)
+        memory = np.broadcast_to(screen.memory(block), block.shape)[index]
+        assert memory <= step.memory.total, (block.at(index), memory, step.memory.total)
+        checked += 1
+    assert checked >= 8
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    arch=st.sampled_from([DENSE, MOE]),
+    servers=st.sampled_from([1, 2]),
+    batch=st.sampled_from([16, 24, 32]),
+    tp=st.sampled_from([(1, 2), (2, 4)]),
+    overlap=st.sampled_from(
+        [("overlap_tp", "overlap_dp"), ("overlap_pp", "overlap_dp"), ("overlap_ep", "zero")]
+    ),
+)
+def test_the_search_finds_what_brute_force_finds(
+    arch: object, servers: int, batch: int, tp: tuple[int, ...], overlap: tuple[str, ...]
+) -> None:
+    axes = {"tensor": tp, "micro_batch": (2,), "placement": ("packed",), "expert_tensor": (None,)}
+    fixed = {
+        "recompute": ("none",),
+        "sequence_parallel": (True,),
+        "zero": (1,),
+        "overlap_tp": (False,),
+        "overlap_ep": (False,),
+        "overlap_dp": (True,),
+        "overlap_pp": (True,),
+        "schedule": ("auto",),
+    }
+    for axis in overlap:
+        fixed[axis] = (0, 1, 3) if axis == "zero" else (True, False)
+    space = Space({**axes, **fixed})
+    _compare(job(batch=batch), arch, servers, space)
+
+
+@pytest.mark.parametrize("schedules", [("auto", "zb-h1"), ("dualpipe", "gpipe")])
+def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
+    space = Space(
+        {
+            "tensor": (1, 2),
+            "schedule": schedules,
+            "pipeline": (2, 4),
+            "virtual_pipeline": (1, 2) if "auto" in schedules else (1,),
+            "micro_batch": (1, 2),
+            "recompute": ("none",),
+            "zero": (1,),
+            "sequence_parallel": (True,),
+            "overlap_pp": (True,),
+        }
+    )
+    _compare(job(batch=32), DENSE, 2, space)
+
+
+def test_brute_force_where_memory_is_short() -> None:
+    """With GPUs that hold little more than the leanest layout, the best that fits is found."""
+    from dataclasses import replace
+
+    base = job(batch=32, sequence=4096)
+    space = Space({"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1), "recompute": ("none", "full"),
+                   "overlap_tp": (False,), "overlap_pp": (True,), "schedule": ("auto",)})  # fmt: skip
+    one = machine(1)
+    found, _ = blocks(space, base, DENSE, one.network.fabric)
+    needs = [
+        peak_memory(apply(base, b.at(i)), DENSE, one.network.fabric, 0.0).total
+        for b in found
+        for i in np.ndindex(*b.shape)
+    ]
+    limit = sorted(needs)[len(needs) // 4]
+    short = replace(one, gpu=replace(one.gpu, hbm_bytes=limit))
+    result = search(base, DENSE, short, space, top=1, steps=0)
+    best = min(t for t, m in _brute(base, DENSE, short, space) if m <= limit)
+    assert result.best[0].time == pytest.approx(best, rel=1e-9)
+    assert result.best[0].memory <= limit
+
+
+@pytest.mark.parametrize(
+    ("name", "stages", "chunks", "count"),
+    [("1f1b", 4, 1, 2), ("1f1b", 4, 1, 16), ("gpipe", 4, 1, 6), ("zb-h1", 4, 1, 12), ("interleaved", 4, 2, 4),
+     ("interleaved", 4, 3, 16), ("dualpipe", 4, 2, 16), ("dualpipe", 8, 2, 20)],
+)  # fmt: skip
+def test_passes_held_when_backward_begins(name: str, stages: int, chunks: int, count: int) -> None:
+    """The closed form is one of the fullest moments of the schedule itself, or below one."""
+    asked = {"1f1b": "auto", "interleaved": "auto"}.get(name, name)
+    for stage, order in enumerate(schedule(stages, chunks, count, name)):
+        held = held_first(asked, stages, chunks, stage, count)
+        moments = held_sets(order, chunks)
+        assert any(all(a <= b for a, b in zip(held, m, strict=True)) for m in moments), (stage, held, moments)
+
+
+def _compare(base: TrainingJob, arch: object, servers: int, space: Space) -> None:
+    one = machine(servers)
+    result = search(base, arch, one, space, top=3, steps=0)  # type: ignore[arg-type]
+    exact = sorted(t for t, _ in _brute(base, arch, one, space))
+    assert result.best[0].time == pytest.approx(exact[0], rel=1e-9)
+    assert result.effort.layouts >= len(exact)
+    assert all(c.bound <= c.time for c in result.best)
+
+
+def _brute(base: TrainingJob, arch: object, one: object, space: Space) -> list[tuple[float, float]]:
+    """(time, memory) of every layout of the space that can run."""
+    found, _ = blocks(space, base, arch, one.network.fabric)  # type: ignore[arg-type,attr-defined]
+    times = []
+    for block in found:
+        for index in np.ndindex(*block.shape):
+            try:
+                step = simulate(apply(base, block.at(index)), arch, one)  # type: ignore[arg-type]
+            except PlanError:
+                continue
+            times.append((step.step_time, step.memory.total))
+    return times
