@@ -24,6 +24,7 @@ from railwright.cli import (
     model,
     moe,
     perf,
+    search,
     studies,
     traces,
     validation,
@@ -100,6 +101,7 @@ def _root(
 
 
 studies.add_to(app)
+search.add_to(app)
 perf.add_to(app)
 moe.add_to(app)
 fabric.add_to(app)
