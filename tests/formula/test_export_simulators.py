@@ -27,13 +27,16 @@ def test_simai_counts_nodes_switches_and_links_in_its_first_line():
     """2 servers of 8 GPUs on one unit: 16 GPUs, 2 NVSwitches, 8 leaves and 1 spine."""
     f = built(2, "rail-optimised")
     head, ids, *links = export.render(f, "simai")["simai.topo"].splitlines()
-    between = int((f.role == Role.LEAF_SPINE).sum())
+    mesh = np.flatnonzero(f.role == Role.LEAF_SPINE)
+    between = len(set(zip(f.a[mesh].tolist(), f.b[mesh].tolist(), strict=True)))
     assert head.split() == ["27", "8", "2", "9", str(16 + 16 + between), "H100"]
     assert ids.split() == [str(i) for i in range(16, 27)]
     assert len(links) == 16 + 16 + between
     assert links[0] == "0 16 3600Gbps 0.000000ms 0"
     # 10 m at 5 ns/m, a whole NIC (600 ns) and half a switch (65 ns): 715 ns.
     assert links[16] == "0 18 400Gbps 0.000715ms 0"
+    # Cables that run side by side are one link: SimAI keeps the last of them only.
+    assert {line.split()[2] for line in links[32:]} == {f"{400 * len(mesh) // between}Gbps"}
 
 
 def test_simai_gives_gpus_that_share_a_nic_equal_parts_of_it():

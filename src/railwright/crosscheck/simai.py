@@ -68,24 +68,7 @@ def write(problem: Problem) -> dict[str, str | bytes]:
         f"exchange -1 1 NONE 0 1 NONE 0 1 ALLTOALL {size} 1\n"
     )
     topology = render(problem.fabric, "simai", problem.name, problem.catalog)["simai.topo"]
-    return {"simai.topo": bundled(topology), "workload.txt": workload}
-
-
-def bundled(topology: str) -> str:
-    """A SimAI topology whose links between the same two devices are one, of their summed rate.
-
-    SimAI's network_frontend/ns3/common.h keeps interfaces by neighbour (nbr2if), so the last cable would
-    stand for all of them.
-    """
-    head, ids, *links = topology.splitlines()
-    joined: dict[tuple[str, str], tuple[float, str]] = {}
-    for link in links:
-        a, b, rate, delay, _ = link.split()
-        joined[a, b] = (joined.get((a, b), (0.0, ""))[0] + float(rate.removesuffix("Gbps")), delay)
-    counts = head.split()
-    counts[4] = str(len(joined))
-    rows = [f"{a} {b} {rate:.10g}Gbps {delay} 0" for (a, b), (rate, delay) in joined.items()]
-    return "\n".join([" ".join(counts), ids, *rows]) + "\n"
+    return {"simai.topo": topology, "workload.txt": workload}
 
 
 def find() -> list[Found]:

@@ -54,10 +54,15 @@ def render(sheet: Sheet) -> dict[str, str]:
             lines += [f"Radix_Up {up}", f"Oversubscribed {down // up}"]
         lines += [
             f"Bundle {bundle}",
-            f"Switch_Latency_ns {round(latency[first] * 1e9)}",
-            f"Downlink_Latency_ns {round(lengths[role] * METRE * 1e9)}",
+            f"Switch_Latency_ns {_nanoseconds(latency[first])}",
+            f"Downlink_Latency_ns {_nanoseconds(lengths[role] * METRE)}",
         ]
     return {"fabric.topo": "\n".join(lines) + "\n", "hosts.csv": _hosts(sheet, tree)}
+
+
+def _nanoseconds(seconds: float) -> int:
+    """Whole nanoseconds, at least one: htsim refuses a latency of 0."""
+    return max(1, round(seconds * 1e9))
 
 
 @dataclass(frozen=True)

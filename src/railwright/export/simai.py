@@ -20,7 +20,9 @@ def render(sheet: Sheet) -> dict[str, str]:
     """GPUs keep their ids, NVSwitches follow, then leaves, spines, cores; NICs are part of their links.
 
     A NIC that several GPUs share gives each an equal part of its rate; of several NICs a GPU has, each is a
-    link of its own.  Failed cables are left out, slow ones have their rate.
+    link of its own.  Failed cables are left out, slow ones have their rate.  Cables that run side by side
+    are one link of their summed rate: SimAI keeps interfaces by neighbour (network_frontend/ns3/common.h,
+    nbr2if), so the last of them would stand for all.
     Raises PlanError where a GPU has no scale-up domain, which SimAI cannot say.
     """
     sheet.need_gpus("SimAI")
@@ -33,19 +35,25 @@ def render(sheet: Sheet) -> dict[str, str]:
         )
     delays = Delays(sheet)
     new_id, scale_up, switches = _ids(sheet)
-    lines = []
+    links: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def join(a: int, b: int, rate: float, delay: float) -> None:
+        known, longest = links.get((a, b), (0.0, 0.0))
+        links[a, b] = (known + rate, max(longest, delay))
+
     lanes = [i for i, role in enumerate(f.role.tolist()) if role == Role.SCALE_UP]
     for i in lanes:
         if (rate := float(min(f.capacity[2 * i], f.capacity[2 * i + 1]))) > 0:
-            lines.append(_link(new_id[int(f.a[i])], new_id[int(f.b[i])], rate, 0.0))
+            join(new_id[int(f.a[i])], new_id[int(f.b[i])], rate, 0.0)
     users = _users(sheet)
     for c in sheet.working:
         if c.role == Role.NODE_LEAF:
             gpus = users[c.a]
             for user in gpus:
-                lines.append(_link(user, new_id[c.b], c.live / len(gpus), delays.cable(c) + delays.half(c.a)))
+                join(user, new_id[c.b], c.live / len(gpus), delays.cable(c) + delays.half(c.a))
         else:
-            lines.append(_link(new_id[c.a], new_id[c.b], c.live, delays.cable(c)))
+            join(new_id[c.a], new_id[c.b], c.live, delays.cable(c))
+    lines = [_link(a, b, rate, delay) for (a, b), (rate, delay) in links.items()]
     kind = _TYPES.get(sheet.part_name("gpu").split("-")[0], "NONE")
     nodes = f.num_gpus + len(scale_up) + len(switches)
     head = f"{nodes} {sheet.gpus} {len(scale_up)} {len(switches)} {len(lines)} {kind}"
