@@ -10,6 +10,7 @@ import typer
 from railwright.cli.fabric import JsonOption, VariantOption, open_fabric
 from railwright.cli.groups import group
 from railwright.cli.studies import StudyArgument
+from railwright.errors import PlanError, nearest
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine
@@ -42,13 +43,16 @@ def export(
     variant: VariantOption = None,
 ) -> None:
     """Write the predicted step of a job in another tool's format."""
-    asked, machine = _machine(study, variant)
-    chosen = _job(asked, job)
-
     from railwright.model import load_model
+    from railwright.traces import FORMATS
     from railwright.traces import export as write
     from railwright.training import simulate
 
+    known = (*FORMATS, "perfetto")
+    if format not in known:
+        raise PlanError(f"no trace format '{format}'{nearest(format, known)}; known are {', '.join(known)}")
+    asked, machine = _machine(study, variant)
+    chosen = _job(asked, job)
     arch = load_model(chosen.model)
     if format == "perfetto":
         step = simulate(chosen, arch, machine)

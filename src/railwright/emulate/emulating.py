@@ -76,6 +76,8 @@ def emulate(
     within = timeout or max(10.0, 10 * max(expected.values()))
     tools = find_tools(loss=bool(faults.loss))
     notes = _notes(network, gloo, block, faults)
+    if "fifo" not in expected:
+        notes.append("blocks are too large for packets to be followed one by one: no FIFO prediction")
     slowest = max(expected.values())
     load, dropped = os.getloadavg()[0], _backlog_drops()
     config = configuration(tools, network, plan, lanes, faults, slowest, _everybody(fabric) if gloo else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from railwright.emulate.patterns import Pattern
+from railwright.errors import PlanError
 from railwright.network import Network, solve
 from railwright.network.fifo import simulate
 
@@ -21,10 +22,18 @@ def predict(network: Network, pattern: Pattern, scale: float) -> dict[str, float
     fluid  max-min rates, all demands of a phase at once, no headers
     fifo   packets through FIFO queues: a sender hands its NIC message after message, in order; relays wait
            for whole messages; headers count. Packets are not stored at every hop, since a shaper that was
-           idle lets its burst (two packets) pass at once
+           idle lets its burst (two packets) pass at once; left out where they are too many to follow
     """
-    fluid = sum(solve(network, traffic).time * times for traffic, times in pattern.phases)
-    fifo = sum(
+    fluid = sum(solve(network, traffic).time * times for traffic, times in pattern.phases) / scale
+    try:
+        fifo = _packets(network, pattern)
+    except PlanError:
+        return {"fluid": fluid}
+    return {"fluid": fluid, "fifo": fifo / scale * (PAYLOAD + HEADERS) / PAYLOAD}
+
+
+def _packets(network: Network, pattern: Pattern) -> float:
+    return sum(
         simulate(
             network,
             traffic,
@@ -37,4 +46,3 @@ def predict(network: Network, pattern: Pattern, scale: float) -> dict[str, float
         * times
         for traffic, times in pattern.phases
     )
-    return {"fluid": fluid / scale, "fifo": fifo / scale * (PAYLOAD + HEADERS) / PAYLOAD}
