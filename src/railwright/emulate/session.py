@@ -86,8 +86,8 @@ class Session:
             ready, _, _ = select.select([descriptor], [], [], max(0.0, limit - time.monotonic()))
             if not ready:
                 raise RailwrightError(
-                    "the emulation did not answer in time; the machine may be too busy, try again or "
-                    "with fewer --gpus"
+                    "the emulation did not answer in time: the machine is too busy or the blocks are too "
+                    "large; give a longer --timeout, a smaller --block or fewer --gpus"
                 )
             data = os.read(descriptor, 1 << 20)
             if not data:
