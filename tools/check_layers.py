@@ -9,13 +9,15 @@ from pathlib import Path
 FLOORS = {
     "errors": 0, "units": 0, "catalog": 0, "spec": 0,
     "fabric": 1,
-    "asbuilt": 2, "export": 2, "traffic": 2, "model": 2, "compute": 2,
+    "asbuilt": 2, "export": 2, "traffic": 2, "model": 2, "compute": 2, "site": 2,
     "network": 3, "audit": 3,
     "collectives": 4,
-    "training": 5,
-    "measure": 6, "emulate": 6, "crosscheck": 6, "search": 6, "traces": 6,
-    "study": 7,
-    "report": 8, "cli": 8,
+    "training": 5, "serving": 5,
+    "measure": 6, "emulate": 6, "crosscheck": 6, "search": 6, "traces": 6, "reliability": 6,
+    "deploy": 6,
+    "cost": 7, "diagnose": 7,
+    "study": 8,
+    "report": 9, "cli": 9,
 }  # fmt: skip
 SAME_FLOOR = {
     ("catalog", "errors"), ("catalog", "units"), ("spec", "errors"), ("spec", "units"),
