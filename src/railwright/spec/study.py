@@ -13,6 +13,8 @@ from pydantic_core import PydanticCustomError
 from railwright.spec.quantity import Bandwidth, Length, Size
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.section import Section
+from railwright.spec.sharing import Sharing
+from railwright.spec.serving import ServingJob
 
 
 def _not_bool(value: Any) -> Any:
@@ -396,7 +398,9 @@ class Study(Section):
     recommendations: tuple[RecommendationJob, ...] = Field(
         default=(), description="training jobs of recommendation models to predict"
     )
+    serving: tuple[ServingJob, ...] = Field(default=(), description="models served to users, to predict")
     sweeps: tuple[Sweep, ...] = Field(default=(), description="collectives to predict over message sizes")
+    sharing: Sharing | None = Field(default=None, description="the people who share the machines")
     variants: tuple[Variant, ...] = Field(default=(), description="designs beside the study as written")
     sensitivity: tuple[Variant, ...] = Field(
         default=(), description="assumptions to change one at a time; the first job is predicted under each"
