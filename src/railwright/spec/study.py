@@ -8,21 +8,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
 from railwright.spec.quantity import Bandwidth, Length, Size
 from railwright.spec.recommendation import RecommendationJob
-from railwright.spec.section import Section
-from railwright.spec.sharing import Sharing
+from railwright.spec.section import Section, not_bool
 from railwright.spec.serving import ServingJob
-
-
-def _not_bool(value: Any) -> Any:
-    # Python's True equals 1, so a Literal of numbers would let `tiers: true` pass.
-    if isinstance(value, bool | float):
-        text = str(value).lower()
-        raise PydanticCustomError("not_bool", "{text} is not allowed; write a whole number", {"text": text})
-    return value
+from railwright.spec.sharing import Sharing
 
 
 class CableLengths(Section):
@@ -37,7 +28,7 @@ class SwitchedNetwork(Section):
     """What every network of the cluster is asked for: how its switches are sized and joined."""
 
     switch: str = Field(description="catalogue name of the switch, e.g. 'qm9700'")
-    tiers: Annotated[Literal["auto", 1, 2, 3], BeforeValidator(_not_bool)] = Field(
+    tiers: Annotated[Literal["auto", 1, 2, 3], BeforeValidator(not_bool)] = Field(
         default="auto", description="switch tiers; auto takes the fewest"
     )
     oversubscription: Annotated[float, Field(ge=1.0)] = Field(
@@ -229,7 +220,7 @@ class Layout(Section):
         default=None, description="tensor-parallel size inside an expert; default: as layout.tensor"
     )
     sequence_parallel: bool = Field(default=False, description="shard norms and residuals over TP ranks")
-    zero: Annotated[Literal[0, 1, 2, 3], BeforeValidator(_not_bool)] = Field(
+    zero: Annotated[Literal[0, 1, 2, 3], BeforeValidator(not_bool)] = Field(
         default=1,
         description="what is sharded over DP: 1 optimizer states, 2 gradients too, 3 parameters too (FSDP)",
     )
@@ -374,7 +365,7 @@ class Variant(Section):
 class Study(Section):
     """One question about one cluster."""
 
-    railwright: Annotated[Literal[1], BeforeValidator(_not_bool)] = Field(
+    railwright: Annotated[Literal[1], BeforeValidator(not_bool)] = Field(
         description="1, the version of this file format"
     )
     name: str = Field(description="what to call the study")
