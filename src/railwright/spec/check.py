@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from railwright.errors import nearest
+from railwright.spec.serving import serving_flaws
 from railwright.spec.study import Study
 
 Steps = tuple[str | int, ...]
@@ -47,13 +48,15 @@ def validate(plain: Mapping[str, Any]) -> tuple[Study | None, list[Flaw]]:
 def contradictions(study: Study) -> list[Flaw]:
     """What no single field shows: names used twice, a sweep that ends before it begins."""
     flaws: list[Flaw] = []
-    for kind in ("jobs", "recommendations", "variants", "sensitivity"):
+    for kind in ("jobs", "recommendations", "serving", "variants", "sensitivity"):
         names: dict[str, int] = {}
         for index, entry in enumerate(getattr(study, kind)):
             first = names.setdefault(entry.name, index)
             if first != index:
                 message = f"'{entry.name}' is already the name of {kind}.{first}; each needs its own"
                 flaws.append(Flaw((kind, index, "name"), message))
+    for index, job in enumerate(study.serving):
+        flaws += [Flaw(("serving", index, *path), said) for path, said in serving_flaws(job)]
     for index, sweep in enumerate(study.sweeps):
         if sweep.end < sweep.begin:
             flaws.append(
