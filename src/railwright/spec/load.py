@@ -102,6 +102,8 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     for key in _FILES:
         if key in plain:
             anchored[key] = file(plain[key], (".yaml", ".yml"))
+    if isinstance(site := plain.get("site"), dict) and "parts" in site:
+        anchored["site"] = {**site, "parts": file(site["parts"], (".yaml", ".yml"))}
     for kind, one in (
         ("jobs", job),
         ("recommendations", recommendation),

@@ -14,6 +14,7 @@ from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.section import Section, not_bool
 from railwright.spec.serving import ServingJob
 from railwright.spec.sharing import Sharing
+from railwright.spec.site import Site
 
 
 class CableLengths(Section):
@@ -392,6 +393,7 @@ class Study(Section):
     serving: tuple[ServingJob, ...] = Field(default=(), description="models served to users, to predict")
     sweeps: tuple[Sweep, ...] = Field(default=(), description="collectives to predict over message sizes")
     sharing: Sharing | None = Field(default=None, description="the people who share the machines")
+    site: Site | None = Field(default=None, description="the room the cluster stands in")
     variants: tuple[Variant, ...] = Field(default=(), description="designs beside the study as written")
     sensitivity: tuple[Variant, ...] = Field(
         default=(), description="assumptions to change one at a time; the first job is predicted under each"
