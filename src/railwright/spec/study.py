@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from railwright.spec.quantity import Bandwidth, Length, Size
 from railwright.spec.recommendation import RecommendationJob
+from railwright.spec.reliability import Reliability
 from railwright.spec.section import Section, not_bool
 from railwright.spec.serving import ServingJob
 from railwright.spec.sharing import Sharing
@@ -394,6 +395,9 @@ class Study(Section):
     sweeps: tuple[Sweep, ...] = Field(default=(), description="collectives to predict over message sizes")
     sharing: Sharing | None = Field(default=None, description="the people who share the machines")
     site: Site | None = Field(default=None, description="the room the cluster stands in")
+    reliability: Reliability | None = Field(
+        default=None, description="failures, recovery and checkpoints, for `railwright goodput`"
+    )
     variants: tuple[Variant, ...] = Field(default=(), description="designs beside the study as written")
     sensitivity: tuple[Variant, ...] = Field(
         default=(), description="assumptions to change one at a time; the first job is predicted under each"

@@ -1,0 +1,99 @@
+"""Closed forms: intervals between checkpoints, and what share of the time trains, by each published name.
+
+Arguments, the same everywhere [s]:
+mtti      M, mean time to an interruption of the job
+recovery  R, from an interruption to the next useful step, lost work not included
+block     C, what one checkpoint keeps the job from training
+interval  tau, useful time between two checkpoints
+"""
+
+from __future__ import annotations
+
+import math
+
+from railwright.errors import PlanError
+
+
+def job_mtti(nodes: float, per_1000_node_days: float) -> float:
+    """Mean time to interruption of a job on so many nodes. [s]  Series system of independent nodes."""
+    return 86400.0 * 1000.0 / (nodes * per_1000_node_days)
+
+
+def young(mtti: float, block: float) -> float:
+    """First-order best interval, sqrt(2 C M). [s]  Source: Young, CACM 17(9), 1974."""
+    return math.sqrt(2 * block * mtti)
+
+
+def daly(mtti: float, block: float) -> float:
+    """Higher-order best interval. [s]  Source: Daly, FGCS 22(3), 2006, equation 37; M from C >= 2M on."""
+    if block >= 2 * mtti:
+        return mtti
+    x = block / (2 * mtti)
+    return math.sqrt(2 * block * mtti) * (1 + math.sqrt(x) / 3 + x / 9) - block
+
+
+def ettr_renewal(mtti: float, recovery: float, block: float, interval: float, lag: float = 0.0) -> float:
+    """Share of the time that trains, exactly, for exponential interruptions that strike recoveries too.
+
+    lag  work beyond the last started checkpoint that a failure costs on top, because a checkpoint counts only
+         once it is whole (asynchronous writing); exact to first order in lag/M
+    Source: Daly, FGCS 22(3), 2006, equation 20: tau / (M e^{R/M} (e^{(tau+C)/M} - 1)).
+    """
+    grow = math.expm1((interval + block) / mtti)
+    whole = interval / (mtti * math.exp(recovery / mtti) * grow) if grow < math.inf else 0.0
+    return max(whole - lag / mtti * whole, 0.0)
+
+
+def ettr_meta(nodes: float, per_1000_node_days: float, recovery: float, block: float, interval: float) -> float:
+    """Expected effective training time ratio as Meta's RSC paper writes it, for small losses.
+
+    (1 - N r (u0 + dt/2)) / (1 + w/dt) with r per node and time.
+    Source: Kokolis et al., HPCA 2025 (arXiv 2410.21680), section on ETTR.
+    """
+    rate = nodes * per_1000_node_days / 1000.0 / 86400.0
+    return (1 - rate * (recovery + interval / 2)) / (1 + block / interval)
+
+
+def ratio_up(mtti: float, recovery: float) -> float:
+    """M / (M + R): availability, recoveries never struck."""
+    return mtti / (mtti + recovery)
+
+
+def ratio_of_mtbf(mtti: float, recovery: float) -> float:
+    """(M - R) / M, as FT-HSDP (arXiv 2602.00277) reports it: M includes the recovery."""
+    return (mtti - recovery) / mtti
+
+
+def ratio_survival(mtti: float, recovery: float) -> float:
+    """exp(-R/M): renewal with recoveries that are struck too and checkpoints that cost nothing."""
+    return math.exp(-recovery / mtti)
+
+
+def best_interval(mtti: float, block: float, least: float = 0.0) -> float:
+    """The interval with the highest `ettr_renewal`, whatever the recovery. [s]
+
+    least  shortest interval possible, such as the time a checkpoint takes to become whole
+    The optimum of tau/(e^{(tau+C)/M} - 1): e^{(tau+C)/M} (1 - tau/M) = 1, solved by Newton's method from
+    Daly's estimate; without cost it is `least`.
+    """
+    if block <= 0:
+        return least
+    y, c = min(daly(mtti, block) / mtti, 0.999), block / mtti
+    for _ in range(60):
+        value = math.exp(y + c) * (1 - y) - 1
+        step = value / (-y * math.exp(y + c))
+        y = min(max(y - step, y / 4), (1 + y) / 2)
+        if abs(step) < 1e-14:
+            break
+    return max(y * mtti, least)
+
+
+def recovery_for(wanted: float, mtti: float, block: float, least: float = 0.0) -> float:
+    """Longest recovery at which the best interval reaches a wanted ETTR; below 0 where none does. [s]
+
+    Raises PlanError for a wanted share outside 0..1.
+    """
+    if not 0 < wanted < 1:
+        raise PlanError(f"a wanted training-time ratio lies between 0 and 1, not {wanted:g}")
+    interval = best_interval(mtti, block, least) or 1e-6 * mtti
+    return mtti * math.log(ettr_renewal(mtti, 0.0, block, interval) / wanted)
