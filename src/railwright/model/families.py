@@ -200,6 +200,43 @@ def _gemma2(keys: Keys, name: str) -> Transformer:
     return replace(_gemma(keys, name), norms_per_layer=4, sliding_window=window, window_every=2)
 
 
+def _falcon(keys: Keys, name: str) -> Transformer:
+    """Falcon's later decoder (40B, 180B): two norms beside each other, a plain MLP of four times the width."""
+    keys.need(
+        keys.flag("new_decoder_architecture", False),
+        "new_decoder_architecture",
+        "only the later Falcon decoder (40B, 180B) is supported; it must be true.",
+    )
+    hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
+    return Transformer(
+        name=name,
+        layers=keys.whole("num_hidden_layers"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=keys.whole("num_kv_heads"),
+        head_dim=_head_dim(keys, hidden, heads),
+        ffn=keys.whole("ffn_hidden_size", 4 * hidden),
+        gated=False,
+        norm_bias=True,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        max_positions=keys.whole("max_position_embeddings", 2048),
+        source=keys.source(),
+    )
+
+
+def _minimax_m2(keys: Keys, name: str) -> Transformer:
+    base = _llama(keys, name)
+    return replace(
+        base,
+        qk_norm=keys.flag("use_qk_norm", True),
+        experts=keys.whole("num_local_experts"),
+        experts_per_token=keys.whole("num_experts_per_tok"),
+        expert_ffn=base.ffn,
+        router_bias=keys.flag("use_routing_bias", True),
+    )
+
+
 def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
     if keys.raw("head_dim") is None and keys.raw("qk_nope_head_dim") is None:
         keys.need(
@@ -226,6 +263,8 @@ FAMILIES: dict[str, Family] = {
     "gemma": _gemma,
     "gemma2": _gemma2,
     "grok-1": _grok,
+    "falcon": _falcon,
+    "minimax_m2": _minimax_m2,
 }
 
 NOT_DECODERS = (
