@@ -1,8 +1,8 @@
 """Carry published serving measurements into the project as tables of our own making.
 
-Reads the workplace's collection (path as first argument) and writes src/railwright/measure/data/serving.csv, one
-row per case; with a second path, the folder of LLMServingSim's vLLM runs, also serving_requests.csv, one row per
-request.  Figures only, each with its source.  Run once per new collection; the product never needs it.
+Reads the workplace's collection (path as first argument) and writes src/railwright/measure/data/serving.csv,
+one row per case; with a second path, the folder of LLMServingSim's vLLM runs, also serving_requests.csv, one
+row per request.  Figures only, each with its source.  Run once per collection; the product never needs it.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def row_of(case: dict[str, Any]) -> dict[str, Any]:
 def requests(folder: Path) -> None:
     """Write serving_requests.csv: seconds from the first arrival on.
 
-    Arrivals are on the wall clock, the rest on the engine's; the two are joined where the wait from arrival to
-    the engine's queue is shortest.
+    Arrivals are on the wall clock, the rest on the engine's; the two are joined where the wait from arrival
+    to the engine's queue is shortest.
     """
     rows = []
     for run in sorted(folder.glob("*/requests.jsonl.gz")):

@@ -25,7 +25,7 @@ gpus:
 servers:
   our-nvl-4:
     like: server-8x-h100-pcie
-    gpu: h100-nvl
+    gpu: h100-test
     gpus: 4
 nics:
   toy:
@@ -69,16 +69,16 @@ def test_a_user_changes_single_fields_and_keeps_the_rest(own: Path) -> None:
 
 def test_a_user_adds_a_part_like_another(own: Path) -> None:
     catalog = load_catalog(own)
-    nvl, pcie = catalog.gpus["h100-nvl"], catalog.gpus["h100-pcie"]
-    assert (nvl.name, nvl.hbm_bytes, nvl.hbm_bandwidth) == ("h100-nvl", 94e9, 3.9e12)
+    nvl, pcie = catalog.gpus["h100-test"], catalog.gpus["h100-pcie"]
+    assert (nvl.name, nvl.hbm_bytes, nvl.hbm_bandwidth) == ("h100-test", 94e9, 3.9e12)
     assert nvl.peak_flops == pcie.peak_flops
     assert nvl.sources["hbm_bytes"].where == "page 2"
-    assert catalog.servers["our-nvl-4"].gpu == "h100-nvl"
+    assert catalog.servers["our-nvl-4"].gpu == "h100-test"
     assert catalog.servers["our-nvl-4"].gpus == 4
 
 
 def test_a_value_without_a_source_is_marked_as_the_user_files(own: Path) -> None:
-    source = load_catalog(own).gpus["h100-nvl"].sources["hbm_bandwidth"]
+    source = load_catalog(own).gpus["h100-test"].sources["hbm_bandwidth"]
     assert source.document == f"user file {own}"
     assert source.where == "line 8"
     assert source.status == "memory"
@@ -107,7 +107,7 @@ def test_a_users_file_leaves_the_shipped_catalogue_as_it_is(own: Path) -> None:
 
 def test_own_parts_come_after_the_shipped_in_file_order(own: Path) -> None:
     names = list(load_catalog(own).gpus)
-    assert names == [*load_catalog().gpus, "h100-nvl"]
+    assert names == [*load_catalog().gpus, "h100-test"]
 
 
 def test_a_record_may_come_before_the_one_it_is_like(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ def test_the_example_of_the_manual_runs(tmp_path: Path) -> None:
     catalog = load_catalog(path)
     assert catalog.servers["our-box"].gpu == "h100-sxm"
     assert catalog.gpus["h100-sxm"].power == 650.0
-    assert catalog.gpus["h100-nvl"].sources["hbm_bandwidth"].date == "2026-11-02"
+    assert catalog.gpus["h100-test"].sources["hbm_bandwidth"].date == "2026-11-02"

@@ -201,7 +201,7 @@ def _gemma2(keys: Keys, name: str) -> Transformer:
 
 
 def _falcon(keys: Keys, name: str) -> Transformer:
-    """Falcon's later decoder (40B, 180B): two norms beside each other, a plain MLP of four times the width."""
+    """Falcon's later decoder (40B, 180B): two norms in parallel, a plain MLP of 4 x the width."""
     keys.need(
         keys.flag("new_decoder_architecture", False),
         "new_decoder_architecture",
