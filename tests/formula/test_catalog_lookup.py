@@ -14,7 +14,7 @@ gpus:
   h100-sxm:
     power: 650 W
     source: our own power capping, 2026-11-01
-  H100_NVL:
+  H100_TEST:
     like: h100-pcie
     hbm_bytes: 94 GB
     hbm_bandwidth: 3.9 TB/s
@@ -154,4 +154,4 @@ def test_the_example_of_the_manual_runs(tmp_path: Path) -> None:
     catalog = load_catalog(path)
     assert catalog.servers["our-box"].gpu == "h100-sxm"
     assert catalog.gpus["h100-sxm"].power == 650.0
-    assert catalog.gpus["h100-test"].sources["hbm_bandwidth"].date == "2026-11-02"
+    assert catalog.gpus["h100-nvl"].sources["hbm_bandwidth"].date == "2026-11-02"
