@@ -18,6 +18,7 @@ from railwright.cli import (
     catalog,
     crosscheck,
     demand,
+    deploy,
     emulate,
     fabric,
     measure,
@@ -108,6 +109,7 @@ fabric.add_to(app)
 catalog.add_to(app)
 model.add_to(app)
 demand.add_to(app)
+deploy.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
 crosscheck.add_to(app)
