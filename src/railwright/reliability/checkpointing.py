@@ -1,0 +1,134 @@
+"""What a checkpoint costs: its size from the model, its bandwidth from the storage network."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from railwright.catalog.parts import Catalog
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.fabric import build_networks
+from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.model import count_parameters
+from railwright.model.architecture import Transformer
+from railwright.reliability.formulas import best_interval, daly, young
+from railwright.reliability.result import CheckpointTimes
+from railwright.spec.reliability import Checkpoint
+from railwright.spec.study import Cluster, TrainingJob
+from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
+
+STEP = 1e6
+"""Capacities in the maximum flow are whole numbers of this. [byte/s]"""
+
+A_DAY = 86400.0
+"""Training between two checkpoints that reach storage, of the kind 'memory'. [s]"""
+
+
+def checkpoint_size(job: TrainingJob, arch: Transformer) -> float:
+    """Weights, master weights and both moments of every parameter, once. [byte]
+
+    14 bytes a parameter with bf16 weights and fp32 states; BLOOM-176B's 2.3 TB (TiB) are that.
+    Raises PlanError for adapters, whose checkpoint the study has to size.
+    """
+    if job.lora is not None:
+        raise PlanError(
+            f"{job.name}: it trains adapters, and how much of the frozen model is saved with them is a "
+            "choice; say it as reliability.checkpoint.size, like '2 GB'"
+        )
+    each = ENDS_BYTES + MASTER_BYTES[job.master] + 2 * MOMENT_BYTES[job.moment_dtype]
+    return each * count_parameters(arch).total
+
+
+def storage_bandwidth(cluster: Cluster, catalog: Catalog, servers: int) -> tuple[float, str]:
+    """What the first so many servers can send to the storage hosts together, and what limits it. [byte/s]
+
+    The maximum flow on the storage network's graph: ideal routing, disks as fast as their hosts' ports.
+    Raises PlanError where the study has no storage network.
+    """
+    if cluster.storage is None:
+        raise PlanError(
+            "the study has no storage network, so nobody knows how fast a checkpoint is written; describe it "
+            "under cluster.storage with its hosts, or write reliability.checkpoint.bandwidth: 500 GB/s"
+        )
+    fabric = build_networks(cluster, catalog)["storage"]
+    port = _host_rate(fabric, np.arange(servers))
+    if not cluster.storage.hosts:
+        return port, "the servers' storage ports (the storage network has no hosts)"
+    hosts = _host_rate(fabric, np.arange(cluster.servers, fabric.num_servers))
+    flow = _flow(fabric, servers, cluster.servers)
+    if flow < 0.999 * min(port, hosts):
+        return flow, "the switches of the storage network"
+    return flow, "the servers' storage ports" if port <= hosts else "the storage hosts' ports"
+
+
+def checkpoint_times(
+    asked: Checkpoint, size: float, bandwidth: tuple[float, str], machine: Machine, gpus: int, mtti: float
+) -> CheckpointTimes:
+    """When a job of so many GPUs is kept from training by its checkpoints, and for how long.
+
+    mtti  of the job [s]; the best interval follows from it
+
+    blocking: until storage has all.  async: until host memory has all, over PCIe; storage follows.  memory,
+    two-level: the same, and another server's memory follows over the compute network.
+    Raises PlanError for an interval shorter than a checkpoint takes to become whole.
+    """
+    rate, limit = bandwidth
+    write = size / rate if rate else 0.0
+    each = size / gpus
+    lanes = machine.server.gpus / machine.server.nics
+    copy = each / machine.nic.pcie_bandwidth * lanes
+    peer = each * lanes / (machine.nic.rate * machine.nic.ports)
+    block, lag, load = {
+        "blocking": (write, 0.0, write),
+        "async": (copy, write, write),
+        "memory": (copy, peer, peer + copy),
+        "two-level": (copy, peer, peer + copy),
+    }[asked.kind]
+    if asked.block is not None:
+        block = asked.block
+    best = best_interval(mtti, block, lag)
+    interval = asked.interval or best
+    if interval < lag * (1 - 1e-9):
+        raise PlanError(
+            f"reliability.checkpoint.interval: {interval:.0f} s is shorter than the {lag:.0f} s a checkpoint "
+            f"of {size / 1e12:.2f} TB takes to become whole at {rate / 1e9:.0f} GB/s; write "
+            f"{math.ceil(lag)} s or more, or give storage more bandwidth"
+        )
+    interval = max(interval, 1.0)
+    every = 1
+    if asked.kind in ("memory", "two-level"):
+        wanted = asked.storage_interval or (A_DAY if asked.kind == "memory" else write)
+        every = max(math.ceil(max(wanted, write) / interval - 1e-9), 1)
+    return CheckpointTimes(
+        kind=asked.kind, size=size, bandwidth=rate, limit=limit, block=block, lag=lag, load=load,
+        storage_load=write, interval=interval, best=best, young=young(mtti, block), daly=daly(mtti, block),
+        storage_every=every,
+    )  # fmt: skip
+
+
+def _host_rate(fabric: Fabric, servers: np.ndarray) -> float:
+    nics = fabric.devices(Kind.NIC)
+    nics = nics[np.isin(fabric.server[nics], servers)]
+    cables = np.flatnonzero((fabric.role == Role.NODE_LEAF) & np.isin(fabric.a, nics))
+    return float(fabric.capacity[2 * cables].sum())
+
+
+def _flow(fabric: Fabric, senders: int, first_host: int) -> float:
+    """Maximum flow from the first `senders` servers to the hosts from `first_host` on. [byte/s]"""
+    nics = fabric.devices(Kind.NIC)
+    server = fabric.server[nics]
+    source, sink = fabric.num_devices, fabric.num_devices + 1
+    from_nics, to_nics = nics[server < senders], nics[server >= first_host]
+    cables = np.flatnonzero(fabric.role >= Role.NODE_LEAF)
+    tail = np.concatenate([fabric.a[cables], fabric.b[cables], np.full(len(from_nics), source), to_nics])
+    head = np.concatenate([fabric.b[cables], fabric.a[cables], from_nics, np.full(len(to_nics), sink)])
+    rate = np.concatenate([fabric.capacity[2 * cables], fabric.capacity[2 * cables + 1]]) / STEP
+    ends = np.full(len(from_nics) + len(to_nics), np.iinfo(np.int32).max // 4)
+    weight = np.concatenate([rate, ends]).astype(np.int64)
+    graph = csr_array(coo_array((weight, (tail, head)), shape=(sink + 1, sink + 1)))
+    graph = csr_array((graph.data.astype(np.int32), graph.indices, graph.indptr), shape=graph.shape)
+    return float(maximum_flow(graph, source, sink).flow_value) * STEP

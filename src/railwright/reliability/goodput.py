@@ -1,0 +1,271 @@
+"""`goodput`: one study in, everything about its first job's failures out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from railwright.catalog.parts import Catalog
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.model import load_model
+from railwright.reliability import closed, montecarlo
+from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
+from railwright.reliability.constants import DAY, HOUR, YEAR, constant, restart_time
+from railwright.reliability.fabric_faults import network_faults, step_time
+from railwright.reliability.formulas import (
+    ettr_meta,
+    ettr_renewal,
+    ratio_of_mtbf,
+    ratio_survival,
+    ratio_up,
+    recovery_for,
+)
+from railwright.reliability.lemons import worst_tenth
+from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
+from railwright.reliability.published import contradictions
+from railwright.reliability.replay import Spares, spares, stepfun
+from railwright.reliability.result import (
+    CheckpointTimes,
+    Component,
+    Definition,
+    Forecast,
+    Goodput,
+    NetworkFaults,
+    RecoveryTimes,
+)
+from railwright.reliability.tornado import tornado
+from railwright.reliability.words import answer
+from railwright.spec.reliability import Reliability
+from railwright.spec.study import Study, TrainingJob
+from railwright.training.placement import Sizes
+
+Tell = Callable[[str], None]
+SOFTWARE = ("software",)
+"""Components after which nobody looks for a server."""
+
+MOST_INTERRUPTIONS = 40_000
+"""Interruptions of one Monte Carlo run before it is given up as unfinished."""
+
+
+def goodput(
+    study: Study,
+    machine: Machine,
+    catalog: Catalog,
+    tell: Tell = lambda what: None,
+    network: bool = True,
+) -> Goodput:
+    """MTTI, training-time ratio, goodput, wall time, checkpoints, spares and what each assumption is worth.
+
+    machine  of the study, faults applied
+    tell     called with what is being worked on
+    network  simulate the step under failed network elements (a few steps of the job)
+
+    Raises PlanError where the study has no job, or no way to write a checkpoint; RailwrightError for unknown
+    names in the reliability section, which may be left out altogether.
+    """
+    if not study.jobs:
+        raise PlanError("the study has no training job, so nothing is interrupted; give it one under jobs:")
+    asked, job = study.reliability or Reliability(), study.jobs[0]
+    arch, fabric = load_model(job.model), machine.network.fabric
+    tell("parts of the job")
+    held = stock(fabric, job, asked.servers_per_feed)
+    parts = components(held, asked)
+    mtti = _mtti(parts, "rate")
+    tell("checkpoints")
+    if asked.checkpoint.bandwidth is not None:
+        bandwidth = asked.checkpoint.bandwidth, "as the study says"
+    else:
+        bandwidth = storage_bandwidth(study.cluster, catalog, held.servers)
+    size = asked.checkpoint.size or checkpoint_size(job, arch)
+    saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, mtti)
+    recovery = recovery_times(asked, saved, parts, held.gpus)
+    found = (
+        network_faults(
+            job, arch, machine, {p.name: p for p in parts}, study.cluster.compute.spare_spines,
+            constant("repair_mean").value, tell,
+        )
+        if network
+        else None
+    )  # fmt: skip
+    replicas = Sizes.of(job, fabric).replicas
+    figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
+    tell("spares")
+    out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
+    wanted = tuple(spares(stepfun(), held.nodes, out_rate, share) for share in (0.99, 0.999))
+    kept = wanted[0].replayed if asked.spares is None else asked.spares
+    tell("Monte Carlo")
+    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
+    forecast = _forecast(asked, held, parts, saved, recovery, figures, kept, ideal)
+    swings = tornado(asked, held, parts, saved, recovery, figures)
+    result = Goodput(
+        job=job.name, gpus=held.gpus, servers=held.servers, nodes=held.nodes, rates=asked.rates, answer=(),
+        per_1000_node_days=sum(p.per_1000_node_days for p in parts if p.stops),
+        mtti=mtti, mtti_low=_mtti(parts, "high"), mtti_high=_mtti(parts, "low"), components=parts,
+        recovery=recovery, checkpoint=saved, definitions=definitions(held.nodes, figures, parts),
+        ettr=closed.ettr(figures), goodput=closed.goodput(figures), losses=closed.losses(figures),
+        forecast=forecast, spares=kept, wanted=wanted,
+        target=(asked.target, recovery_for(asked.target, mtti, saved.block, saved.lag)),
+        network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
+        contradictions=contradictions(held.gpus, asked.rates), notes=_notes(asked, study, saved, wanted, found),
+    )  # fmt: skip
+    return replace(result, answer=answer(result))
+
+
+def recovery_times(
+    asked: Reliability, saved: CheckpointTimes, parts: Sequence[Component], gpus: int
+) -> RecoveryTimes:
+    """The stages of a recovery, the study's or the published ones; a software failure skips two of them."""
+    said = asked.recovery
+
+    def stage(name: str, value: float | None) -> float:
+        return constant(name).value if value is None else value
+
+    times = RecoveryTimes(
+        detect=stage("detect", said.detect),
+        diagnose=stage("diagnose", said.diagnose),
+        reschedule=stage("reschedule", said.reschedule),
+        restart=restart_time(gpus) if said.restart is None else said.restart,
+        load=saved.load,
+        warmup=stage("warmup", said.warmup),
+        mean=0.0,
+    )
+    mean = sum(p.share * (times.software if p.name in SOFTWARE else times.hardware) for p in parts)
+    return replace(times, mean=mean)
+
+
+def closed_figures(
+    asked: Reliability,
+    held: Stock,
+    parts: Sequence[Component],
+    saved: CheckpointTimes,
+    recovery: RecoveryTimes,
+    network: NetworkFaults | None,
+    replicas: int,
+) -> closed.Figures:
+    """What the closed form needs, from the parts."""
+    mtti = _mtti(parts, "rate")
+    severe = sum(p.share for p in parts if p.servers > 1) if saved.kind in ("memory", "two-level") else 0.0
+    stored = saved.storage_every * saved.interval
+    fallback = stored / 2 + saved.storage_load - saved.load
+    figures = closed.Figures(
+        mtti=mtti, recovery=recovery.mean, block=saved.block, lag=saved.lag, interval=saved.interval,
+        spoiled=sum(p.share for p in parts if p.name == "sdc") * constant("sdc_found_after").value,
+        severe=severe, fallback=max(fallback, 0.0),
+        degraded=network.degraded if network else 0.0,
+        stalled=stalls(asked.flaps, held.units["link"]) if asked.flaps else 0.0,
+    )  # fmt: skip
+    if not asked.elastic:
+        return figures
+    if replicas < 2:
+        raise PlanError(
+            "reliability.elastic: the job has one data-parallel replica, so none is left when it is lost; "
+            "give it more GPUs, or set elastic to false"
+        )
+    # Survivors notice and rebuild their communicators; the replica is back after a whole recovery.
+    return replace(
+        figures, elastic=1 / replicas, out=recovery.hardware, recovery=recovery.detect + recovery.restart
+    )
+
+
+def definitions(
+    nodes: float, figures: closed.Figures, parts: Sequence[Component]
+) -> tuple[Definition, ...]:
+    """Each published meaning of effective training time, with this job's figures."""
+    m, r, c, t = figures.mtti, figures.recovery, figures.block, figures.interval
+    rate = sum(p.per_1000_node_days for p in parts if p.stops)
+    rows = (
+        ("ETTR, renewal (Daly)", ettr_renewal(m, r, c, t), "tau / (M e^(R/M) (e^((tau+C)/M) - 1))", "Daly 2006"),
+        ("E[ETTR], Meta RSC", ettr_meta(nodes, rate, r, c, t), "(1 - N r (R + tau/2)) / (1 + C/tau)", "arXiv 2410.21680"),
+        ("availability", ratio_up(m, r), "M / (M + R)", "usual"),
+        ("FT-HSDP's ratio", ratio_of_mtbf(m, r), "(M - R) / M", "arXiv 2602.00277"),
+        ("survival", ratio_survival(m, r), "exp(-R/M)", "renewal without checkpoints"),
+        ("effective training time rate, MegaScale", closed.ettr(figures), "iterations x step time / wall time", "arXiv 2402.15627"),
+    )  # fmt: skip
+    return tuple(Definition(*row) for row in rows)
+
+
+def _mtti(parts: Sequence[Component], which: str) -> float:
+    per_year = sum(getattr(p, which) * p.units for p in parts if p.stops)
+    return YEAR / per_year if per_year else math.inf
+
+
+def _forecast(
+    asked: Reliability, held: Stock, parts: Sequence[Component], saved: CheckpointTimes,
+    recovery: RecoveryTimes, figures: closed.Figures, kept: int, ideal: float,
+) -> Forecast:  # fmt: skip
+    elastic = figures.elastic is not None
+    faults = tuple(
+        montecarlo.Fault(
+            p.share,
+            figures.recovery if elastic else recovery.software if p.name in SOFTWARE else recovery.hardware,
+            constant("sdc_found_after").value if p.name == "sdc" and not elastic else 0.0,
+            p.servers,
+            0.0 if p.servers > 1 else 1.0,
+        )
+        for p in parts
+        if p.stops and p.share
+    )
+    diagnose = constant("diagnose")
+    drained = sum(p.rate * p.units for p in parts if not p.stops and p.servers)
+    process = montecarlo.Process(
+        mtti=figures.mtti, faults=faults, block=saved.block, interval=saved.interval, lag=saved.lag,
+        shape=constant("gap_shape").value,
+        # The published range of the diagnosis is taken as its p10 and p90.
+        spread=math.log(diagnose.high / diagnose.low) / (2 * 1.2816),
+        varies=0.0 if elastic else recovery.diagnose / recovery.hardware,
+        storage_every=saved.storage_every, reload=max(saved.storage_load - saved.load, 0.0), spares=kept,
+        repair_median=constant("repair_median").value, repair_mean=constant("repair_mean").value,
+        drains=min(drained * figures.mtti / YEAR, 1.0), elastic=figures.elastic, out=figures.out,
+    )  # fmt: skip
+    pace = (1 - figures.degraded) * (1 - figures.stalled)
+    work = ideal / pace
+    horizon = min(50 * work, MOST_INTERRUPTIONS * figures.mtti)
+    runs = montecarlo.simulate(process, horizon, work, asked.samples, asked.seed)
+    ended = runs.finished[~np.isnan(runs.finished)]
+    walls = ended if len(ended) else np.array([math.inf])
+    wall = (*(float(v) for v in np.percentile(walls, (10, 50, 90, 99))), float(walls.mean()))
+    per_server = held.gpus / held.servers
+    hours = tuple(w / HOUR * (held.gpus + kept * per_server) for w in wall)
+    ratio = runs.ettr * pace
+    return Forecast(
+        samples=asked.samples, ideal=ideal, finished=len(ended) / asked.samples,
+        wall=wall, gpu_hours=hours,  # type: ignore[arg-type]
+        ettr=(*(float(v) for v in np.percentile(ratio, (10, 50, 90))), float(ratio.mean())),
+        interruptions=float(runs.interruptions.mean()),
+        waiting=float((runs.waiting / runs.time).mean()),
+    )  # fmt: skip
+
+
+def _notes(
+    asked: Reliability, study: Study, saved: CheckpointTimes, wanted: Sequence[Spares],
+    network: NetworkFaults | None,
+) -> tuple[str, ...]:  # fmt: skip
+    notes = []
+    if study.reliability is None:
+        notes.append("The study has no reliability section: every figure is a published default.")
+    if asked.rates == "pooled" and asked.interruptions is None:
+        notes.append(
+            "Rates are pooled over published fleets; each of Meta's two predicted from the others is off by a "
+            "third (docs/reliability/goodput.md). Your own count is better: reliability.interruptions."
+        )
+    if asked.age is not None:
+        notes.append(
+            f"At {asked.age / DAY:.0f} days in service rates are {age_factor(asked.age):.2f} times those of the "
+            "published fleets; published growth disagrees (exponent 0.55 to 1.14)."
+        )
+    if study.cluster.storage is not None and not study.cluster.storage.hosts and asked.checkpoint.bandwidth is None:
+        notes.append("The storage network has no hosts: storage itself is taken to keep up with all servers.")
+    if saved.lag and asked.checkpoint.interval is None and saved.interval <= saved.lag * (1 + 1e-9):
+        notes.append("Checkpoints follow each other without a pause: storage, not the cost, sets the interval.")
+    if asked.flaps is None:
+        notes.append("Link flaps count only where they ended a job; give reliability.flaps for the stalls too.")
+    low, _ = wanted
+    notes.append(
+        f"Spares: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
+        f"{low.replayed}, and a cluster that fails together like the trace's 400 nodes for {low.scaled}."
+    )
+    return tuple(notes)

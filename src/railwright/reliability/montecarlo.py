@@ -1,0 +1,232 @@
+"""Runs drawn at random: failures, recoveries, spares and checkpoints of many samples side by side.
+
+Legend: S samples, K spare servers; every array is (S,) unless said.  The loop goes over interruptions, each
+step works on all samples at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+BLOCK = 64
+"""Interruptions whose random numbers are drawn at once."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way a run is interrupted.
+
+    weight    its share of the interruptions
+    recovery  mean time to the next useful step, lost work not included [s]
+    spoiled   work lost beyond what was not saved [s]
+    servers   servers that go to repair
+    survives  whether copies in other servers' memory outlive it, as a probability
+    """
+
+    weight: float
+    recovery: float
+    spoiled: float = 0.0
+    servers: int = 0
+    survives: float = 1.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A run that fails, recovers and saves its work.
+
+    mtti      mean time between interruptions [s]
+    shape     Weibull shape of that time; 1: exponential
+    faults    what interrupts it; weights add up to 1
+    spread    sigma of the logarithm of the part of a recovery that varies
+    varies    share of a recovery that varies
+    block, interval, lag  of checkpoints, as in `formulas` [s]
+    storage_every  intervals between two checkpoints that reach storage; 1: every one does
+    reload    extra recovery when only the one in storage is left [s]
+    spares    hot-spare servers; None: one is always there
+    repair_median, repair_mean  of a server's lognormal repair [s]
+    drains    servers drained per interruption, which take spares too
+    elastic   share of the speed that one failure takes away while its replica is out; None: all stop
+    out       how long a replica is out [s]
+    """
+
+    mtti: float
+    faults: tuple[Fault, ...]
+    block: float
+    interval: float
+    lag: float = 0.0
+    shape: float = 1.0
+    spread: float = 0.0
+    varies: float = 0.0
+    storage_every: int = 1
+    reload: float = 0.0
+    spares: int | None = None
+    repair_median: float = 0.0
+    repair_mean: float = 0.0
+    drains: float = 0.0
+    elastic: float | None = None
+    out: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What became of the samples.
+
+    time      (S,) wall time that was followed: until the first interruption after the horizon, or the end [s]
+    useful    (S,) training that counts in it [s]
+    finished  (S,) when the work was done, nan where it was not [s]
+    interruptions, waiting  (S,) their number, and time spent waiting for a server [s]
+    """
+
+    time: Floats
+    useful: Floats
+    finished: Floats
+    interruptions: NDArray[np.int64]
+    waiting: Floats
+
+    @property
+    def ettr(self) -> Floats:
+        """(S,) useful over wall time."""
+        ratio: Floats = self.useful / self.time
+        return ratio
+
+
+def simulate(
+    process: Process, horizon: float, work: float = math.inf, samples: int = 1000, seed: int = 0
+) -> Runs:
+    """Follow `samples` runs until their work is done or the horizon has passed.
+
+    horizon  [s]
+    work     useful time the run needs [s]
+
+    Interruptions strike recoveries too, and then the recovery begins anew; nothing strikes a job that waits
+    for a server.  The failed server comes back as a spare once repaired.
+    """
+    p = process
+    rng = np.random.default_rng(seed)
+    weights = np.cumsum([float(f.weight) for f in p.faults])
+    weights /= weights[-1]
+    recovery = np.array([f.recovery for f in p.faults])
+    spoiled = np.array([f.spoiled for f in p.faults])
+    servers = np.array([f.servers for f in p.faults])
+    survives = np.array([f.survives for f in p.faults])
+    scale = p.mtti / math.gamma(1 + 1 / p.shape)
+    now, saved, stored, waited = (np.zeros(samples) for _ in range(4))
+    finished = np.full(samples, math.nan)
+    count = np.zeros(samples, np.int64)
+    before = np.zeros(samples)  # recovery that the coming gap begins with
+    ready = np.zeros((samples, p.spares)) if p.spares else None
+    outs = np.zeros((samples, 32)) if p.elastic is not None else None
+    active = np.ones(samples, bool)
+    while active.any():
+        gaps = scale * rng.weibull(p.shape, (BLOCK, samples)) if p.shape != 1 else None
+        if gaps is None:
+            gaps = p.mtti * rng.standard_exponential((BLOCK, samples))
+        kinds = np.searchsorted(weights, rng.random((BLOCK, samples)), side="right")
+        kinds = np.minimum(kinds, len(p.faults) - 1)
+        varied = _varied(p, rng, samples)
+        repairs = _repairs(p, rng, samples)
+        luck = rng.random((2, BLOCK, samples))
+        for i in range(BLOCK):
+            gap, kind = gaps[i], kinds[i]
+            up = np.maximum(gap - before, 0.0)
+            start = now + before
+            trained, need = _trained(p, up, work - saved, start, outs)
+            done = active & (up >= need)
+            finished[done] = (start + need)[done]
+            saved[done], now[done] = work, finished[done]
+            active &= ~done
+            saved = np.where(active, saved + trained, saved)
+            now = np.where(active, now + gap, now)
+            count += active
+            if p.storage_every > 1:
+                whole = p.storage_every * p.interval
+                stored = np.where(active, stored + np.floor((saved - stored) / whole + 1e-9) * whole, stored)
+                lost = active & (luck[0, i] > survives[kind])
+                saved = np.where(lost, stored, saved)
+            else:
+                lost = np.zeros(samples, bool)
+            # Spoiled work is gone from what was saved; a checkpoint from before it is taken.
+            saved = np.where(active, np.maximum(saved - spoiled[kind], 0.0), saved)
+            stored = np.minimum(stored, saved)
+            before = recovery[kind] * varied[i] + np.where(lost, p.reload, 0.0)
+            if outs is not None:
+                slot = np.argmin(outs, axis=1)
+                outs[np.arange(samples), slot] = now + p.out
+            if p.spares is not None:
+                wait = _take(ready, now, servers[kind], repairs[i], luck[1, i] < p.drains, active)
+                now, waited = now + wait, waited + wait
+            active &= now < horizon
+            if not active.any():
+                break
+    return Runs(now, saved, finished, count, waited)
+
+
+def _trained(
+    p: Process, up: Floats, left: Floats, start: Floats, outs: Floats | None
+) -> tuple[Floats, Floats]:
+    """Work saved in an uptime, and the uptime that what is left would need."""
+    if outs is not None:
+        assert p.elastic is not None
+        # Nothing is lost but speed: the other replicas hold the state.
+        slow = p.elastic * np.clip(outs - start[:, None], 0.0, up[:, None]).sum(axis=1)
+        pace = p.interval / (p.interval + p.block)
+        worked = np.maximum(up - slow, 0.0) * pace
+        with np.errstate(divide="ignore", invalid="ignore"):
+            need = np.where(worked >= left, up * left / np.maximum(worked, 1e-300), math.inf)
+        return worked, need
+    whole = np.floor(up / (p.interval + p.block))
+    if p.lag:
+        late = up - whole * (p.interval + p.block) < p.lag
+        whole = np.where(late, np.maximum(whole - 1, 0), whole)
+    need = left + p.block * np.maximum(np.ceil(left / p.interval) - 1, 0)
+    return whole * p.interval, need
+
+
+def _varied(p: Process, rng: np.random.Generator, samples: int) -> Floats:
+    """(B, S) factor of a recovery, mean 1."""
+    if not p.spread or not p.varies:
+        return np.ones((BLOCK, samples))
+    drawn = np.exp(p.spread * rng.standard_normal((BLOCK, samples)) - p.spread**2 / 2)
+    return 1 - p.varies + p.varies * drawn
+
+
+def _repairs(p: Process, rng: np.random.Generator, samples: int) -> Floats:
+    """(B, S) repair times."""
+    if p.spares is None or not p.repair_mean:
+        return np.zeros((BLOCK, samples))
+    sigma = math.sqrt(2 * math.log(max(p.repair_mean / p.repair_median, 1.0)))
+    return p.repair_median * np.exp(sigma * rng.standard_normal((BLOCK, samples)))
+
+
+def _take(
+    ready: Floats | None,
+    now: Floats,
+    servers: NDArray[np.int64],
+    repair: Floats,
+    drained: NDArray[np.bool_],
+    active: NDArray[np.bool_],
+) -> Floats:
+    """(S,) wait for the servers an interruption needs; the failed ones join the spares once repaired."""
+    wanted = active & (servers > 0)
+    if ready is None:
+        return np.where(wanted, repair, 0.0)
+    wait = np.zeros(len(now))
+    rows = np.arange(len(now))
+    most = int(servers[wanted].max()) if wanted.any() else 0
+    for nth in range(most + 1):
+        # The last turn is that of a drained server: it takes a spare, and the job does not wait for it.
+        takes = (wanted & (servers > nth)) if nth < most else (active & drained)
+        if not takes.any():
+            continue
+        slot = np.argmin(ready, axis=1)
+        free = ready[rows, slot]
+        late = np.maximum(free - now, 0.0)
+        if nth < most:
+            wait = np.where(takes, np.maximum(wait, late), wait)
+        ready[rows, slot] = np.where(takes, np.maximum(free, now) + repair, free)
+    return wait

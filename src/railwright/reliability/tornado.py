@@ -1,0 +1,106 @@
+"""Goodput with one assumption at a time at either end of its published range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from railwright.reliability.closed import Figures, goodput
+from railwright.reliability.constants import YEAR, constant
+from railwright.reliability.formulas import best_interval
+from railwright.reliability.parts import Stock
+from railwright.reliability.result import CheckpointTimes, Component, RecoveryTimes, Swing
+from railwright.spec.reliability import Reliability
+from railwright.units import show_time
+
+CORRELATED = 2.8
+"""Failures at 100,000 GPUs over the sum of the parts: FT-HSDP, see published.py."""
+
+STORAGE_SHARE = 0.5
+"""What a file system may deliver of the network's bandwidth, at worst. Estimated."""
+
+
+def tornado(
+    asked: Reliability,
+    held: Stock,
+    parts: Sequence[Component],
+    saved: CheckpointTimes,
+    recovery: RecoveryTimes,
+    figures: Figures,
+) -> tuple[Swing, ...]:
+    """The widest swing first.  What the study states itself is no assumption and is left out."""
+
+    def at(**changes: float) -> float:
+        changed = replace(figures, **changes)
+        if asked.checkpoint.interval is None:
+            best = best_interval(changed.mtti, changed.block, changed.lag)
+            changed = replace(changed, interval=max(best, 1.0))
+        return goodput(changed)
+
+    found: list[Swing] = []
+    if asked.interruptions is None:
+        for part in parts:
+            if part.stops and part.share and part.low < part.high:
+                found.append(_rate_swing(part, figures.mtti, at))
+        found.append(
+            Swing(
+                "all failure rates together", "every low end", "every high end",
+                at(mtti=YEAR / sum(p.low * p.units for p in parts if p.stops)),
+                at(mtti=YEAR / sum(p.high * p.units for p in parts if p.stops)),
+                "ranges of the components",
+            )
+        )  # fmt: skip
+        if asked.correlated == 1:
+            found.append(
+                Swing(
+                    "correlated failures", "x 1", f"x {CORRELATED}", goodput(figures),
+                    at(mtti=figures.mtti / CORRELATED), "FT-HSDP at 100,000 GPUs",
+                )
+            )  # fmt: skip
+    hardware = 1 - sum(p.share for p in parts if p.name == "software")
+    for name, weight in (("detect", 1.0), ("diagnose", hardware), ("reschedule", hardware), ("warmup", 1.0)):
+        if getattr(asked.recovery, name) is not None or figures.elastic is not None:
+            continue
+        known = constant(name)
+        low, high = (
+            at(recovery=figures.recovery + weight * (end - known.value)) for end in (known.low, known.high)
+        )
+        found.append(Swing(name, show_time(known.low), show_time(known.high), low, high, known.source))
+    sdc = sum(p.share for p in parts if p.name == "sdc")
+    if sdc and figures.elastic is None:
+        known = constant("sdc_found_after")
+        found.append(
+            Swing(
+                "silent corruption found after", show_time(known.low), show_time(known.high),
+                at(spoiled=sdc * known.low), at(spoiled=sdc * known.high), known.source,
+            )
+        )  # fmt: skip
+    if asked.checkpoint.bandwidth is None and saved.bandwidth and figures.elastic is None:
+        found.append(_storage_swing(saved, figures, at))
+    return tuple(sorted(found, key=lambda s: -abs(s.at_high - s.at_low)))
+
+
+def _rate_swing(part: Component, mtti: float, at: Callable[..., float]) -> Swing:
+    """The other components at their own rate, this one at its ends."""
+    others = YEAR / mtti - part.rate * part.units
+
+    def ends(rate: float) -> float:
+        return at(mtti=YEAR / (others + rate * part.units))
+
+    return Swing(
+        f"rate of {part.name}", f"{100 * part.low:.2g} %/year", f"{100 * part.high:.2g} %/year",
+        ends(part.low), ends(part.high), part.source,
+    )  # fmt: skip
+
+
+def _storage_swing(saved: CheckpointTimes, figures: Figures, at: Callable[..., float]) -> Swing:
+    slow = saved.storage_load / STORAGE_SHARE
+    more = slow - saved.storage_load
+    changes = {
+        "blocking": {"block": slow, "recovery": figures.recovery + more},
+        "async": {"lag": slow, "recovery": figures.recovery + more},
+    }.get(saved.kind, {"fallback": figures.fallback + more})
+    return Swing(
+        "storage bandwidth", f"{100 * STORAGE_SHARE:.0f} % of the network's", "all of the network's",
+        at(**changes), goodput(figures), "estimated: file systems deliver less than their network",
+    )  # fmt: skip
