@@ -23,6 +23,13 @@ SERVER_OF_GPU = {
     "GB200": "gb200-nvl72",
     "GB300": "gb300-nvl72",
     "MI300X": "mi300x-8",
+    "H100-NVL": "server-8x-h100-nvl",
+    "H20": "hgx-h20",
+    "GH200": "gh200-1",
+    "L40S": "server-8x-l40s",
+    "L40": "server-8x-l40",
+    "RTX-4090": "workstation-1x-rtx-4090",
+    "RTX-PRO-6000": "server-8x-rtx-pro-6000",
 }
 """A record names a GPU; its usual server gives the scale-up domain and the processor."""
 EFA_SERVERS = {"A100": "aws-p4de", "H100": "aws-p5", "H200": "aws-p5en"}

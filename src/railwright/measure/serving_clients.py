@@ -1,0 +1,257 @@
+"""Who sent the requests of a published serving measurement: each benchmark's load as its documents say it.
+
+Frozen before the first case was scored (docs/serving/validation.md, "Clients"); nothing here is chosen by its
+effect on an error.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.measure.machines import Unsupported
+from railwright.measure.serving_cases import Case, measured_requests, mlperf, number
+from railwright.spec.serving import Client
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Load:
+    """A case's client, the statistic its figures are, and the document that says so."""
+
+    client: Client
+    statistic: str
+    source: str
+
+
+def load_of(case: Case) -> Load:
+    """The load of a case. Raises Unsupported for one that no document describes."""
+    if case["set"] not in LOADS:
+        raise Unsupported(f"no document says how '{case['set']}' sends its requests")
+    return LOADS[case["set"]](case)
+
+
+def _inferencex(case: Case) -> Load:
+    """InferenceX: ten times as many requests as in flight, all at once, lengths uniform in [0.8, 1]."""
+    concurrency = number(case, "concurrency")
+    return Load(
+        Client(
+            kind="closed-loop",
+            concurrency=concurrency,
+            requests=10 * concurrency,
+            input=number(case, "isl"),
+            output=number(case, "osl"),
+            spread=0.2,
+        ),
+        "median",
+        "SemiAnalysisAI/InferenceX@9596d23, benchmarks/*.sh (--random-range-ratio 0.8, --num-prompts 10 x "
+        "concurrency, --request-rate inf, --ignore-eos), bench_serving (uniform in [0.8, 1] x); "
+        "utils/plot_perf.py and summarize.py show medians",
+    )
+
+
+def _aiperf(case: Case) -> Load:
+    """AIConfigurator's own runs: aiperf, fixed lengths, closed loop, ten requests for each in flight."""
+    concurrency = number(case, "concurrency", 0)
+    if not concurrency:
+        concurrency = number(case, "decode_num_workers") * number(case, "decode_batch_size")
+    return Load(
+        Client(
+            kind="closed-loop",
+            concurrency=concurrency,
+            requests=12 * concurrency,
+            warmup=2 * concurrency,
+            input=number(case, "isl"),
+            output=number(case, "osl"),
+        ),
+        "mean",
+        "ai-dynamo/aiconfigurator@095f58a, generator/config/backend_templates/benchmark/bench_run.sh.j2 "
+        "(aiperf, isl_stddev and osl_stddev 0, warm-up 2 x concurrency, ignore_eos); ten rounds by default",
+    )
+
+
+def _silicon(case: Case) -> Load:
+    return _aiperf(case) if "aic-auto-gap-analysis" in case["source"] else _inferencex(case)
+
+
+def _genai_perf(case: Case) -> Load:
+    """NIM: genai-perf, fixed lengths, closed loop."""
+    concurrency = number(case, "concurrency")
+    return Load(
+        Client(
+            kind="closed-loop",
+            concurrency=concurrency,
+            requests=10 * concurrency,
+            input=number(case, "isl"),
+            output=number(case, "osl"),
+        ),
+        "mean",
+        "wbing520/ai-performance-engineering@0e25b2e, inference_gpu_cluster_sizing/artifacts/*/"
+        "profile_export_genai_perf.json (synthetic_input_tokens_stddev 0, max_tokens = min_tokens, "
+        "ignore_eos, concurrency, request_rate null)",
+    )
+
+
+def _static(case: Case) -> Load:
+    """A batch computed as one: all prompts in one step, then all answers together."""
+    batch = number(case, "batch")
+    return Load(
+        Client(
+            kind="batch",
+            concurrency=batch,
+            requests=batch,
+            input=number(case, "isl"),
+            output=number(case, "osl"),
+        ),
+        "mean",
+        "static batching: TensorRT-LLM 0.9 benchmarks (trt_llm_0_9_0_dli.csv, batch size, first token and "
+        "generation); splitwise-sim data/perf_model.csv (batch, prompt_time, token_time)",
+    )
+
+
+OFFLINE_REQUESTS = {
+    (128, 128): 30000, (128, 2048): 3000, (128, 4096): 1500, (1000, 2000): 1500, (2048, 128): 3000,
+    (2048, 2048): 1500, (5000, 500): 1500, (1000, 1000): 3000, (500, 2000): 3000, (20000, 2000): 1000,
+}  # fmt: skip
+"""Requests of TensorRT-LLM's throughput tables by (input, output).
+Source: NVIDIA/TensorRT-LLM@00f3768, docs/source/performance/perf-overview.md, "Preparing a Dataset"."""
+
+
+def _offline(case: Case) -> Load:
+    """trtllm-bench throughput: every request queued at once."""
+    lengths = number(case, "isl"), number(case, "osl")
+    if lengths not in OFFLINE_REQUESTS:
+        raise Unsupported("the document does not say how many requests of these lengths were sent")
+    requests = OFFLINE_REQUESTS[lengths]
+    return Load(
+        Client(
+            kind="closed-loop", concurrency=requests, requests=requests, input=lengths[0], output=lengths[1]
+        ),
+        "mean",
+        "NVIDIA/TensorRT-LLM@00f3768, docs/source/performance/perf-overview.md (token-norm-dist, deviations "
+        "0; requests queued in rapid succession)",
+    )
+
+
+QUERIES = {
+    "llama3.1-405b": 8313,
+    "llama3.1-8b": 13368,
+    "llama2-70b-99": 24576,
+    "mixtral-8x7b": 15000,
+    "deepseek-r1": 4388,
+}
+"""Samples of each data set.  Source: mlcommons/inference@b66003e, loadgen/mlperf.conf,
+performance_sample_count_override."""
+DURATION = 600.0
+"""Shortest run of the Server scenario [s] (min_duration of the logs)."""
+
+
+def _mlperf(case: Case) -> Load:
+    """LoadGen: Poisson arrivals (Server, Interactive) or everything at once (Offline)."""
+    run, about = mlperf()["runs"][case["id"]], mlperf()["datasets"][case["model"]]
+    rate = run.get("rate")
+    count = QUERIES[case["model"]]
+    if rate:
+        count = min(count, int(rate * DURATION))
+    draw = np.random.default_rng(0)
+    prompts = entropic(draw, count, about["input"], about["longest_input"])
+    answers = entropic(draw, count, run["output"], about["longest_output"])
+    arrivals = np.cumsum(draw.exponential(1.0 / rate, count)) if rate else np.zeros(count)
+    return Load(
+        Client(kind="trace", trace=_trace(case["id"], arrivals, prompts, answers)),
+        "mean",
+        "mlcommons/inference loadgen (Server: Poisson at target_qps; Offline: all at once); lengths as in "
+        "serving_mlperf.yaml",
+    )
+
+
+def _replay(case: Case) -> Load:
+    """LLMServingSim's vLLM runs: the recorded arrivals and lengths."""
+    rows = measured_requests()[case["id"].removeprefix("llmservingsim_")]
+    arrivals = np.array([float(r["arrival_s"]) for r in rows])
+    prompts = np.array([float(r["input"]) for r in rows])
+    answers = np.array([float(r["output"]) for r in rows])
+    return Load(
+        Client(kind="trace", trace=_trace(case["id"], arrivals, prompts, answers)),
+        "mean",
+        "casys-kaist/LLMServingSim@5daddb2, bench/README.md: prompts and answers pinned (min_tokens = "
+        "max_tokens, ignore_eos), TTFT from the engine's queue on (bench/core/validate.py)",
+    )
+
+
+def _one_phase(case: Case) -> Load:
+    """InferSim: 4,096 prompt tokens and 2,048 of answer, a full batch of one phase."""
+    batch = {"Qwen3-30B-A3B-BF16": 400, "Qwen3-8B-FP8": 64}[case["model"]]
+    return Load(
+        Client(kind="batch", concurrency=batch, requests=batch, input=4096, output=2048),
+        "mean",
+        "alibaba/InferSim@f2293da, example/qwen3-*/*.sh (decode: 100 requests on each of 4 GPUs, 64 on one; "
+        "prefill: 16,384 tokens on one GPU); lengths are its defaults (README)",
+    )
+
+
+LOADS = {
+    "silicon": _silicon,
+    "nim": _genai_perf,
+    "dli": _static,
+    "splitwise": _static,
+    "trtllm": _offline,
+    "mlperf": _mlperf,
+    "llmservingsim": _replay,
+    "infersim": _one_phase,
+}
+"""Set of cases -> its load."""
+
+
+def entropic(draw: np.random.Generator, count: int, mean: float, longest: float) -> Floats:
+    """Lengths between 1 and `longest` with that mean and the highest entropy [token]; whole numbers.
+
+    The density is proportional to exp(k x) on [1, longest], k found from the mean by bisection; where the
+    mean is the longest or beyond, all are the longest.
+    """
+    if mean >= longest - 1.0:
+        return np.full(count, float(round(longest)))
+    width, wanted = longest - 1.0, (mean - 1.0) / (longest - 1.0)
+    low, high = -1e4, 1e4
+    for _ in range(200):
+        k = (low + high) / 2.0
+        low, high = (k, high) if _mean_of(k) < wanted else (low, k)
+    k = (low + high) / 2.0
+    u = draw.random(count)
+    at = u if abs(k) < 1e-9 else np.log1p(u * np.expm1(k)) / k if k < 700 else 1.0 + np.log(u) / k
+    return np.asarray(np.maximum(np.round(1.0 + width * at), 1.0))
+
+
+def _mean_of(k: float) -> float:
+    """Mean of the density proportional to exp(k x) on [0, 1]."""
+    if abs(k) < 1e-6:
+        return 0.5 + k / 12.0
+    if abs(k) > 500:
+        return 1.0 - 1.0 / k if k > 0 else -1.0 / k
+    return float(1.0 / (-np.expm1(-k)) - 1.0 / k)
+
+
+@lru_cache(maxsize=1)
+def _folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="railwright-serving-")
+
+
+def _trace(name: str, arrivals: Floats, prompts: Floats, answers: Floats) -> str:
+    """A file of these requests in the columns of Azure's traces; its path."""
+    path = Path(_folder().name) / f"{name}.csv"
+    start = datetime(2026, 1, 1)
+    with path.open("w", newline="", encoding="utf-8") as f:
+        writer = csv.writer(f)
+        writer.writerow(("TIMESTAMP", "ContextTokens", "GeneratedTokens"))
+        for arrival, prompt, answer in zip(arrivals, prompts, answers, strict=True):
+            at = start + timedelta(seconds=float(arrival))
+            writer.writerow((at.strftime("%Y-%m-%d %H:%M:%S.%f"), int(prompt), int(answer)))
+    return str(path)
