@@ -25,6 +25,8 @@ from railwright.cli import (
     model,
     moe,
     perf,
+    queue,
+    reliability,
     search,
     studies,
     traces,
@@ -110,6 +112,8 @@ catalog.add_to(app)
 model.add_to(app)
 demand.add_to(app)
 deploy.add_to(app)
+queue.add_to(app)
+reliability.add_to(app)
 validation.add_to(app)
 measure.add_to(app)
 crosscheck.add_to(app)

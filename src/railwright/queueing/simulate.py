@@ -1,0 +1,265 @@
+"""A queue in front of a cluster: first come, first served, gaps filled, hosts that fail.
+
+Events are submissions, ends of jobs, failures and repairs of hosts.  The first job in line gets a
+reservation: the earliest time at which it can be placed if running jobs end when they say; others may go
+before it if that time stays (EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", 1995).
+Durations are taken as known to the scheduler.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from railwright.errors import PlanError
+from railwright.queueing.jobs import Job
+from railwright.queueing.place import Allocation, Policy, Site, check_size, place
+
+DEPTH = 50
+"""Jobs behind the first that are looked at for a gap (Slurm's bf_max_job_test does the same; its default is
+500, slurm.conf(5))."""
+
+SUBMIT, END, FAIL, REPAIR = range(4)
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Hosts that fail, each on its own.
+
+    rate        per host and second
+    repair      mean time until a host is back, exponential [s]
+    checkpoint  a killed job repeats what it did since its last multiple of this [s]; 0: all of it
+    """
+
+    rate: float = 0.0
+    repair: float = 86400.0
+    checkpoint: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One time on GPUs of a job: its number, its GPUs, from when to when [s]; whether a failure ended it."""
+
+    job: int
+    where: Allocation
+    start: float
+    end: float
+    killed: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened.
+
+    waits    (J,) from submission to first start [s]
+    done     (J,) end of each job [s]
+    stays    in order of start
+    refused  (number of the job, reason): jobs that can never run here
+    idle_while_waiting  GPU-seconds idle while the first in line asked for no more than were idle
+    span     from the first submission to the last [s]
+    used     GPU-seconds at work within the span, repeated work too
+    lost     GPU-seconds of work that failures took
+    kills    jobs that failures ended, each time
+    """
+
+    waits: np.ndarray
+    done: np.ndarray
+    stays: tuple[Stay, ...]
+    refused: tuple[tuple[int, str], ...]
+    idle_while_waiting: float
+    span: float
+    used: float
+    lost: float
+    kills: int
+
+
+@dataclass
+class _Queue:
+    """The state between events."""
+
+    site: Site
+    policy: Policy
+    jobs: Sequence[Job]
+    free: list[int]
+    left: list[float]  # work of each job still to do [s]
+    line: list[int] = field(default_factory=list)
+    running: dict[int, tuple[Allocation, float, float]] = field(default_factory=dict)
+    down: set[int] = field(default_factory=set)
+
+    def idle(self) -> int:
+        return sum(bits.bit_count() for bits in self.free)
+
+    def take(self, where: Allocation) -> None:
+        for host, bits in where:
+            assert self.free[host] & bits == bits
+            self.free[host] ^= bits
+
+    def give(self, where: Allocation) -> None:
+        for host, bits in where:
+            assert not self.free[host] & bits
+            if host not in self.down:
+                self.free[host] |= bits
+
+
+def simulate(
+    site: Site, jobs: Sequence[Job], policy: Policy, failures: Failures | None = None, seed: int = 0
+) -> Run:
+    """Run the jobs through the cluster until all have ended. Raises PlanError where none can run here.
+
+    The same seed gives the same failures under every policy.
+    """
+    fails = failures or Failures()
+    refused = tuple((i, why) for i, job in enumerate(jobs) if (why := check_size(site, job.gpus, policy)))
+    never = {i for i, _ in refused}
+    if len(never) == len(jobs):
+        raise PlanError(f"no job fits this cluster: {refused[0][1]}" if refused else "there are no jobs")
+    queue = _Queue(site, policy, jobs, [site.whole] * len(site.hosts), [job.duration for job in jobs])
+    rng = np.random.default_rng(seed)
+    events: list[tuple[float, int, int, int]] = [
+        (job.submit, SUBMIT, i, 0) for i, job in enumerate(jobs) if i not in never
+    ]
+    if fails.rate > 0:
+        for host in range(len(site.hosts)):
+            events.append((float(rng.exponential(1 / fails.rate)), FAIL, host, 0))
+    heapq.heapify(events)
+    waits, done = np.full(len(jobs), np.nan), np.full(len(jobs), np.nan)
+    stays: list[Stay] = []
+    version = [0] * len(jobs)
+    todo = len(jobs) - len(never)
+    last = max(job.submit for i, job in enumerate(jobs) if i not in never)
+    before, idle_waiting, used, lost, kills = 0.0, 0.0, 0.0, 0.0, 0
+    while todo:
+        now, kind, what, stamp = heapq.heappop(events)
+        if now > before:
+            # beyond the last submission the cluster only drains, which no policy could fill
+            inside = max(min(now, last) - min(before, last), 0.0)
+            idle = queue.idle()
+            if queue.line and jobs[queue.line[0]].gpus <= idle:
+                idle_waiting += idle * inside
+            before = now
+        if kind == SUBMIT:
+            queue.line.append(what)
+        elif kind == END:
+            if stamp != version[what]:
+                continue
+            where, start, _ = queue.running.pop(what)
+            queue.give(where)
+            stays.append(Stay(what, where, start, now, False))
+            used += _inside(jobs[what].gpus, start, now, last)
+            done[what] = now
+            todo -= 1
+        elif kind == FAIL:
+            queue.down.add(what)
+            for i in [i for i, (where, _, _) in queue.running.items() if any(h == what for h, _ in where)]:
+                where, start, _ = queue.running.pop(i)
+                queue.give(where)
+                ran = now - start
+                kept = ran - ran % fails.checkpoint if fails.checkpoint else 0.0
+                queue.left[i] -= kept
+                version[i] += 1
+                stays.append(Stay(i, where, start, now, True))
+                used += _inside(jobs[i].gpus, start, now, last)
+                lost += (ran - kept) * jobs[i].gpus
+                kills += 1
+                queue.line.append(i)
+                queue.line.sort(key=lambda j: (jobs[j].submit, j))
+            queue.free[what] = 0
+            heapq.heappush(events, (now + float(rng.exponential(fails.repair)), REPAIR, what, 0))
+        else:
+            queue.down.discard(what)
+            queue.free[what] = site.whole
+            heapq.heappush(events, (now + float(rng.exponential(1 / fails.rate)), FAIL, what, 0))
+        if events and events[0][0] == now:
+            continue  # what happens at one moment is seen together
+        for i, where in _starts(queue, now):
+            queue.line.remove(i)
+            end = now + queue.left[i]
+            queue.running[i] = (where, now, end)
+            if np.isnan(waits[i]):
+                waits[i] = now - jobs[i].submit
+            heapq.heappush(events, (end, END, i, version[i]))
+    stays.sort(key=lambda s: (s.start, s.job))
+    return Run(waits, done, tuple(stays), refused, idle_waiting, last, used, lost, kills)
+
+
+def _inside(gpus: int, start: float, end: float, last: float) -> float:
+    return gpus * max(min(end, last) - min(start, last), 0.0)
+
+
+def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:
+    """Jobs that start now, with their GPUs, which are taken."""
+    started: list[tuple[int, Allocation]] = []
+    line = list(queue.line)
+    while line:
+        where = _fits(queue, queue.free, line[0])
+        if where is None:
+            break
+        queue.take(where)
+        started.append((line.pop(0), where))
+    if len(line) < 2 or not queue.idle():
+        return started
+    head = line[0]
+    just = {i: (where, now, now + queue.left[i]) for i, where in started}
+    reserved = _earliest(queue, head, queue.running | just)
+    for i in line[1 : 1 + DEPTH]:
+        where = _fits(queue, queue.free, i)
+        if where is None:
+            continue
+        queue.take(where)
+        if now + queue.left[i] > reserved and not _still(queue, head, reserved, queue.running | just):
+            queue.give(where)
+            continue
+        just[i] = (where, now, now + queue.left[i])
+        started.append((i, where))
+        if not queue.idle():
+            break
+    return started
+
+
+def _fits(queue: _Queue, free: list[int], i: int) -> Allocation | None:
+    gpus = queue.jobs[i].gpus
+    if sum(bits.bit_count() for bits in free) < gpus:
+        return None
+    return place(queue.site, free, gpus, queue.policy)
+
+
+def _earliest(queue: _Queue, head: int, running: dict[int, tuple[Allocation, float, float]]) -> float:
+    """When the first in line can be placed, if nothing else starts and nothing fails; inf if not even then.
+
+    Ends are tried by halves: more free GPUs never make a placement impossible.
+    """
+    ends = sorted((end, i) for i, (_, _, end) in running.items())
+    low, high = 0, len(ends) - 1
+    if not ends or _fits(queue, _freed(queue, running, [i for _, i in ends]), head) is None:
+        return float("inf")  # hosts that are down are missing
+    while low < high:
+        middle = (low + high) // 2
+        if _fits(queue, _freed(queue, running, [i for _, i in ends[: middle + 1]]), head) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return ends[low][0]
+
+
+def _still(
+    queue: _Queue, head: int, reserved: float, running: dict[int, tuple[Allocation, float, float]]
+) -> bool:
+    """Whether the first in line can be placed at its time although another job has just been put in."""
+    if reserved == float("inf"):
+        return True
+    freed = _freed(queue, running, [i for i, (_, _, end) in running.items() if end <= reserved])
+    return _fits(queue, freed, head) is not None
+
+
+def _freed(
+    queue: _Queue, running: dict[int, tuple[Allocation, float, float]], ended: Sequence[int]
+) -> list[int]:
+    free = list(queue.free)
+    for i in ended:
+        for host, bits in running[i][0]:
+            if host not in queue.down:
+                free[host] |= bits
+    return free

@@ -1,0 +1,60 @@
+"""Broken files of jobs, and options that make no sense: one sentence with the place."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
+from railwright.errors import RailwrightError
+from railwright.queueing import read_jobs
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the header has no set of columns"),
+        ("submit,gpu,duration\n1,2,3\n", "did you mean 'gpus'"),
+        ("submit,gpus,duration\n1,2\n", ":2: 2 of 3 fields; the line is cut off"),
+        ("submit,gpus,duration\n1,2,3\n1,two,3\n", ":3: gpus: 'two' is no number or time"),
+        ("submit,gpus,duration\n1,2,nan\n", ":2: a time that is not finite"),
+        ("submit,gpus,duration\n1,0,3\n", "no job in it has GPUs and a duration"),
+        ("timestamp,duration,num_gpus\nyesterday,3,1\n", ":2: timestamp: 'yesterday' is no number or time"),
+    ],
+)
+def test_the_place_is_named(tmp_path, text, said):
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    with pytest.raises(RailwrightError) as error:
+        read_jobs(path)
+    assert str(path) in str(error.value)
+    assert said in str(error.value)
+
+
+def test_a_cut_off_archive_and_a_missing_file(tmp_path):
+    whole = gzip.compress(b"submit,gpus,duration\n" + b"1,2,3\n" * 1000)
+    path = tmp_path / "jobs.csv.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RailwrightError, match="it is cut off"):
+        read_jobs(path)
+    with pytest.raises(RailwrightError, match="No such file"):
+        read_jobs(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--policy", "trees"], "did you mean 'tree'"),
+        (["--sizes", "8;3"], "is no GPUs:share"),
+        (["--sizes", "4096:1"], "the cluster has 240 GPUs"),
+        (["--load", "0"], "must be above zero"),
+        (["--failures", "-1"], "cannot be below 0"),
+        (["--jobs", "0"], "at least 1"),
+    ],
+)
+def test_options_that_make_no_sense(options, said):
+    done = CliRunner().invoke(app, ["queue", "rail-240", *options])
+    assert done.exit_code == 2
+    assert said in done.output
