@@ -35,8 +35,10 @@ def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]
     return fresh
 
 
-def cache_folder() -> Path | None:
+def cache_folder(kernels: Path | None = None) -> Path | None:
     """A writable folder of this user for code compiled from exactly these kernel files, or None.
+
+    kernels  folder of the kernel files; default: this one
 
     In $NUMBA_CACHE_DIR, $XDG_CACHE_HOME/railwright/numba or ~/.cache/railwright/numba.
     numba looks at the time and size of one file only; the name of the folder holds the hash of them all.
@@ -52,7 +54,7 @@ def cache_folder() -> Path | None:
         return None
     user = os.getuid() if hasattr(os, "getuid") else 0
     try:
-        candidate = base / f"{source_hash()}-{user}"
+        candidate = base / f"{source_hash(kernels)}-{user}"
         candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = candidate.stat()
         if hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022):
@@ -63,9 +65,9 @@ def cache_folder() -> Path | None:
         return None
 
 
-def source_hash() -> str:
-    """16 hex digits over the text of every kernel file of this folder."""
+def source_hash(kernels: Path | None = None) -> str:
+    """16 hex digits over the text of every kernel file of a folder; default: this one."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("kernel*.py")):
+    for path in sorted((kernels or Path(__file__).parent).glob("kernel*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

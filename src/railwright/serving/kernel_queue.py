@@ -1,0 +1,182 @@
+"""Queues of the event loop: lanes by the end of their run, requests by their last step, waiting lists.
+
+Runs interpreted and compiled; see `kernel_rows`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railwright.serving.kernel_rows import (
+    AFTER,
+    COLDER,
+    DUE_SIZE,
+    ENDS,
+    FINISH,
+    HEAD,
+    HEAPED,
+    LRU,
+    MRU,
+    NOBODY,
+    ORDER,
+    PLACE,
+    QUEUE,
+    TAIL,
+    WARMER,
+)
+
+
+def due_before(run: Any, a: int, b: int) -> bool:
+    """Whether lane a's run ends before lane b's; at one moment the lower number is first."""
+    return bool(run[ENDS][a] < run[ENDS][b] or (run[ENDS][a] == run[ENDS][b] and a < b))
+
+
+def due_rise(s: Any, at: int) -> None:
+    """Bring the lane at this place up to where it belongs."""
+    order, place = s.due[ORDER], s.due[PLACE]
+    x = order[at]
+    while at > 0:
+        above = (at - 1) >> 1
+        if not due_before(s.run, x, order[above]):
+            break
+        order[at] = order[above]
+        place[order[at]] = at
+        at = above
+    order[at] = x
+    place[x] = at
+
+
+def due_sink(s: Any, at: int) -> None:
+    """Bring the lane at this place down to where it belongs."""
+    order, place = s.due[ORDER], s.due[PLACE]
+    size = s.count[DUE_SIZE]
+    x = order[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and due_before(s.run, order[child + 1], order[child]):
+            child += 1
+        if not due_before(s.run, order[child], x):
+            break
+        order[at] = order[child]
+        place[order[at]] = at
+        at = child
+    order[at] = x
+    place[x] = at
+
+
+def due_put(s: Any, lane: int) -> None:
+    """Enter a lane whose run[ENDS] is set."""
+    at = s.count[DUE_SIZE]
+    s.count[DUE_SIZE] = at + 1
+    s.due[ORDER][at] = lane
+    s.due[PLACE][lane] = at
+    due_rise(s, at)
+
+
+def due_remove(s: Any, lane: int) -> None:
+    """Take a lane out, wherever it stands."""
+    at = s.due[PLACE][lane]
+    s.due[PLACE][lane] = NOBODY
+    size = s.count[DUE_SIZE] - 1
+    s.count[DUE_SIZE] = size
+    if at < size:
+        other = s.due[ORDER][size]
+        s.due[ORDER][at] = other
+        s.due[PLACE][other] = at
+        due_rise(s, at)
+        due_sink(s, s.due[PLACE][other])
+
+
+def finish_put(s: Any, base: int, lane: int, i: int) -> None:
+    """Enter request i, whose FINISH is set, among those that decode on a lane."""
+    heap, key = s.heap, s.request[FINISH]
+    at = s.lane[HEAPED][lane]
+    s.lane[HEAPED][lane] = at + 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if key[heap[base + above]] <= key[i]:
+            break
+        heap[base + at] = heap[base + above]
+        at = above
+    heap[base + at] = i
+
+
+def finish_drop(s: Any, base: int, lane: int, at: int) -> None:
+    """Take the request at this place out of the heap of those that decode on a lane."""
+    heap, key = s.heap, s.request[FINISH]
+    size = s.lane[HEAPED][lane] - 1
+    s.lane[HEAPED][lane] = size
+    if at == size:
+        return
+    i = heap[base + size]
+    while at > 0 and key[heap[base + ((at - 1) >> 1)]] > key[i]:
+        heap[base + at] = heap[base + ((at - 1) >> 1)]
+        at = (at - 1) >> 1
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and key[heap[base + child + 1]] < key[heap[base + child]]:
+            child += 1
+        if key[heap[base + child]] >= key[i]:
+            break
+        heap[base + at] = heap[base + child]
+        at = child
+    heap[base + at] = i
+
+
+def queue_last(s: Any, v: int, i: int) -> None:
+    """Request i waits behind all others of replica v."""
+    s.request[AFTER][i] = NOBODY
+    if s.replica[TAIL][v] == NOBODY:
+        s.replica[HEAD][v] = i
+    else:
+        s.request[AFTER][s.replica[TAIL][v]] = i
+    s.replica[TAIL][v] = i
+    s.replica[QUEUE][v] += 1
+
+
+def queue_first(s: Any, v: int, i: int) -> None:
+    """Request i waits before all others of replica v."""
+    s.request[AFTER][i] = s.replica[HEAD][v]
+    if s.replica[TAIL][v] == NOBODY:
+        s.replica[TAIL][v] = i
+    s.replica[HEAD][v] = i
+    s.replica[QUEUE][v] += 1
+
+
+def queue_pop(s: Any, v: int) -> int:
+    """The request that has waited longest on replica v, taken off."""
+    i: int = s.replica[HEAD][v]
+    s.replica[HEAD][v] = s.request[AFTER][i]
+    if s.replica[HEAD][v] == NOBODY:
+        s.replica[TAIL][v] = NOBODY
+    s.replica[QUEUE][v] -= 1
+    return i
+
+
+def cold_append(s: Any, v: int, h: int) -> None:
+    """Part h of a prefix (an index of `prefix`) becomes the last that replica v would evict."""
+    colder, warmer = s.prefix[COLDER], s.prefix[WARMER]
+    last = s.replica[MRU][v]
+    colder[h], warmer[h] = last, NOBODY
+    if last == NOBODY:
+        s.replica[LRU][v] = h
+    else:
+        warmer[last] = h
+    s.replica[MRU][v] = h
+
+
+def cold_remove(s: Any, v: int, h: int) -> None:
+    """Take a part out of replica v's list of those that nobody refers to."""
+    colder, warmer = s.prefix[COLDER][h], s.prefix[WARMER][h]
+    if colder == NOBODY:
+        s.replica[LRU][v] = warmer
+    else:
+        s.prefix[WARMER][colder] = warmer
+    if warmer == NOBODY:
+        s.replica[MRU][v] = colder
+    else:
+        s.prefix[COLDER][warmer] = colder
