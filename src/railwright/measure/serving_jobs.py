@@ -44,15 +44,24 @@ def pose(case: Case) -> Posed:
     return Posed(job, gpus, load)
 
 
+ASYNCHRONOUS = ("0.15", "0.18", "0.19")
+"""Releases of vLLM that prepare a step while the last one runs without being told to."""
+
+
 def engine_of(case: Case) -> str:
-    """The engine profile of a case, by engine and era. Raises Unsupported."""
+    """The engine profile of a case, by engine and release. Raises Unsupported.
+
+    vLLM on Llama 70B ran with --async-scheduling (InferenceX@9596d23, benchmarks/70b_*.sh), which is the
+    default later: the profile of the later releases.
+    """
     engine = case["engine"].lower()
     if "sglang" in engine:
         return "sglang-2025"
     if "2023" in engine:
         return "vllm-2023"
     if "vllm" in engine:
-        return "vllm-2025"
+        said = case["set"] == "silicon" and "Llama-3.1-70B" in case["model"]
+        return "vllm-2026" if said or any(v in engine for v in ASYNCHRONOUS) else "vllm-2025"
     if "0.9.0 static" in engine:
         return "trtllm-2024-static"
     if "2024" in engine:

@@ -76,7 +76,7 @@ def _percentile(text: str) -> float | None:
 
 
 def _each(value: Mapping[str, Any], file: str) -> Requests | None:
-    """Single requests, where --save-detailed (sglang: --output-details) was given; failed ones are left out."""
+    """Single requests, where --save-detailed (sglang: --output-details) was given, but failed ones."""
     lists = {key: value.get(key) for key in ("input_lens", "output_lens", "ttfts", "itls")}
     if not all(isinstance(v, list) and v for v in lists.values()):
         return None
