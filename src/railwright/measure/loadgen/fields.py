@@ -52,9 +52,7 @@ def summary(
     mean         key of the mean
     percentiles  key -> percentile
     """
-    found = {p: number(entry, key, file) for key, p in percentiles.items()}
+    stated = ((p, number(entry, key, file)) for key, p in percentiles.items())
+    found = {p: value * unit for p, value in stated if value is not None}
     middle = number(entry, mean, file)
-    return Summary(
-        None if middle is None else middle * unit,
-        {p: value * unit for p, value in found.items() if value is not None},
-    )
+    return Summary(None if middle is None else middle * unit, found)
