@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -15,6 +16,7 @@ from railwright.fabric import build_networks
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
+from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval, daly, young
 from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Checkpoint
@@ -81,12 +83,13 @@ def checkpoint_times(
     each = size / gpus
     lanes = machine.server.gpus / machine.server.nics
     copy = each / machine.nic.pcie_bandwidth * lanes
+    wait = copy + constant("async_block").value
     peer = each * lanes / (machine.nic.rate * machine.nic.ports)
     block, lag, load = {
         "blocking": (write, 0.0, write),
-        "async": (copy, write, write),
-        "memory": (copy, peer, peer + copy),
-        "two-level": (copy, peer, peer + copy),
+        "async": (wait, write, write),
+        "memory": (wait, peer, peer + copy),
+        "two-level": (wait, peer, peer + copy),
     }[asked.kind]
     if asked.block is not None:
         block = asked.block
@@ -110,7 +113,7 @@ def checkpoint_times(
     )  # fmt: skip
 
 
-def _host_rate(fabric: Fabric, servers: np.ndarray) -> float:
+def _host_rate(fabric: Fabric, servers: NDArray[np.int_]) -> float:
     nics = fabric.devices(Kind.NIC)
     nics = nics[np.isin(fabric.server[nics], servers)]
     cables = np.flatnonzero((fabric.role == Role.NODE_LEAF) & np.isin(fabric.a, nics))

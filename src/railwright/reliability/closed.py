@@ -1,4 +1,4 @@
-"""Goodput in closed form: one set of figures in, the share of the time that trains and where the rest goes."""
+"""Goodput in closed form: figures in, the share of the time that trains and where the rest goes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Figures:
     out       how long a replica is out
     degraded  share of the time a degraded fabric takes
     stalled   share of the time that link flaps take
+    waiting   share of the time that more servers are out than there are spares
     """
 
     mtti: float
@@ -36,6 +37,7 @@ class Figures:
     out: float = 0.0
     degraded: float = 0.0
     stalled: float = 0.0
+    waiting: float = 0.0
 
 
 def ettr(f: Figures) -> float:
@@ -49,8 +51,8 @@ def ettr(f: Figures) -> float:
 
 
 def goodput(f: Figures) -> float:
-    """`ettr` less what a degraded fabric and link flaps take."""
-    return ettr(f) * (1 - f.degraded) * (1 - f.stalled)
+    """`ettr` less what a degraded fabric, link flaps and missing servers take."""
+    return ettr(f) * (1 - f.degraded) * (1 - f.stalled) * (1 - f.waiting)
 
 
 def losses(f: Figures) -> tuple[tuple[str, float], ...]:
@@ -72,5 +74,7 @@ def losses(f: Figures) -> tuple[tuple[str, float], ...]:
     found.append(("writing checkpoints", saving))
     slowed = useful * f.degraded
     found.append(("degraded fabric", slowed))
-    found.append(("link flaps", useful - slowed - good))
+    stalled = (useful - slowed) * f.stalled
+    found.append(("link flaps", stalled))
+    found.append(("waiting for a server", useful - slowed - stalled - good))
     return tuple((name, share) for name, share in found if share > 0)

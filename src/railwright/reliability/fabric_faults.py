@@ -11,12 +11,13 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.fabric import apply_faults, lost_servers
-from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.graph import Fabric, Role
 from railwright.model.architecture import Transformer
 from railwright.reliability.constants import HOUR, YEAR
 from railwright.reliability.result import Component, NetworkFault, NetworkFaults, SpareSwitch
@@ -58,7 +59,7 @@ def network_faults(
     repair: float,
     tell: Tell = lambda what: None,
 ) -> NetworkFaults:
-    """The step under one dead NIC, leaf, trunk cable, core, and under dead spines; what spare spines are worth.
+    """The step under a dead NIC, leaf, trunk cable, core and dead spines; what spare spines are worth.
 
     parts   components by name, for their numbers and rates
     spares  spines of a pod and plane beyond the need, as the study says
@@ -91,7 +92,9 @@ def network_faults(
         rows.append(
             _row(what, element, parts[what], repair, slowed, milder, _lost(fabric, job, element))
         )  # fmt: skip
-    worth = _worth(len(above), spares, live, parts["spine"], repair, job_gpus(job, fabric)) if live else ()
+    full = len(above) if _tapers(fabric) else len(above) - spares
+    gpus = job_gpus(job, fabric)
+    worth = _worth(len(above), spares, full, live, parts["spine"], repair, gpus) if live else ()
     if worth:
         own = next(w for w in worth if w.spares == spares)
         rows = [replace(r, expected=own.loss) if r.what == "spine" else r for r in rows]
@@ -101,7 +104,7 @@ def network_faults(
     )  # fmt: skip
 
 
-def _servers(job: TrainingJob, fabric: Fabric) -> np.ndarray:
+def _servers(job: TrainingJob, fabric: Fabric) -> NDArray[np.int32]:
     return np.unique(fabric.server[allocated(job, fabric)[: job_gpus(job, fabric)]])
 
 
@@ -109,7 +112,14 @@ def _spines_above(fabric: Fabric, job: TrainingJob) -> list[int]:
     """The live spines above the job's first leaf: those of one pod and plane."""
     leaf = _first(fabric, Role.NODE_LEAF, int(fabric.nic_of_gpu[allocated(job, fabric)[0]]))
     up = _alive(fabric) & (fabric.role == Role.LEAF_SPINE) & (fabric.a == leaf)
-    return np.unique(fabric.b[up]).tolist()
+    return [int(spine) for spine in np.unique(fabric.b[up])]
+
+
+def _tapers(fabric: Fabric) -> bool:
+    """Whether the tier above the spines carries less than the one below: then every spine's links count."""
+    carried = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2])
+    top = carried[fabric.role == Role.SPINE_CORE].sum()
+    return bool(0 < top < 0.999 * carried[fabric.role == Role.LEAF_SPINE].sum())
 
 
 def _first_of_each(fabric: Fabric, job: TrainingJob) -> list[tuple[str, str]]:
@@ -128,7 +138,7 @@ def _first_of_each(fabric: Fabric, job: TrainingJob) -> list[tuple[str, str]]:
     return found
 
 
-def _alive(fabric: Fabric) -> np.ndarray:
+def _alive(fabric: Fabric) -> NDArray[np.bool_]:
     return np.minimum(fabric.capacity[0::2], fabric.capacity[1::2]) > 0
 
 
@@ -158,16 +168,23 @@ def _row(
         expected = 0.0
         why = "its server is swapped for a spare; the slowdown is that of carrying on with it"
     elif slowdown <= 1 + SAME:
-        why = "the others have room for its traffic" if not milder else "milder than dead spines, which cost nothing"
+        why = (
+            "the others have room for its traffic"
+            if not milder
+            else "milder than dead spines, which cost nothing"
+        )
     else:
         why = "the step waits for the traffic that moves to the others"
     return NetworkFault(what, element, slowdown, 0, expected, why)
 
 
 def _worth(
-    above: int, own: int, live: Mapping[int, float], part: Component, repair: float, gpus: int
+    above: int, own: int, full: int, live: Mapping[int, float], part: Component, repair: float, gpus: int
 ) -> tuple[SpareSwitch, ...]:
-    """What each number of spare spines saves, from none to two more than there are."""
+    """What each number of spare spines saves, from none to two more than there are.
+
+    full  spines that a job which is bound by their links needs for its best speed
+    """
     out = min(part.rate * repair / YEAR, 1.0)
     pods = max(round(part.units / above), 1)
     needed = above - own
@@ -186,9 +203,9 @@ def _worth(
         most = np.diff(np.concatenate([[0.0], binom.cdf(dead, total, out) ** pods]))
         loss = float(sum(p * (1 - 1 / step(total - int(d))) for d, p in zip(dead, most, strict=True)))
         bound = float(
-            sum(p * (1 - min((total - int(d)) / needed, 1.0)) for d, p in zip(dead, most, strict=True))
+            sum(p * (1 - min((total - int(d)) / full, 1.0)) for d, p in zip(dead, most, strict=True))
         )
-        rows.append(SpareSwitch(spares, total, loss, bound, bound * gpus * YEAR / HOUR))
+        rows.append(SpareSwitch(spares, total, loss, bound, loss * gpus * YEAR / HOUR))
     return tuple(rows)
 
 
@@ -201,16 +218,12 @@ def _words(rows: Sequence[NetworkFault], worth: Sequence[SpareSwitch], own: int)
     if harmless:
         words.append(f"Costs this job nothing: a dead {', '.join(harmless)}.")
     if worth:
-        none, here = worth[0], worth[own]
-        saved = none.gpu_hours - here.gpu_hours
-        spines = f"{here.spines} spines instead of {none.spines}" if own else f"{none.spines} spines, none spare"
+        here, other = worth[own], worth[0] if own else worth[1]
         words.append(
-            f"Spare spines ({spines} a pod): this step would lose {100 * none.loss:.3f} % without them and "
-            f"loses {100 * here.loss:.3f} % with them; a job that needs every spine link loses "
-            f"{100 * none.bound_loss:.2f} % without and {100 * here.bound_loss:.3f} % with: "
-            f"{saved:,.0f} GPU-hours a year is the most they can be worth."
-            if own
-            else f"There is no spare spine ({spines} a pod): one more is worth at most "
-            f"{none.gpu_hours - worth[1].gpu_hours:,.0f} GPU-hours a year."
+            f"{own or 'No'} spare spine{'' if own == 1 else 's'} ({here.spines} a pod): this step loses "
+            f"{100 * here.loss:.3f} % of its time to dead spines; with {other.spines} a pod it would lose "
+            f"{100 * other.loss:.3f} %, {abs(other.gpu_hours - here.gpu_hours):,.0f} GPU-hours a year apart. "
+            f"A job bound by the spines' links would lose {100 * here.bound_loss:.3f} % and "
+            f"{100 * other.bound_loss:.3f} %."
         )
     return tuple(words)

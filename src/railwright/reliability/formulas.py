@@ -44,7 +44,9 @@ def ettr_renewal(mtti: float, recovery: float, block: float, interval: float, la
     return max(whole - lag / mtti * whole, 0.0)
 
 
-def ettr_meta(nodes: float, per_1000_node_days: float, recovery: float, block: float, interval: float) -> float:
+def ettr_meta(
+    nodes: float, per_1000_node_days: float, recovery: float, block: float, interval: float
+) -> float:
     """Expected effective training time ratio as Meta's RSC paper writes it, for small losses.
 
     (1 - N r (u0 + dt/2)) / (1 + w/dt) with r per node and time.

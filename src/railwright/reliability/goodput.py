@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from railwright.catalog.parts import Catalog
 from railwright.collectives.machine import Machine
@@ -27,7 +28,7 @@ from railwright.reliability.formulas import (
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
 from railwright.reliability.published import contradictions
-from railwright.reliability.replay import Spares, spares, stepfun
+from railwright.reliability.replay import Spares, shortage, spares, stepfun
 from railwright.reliability.result import (
     CheckpointTimes,
     Component,
@@ -40,7 +41,7 @@ from railwright.reliability.result import (
 from railwright.reliability.tornado import tornado
 from railwright.reliability.words import answer
 from railwright.spec.reliability import Reliability
-from railwright.spec.study import Study, TrainingJob
+from railwright.spec.study import Study
 from railwright.training.placement import Sizes
 
 Tell = Callable[[str], None]
@@ -93,13 +94,19 @@ def goodput(
     )  # fmt: skip
     replicas = Sizes.of(job, fabric).replicas
     figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
+    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("spares")
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
     wanted = tuple(spares(stepfun(), held.nodes, out_rate, share) for share in (0.99, 0.999))
-    kept = wanted[0].replayed if asked.spares is None else asked.spares
+    beyond = study.cluster.servers - held.servers
+    kept = asked.spares if asked.spares is not None else beyond or wanted[0].replayed
     tell("Monte Carlo")
-    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
-    forecast = _forecast(asked, held, parts, saved, recovery, figures, kept, ideal)
+    short, missing = shortage(
+        stepfun(), held.nodes, out_rate, kept, ideal / closed.ettr(figures), asked.samples, asked.seed
+    )
+    waits = np.minimum(missing / replicas, 1.0) if asked.elastic else short
+    figures = replace(figures, waiting=float(waits.mean()))
+    forecast = _forecast(asked, held, parts, saved, recovery, figures, kept, ideal, waits)
     swings = tornado(asked, held, parts, saved, recovery, figures)
     result = Goodput(
         job=job.name, gpus=held.gpus, servers=held.servers, nodes=held.nodes, rates=asked.rates, answer=(),
@@ -110,7 +117,8 @@ def goodput(
         forecast=forecast, spares=kept, wanted=wanted,
         target=(asked.target, recovery_for(asked.target, mtti, saved.block, saved.lag)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
-        contradictions=contradictions(held.gpus, asked.rates), notes=_notes(asked, study, saved, wanted, found),
+        contradictions=contradictions(held.gpus, asked.rates),
+        notes=_notes(asked, study, saved, wanted, kept),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 
@@ -171,20 +179,21 @@ def closed_figures(
     )
 
 
-def definitions(
-    nodes: float, figures: closed.Figures, parts: Sequence[Component]
-) -> tuple[Definition, ...]:
+def definitions(nodes: float, figures: closed.Figures, parts: Sequence[Component]) -> tuple[Definition, ...]:
     """Each published meaning of effective training time, with this job's figures."""
     m, r, c, t = figures.mtti, figures.recovery, figures.block, figures.interval
     rate = sum(p.per_1000_node_days for p in parts if p.stops)
+    daly = ettr_renewal(m, r, c, t)
+    meta = ettr_meta(nodes, rate, r, c, t)
+    mega = closed.ettr(figures)
     rows = (
-        ("ETTR, renewal (Daly)", ettr_renewal(m, r, c, t), "tau / (M e^(R/M) (e^((tau+C)/M) - 1))", "Daly 2006"),
-        ("E[ETTR], Meta RSC", ettr_meta(nodes, rate, r, c, t), "(1 - N r (R + tau/2)) / (1 + C/tau)", "arXiv 2410.21680"),
+        ("ETTR, renewal (Daly)", daly, "tau / (M e^(R/M) (e^((tau+C)/M) - 1))", "Daly 2006"),
+        ("E[ETTR], Meta RSC", meta, "(1 - N r (R + tau/2)) / (1 + C/tau)", "arXiv 2410.21680"),
         ("availability", ratio_up(m, r), "M / (M + R)", "usual"),
         ("FT-HSDP's ratio", ratio_of_mtbf(m, r), "(M - R) / M", "arXiv 2602.00277"),
         ("survival", ratio_survival(m, r), "exp(-R/M)", "renewal without checkpoints"),
-        ("effective training time rate, MegaScale", closed.ettr(figures), "iterations x step time / wall time", "arXiv 2402.15627"),
-    )  # fmt: skip
+        ("MegaScale's rate", mega, "iterations x step time / wall time", "arXiv 2402.15627"),
+    )
     return tuple(Definition(*row) for row in rows)
 
 
@@ -196,6 +205,7 @@ def _mtti(parts: Sequence[Component], which: str) -> float:
 def _forecast(
     asked: Reliability, held: Stock, parts: Sequence[Component], saved: CheckpointTimes,
     recovery: RecoveryTimes, figures: closed.Figures, kept: int, ideal: float,
+    waits: NDArray[np.float64],
 ) -> Forecast:  # fmt: skip
     elastic = figures.elastic is not None
     faults = tuple(
@@ -203,67 +213,86 @@ def _forecast(
             p.share,
             figures.recovery if elastic else recovery.software if p.name in SOFTWARE else recovery.hardware,
             constant("sdc_found_after").value if p.name == "sdc" and not elastic else 0.0,
-            p.servers,
             0.0 if p.servers > 1 else 1.0,
         )
         for p in parts
         if p.stops and p.share
     )
     diagnose = constant("diagnose")
-    drained = sum(p.rate * p.units for p in parts if not p.stops and p.servers)
     process = montecarlo.Process(
         mtti=figures.mtti, faults=faults, block=saved.block, interval=saved.interval, lag=saved.lag,
         shape=constant("gap_shape").value,
         # The published range of the diagnosis is taken as its p10 and p90.
         spread=math.log(diagnose.high / diagnose.low) / (2 * 1.2816),
         varies=0.0 if elastic else recovery.diagnose / recovery.hardware,
-        storage_every=saved.storage_every, reload=max(saved.storage_load - saved.load, 0.0), spares=kept,
-        repair_median=constant("repair_median").value, repair_mean=constant("repair_mean").value,
-        drains=min(drained * figures.mtti / YEAR, 1.0), elastic=figures.elastic, out=figures.out,
+        storage_every=saved.storage_every, reload=max(saved.storage_load - saved.load, 0.0),
+        elastic=figures.elastic, out=figures.out,
     )  # fmt: skip
     pace = (1 - figures.degraded) * (1 - figures.stalled)
     work = ideal / pace
     horizon = min(50 * work, MOST_INTERRUPTIONS * figures.mtti)
     runs = montecarlo.simulate(process, horizon, work, asked.samples, asked.seed)
-    ended = runs.finished[~np.isnan(runs.finished)]
+    # Every sample meets its own window of the trace, short of servers for a share of its time.
+    lived = np.maximum(1 - waits, 1e-9)
+    ended = (runs.finished / lived)[~np.isnan(runs.finished)]
     walls = ended if len(ended) else np.array([math.inf])
     wall = (*(float(v) for v in np.percentile(walls, (10, 50, 90, 99))), float(walls.mean()))
     per_server = held.gpus / held.servers
     hours = tuple(w / HOUR * (held.gpus + kept * per_server) for w in wall)
-    ratio = runs.ettr * pace
+    ratio = runs.ettr * pace * lived
     return Forecast(
         samples=asked.samples, ideal=ideal, finished=len(ended) / asked.samples,
         wall=wall, gpu_hours=hours,  # type: ignore[arg-type]
-        ettr=(*(float(v) for v in np.percentile(ratio, (10, 50, 90))), float(ratio.mean())),
+        ettr=(*(float(v) for v in np.percentile(ratio, (10, 50, 90))), float(ratio.mean())),  # type: ignore[arg-type]
         interruptions=float(runs.interruptions.mean()),
-        waiting=float((runs.waiting / runs.time).mean()),
+        waiting=float(waits.mean()),
     )  # fmt: skip
 
 
 def _notes(
     asked: Reliability, study: Study, saved: CheckpointTimes, wanted: Sequence[Spares],
-    network: NetworkFaults | None,
+    kept: int,
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
     if study.reliability is None:
         notes.append("The study has no reliability section: every figure is a published default.")
     if asked.rates == "pooled" and asked.interruptions is None:
         notes.append(
-            "Rates are pooled over published fleets; each of Meta's two predicted from the others is off by a "
-            "third (docs/reliability/goodput.md). Your own count is better: reliability.interruptions."
+            "Rates are pooled over published fleets; each of Meta's two predicted from the others is "
+            "off by a third (docs/reliability/goodput.md). Your own count is better: "
+            "reliability.interruptions."
         )
     if asked.age is not None:
         notes.append(
-            f"At {asked.age / DAY:.0f} days in service rates are {age_factor(asked.age):.2f} times those of the "
-            "published fleets; published growth disagrees (exponent 0.55 to 1.14)."
+            f"At {asked.age / DAY:.0f} days in service rates are {age_factor(asked.age):.2f} times those of "
+            "the published fleets; published growth disagrees (exponent 0.55 to 1.14)."
         )
-    if study.cluster.storage is not None and not study.cluster.storage.hosts and asked.checkpoint.bandwidth is None:
+    if (
+        study.cluster.storage is not None
+        and not study.cluster.storage.hosts
+        and asked.checkpoint.bandwidth is None
+    ):
         notes.append("The storage network has no hosts: storage itself is taken to keep up with all servers.")
     if saved.lag and asked.checkpoint.interval is None and saved.interval <= saved.lag * (1 + 1e-9):
-        notes.append("Checkpoints follow each other without a pause: storage, not the cost, sets the interval.")
+        notes.append(
+            "Checkpoints follow each other without a pause: storage, not the cost, sets the interval."
+        )
     if asked.flaps is None:
-        notes.append("Link flaps count only where they ended a job; give reliability.flaps for the stalls too.")
+        notes.append(
+            "Link flaps count only where they ended a job; give reliability.flaps for the stalls too."
+        )
+    if saved.bandwidth > constant("written_bandwidth").high and asked.checkpoint.bandwidth is None:
+        notes.append(
+            "Checkpoints are written as fast as the storage network carries; published jobs write at 50 to "
+            "200 GB/s."
+        )
     low, _ = wanted
+    if kept < low.replayed:
+        notes.append(f"{kept} spare servers are fewer than the {low.replayed} that 99 % of the time ask for.")
+    elif asked.spares is None and kept == low.replayed:
+        notes.append(
+            f"The {kept} spare servers are assumed beside the study's cluster, which has none to spare."
+        )
     notes.append(
         f"Spares: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
         f"{low.replayed}, and a cluster that fails together like the trace's 400 nodes for {low.scaled}."

@@ -1,6 +1,6 @@
-"""Runs drawn at random: failures, recoveries, spares and checkpoints of many samples side by side.
+"""Runs drawn at random: failures, recoveries and checkpoints of many samples side by side.
 
-Legend: S samples, K spare servers; every array is (S,) unless said.  The loop goes over interruptions, each
+Legend: S samples; every array is (S,) unless said.  The loop goes over interruptions, each
 step works on all samples at once.
 """
 
@@ -24,14 +24,12 @@ class Fault:
     weight    its share of the interruptions
     recovery  mean time to the next useful step, lost work not included [s]
     spoiled   work lost beyond what was not saved [s]
-    servers   servers that go to repair
     survives  whether copies in other servers' memory outlive it, as a probability
     """
 
     weight: float
     recovery: float
     spoiled: float = 0.0
-    servers: int = 0
     survives: float = 1.0
 
 
@@ -47,9 +45,6 @@ class Process:
     block, interval, lag  of checkpoints, as in `formulas` [s]
     storage_every  intervals between two checkpoints that reach storage; 1: every one does
     reload    extra recovery when only the one in storage is left [s]
-    spares    hot-spare servers; None: one is always there
-    repair_median, repair_mean  of a server's lognormal repair [s]
-    drains    servers drained per interruption, which take spares too
     elastic   share of the speed that one failure takes away while its replica is out; None: all stop
     out       how long a replica is out [s]
     """
@@ -64,10 +59,6 @@ class Process:
     varies: float = 0.0
     storage_every: int = 1
     reload: float = 0.0
-    spares: int | None = None
-    repair_median: float = 0.0
-    repair_mean: float = 0.0
-    drains: float = 0.0
     elastic: float | None = None
     out: float = 0.0
 
@@ -79,14 +70,13 @@ class Runs:
     time      (S,) wall time that was followed: until the first interruption after the horizon, or the end [s]
     useful    (S,) training that counts in it [s]
     finished  (S,) when the work was done, nan where it was not [s]
-    interruptions, waiting  (S,) their number, and time spent waiting for a server [s]
+    interruptions  (S,) their number
     """
 
     time: Floats
     useful: Floats
     finished: Floats
     interruptions: NDArray[np.int64]
-    waiting: Floats
 
     @property
     def ettr(self) -> Floats:
@@ -103,8 +93,8 @@ def simulate(
     horizon  [s]
     work     useful time the run needs [s]
 
-    Interruptions strike recoveries too, and then the recovery begins anew; nothing strikes a job that waits
-    for a server.  The failed server comes back as a spare once repaired.
+    Interruptions strike recoveries too, and then the recovery begins anew.  A spare server is always at hand:
+    how often it is not, replay.py reads off a real trace.
     """
     p = process
     rng = np.random.default_rng(seed)
@@ -112,14 +102,12 @@ def simulate(
     weights /= weights[-1]
     recovery = np.array([f.recovery for f in p.faults])
     spoiled = np.array([f.spoiled for f in p.faults])
-    servers = np.array([f.servers for f in p.faults])
     survives = np.array([f.survives for f in p.faults])
     scale = p.mtti / math.gamma(1 + 1 / p.shape)
-    now, saved, stored, waited = (np.zeros(samples) for _ in range(4))
+    now, saved, stored = (np.zeros(samples) for _ in range(3))
     finished = np.full(samples, math.nan)
     count = np.zeros(samples, np.int64)
     before = np.zeros(samples)  # recovery that the coming gap begins with
-    ready = np.zeros((samples, p.spares)) if p.spares else None
     outs = np.zeros((samples, 32)) if p.elastic is not None else None
     active = np.ones(samples, bool)
     while active.any():
@@ -129,8 +117,7 @@ def simulate(
         kinds = np.searchsorted(weights, rng.random((BLOCK, samples)), side="right")
         kinds = np.minimum(kinds, len(p.faults) - 1)
         varied = _varied(p, rng, samples)
-        repairs = _repairs(p, rng, samples)
-        luck = rng.random((2, BLOCK, samples))
+        luck = rng.random((BLOCK, samples))
         for i in range(BLOCK):
             gap, kind = gaps[i], kinds[i]
             up = np.maximum(gap - before, 0.0)
@@ -146,7 +133,7 @@ def simulate(
             if p.storage_every > 1:
                 whole = p.storage_every * p.interval
                 stored = np.where(active, stored + np.floor((saved - stored) / whole + 1e-9) * whole, stored)
-                lost = active & (luck[0, i] > survives[kind])
+                lost = active & (luck[i] > survives[kind])
                 saved = np.where(lost, stored, saved)
             else:
                 lost = np.zeros(samples, bool)
@@ -157,13 +144,10 @@ def simulate(
             if outs is not None:
                 slot = np.argmin(outs, axis=1)
                 outs[np.arange(samples), slot] = now + p.out
-            if p.spares is not None:
-                wait = _take(ready, now, servers[kind], repairs[i], luck[1, i] < p.drains, active)
-                now, waited = now + wait, waited + wait
             active &= now < horizon
             if not active.any():
                 break
-    return Runs(now, saved, finished, count, waited)
+    return Runs(now, saved, finished, count)
 
 
 def _trained(
@@ -193,40 +177,3 @@ def _varied(p: Process, rng: np.random.Generator, samples: int) -> Floats:
         return np.ones((BLOCK, samples))
     drawn = np.exp(p.spread * rng.standard_normal((BLOCK, samples)) - p.spread**2 / 2)
     return 1 - p.varies + p.varies * drawn
-
-
-def _repairs(p: Process, rng: np.random.Generator, samples: int) -> Floats:
-    """(B, S) repair times."""
-    if p.spares is None or not p.repair_mean:
-        return np.zeros((BLOCK, samples))
-    sigma = math.sqrt(2 * math.log(max(p.repair_mean / p.repair_median, 1.0)))
-    return p.repair_median * np.exp(sigma * rng.standard_normal((BLOCK, samples)))
-
-
-def _take(
-    ready: Floats | None,
-    now: Floats,
-    servers: NDArray[np.int64],
-    repair: Floats,
-    drained: NDArray[np.bool_],
-    active: NDArray[np.bool_],
-) -> Floats:
-    """(S,) wait for the servers an interruption needs; the failed ones join the spares once repaired."""
-    wanted = active & (servers > 0)
-    if ready is None:
-        return np.where(wanted, repair, 0.0)
-    wait = np.zeros(len(now))
-    rows = np.arange(len(now))
-    most = int(servers[wanted].max()) if wanted.any() else 0
-    for nth in range(most + 1):
-        # The last turn is that of a drained server: it takes a spare, and the job does not wait for it.
-        takes = (wanted & (servers > nth)) if nth < most else (active & drained)
-        if not takes.any():
-            continue
-        slot = np.argmin(ready, axis=1)
-        free = ready[rows, slot]
-        late = np.maximum(free - now, 0.0)
-        if nth < most:
-            wait = np.where(takes, np.maximum(wait, late), wait)
-        ready[rows, slot] = np.where(takes, np.maximum(free, now) + repair, free)
-    return wait

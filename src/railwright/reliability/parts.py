@@ -78,7 +78,9 @@ def stock(fabric: Fabric, job: TrainingJob, servers_per_feed: int | None = None)
     )
 
 
-def components(stock: Stock, asked: Reliability, rates: tuple[PartRate, ...] | None = None) -> tuple[Component, ...]:
+def components(
+    stock: Stock, asked: Reliability, rates: tuple[PartRate, ...] | None = None
+) -> tuple[Component, ...]:
     """Every component's contribution, in the order of the data file; flaps last where the study gives them.
 
     Raises RailwrightError for an unknown fleet, or a factor of an unknown component.

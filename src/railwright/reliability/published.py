@@ -52,8 +52,8 @@ def _percentages() -> Contradiction:
     faulty = row["counts"]["faulty_gpu"]
     return Contradiction(
         "percentages that do not match counts",
-        f"Llama 3's table 5 prints {row['printed_faulty_gpu']} % for faulty GPUs and {row['printed_gpu']} % for "
-        f"all GPU causes; its own counts, {faulty} and {round(share * total)} of {total}, are "
+        f"Llama 3's table 5 prints {row['printed_faulty_gpu']} % for faulty GPUs and {row['printed_gpu']} % "
+        f"for all GPU causes; its own counts, {faulty} and {round(share * total)} of {total}, are "
         f"{100 * faulty / total:.1f} % and {100 * share:.1f} %.",
         "Railwright uses the counts: they add up to the 419 interruptions of the text.",
     )
@@ -77,10 +77,11 @@ def _superlinear() -> Contradiction:
     linear = job_mtti(row["gpus"] / 8, row["rate_at_32k"])
     return Contradiction(
         "more failures at 100,000 GPUs than the sum of their parts",
-        f"2.3 per 1,000 node-days (32,768 GPUs) would give 100,000 GPUs {linear / 60:.0f} min between failures; "
-        f"{row['mtbf'] / 60:.0f} min were reported: {linear / row['mtbf']:.1f} times as many failures.",
-        "Railwright adds up independent parts. Common causes (switches, software at scale, storage, power) do "
-        "not show in smaller fleets; set reliability.correlated: 2.8 to plan with the reported figure.",
+        f"2.3 per 1,000 node-days (32,768 GPUs) would give 100,000 GPUs {linear / 60:.0f} min between "
+        f"failures; {row['mtbf'] / 60:.0f} min were reported: {linear / row['mtbf']:.1f} "
+        "times as many failures.",
+        "Railwright adds up independent parts. Common causes (switches, software at scale, storage, power) "
+        "do not show in smaller fleets; set reliability.correlated: 2.8 to plan with the reported figure.",
     )
 
 
@@ -91,8 +92,8 @@ def _two_rates() -> Contradiction:
     return Contradiction(
         "two failure rates in one paper",
         f"Meta's RSC paper measures 47.7 days between failures at 8 GPUs and 7.9 h at 1,024, which is "
-        f"{one:.0f} and {many:.0f} per 1,000 node-days; its projections ({projected / HOUR:.1f} h at 16,384 GPUs) "
-        f"use {row['stated_rate']:g}.",
+        f"{one:.0f} and {many:.0f} per 1,000 node-days; its projections ({projected / HOUR:.1f} h at 16,384 "
+        f"GPUs) use {row['stated_rate']:g}.",
         "The two points agree with each other, so failures scale with GPUs; they count any failed job, the "
         "stated rate counts failures of infrastructure. Railwright's pooled rates are of the second kind.",
     )

@@ -23,7 +23,11 @@ PER_GPU = {"gpu": 1.0, "nic": 1.0, "link": 1.0, "node": 1.0 / NODE_GPUS}
 
 @dataclass(frozen=True)
 class Evidence:
-    """One fleet's rate of one component. rate [1/(unit year)]; faults: out of service, not an interruption."""
+    """One fleet's rate of one component.
+
+    rate    [1/(unit year)]
+    faults  counted as out of service, not as interruptions of a job
+    """
 
     fleet: str
     rate: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -85,7 +85,7 @@ class Spares:
 
     servers, rate  of the job: its servers, and their faults per 1,000 node-days
     share          of the time
-    replayed       copies of the trace shifted against each other, so that only faults of one copy are correlated
+    replayed       copies of the trace shifted against each other: faults of one copy are correlated
     scaled         the trace's own share of nodes, as if the whole cluster failed together like its 400 nodes
     independent    a Poisson law of the same mean
     """
@@ -124,7 +124,9 @@ def figures(trace: Trace) -> TraceFigures:
     from scipy.stats import poisson
 
     if len(trace.start) < 20:
-        raise RailwrightError(f"trace '{trace.name}' has {len(trace.start)} faults; at least 20 say something")
+        raise RailwrightError(
+            f"trace '{trace.name}' has {len(trace.start)} faults; at least 20 say something"
+        )
     out = concurrent(trace)
     gaps = np.diff(np.sort(trace.start))
     gaps = gaps[gaps > ONE_INCIDENT]
@@ -154,6 +156,7 @@ def figures(trace: Trace) -> TraceFigures:
     )
 
 
+@lru_cache(maxsize=8)
 def concurrent(trace: Trace, step: float = HOUR) -> Ints:
     """(T,) nodes out at every `step` seconds; a node with two faults at once is out once."""
     times = np.arange(0, trace.days * DAY, step)
@@ -186,17 +189,9 @@ def spares(trace: Trace, servers: float, rate: float, share: float, seed: int = 
     own = len(trace.start) / (trace.nodes * trace.days) * 1000
     copies = servers / trace.nodes * rate / own
     mean = float(out.mean()) * copies
-    whole, part = int(copies), copies - int(copies)
     rng = np.random.default_rng(seed)
-    levels = []
-    for _ in range(max(SHIFTS // max(whole, 1), 8)):
-        total = np.zeros(len(out))
-        for _ in range(whole):
-            total += np.roll(out, int(rng.integers(len(out))))
-        if part:
-            # Each node of the last copy belongs to the cluster with probability `part`.
-            total += rng.binomial(np.roll(out, int(rng.integers(len(out)))), part)
-        levels.append(total)
+    draws = max(SHIFTS // max(int(copies), 1), 8)
+    levels = [_cluster(trace, out, servers, rate, rng, len(out)) for _ in range(draws)]
     return Spares(
         servers=servers,
         rate=rate,
@@ -205,6 +200,42 @@ def spares(trace: Trace, servers: float, rate: float, share: float, seed: int = 
         scaled=math.ceil(float(np.quantile(out, share)) * copies - 1e-9),
         independent=int(poisson.ppf(share, mean)),
     )
+
+
+def shortage(
+    trace: Trace, servers: float, rate: float, kept: int, length: float, samples: int, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """(S,) share of a run's time with more servers out than spares, and (S,) mean number that is short.
+
+    servers, rate  as in `spares`; kept  spares
+    length         of the run [s]; each sample is a window of that length, at most the whole trace
+    """
+    out = concurrent(trace)
+    window = min(max(round(length / HOUR), 1), len(out))
+    rng = np.random.default_rng(seed)
+    short, missing = np.zeros(samples), np.zeros(samples)
+    for i in range(samples):
+        over = np.maximum(_cluster(trace, out, servers, rate, rng, window) - kept, 0.0)
+        short[i], missing[i] = float((over > 0).mean()), float(over.mean())
+    return short, missing
+
+
+def _cluster(
+    trace: Trace, out: Ints, servers: float, rate: float, rng: np.random.Generator, window: int
+) -> Floats:
+    """(T,) servers out of a cluster made of shifted copies of the trace, over a window of it."""
+    own = len(trace.start) / (trace.nodes * trace.days) * 1000
+    copies = servers / trace.nodes * rate / own
+    ring = np.concatenate([out, out[: window - 1]])
+    total = np.zeros(window)
+    for _ in range(int(copies)):
+        first = int(rng.integers(len(out)))
+        total += ring[first : first + window]
+    if part := copies - int(copies):
+        # Each node of the last copy belongs to the cluster with probability `part`.
+        first = int(rng.integers(len(out)))
+        total += rng.binomial(ring[first : first + window], part)
+    return total
 
 
 def _parsed(text: str, file: str, name: str, nodes: int, days: float, source: str) -> Trace:
@@ -225,8 +256,8 @@ def _parsed(text: str, file: str, name: str, nodes: int, days: float, source: st
             start, end, node = float(row[0]), float(row[1]), int(row[2])
         except (ValueError, IndexError):
             raise RailwrightError(
-                f"{file}:{line}: '{','.join(row)}' is no fault; write start_day,end_day,node,level,kind, like "
-                "3.9,26.0,17,hardware,gpu"
+                f"{file}:{line}: '{','.join(row)}' is no fault; write start_day,end_day,node,level,kind, "
+                "like 3.9,26.0,17,hardware,gpu"
             ) from None
         if not (0 <= start <= end < math.inf and 0 <= node < nodes):
             raise RailwrightError(

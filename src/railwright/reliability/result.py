@@ -147,7 +147,7 @@ class SpareSwitch:
     spares     per pod and plane
     loss       share of the job's time lost to dead spines, for its own step
     bound_loss the same for a job that needs every spine link: the most it can be
-    gpu_hours  that `bound_loss` is, in a year
+    gpu_hours  that `loss` is, in a year
     """
 
     spares: int

@@ -11,13 +11,10 @@ from railwright.reliability.formulas import best_interval
 from railwright.reliability.parts import Stock
 from railwright.reliability.result import CheckpointTimes, Component, RecoveryTimes, Swing
 from railwright.spec.reliability import Reliability
-from railwright.units import show_time
+from railwright.units import show_rate, show_time
 
 CORRELATED = 2.8
 """Failures at 100,000 GPUs over the sum of the parts: FT-HSDP, see published.py."""
-
-STORAGE_SHARE = 0.5
-"""What a file system may deliver of the network's bandwidth, at worst. Estimated."""
 
 
 def tornado(
@@ -94,13 +91,14 @@ def _rate_swing(part: Component, mtti: float, at: Callable[..., float]) -> Swing
 
 
 def _storage_swing(saved: CheckpointTimes, figures: Figures, at: Callable[..., float]) -> Swing:
-    slow = saved.storage_load / STORAGE_SHARE
+    known = constant("written_bandwidth")
+    slow = max(saved.size / known.low, saved.storage_load)
     more = slow - saved.storage_load
     changes = {
         "blocking": {"block": slow, "recovery": figures.recovery + more},
         "async": {"lag": slow, "recovery": figures.recovery + more},
     }.get(saved.kind, {"fallback": figures.fallback + more})
     return Swing(
-        "storage bandwidth", f"{100 * STORAGE_SHARE:.0f} % of the network's", "all of the network's",
-        at(**changes), goodput(figures), "estimated: file systems deliver less than their network",
+        "storage bandwidth", show_rate(saved.size / slow), show_rate(saved.bandwidth),
+        at(**changes), goodput(figures), known.source,
     )  # fmt: skip

@@ -11,21 +11,23 @@ def answer(g: Goodput) -> tuple[str, ...]:
     run, saved = g.forecast, g.checkpoint
     words = [
         f"{g.job} on {g.gpus:,} GPUs is interrupted every {show_time(g.mtti)} "
-        f"({g.per_1000_node_days:.2f} per 1,000 node-days; {show_time(g.mtti_low)} to {show_time(g.mtti_high)} "
-        "over the range of the rates), and takes "
+        f"({g.per_1000_node_days:.2f} per 1,000 node-days; {show_time(g.mtti_low)} to "
+        f"{show_time(g.mtti_high)} over the range of the rates), and takes "
         f"{show_time(g.recovery.mean)} to train again.",
         f"It trains {100 * g.ettr:.1f} % of the time with a checkpoint every {show_time(saved.interval)}; "
         + (
             f"goodput is {100 * g.goodput:.1f} %."
             if g.ettr - g.goodput < 5e-4
-            else f"goodput, with a degraded fabric and link flaps, is {100 * g.goodput:.1f} %."
+            else f"goodput, less what missing servers, a degraded fabric and link flaps take, is "
+            f"{100 * g.goodput:.1f} %."
         ),
     ]
     if run.finished > 0.5:
         p10, p50, p90, _, _ = run.wall
         words.append(
-            f"The run ends after {show_time(p50)} ({show_time(p10)} to {show_time(p90)} in eight of ten cases) "
-            f"instead of {show_time(run.ideal)}, and takes {run.gpu_hours[1] / 1e6:.3g} million GPU-hours."
+            f"The run ends after {show_time(p50)} ({show_time(p10)} to {show_time(p90)} in eight of ten "
+            f"cases) instead of {show_time(run.ideal)}, and takes {run.gpu_hours[1] / 1e6:.3g} million "
+            "GPU-hours."
         )
     else:
         words.append("The run does not end: it loses work faster than it saves it.")

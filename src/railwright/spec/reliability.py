@@ -15,7 +15,9 @@ Positive = Annotated[float, Field(gt=0)]
 class Recovery(Section):
     """From an interruption to the next useful step; what is left out takes its published default."""
 
-    detect: Duration | None = Field(default=None, description="until the job is known to be dead, e.g. '60 s'")
+    detect: Duration | None = Field(
+        default=None, description="until the job is known to be dead, e.g. '60 s'"
+    )
     diagnose: Duration | None = Field(
         default=None, description="until the guilty machine is known, e.g. '5 min'"
     )
@@ -49,7 +51,8 @@ class Checkpoint(Section):
         default=None, description="what one checkpoint keeps the job from training; default: computed"
     )
     bandwidth: Bandwidth | None = Field(
-        default=None, description="to storage, all servers together; default: what the storage network carries"
+        default=None,
+        description="to storage, all servers together; default: what the storage network carries",
     )
 
 
@@ -91,7 +94,9 @@ class Reliability(Section):
     recovery: Recovery = Recovery()
     checkpoint: Checkpoint = Checkpoint()
     spares: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="hot-spare servers of the job; default: as many as 99 % of the time takes"
+        default=None,
+        description="hot-spare servers; default: those of the cluster beyond the job, or, where it has none, "
+        "as many as 99 % of the time takes",
     )
     elastic: bool = Field(
         default=False,

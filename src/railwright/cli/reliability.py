@@ -1,0 +1,218 @@
+"""`railwright goodput`: what failures cost a job, in words, then in tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railwright.cli.studies import StudyArgument, open_study
+
+if TYPE_CHECKING:
+    from railwright.reliability import Goodput
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command of this file on the application."""
+    app.command("goodput")(goodput)
+
+
+def goodput(
+    study: StudyArgument,
+    network: Annotated[
+        bool,
+        typer.Option("--network/--no-network", help="Simulate the step under failed switches and NICs."),
+    ] = True,
+    every: Annotated[bool, typer.Option("--all", help="Every row, and every contradiction known.")] = False,
+    as_json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Say what failures cost the first job of a study.
+
+    How often it is interrupted and by what, how much of the time it trains, when it ends, which checkpoint
+    interval and how many spares it should have, and what a spare cluster switch is worth.
+    """
+    from rich.console import Console
+
+    from railwright.reliability import goodput as ask
+    from railwright.reliability.published import contradictions
+    from railwright.study.evaluate import Workshop
+
+    asked = open_study(study)
+    workshop = Workshop.of(asked)
+    console = Console(stderr=True)
+    with console.status("fabric") if console.is_terminal and not quiet else _Silent() as status:
+        result = ask(asked, workshop.machine(asked), workshop.catalog, status.update, network)
+    if as_json:
+        from dataclasses import asdict
+
+        typer.echo(json.dumps(_finite(asdict(result)), indent=1))
+        return
+    _show(result, every)
+    known = contradictions(result.gpus, result.rates, everything=every)
+    typer.echo("\nPublished figures that disagree")
+    for one in known:
+        typer.echo(f"! {one.name}: {one.text}\n  {one.explanation}")
+
+
+class _Silent:
+    """A status that says nothing."""
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def update(self, what: str) -> None:
+        """Nothing is shown."""
+
+
+def _show(g: Goodput, every: bool) -> None:
+    for sentence in g.answer:
+        typer.echo(sentence)
+    _show_losses(g)
+    _show_components(g, every)
+    _show_recovery(g)
+    _show_run(g)
+    _show_network(g)
+    _show_tornado(g, every)
+    if g.notes:
+        typer.echo("\nNotes")
+        for note in g.notes:
+            typer.echo(f"- {note}")
+
+
+def _show_losses(g: Goodput) -> None:
+    from railwright.cli.tables import print_table
+
+    typer.echo("\nWhere the time goes")
+    rows = [("training", _percent(g.goodput)), *((what, _percent(share)) for what, share in g.losses)]
+    print_table(("", "of the wall time"), rows, right=True)
+    typer.echo("\nThe same by each published definition")
+    print_table(("", "", "formula"), [(d.name, f"{d.value:.3f}", d.formula) for d in g.definitions])
+
+
+def _show_components(g: Goodput, every: bool) -> None:
+    from railwright.cli.tables import print_table
+    from railwright.units import show_count, show_time
+
+    typer.echo(f"\nWhat breaks (rates: {g.rates}; nodes of eight GPUs)")
+    ordered = sorted(g.components, key=lambda c: (-c.share, -c.per_1000_node_days))
+    rows = [
+        (
+            c.name, show_count(c.units), f"{100 * c.rate:.3g}", f"{100 * c.low:.2g}-{100 * c.high:.2g}",
+            f"{c.per_1000_node_days:.3f}", show_time(c.mtti), _percent(c.share) if c.stops else "goes on",
+        )
+        for c in ordered
+        if every or c.rate * c.units
+    ]  # fmt: skip
+    header = ("", "units", "%/year", "range", "per 1,000 node-days", "one every", "share")
+    print_table(header, rows, right=True)
+    worst = f"The worst tenth of the servers causes {_percent(g.lemons)} of the server failures (lemons)."
+    typer.echo(worst)
+
+
+def _show_recovery(g: Goodput) -> None:
+    from railwright.units import show_rate, show_time
+
+    r, c = g.recovery, g.checkpoint
+    typer.echo(
+        f"\nRecovery: detect {show_time(r.detect)}, diagnose {show_time(r.diagnose)}, swap the server "
+        f"{show_time(r.reschedule)}, restart {show_time(r.restart)}, load {show_time(r.load)}, warm up "
+        f"{show_time(r.warmup)}: {show_time(r.hardware)} after hardware, "
+        f"{show_time(r.software)} after software."
+    )
+    typer.echo(
+        f"Checkpoint ({c.kind}): {c.size / 1e12:.2f} TB at {show_rate(c.bandwidth)} ({c.limit}); training "
+        f"waits {show_time(c.block)}, it is whole after {show_time(c.lag)}.\n"
+        f"Interval: {show_time(c.interval)}; best {show_time(c.best)}, Young {show_time(c.young)}, Daly "
+        f"{show_time(c.daly)}"
+        + (f"; every {c.storage_every}th reaches storage." if c.storage_every > 1 else ".")
+    )
+
+
+def _show_run(g: Goodput) -> None:
+    from railwright.cli.tables import print_table
+    from railwright.units import show_time
+
+    run = g.forecast
+    typer.echo(
+        f"\nThe run, {run.samples:,} simulated ({run.interruptions:.0f} interruptions each, in bursts as in "
+        f"StepFun's trace; {_percent(run.waiting)} of the time waiting for a server)"
+    )
+    names = ("p10", "p50", "p90", "p99", "mean")
+    rows = [
+        ("wall time", *map(show_time, run.wall)),
+        ("million GPU-hours", *(f"{hours / 1e6:.3f}" for hours in run.gpu_hours)),
+        ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
+    ]
+    print_table(("", *names), rows, right=True)
+    typer.echo("\nSpare servers")
+    print_table(
+        ("of the time", "replayed", "fails together", "independent"),
+        [(_percent(w.share), f"{w.replayed}", f"{w.scaled}", f"{w.independent}") for w in g.wanted],
+        right=True,
+    )
+
+
+def _show_network(g: Goodput) -> None:
+    from railwright.cli.tables import print_table
+    from railwright.units import show_count, show_time
+
+    if g.network is None:
+        return
+    found = g.network
+    typer.echo(f"\nFailed network elements (step on the sound fabric: {show_time(found.healthy)})")
+    rows = [
+        (
+            row.what, row.element, "restarts" if row.slowdown is None else f"{row.slowdown:.3f} x",
+            f"{100 * row.expected:.3f} %", row.why,
+        )
+        for row in found.faults
+    ]  # fmt: skip
+    print_table(("", "first", "step", "of the time", "why"), rows)
+    for sentence in found.words:
+        typer.echo(sentence)
+    if found.spares:
+        print_table(
+            ("spare spines", "spines a pod", "this step loses", "a spine-bound job", "GPU-hours a year"),
+            [
+                (
+                    f"{s.spares}", f"{s.spines}", f"{100 * s.loss:.4f} %", f"{100 * s.bound_loss:.4f} %",
+                    show_count(round(s.gpu_hours)),
+                )
+                for s in found.spares
+            ],
+            right=True,
+        )  # fmt: skip
+
+
+def _show_tornado(g: Goodput, every: bool) -> None:
+    from railwright.cli.tables import print_table
+
+    typer.echo("\nWhat the goodput hangs on")
+    shown = g.tornado if every else g.tornado[:8]
+    print_table(
+        ("", "from", "to", "goodput from", "to"),
+        [(s.name, s.low, s.high, _percent(s.at_low), _percent(s.at_high)) for s in shown],
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: a component that never fails has no MTTI."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
