@@ -1,0 +1,150 @@
+"""The measured kernels of a GPU as rows, each with its source: serving/data/kernels.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import numpy as np
+
+from railwright.catalog.parts import Gpu
+from railwright.errors import PlanError
+from railwright.serving.kernels import AttentionRow, ExpertRow, Floats, GemmRow, Speeds
+from railwright.spec.serving import Weights
+
+Kind = TypeVar("Kind", GemmRow, AttentionRow, ExpertRow)
+
+KNOTS = tuple(float(2**p) for p in (11, 15, 17, 18, 19, 20, 21, 22, 23, 25, 27, 29))
+"""Sizes at which all-reduces are tabulated [byte]."""
+
+KIN = {
+    "ampere": "a100",
+    "ada": "l40s",
+    "hopper": "h100",
+    "blackwell": "b200",
+    "blackwell-ultra": "b200",
+    "blackwell-rtx": "rtx-pro-6000",
+}
+"""Generation -> the GPU whose fractions of peak and bandwidth stand for the others of it."""
+
+WIDTH = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1.0,
+    "nvfp4": 0.5625,
+    "mxfp4": 0.53125,
+    "int8": 1.0,
+    "int4": 0.53125,
+}
+"""Bytes of one weight with its scales: one byte for 16 values (nvfp4) or 32 (mxfp4); int4: two for 64."""
+
+PEAK = {"fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4"}
+"""The peak products in a type run at; those of others are bf16's."""
+
+NARROWER = {
+    "fp16": "bf16",
+    "fp8_block": "fp8",
+    "fp8": "fp8_block",
+    "int8": "bf16",
+    "int4": "bf16",
+    "mxfp4": "bf16",
+}
+"""The type whose row stands for one without its own."""
+
+_EXPERTS_LIKE = {"fp8": "fp8_block", "fp8_block": "fp8", "fp16": "bf16", "int8": "bf16", "int4": "mxfp4"}
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What one engine's kernels reach on one GPU.
+
+    row     whose measurements: 'h100';  exact  whether it is this very GPU
+    family  whose attention, experts and all-reduce: 'vllm', 'trtllm', 'sglang'
+    """
+
+    gpu: Gpu
+    speeds: Speeds
+    row: str
+    exact: bool
+    family: str
+    tables: dict[str, Any]
+
+    def gemm(self, weights: Weights) -> tuple[GemmRow, float, float, bool]:
+        """Constants, peak over bf16's, bytes of a weight, whether activations are quantised before."""
+        rows, width = self.tables["gemm"], WIDTH[weights]
+        name = weights if weights in rows else NARROWER.get(weights, "bf16")
+        name = name if name in rows else "bf16"
+        peak = self.peak(name)
+        return _row(GemmRow, rows[name]), peak, width, peak > 1.0
+
+    def attention(self, kind: str, kv: str) -> AttentionRow:
+        """Constants of 'decode', 'prefill', 'mla_decode' or 'mla_prefill' over keys and values of a type."""
+        for family in (self.family, "vllm", "trtllm", "sglang"):
+            rows = self.tables["attention"].get(family, {})
+            for name in (f"{kind}_{kv}", f"{kind}_bf16"):
+                if name in rows and rows[name]["error"] < WORST:
+                    return _row(AttentionRow, rows[name])
+        return _row(AttentionRow, _tables()["h100"]["attention"]["trtllm"][f"{kind}_bf16"])
+
+    def experts(self, weights: Weights) -> tuple[ExpertRow, float, float]:
+        """Constants, peak over bf16's and bytes of a weight of routed experts."""
+        for name in (weights, _EXPERTS_LIKE.get(weights, ""), "bf16"):
+            for family in (self.family, "vllm", "trtllm", "sglang"):
+                rows = self.tables["experts"].get(family, {})
+                if name in rows:
+                    return _row(ExpertRow, rows[name]), self.peak(name), WIDTH[weights]
+        raise AssertionError(f"no experts measured on {self.row}")
+
+    def all_reduce(self, ranks: int, sizes: Floats) -> Floats | None:
+        """Seconds of the engine's own all-reduce, or None for a number of GPUs that was not measured."""
+        for family in (self.family, "vllm", "trtllm", "sglang"):
+            rows = self.tables["all_reduce"].get(family, {})
+            if ranks in rows:
+                times = np.log(np.asarray(rows[ranks], float))
+                at = np.log(np.maximum(np.asarray(sizes, float), 1.0))
+                inside = np.exp(np.interp(at, np.log(KNOTS), times))
+                return np.asarray(inside * np.maximum(np.asarray(sizes, float) / KNOTS[-1], 1.0))
+        return None
+
+    def peak(self, weights: str) -> float:
+        """Dense peak of products in a type over that in bf16; 1 where the GPU has no faster one."""
+        faster = self.gpu.peak_flops.get(PEAK.get(weights, ""))
+        return faster / self.speeds.peak if faster else 1.0
+
+
+WORST = 35.0
+"""Mean error from which another engine's kernel is the better guess [%]."""
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    from ruamel.yaml import YAML
+
+    text = (files("railwright.serving") / "data" / "kernels.yaml").read_text(encoding="utf-8")
+    tables: dict[str, Any] = YAML(typ="safe").load(text)["gpus"]
+    return tables
+
+
+def kernels_of(gpu: Gpu, family: str) -> Kernels:
+    """The measured kernels of a GPU: its own, else those of its generation's best-known one.
+
+    Raises PlanError for a GPU of a generation that no kernel was measured on.
+    """
+    tables = _tables()
+    own = [name for name in tables if gpu.name == name or gpu.name.startswith(name + "-")]
+    row = max(own, key=len) if own else KIN.get(gpu.generation, "")
+    if not row:
+        known = ", ".join(tables)
+        raise PlanError(
+            f"No inference kernel was measured on the GPU '{gpu.name}' of generation '{gpu.generation}'; "
+            f"serving is predicted for those of the generations of {known}."
+        )
+    peak = gpu.peak_flops.get("bf16") or gpu.peak_flops["fp16"]
+    return Kernels(gpu, Speeds(peak, gpu.hbm_bandwidth, gpu.sms), row, bool(own), family, tables[row])
+
+
+def _row(kind: type[Kind], row: dict[str, Any]) -> Kind:
+    return kind(**{f.name: float(row[f.name]) for f in fields(kind)})

@@ -1,0 +1,113 @@
+"""What the GPUs of one replica tell each other in a step: all-reduces, experts' tokens, stage to stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright.collectives.machine import Machine
+from railwright.collectives.moe import Kernel, predict_dispatch
+from railwright.collectives.predict import sweep
+from railwright.collectives.prediction import Op
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.serving.constants import KNOTS, Kernels
+from railwright.serving.kernels import Floats
+from railwright.serving.profiles import Engine
+from railwright.spec.serving import ServingJob, ServingLayout
+from railwright.traffic.demand import Communicator
+
+EXCHANGES: dict[str, Kernel] = {"all-to-all": "deepep", "low-latency": "deepep-low-latency"}
+MOST_LOW_LATENCY = 256
+"""Tokens per GPU above which DeepEP's low-latency buffers are not used (its README tests 128)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The GPUs of one replica on a machine, and what they run there."""
+
+    machine: Machine
+    engine: Engine
+    kernels: Kernels
+    first: int
+
+    def group(self, ranks: int) -> Communicator:
+        """The first `ranks` GPUs of the replica."""
+        gpus = np.arange(self.first, self.first + ranks, dtype=np.int32)
+        if gpus[-1] >= self.machine.network.fabric.num_gpus:
+            have = self.machine.network.fabric.num_gpus
+            raise PlanError(
+                f"One replica needs GPU number {int(gpus[-1])}, but the cluster has {have} GPUs; "
+                "raise cluster.servers or make the layout smaller."
+            )
+        return Communicator(gpus, "replica")
+
+
+def all_reduce_seconds(place: Place, ranks: int, sizes: Floats) -> Floats:
+    """One all-reduce over `ranks` neighbouring GPUs, by size of the buffer [byte]. [s]
+
+    The engine's own kernel as measured where all ranks are in one server, else NCCL's.
+    """
+    if ranks == 1:
+        return np.zeros_like(sizes)
+    own = None
+    if place.engine.all_reduce == "custom" and ranks <= place.machine.server.gpus:
+        own = place.kernels.all_reduce(ranks, sizes)
+    return own if own is not None else nccl_seconds(place, "all_reduce", ranks, sizes)
+
+
+def nccl_seconds(place: Place, op: Op, ranks: int, sizes: Floats) -> Floats:
+    """A collective of NCCL over neighbouring GPUs, by total size [byte]: predicted at KNOTS. [s]"""
+    if ranks == 1:
+        return np.zeros_like(sizes)
+    found = [answer.time for answer in sweep(place.machine, op, KNOTS, [place.group(ranks)])]
+    beyond = np.maximum(sizes / KNOTS[-1], 1.0)
+    return np.asarray(np.interp(np.log(np.maximum(sizes, 1.0)), np.log(KNOTS), found) * beyond)
+
+
+def expert_seconds(
+    place: Place, job: ServingJob, arch: Transformer, layout: ServingLayout, tokens: Floats
+) -> Floats:
+    """Tokens to experts on other GPUs and back, one layer, by tokens of the whole replica's step. [s]
+
+    Without attention data parallelism every GPU has all tokens and the layer ends in one all-reduce, counted
+    there; this is then zero.  Raises PlanError where DeepEP cannot run on the machine.
+    """
+    group = layout.tensor * layout.attention_data
+    if layout.attention_data == 1 or not arch.is_moe:
+        return np.zeros_like(tokens)
+    kind = layout.expert_exchange if layout.expert_exchange != "auto" else place.engine.expert_exchange
+    if kind == "all-gather" or layout.expert < group:
+        sizes = tokens * arch.hidden * 2.0
+        gather = nccl_seconds(place, "all_gather", group, sizes)
+        return gather + nccl_seconds(place, "reduce_scatter", group, sizes)
+    grid = np.unique(np.round(np.geomspace(1, max(float(tokens.max()) / group, 2.0), 10))).astype(int)
+    found = []
+    for each in grid:
+        kernel = EXCHANGES[kind]
+        if each > MOST_LOW_LATENCY:
+            kernel = "deepep"
+        answer = predict_dispatch(
+            place.machine,
+            [place.group(group)],
+            int(each),
+            arch.hidden,
+            arch.experts_per_token,
+            arch.experts,
+            kernel=kernel,
+            dispatch_bytes=1 if job.weights.startswith(("fp8", "nvfp4")) else 2,
+            imbalance=job.expert_imbalance or 1.0,
+        )
+        found.append(answer.time)
+    return np.asarray(np.interp(tokens / group, grid, found))
+
+
+def hop_seconds(place: Place, layout: ServingLayout, size: float) -> float:
+    """Activations from one pipeline stage to the next: the same rank of two neighbouring groups. [s]"""
+    if layout.pipeline == 1:
+        return 0.0
+    stage = layout.tensor * layout.attention_data * layout.context
+    place.group(2 * stage)
+    pair = Communicator(np.array([place.first, place.first + stage], np.int32), "stages")
+    return sweep(place.machine, "sendrecv", (size,), [pair])[0].time

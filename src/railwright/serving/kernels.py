@@ -1,0 +1,184 @@
+"""Times of an engine's kernels on one GPU: products, attention and routed experts, for arrays of batches.
+
+Every function takes arrays that broadcast, and constants as a row fitted on measured kernels
+(serving/data/kernels.yaml, tools/fit_serving.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from railwright.compute import gemm
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What a GPU's datasheet promises.
+
+    peak       dense bf16 peak [flop/s]; rows of other dtypes are multiples of it
+    bandwidth  of the memory [byte/s]
+    sms        multiprocessors
+    """
+
+    peak: float
+    bandwidth: float
+    sms: int
+
+
+@dataclass(frozen=True)
+class GemmRow:
+    """Constants of products in one dtype, as `compute.gemm.gemm_seconds` takes them."""
+
+    fixed: float
+    compute: float
+    memory: float
+    depth: float
+    square: float
+    small: float
+
+
+@dataclass(frozen=True)
+class AttentionRow:
+    """Constants of one attention kernel.
+
+    fixed    launch, rotary embedding, write of the new keys and values, merging of split contexts [s]
+    compute  fraction of the dense bf16 peak reached
+    memory   fraction of the memory bandwidth reached
+    ramp     decode: more time until the memory streams [s]; prefill: prompt length of half speed [token]
+    unit     time of one request's key/value head beyond its share of bytes and work [s]
+    """
+
+    fixed: float
+    compute: float
+    memory: float
+    ramp: float
+    unit: float
+
+
+@dataclass(frozen=True)
+class ExpertRow:
+    """Constants of the routed experts of one layer: routing, permutation, two grouped products, activation.
+
+    fixed    of all kernels together [s]
+    compute  fraction of the dense peak of the dtype;  memory  fraction of the memory bandwidth
+    pad      rows that a tile of every busy expert works beyond its own
+    row      time of one routed copy of a token beyond its share of bytes and work [s]
+    """
+
+    fixed: float
+    compute: float
+    memory: float
+    pad: float
+    row: float
+
+
+RAMP_BYTES = 32e6
+"""Bytes of keys and values over which decode attention comes to stream at full rate (the fits' scale)."""
+
+QUANTISED = 3.0
+"""Bytes moved per activation to quantise it before a product: two read, one written."""
+
+
+def gemm_seconds(
+    shape: gemm.Shape, row: GemmRow, speeds: Speeds, peak: float, width: float, quantise: bool
+) -> Floats:
+    """Time of y = x W with m rows of x. [s]
+
+    peak      peak of the dtype over the bf16 one;  width  bytes of one weight, with its scales
+    quantise  x is read and written once more before, in a kernel that the row's `fixed` includes
+    Source of the form: compute/gemm.py.
+    """
+    m, n, k = (np.asarray(v, float) for v in (shape.m, shape.n, shape.k))
+    narrow = min(width, 2.0) if quantise else 2.0
+    moved = width * n * k + narrow * m * k + 2.0 * m * n
+    time = gemm.gemm_seconds(
+        shape,
+        moved,
+        2.0 * m * n * k,
+        fixed=row.fixed,
+        compute=row.compute * speeds.peak * peak,
+        memory=row.memory * speeds.bandwidth,
+        depth=row.depth,
+        square=row.square,
+        small=row.small,
+        sms=speeds.sms,
+    )
+    if quantise:
+        time = time + QUANTISED * m * k / (row.memory * speeds.bandwidth)
+    return np.asarray(time)
+
+
+def decode_seconds(
+    requests: ArrayLike,
+    context: ArrayLike,
+    kv_heads: ArrayLike,
+    cached: ArrayLike,
+    heads: ArrayLike,
+    work: ArrayLike,
+    row: AttentionRow,
+    speeds: Speeds,
+) -> Floats:
+    """Attention of one new token for each of `requests`, each over `context` tokens. [s]
+
+    kv_heads, heads  of this GPU;  cached  bytes of one token's cache per kv head
+    work     flop per query head and token of context: 2 x (width of a score + width of a value)
+    Split-KV kernels keep all multiprocessors busy, so bytes decide, unless many query heads share one cache.
+    """
+    b, c = np.asarray(requests, float), np.asarray(context, float)
+    moved = b * c * np.asarray(kv_heads) * np.asarray(cached)
+    flops = b * c * np.asarray(heads) * np.asarray(work)
+    streaming = row.ramp * -np.expm1(-moved / RAMP_BYTES)
+    longest = np.maximum(moved / (row.memory * speeds.bandwidth), flops / (row.compute * speeds.peak))
+    return np.asarray(row.fixed + streaming + row.unit * b * np.asarray(kv_heads) + longest)
+
+
+def prefill_seconds(
+    prompts: ArrayLike,
+    new: ArrayLike,
+    cached: ArrayLike,
+    heads: ArrayLike,
+    work: ArrayLike,
+    row: AttentionRow,
+    speeds: Speeds,
+) -> Floats:
+    """Causal attention of `prompts` times `new` tokens, after `cached` ones already in the cache. [s]
+
+    work  flop per query head and pair of tokens, as for decode; half the new pairs are masked
+    Short prompts work slower, as training's do (compute/data/attention.yaml); each token's query and output
+    cross the memory once.
+    """
+    b, n, p, h = (np.asarray(v, float) for v in (prompts, new, cached, heads))
+    w = np.asarray(work, float)
+    flops = b * h * w * n * (p + n / 2.0)
+    slow = 1.0 + row.ramp / (n + p)
+    crossing = b * n * h * w / (row.memory * speeds.bandwidth)
+    return np.asarray(row.fixed + row.unit * b * h + flops * slow / (row.compute * speeds.peak) + crossing)
+
+
+def experts_seconds(
+    rows: ArrayLike,
+    active: ArrayLike,
+    hidden: ArrayLike,
+    inner: ArrayLike,
+    row: ExpertRow,
+    speeds: Speeds,
+    peak: float,
+    width: float,
+    matrices: float = 3.0,
+) -> Floats:
+    """Routed experts of one layer on one GPU. [s]
+
+    rows    copies of tokens that this GPU's experts work on;  active  its experts that have any
+    hidden, inner  widths of an expert (inner after tensor parallelism);  matrices  3 gated, 2 not
+    """
+    r, a, h, i = (np.asarray(v, float) for v in (rows, active, hidden, inner))
+    weights = matrices * h * i
+    moved = a * weights * width + r * (4.0 * h + 2.0 * matrices * i)
+    flops = 2.0 * (r + row.pad * a) * weights
+    longest = np.maximum(moved / (row.memory * speeds.bandwidth), flops / (row.compute * speeds.peak * peak))
+    return np.asarray(row.fixed + row.row * r + longest)

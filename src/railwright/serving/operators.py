@@ -1,0 +1,273 @@
+"""What one GPU runs in an engine's step, layer by layer: everything but attention, and attention.
+
+Legend: K batches by their tokens T (whole replica); t tensor, a attention-data, c context ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from railwright.compute.gemm import Shape
+from railwright.model.architecture import Transformer
+from railwright.serving.constants import Kernels
+from railwright.serving.exchange import Place, all_reduce_seconds, expert_seconds, nccl_seconds
+from railwright.serving.kernels import (
+    Floats,
+    decode_seconds,
+    experts_seconds,
+    gemm_seconds,
+    prefill_seconds,
+)
+from railwright.serving.memory import KV_BYTES, ONLY_EXPERTS
+from railwright.spec.serving import ServingJob, ServingLayout, Weights
+
+LATENT_PREFILL = 2 * (192.0 + 128.0)
+"""Flop per head and pair of tokens of latent attention on whole prompts: keys of 192, values of 128."""
+
+ELEMENTWISE = 0.55
+"""Fixed time of an element-wise kernel (norm, activation) over that of a matrix product: an estimate."""
+
+CAPTURED = (1, 2, 4)
+"""Batches CUDA graphs are captured for below multiples of eight; others run padded (vLLM, SGLang)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One pipeline stage of one replica: what its GPUs hold and how they are cut."""
+
+    place: Place
+    job: ServingJob
+    arch: Transformer
+    layout: ServingLayout
+
+    @property
+    def kernels(self) -> Kernels:
+        return self.place.kernels
+
+    @property
+    def layers(self) -> int:
+        return -(-self.arch.layers // self.layout.pipeline)
+
+    @property
+    def moe_layers(self) -> int:
+        if not self.arch.is_moe:
+            return 0
+        return self.layers - (self.arch.dense_layers if self.layout.pipeline == 1 else 0)
+
+    @property
+    def heads(self) -> int:
+        """Query heads of one GPU."""
+        return -(-self.arch.heads // self.layout.tensor)
+
+    @property
+    def kv_heads(self) -> int:
+        """Key/value heads of one GPU: copied where GPUs outnumber them; one for latent attention."""
+        if self.arch.attention == "mla":
+            return 1
+        return max(1, self.arch.kv_heads // self.layout.tensor)
+
+    @property
+    def dense_type(self) -> Weights:
+        """Type of the weights outside attention and experts."""
+        return "bf16" if self.job.weights in ONLY_EXPERTS and self.arch.is_moe else self.job.weights
+
+    @property
+    def attention_type(self) -> Weights:
+        """Type of the weights of attention."""
+        latent_fp4 = self.job.weights == "nvfp4" and self.arch.attention == "mla"
+        return "bf16" if latent_fp4 else self.dense_type
+
+    def product(self, rows: Floats, columns: float, inner: float, weights: Weights) -> Floats:
+        """One product of `rows` activations with a matrix of inner x columns. [s]"""
+        row, peak, width, quantise = self.kernels.gemm(weights)
+        shape = Shape(rows, np.full_like(rows, columns), np.full_like(rows, inner))
+        return gemm_seconds(shape, row, self.kernels.speeds, peak, width, quantise)
+
+    def elementwise(self, moved: Floats) -> Floats:
+        """One kernel that moves so many bytes. [s]"""
+        row = self.kernels.gemm("bf16")[0]
+        return ELEMENTWISE * row.fixed + moved / (row.memory * self.kernels.speeds.bandwidth)
+
+
+def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]:
+    """Seconds of the fullest stage in a step of `tokens` (K,), by part, without attention.
+
+    mixed  the step holds prefill: prompts' tokens are split over context ranks, latent attention
+           expands keys and values, and only each prompt's last token reaches the LM head
+    Parts: attention products, mlp, experts, norms, collectives, head (with sampling), launches (host time that
+    no kernel hides in a step without graphs).
+    """
+    arch, layout = stage.arch, stage.layout
+    own = np.maximum(tokens / layout.attention_data / (layout.context if mixed else 1), 1.0)
+    replayed = own if mixed else _captured(own, stage.place.engine.graphs)
+    layers, moe = stage.layers, stage.moe_layers
+    parts = {"attention products": layers * _attention_products(stage, replayed, mixed=mixed)}
+    dense = layers - moe
+    gated = 2 if arch.gated else 1
+    parts["mlp"] = dense * _mlp(stage, replayed, arch.ffn / layout.tensor, gated) if dense else 0 * own
+    if moe:
+        parts["experts"] = moe * _experts(stage, replayed, np.maximum(tokens, 1.0))
+    norms = 0 if stage.place.engine.fused_norms and layout.tensor > 1 else 2
+    qk = 1 if arch.qk_norm else 0
+    parts["norms"] = layers * (norms + qk) * stage.elementwise(replayed * arch.hidden * 8.0)
+    wide = replayed * arch.hidden * 2.0
+    reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
+    meetings = 2 * layers if layout.attention_data == 1 else layers + dense
+    parts["collectives"] = meetings * reduced + 1 * reduced
+    if moe:
+        parts["collectives"] = parts["collectives"] + moe * expert_seconds(
+            stage.place, stage.job, arch, layout, np.maximum(tokens, 1.0)
+        )
+    parts["head"] = _head(stage, own, mixed=mixed)
+    parts["launches"] = _launches(stage, own, np.asarray(sum(parts.values())), mixed=mixed)
+    return parts
+
+
+def _attention_products(stage: Stage, rows: Floats, *, mixed: bool) -> Floats:
+    arch, kind = stage.arch, stage.attention_type
+    heads = stage.heads
+    if arch.attention != "mla":
+        inner = arch.head_dim * (heads + 2 * stage.kv_heads)
+        return stage.product(rows, inner, arch.hidden, kind) + stage.product(
+            rows, arch.hidden, heads * arch.head_dim, kind
+        )
+    down = stage.product(rows, arch.q_lora + arch.kv_lora + arch.rope_dim, arch.hidden, kind)
+    queries = stage.product(rows, heads * (arch.head_dim + arch.rope_dim), arch.q_lora or arch.hidden, kind)
+    out = stage.product(rows, arch.hidden, heads * arch.v_head_dim, kind)
+    if mixed:
+        expand = stage.product(rows, heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, kind)
+    else:
+        # absorbed: one small product a head, from head to latent width and back, weights read once
+        row, _, width, _ = stage.kernels.gemm("bf16")
+        area = heads * arch.kv_lora * (arch.head_dim + arch.v_head_dim)
+        moved = area * width + 2.0 * rows * heads * (arch.kv_lora * 2 + arch.head_dim + arch.v_head_dim)
+        speeds = stage.kernels.speeds
+        longest = np.maximum(
+            moved / (row.memory * speeds.bandwidth), 2.0 * rows * area / (row.compute * speeds.peak)
+        )
+        expand = 2 * row.fixed + longest
+    return down + queries + expand + out + 2 * stage.elementwise(rows * (arch.q_lora + arch.kv_lora) * 4.0)
+
+
+def _mlp(stage: Stage, rows: Floats, inner: float, gated: int) -> Floats:
+    up = stage.product(rows, gated * inner, stage.arch.hidden, stage.dense_type)
+    active = stage.elementwise(rows * inner * (gated + 1) * 2.0)
+    return up + active + stage.product(rows, stage.arch.hidden, inner, stage.dense_type)
+
+
+def _experts(stage: Stage, own: Floats, tokens: Floats) -> Floats:
+    """Router, routed experts and shared ones of one layer.
+
+    Experts are chosen by chance: of E on this GPU's part E (1 - (1 - k/E)^T) have
+    work; the busiest GPU works `expert_imbalance` times the mean.
+    """
+    arch, layout = stage.arch, stage.layout
+    local = arch.experts / layout.expert
+    group = layout.tensor * layout.attention_data
+    inner = arch.expert_ffn * layout.expert / group
+    busy = stage.job.expert_imbalance or 1.0
+    rows = tokens * arch.experts_per_token / layout.expert * busy
+    active = local * -np.expm1(tokens * np.log1p(-arch.experts_per_token / arch.experts))
+    row, peak, width = stage.kernels.experts(stage.job.weights)
+    matrices = 3.0 if arch.gated else 2.0
+    routed = experts_seconds(
+        rows, active, arch.hidden, inner, row, stage.kernels.speeds, peak, width, matrices
+    )
+    router = stage.product(own, arch.experts, arch.hidden, "bf16")
+    if not arch.shared_ffn:
+        return routed + router
+    gated = 2 if arch.gated else 1
+    return routed + router + _mlp(stage, own, arch.shared_ffn / layout.tensor, gated)
+
+
+def _head(stage: Stage, own: Floats, *, mixed: bool) -> Floats:
+    """Embedding, LM head, gathering of logits and sampling; a prompt needs logits of its last token alone."""
+    arch, layout, engine = stage.arch, stage.layout, stage.place.engine
+    rows = np.minimum(own, 32.0) if mixed else own
+    columns = arch.vocab / layout.tensor
+    logits = rows * arch.vocab * 2.0
+    gathered = nccl_seconds(stage.place, "all_gather", layout.tensor, logits)
+    sampled = stage.elementwise(rows * arch.vocab * 4.0 * 3.0)
+    return stage.product(rows, columns, arch.hidden, "bf16") + gathered + sampled + engine.step
+
+
+def _launches(stage: Stage, own: Floats, busy: Floats, *, mixed: bool) -> Floats:
+    """Host time of launching a step's kernels beyond the GPU's time, where no graph replays them."""
+    engine = stage.place.engine
+    collectives = 2 * stage.layers if stage.layout.tensor > 1 else 0
+    host = stage.layers * engine.launches * engine.launch + collectives * engine.launch_collective
+    covered = engine.mixed_graphs if mixed else engine.graphs
+    return np.where(own <= covered, 0.0, np.maximum(host - busy, 0.0))
+
+
+def _captured(rows: Floats, most: int) -> Floats:
+    """Rows a replayed graph works on: 1, 2, 4, then the next multiple of 8, up to the largest captured."""
+    padded = np.where(rows <= 1, 1, np.where(rows <= 2, 2, np.where(rows <= 4, 4, np.ceil(rows / 8) * 8)))
+    return np.where(rows <= most, padded, rows)
+
+
+def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
+    """Attention of `requests` decoding with `context` tokens each, all layers of the stage. [s]"""
+    arch, layout = stage.arch, stage.layout
+    latent = arch.attention == "mla"
+    row = stage.kernels.attention("mla_decode" if latent else "decode", stage.job.kv)
+    each = KV_BYTES[stage.job.kv]
+    cached = (arch.kv_lora + arch.rope_dim if latent else 2.0 * arch.head_dim) * each
+    work = 2.0 * (2 * arch.kv_lora + arch.rope_dim) if latent else 4.0 * arch.head_dim
+    own = np.ceil(requests / layout.attention_data)
+    spread = layout.context
+
+    def layer(seen: Floats) -> Floats:
+        return decode_seconds(
+            own, seen / spread, stage.kv_heads, cached, stage.heads, work, row, stage.kernels.speeds
+        )
+
+    time = _by_window(stage, context, layer)
+    if spread > 1:
+        # partial outputs of every head meet, with their weights (decode context parallelism)
+        met = np.asarray(own * stage.heads * (arch.kv_lora if latent else arch.head_dim) * 2.0, float)
+        time = time + stage.layers * nccl_seconds(stage.place, "all_reduce", spread, met * np.ones_like(time))
+    return time
+
+
+def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
+    """Attention of one chunk of `new` tokens after `cached` ones, all layers of the stage. [s]
+
+    Over context ranks the chunk's queries are shared, and keys and values of all of them are gathered.
+    """
+    arch, layout = stage.arch, stage.layout
+    latent = arch.attention == "mla"
+    row = stage.kernels.attention("mla_prefill" if latent else "prefill", stage.job.kv)
+    work = LATENT_PREFILL if latent else 4.0 * arch.head_dim
+
+    def layer(seen: Floats) -> Floats:
+        # of a windowed layer each query sees `seen` keys at most: the same work as after so many cached ones
+        longest = cached + new
+        before = np.where(seen >= longest, cached, np.maximum(np.minimum(seen, longest) - new / 2.0, 0.0))
+        return prefill_seconds(
+            1.0, new, before, stage.heads / layout.context, work, row, stage.kernels.speeds
+        )
+
+    time = _by_window(stage, cached + new, layer) / layout.attention_data
+    if layout.context > 1:
+        size = new * (arch.kv_lora + arch.rope_dim if latent else 2.0 * stage.kv_heads * arch.head_dim)
+        gathered = nccl_seconds(stage.place, "all_gather", layout.context, size * KV_BYTES[stage.job.kv])
+        time = time + stage.layers * gathered
+    return time
+
+
+def _by_window(stage: Stage, context: Floats, layer) -> Floats:  # type: ignore[no-untyped-def]
+    """All layers' time: those with a sliding window see no more than it."""
+    arch = stage.arch
+    windowed = stage.layers // arch.window_every if arch.sliding_window else 0
+    whole = (stage.layers - windowed) * layer(context) if windowed < stage.layers else 0.0
+    if not windowed:
+        return np.asarray(whole)
+    return np.asarray(whole + windowed * layer(np.minimum(context, float(arch.sliding_window))))
+
+
+def with_layers(arch: Transformer, layers: int) -> Transformer:
+    """The same model with another number of layers, all of its usual kind: a draft head."""
+    return replace(arch, layers=layers, dense_layers=0 if arch.is_moe else arch.dense_layers)

@@ -1,0 +1,152 @@
+"""The physics of one replica, tabulated for the simulator; and where a step's time goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.serving.constants import kernels_of
+from railwright.serving.exchange import Place, hop_seconds
+from railwright.serving.kernels import Floats
+from railwright.serving.memory import engine_memory
+from railwright.serving.operators import Stage, decode_attention, prefill_attention, row_parts
+from railwright.serving.profiles import Engine, engine_of
+from railwright.serving.table import StepTable
+from railwright.spec.serving import ServingJob, ServingLayout
+
+HOP_TOKENS = 256.0
+"""Tokens whose activations a typical step sends to the next pipeline stage."""
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Where one step's time goes. [s]
+
+    parts  name -> seconds on the GPU, in the order they are computed; 'launches' is the host's time that no
+           kernel hides
+    host   of schedule, inputs and outputs; beside the GPU's time where the engine overlaps it
+    total  of the step
+    """
+
+    parts: dict[str, float]
+    host: float
+    total: float
+
+
+def tabulate(
+    job: ServingJob, arch: Transformer, machine: Machine, layout: ServingLayout | None = None
+) -> StepTable:
+    """Times of one replica's engine steps, by what is in the batch.
+
+    layout  of the replica; default: the job's (its prefill pool has its own)
+    Raises PlanError for an unknown engine, GPUs no kernel was measured on, layouts the model cannot be cut
+    into, a model that does not fit, and a replica larger than the cluster.
+    """
+    stage = _stage(job, arch, machine, layout)
+    engine, cut = stage.place.engine, stage.layout
+    memory = engine_memory(job, arch, engine, machine.gpu, cut)
+    most_tokens, most_requests = engine.limits(job, machine.gpu)
+    longest = float(job.max_length or arch.max_positions or 131072)
+    requests = min(float(most_requests), max(1.0, memory.kv_tokens))
+    tokens = _grid(1.0, max(min(float(most_tokens), 65536.0), requests, 512.0), 6)
+    batches, contexts = _grid(1.0, requests, 3), np.concatenate([[0.0], _grid(16.0, max(longest, 64.0), 3)])
+    chunks = _grid(1.0, max(min(float(most_tokens), 65536.0, longest), 64.0), 4)
+    decode = decode_attention(stage, batches[:, None], contexts[None, :])
+    prefill = prefill_attention(stage, chunks[:, None], contexts[None, :])
+    return StepTable(
+        tokens=tokens,
+        decode_rows=sum_of(row_parts(stage, tokens, mixed=False)),
+        mixed_rows=sum_of(row_parts(stage, tokens, mixed=True)),
+        requests=batches,
+        contexts=contexts,
+        decode=decode,
+        chunks=chunks,
+        prefill=prefill,
+        stages=cut.pipeline,
+        hop=hop_seconds(stage.place, cut, HOP_TOKENS * arch.hidden * 2.0),
+        kv_tokens=memory.kv_tokens,
+        block=engine.block,
+        host_step=engine.host_step,
+        host_request=engine.host_request,
+        overlaps=engine.overlaps,
+        request=engine.request,
+    )
+
+
+def step_parts(
+    job: ServingJob,
+    arch: Transformer,
+    machine: Machine,
+    *,
+    decoding: int,
+    context: int,
+    prefill: tuple[tuple[int, int], ...] = (),
+    layout: ServingLayout | None = None,
+) -> StepParts:
+    """Where a step's time goes that decodes `decoding` requests of `context` tokens beside prefill chunks.
+
+    prefill  (new tokens, tokens already cached) of each chunk
+    Raises PlanError as `tabulate` does, and for an empty step.
+    """
+    if decoding < 0 or decoding + sum(new for new, _ in prefill) < 1:
+        raise PlanError(f"{job.name}: an engine step needs a request that decodes or tokens to prefill.")
+    stage = _stage(job, arch, machine, layout)
+    engine = stage.place.engine
+    tokens = np.array([float(decoding + sum(new for new, _ in prefill))])
+    parts = {k: float(v[0]) for k, v in row_parts(stage, tokens, mixed=bool(prefill)).items()}
+    if decoding:
+        seen = decode_attention(stage, np.array([float(decoding)]), np.array([float(context)]))
+        parts["decode attention"] = float(seen[0])
+    if prefill:
+        new, cached = (np.array(column, float) for column in zip(*prefill, strict=True))
+        parts["prefill attention"] = float(prefill_attention(stage, new, cached).sum())
+    host = engine.host_step + engine.host_request * (decoding + len(prefill))
+    busy = sum(parts.values())
+    return StepParts(parts, host, max(busy, host) if engine.overlaps else busy + host)
+
+
+def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> None:
+    """Whether the model can be cut so. Raises PlanError with the number that does not divide."""
+    cuts = (
+        ("tensor", layout.tensor, "attention heads", arch.heads),
+        ("expert", layout.expert, "experts", arch.experts),
+    )
+    for field, parts, what, number in cuts:
+        if parts > 1 and not number:
+            raise PlanError(f"{job.name}: layout.{field} is {parts}, but {arch.name} has no {what}; write 1.")
+        if number and number % parts:
+            raise PlanError(
+                f"{job.name}: layout.{field} is {parts}, but {arch.name} has {number} {what}; "
+                "choose a divisor of that."
+            )
+    if layout.pipeline > arch.layers:
+        raise PlanError(
+            f"{job.name}: layout.pipeline is {layout.pipeline}, but {arch.name} has {arch.layers} layers."
+        )
+
+
+def sum_of(parts: dict[str, Floats]) -> Floats:
+    """All parts together. [s]"""
+    return np.asarray(sum(parts.values()))
+
+
+def _stage(job: ServingJob, arch: Transformer, machine: Machine, layout: ServingLayout | None) -> Stage:
+    engine: Engine = engine_of(job)
+    cut = layout or job.layout
+    check_layout(job, arch, cut)
+    first = job.servers[0] * machine.server.gpus if job.servers else 0
+    place = Place(machine, engine, kernels_of(machine.gpu, engine.kernels), first)
+    place.group(cut.gpus)
+    return Stage(place, job, arch, cut)
+
+
+def _grid(first: float, last: float, per_octave: int) -> Floats:
+    """Whole numbers from first to last: all small ones, then so many for each doubling."""
+    octaves = max(np.log2(last / first), 1.0)
+    points = first * 2.0 ** np.linspace(0.0, octaves, int(np.ceil(octaves * per_octave)) + 1)
+    whole = np.unique(np.round(points))
+    return np.asarray(whole if whole[-1] > whole[0] else np.array([whole[0], whole[0] + 1.0]))
