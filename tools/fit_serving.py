@@ -1,6 +1,6 @@
-"""Fit serving/data/kernels.yaml to the op tables of the PyPI package aiconfigurator-core.
+"""Fit serving/data/kernels/*.yaml to the op tables of the PyPI package aiconfigurator-core.
 
-PYTHONPATH=src python tools/fit_serving.py WHEEL [GPU] > kernels.yaml
+PYTHONPATH=src python tools/fit_serving.py WHEEL src/railwright/serving/data/kernels [GPU]
 (WHEEL: an unpacked aiconfigurator_core-0.12.0; needs pyarrow and scipy, which the product never does.)
 
 Each row carries the mean error of its fit [%] (`error`) and that on what was left out of it (`left_out`: five
@@ -87,19 +87,22 @@ EXPERT_LIMITS = _limits([1e-6, 0.02, 0.2, 0.1, 1e-13], [3e-4, 1.0, 1.0, 300.0, 1
 """What a constant can be on any machine: no fraction above one, no kernel without a launch."""
 
 
-def main(wheel: Path, only: str | None = None) -> None:
-    """Print the rows of all GPUs, or of one, as YAML."""
-    print("gpus:")
+def main(wheel: Path, folder: Path, only: str | None = None) -> None:
+    """Write the file of every GPU, or of one, keeping the comment it begins with."""
     for gpu in SPEEDS:
-        if only in (None, gpu):
-            print(f"  {gpu}:")
-            shown: tuple[str, ...] = ()
-            for path, text in sorted(line for part in PARTS for line in part(wheel, gpu)):
-                for depth, key in enumerate(path[:-1]):
-                    if shown[: depth + 1] != path[: depth + 1]:
-                        print("  " * (depth + 2) + f"{key}:")
-                print("  " * (len(path) + 1) + f"{path[-1]}: {text}", flush=True)
-                shown = path[:-1]
+        if only not in (None, gpu):
+            continue
+        file = folder / f"{gpu}.yaml"
+        old = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        lines = [line for line in old if line.startswith("#")]
+        shown: tuple[str, ...] = ()
+        for path, text in sorted(line for part in PARTS for line in part(wheel, gpu)):
+            for depth, key in enumerate(path[:-1]):
+                if shown[: depth + 1] != path[: depth + 1]:
+                    lines.append("  " * depth + f"{key}:")
+            lines.append("  " * (len(path) - 1) + f"{path[-1]}: {text}")
+            shown = path[:-1]
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
@@ -340,4 +343,4 @@ def read(wheel: Path, name: str) -> Columns | None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

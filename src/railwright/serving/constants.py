@@ -1,4 +1,4 @@
-"""The measured kernels of a GPU as rows, each with its source: serving/data/kernels.yaml."""
+"""The measured kernels of a GPU as rows, each with its source: serving/data/kernels/."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Kernels:
             for name in (f"{kind}_{kv}", f"{kind}_bf16"):
                 if name in rows and rows[name]["error"] < WORST:
                     return _row(AttentionRow, rows[name])
-        return _row(AttentionRow, _tables()["h100"]["attention"]["trtllm"][f"{kind}_bf16"])
+        return _row(AttentionRow, _tables("h100")["attention"]["trtllm"][f"{kind}_bf16"])
 
     def experts(self, weights: Weights) -> tuple[ExpertRow, float, float]:
         """Constants, peak over bf16's and bytes of a weight of routed experts."""
@@ -120,12 +120,20 @@ WORST = 35.0
 
 
 @cache
-def _tables() -> dict[str, Any]:
+def _tables(row: str) -> dict[str, Any]:
     from ruamel.yaml import YAML
 
-    text = (files("railwright.serving") / "data" / "kernels.yaml").read_text(encoding="utf-8")
-    tables: dict[str, Any] = YAML(typ="safe").load(text)["gpus"]
+    # one file a GPU: parsing all of them would take half a second
+    text = (files("railwright.serving") / "data" / "kernels" / f"{row}.yaml").read_text(encoding="utf-8")
+    tables: dict[str, Any] = YAML(typ="safe").load(text)
     return tables
+
+
+@cache
+def measured() -> tuple[str, ...]:
+    """GPUs whose kernels were measured."""
+    folder = files("railwright.serving") / "data" / "kernels"
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
 def kernels_of(gpu: Gpu, family: str) -> Kernels:
@@ -133,17 +141,16 @@ def kernels_of(gpu: Gpu, family: str) -> Kernels:
 
     Raises PlanError for a GPU of a generation that no kernel was measured on.
     """
-    tables = _tables()
-    own = [name for name in tables if gpu.name == name or gpu.name.startswith(name + "-")]
+    own = [name for name in measured() if gpu.name == name or gpu.name.startswith(name + "-")]
     row = max(own, key=len) if own else KIN.get(gpu.generation, "")
     if not row:
-        known = ", ".join(tables)
+        known = ", ".join(measured())
         raise PlanError(
             f"No inference kernel was measured on the GPU '{gpu.name}' of generation '{gpu.generation}'; "
             f"serving is predicted for those of the generations of {known}."
         )
     peak = gpu.peak_flops.get("bf16") or gpu.peak_flops["fp16"]
-    return Kernels(gpu, Speeds(peak, gpu.hbm_bandwidth, gpu.sms), row, bool(own), family, tables[row])
+    return Kernels(gpu, Speeds(peak, gpu.hbm_bandwidth, gpu.sms), row, bool(own), family, _tables(row))
 
 
 def _row(kind: type[Kind], row: dict[str, Any]) -> Kind:

@@ -1,7 +1,7 @@
 """Times of an engine's kernels on one GPU: products, attention and routed experts, for arrays of batches.
 
 Every function takes arrays that broadcast, and constants as a row fitted on measured kernels
-(serving/data/kernels.yaml, tools/fit_serving.py).
+(serving/data/kernels/, tools/fit_serving.py).
 """
 
 from __future__ import annotations

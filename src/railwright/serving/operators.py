@@ -96,8 +96,8 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
 
     mixed  the step holds prefill: prompts' tokens are split over context ranks, latent attention
            expands keys and values, and only each prompt's last token reaches the LM head
-    Parts: attention products, mlp, experts, norms, collectives, head (with sampling), launches (host time that
-    no kernel hides in a step without graphs).
+    Parts: attention products, mlp, experts, norms, collectives, head (with sampling), launches (host time
+    that no kernel hides in a step without graphs).
     """
     arch, layout = stage.arch, stage.layout
     own = np.maximum(tokens / layout.attention_data / (layout.context if mixed else 1), 1.0)
