@@ -105,12 +105,17 @@ def _show_components(g: Goodput, every: bool) -> None:
     ordered = sorted(g.components, key=lambda c: (-c.share, -c.per_1000_node_days))
     rows = [
         (
-            c.name, show_count(c.units), f"{100 * c.rate:.3g}", f"{100 * c.low:.2g}-{100 * c.high:.2g}",
-            f"{c.per_1000_node_days:.3f}", show_time(c.mtti), _percent(c.share) if c.stops else "goes on",
+            c.name,
+            show_count(c.units),
+            f"{100 * c.rate:.3g}",
+            f"{100 * c.low:.2g}-{100 * c.high:.2g}",
+            f"{c.per_1000_node_days:.3f}",
+            show_time(c.mtti) if math.isfinite(c.mtti) else "never",
+            _percent(c.share) if c.stops else "goes on",
         )
         for c in ordered
         if every or c.rate * c.units
-    ]  # fmt: skip
+    ]
     header = ("", "units", "%/year", "range", "per 1,000 node-days", "one every", "share")
     print_table(header, rows, right=True)
     worst = f"The worst tenth of the servers causes {_percent(g.lemons)} of the server failures (lemons)."
@@ -138,7 +143,7 @@ def _show_recovery(g: Goodput) -> None:
 
 def _show_run(g: Goodput) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_time
+    from railwright.units import show_count, show_time
 
     run = g.forecast
     typer.echo(
@@ -148,7 +153,7 @@ def _show_run(g: Goodput) -> None:
     names = ("p10", "p50", "p90", "p99", "mean")
     rows = [
         ("wall time", *map(show_time, run.wall)),
-        ("million GPU-hours", *(f"{hours / 1e6:.3f}" for hours in run.gpu_hours)),
+        ("GPU-hours", *map(show_count, run.gpu_hours)),
         ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)

@@ -112,7 +112,8 @@ def goodput(
         job=job.name, gpus=held.gpus, servers=held.servers, nodes=held.nodes, rates=asked.rates, answer=(),
         per_1000_node_days=sum(p.per_1000_node_days for p in parts if p.stops),
         mtti=mtti, mtti_low=_mtti(parts, "high"), mtti_high=_mtti(parts, "low"), components=parts,
-        recovery=recovery, checkpoint=saved, definitions=definitions(held.nodes, figures, parts),
+        recovery=replace(recovery, mean=figures.recovery), checkpoint=saved,
+        definitions=definitions(held.nodes, figures, parts),
         ettr=closed.ettr(figures), goodput=closed.goodput(figures), losses=closed.losses(figures),
         forecast=forecast, spares=kept, wanted=wanted,
         target=(asked.target, recovery_for(asked.target, mtti, saved.block, saved.lag)),
@@ -233,8 +234,9 @@ def _forecast(
     horizon = min(50 * work, MOST_INTERRUPTIONS * figures.mtti)
     runs = montecarlo.simulate(process, horizon, work, asked.samples, asked.seed)
     # Every sample meets its own window of the trace, short of servers for a share of its time.
-    lived = np.maximum(1 - waits, 1e-9)
-    ended = (runs.finished / lived)[~np.isnan(runs.finished)]
+    lived = 1 - waits
+    ends = ~np.isnan(runs.finished) & (lived > 0)
+    ended = runs.finished[ends] / lived[ends]
     walls = ended if len(ended) else np.array([math.inf])
     wall = (*(float(v) for v in np.percentile(walls, (10, 50, 90, 99))), float(walls.mean()))
     per_server = held.gpus / held.servers

@@ -95,6 +95,11 @@ def components(
             )
     scale = asked.correlated * age_factor(asked.age)
     if asked.interruptions is not None:
+        if scale != 1:
+            raise RailwrightError(
+                "reliability.interruptions is your own count, with age and correlation in it; leave "
+                "reliability.age and reliability.correlated out"
+            )
         plain = sum(
             part.rate * asked.factors.get(part.name, 1.0) * stock.units[part.unit]
             for part in known
@@ -110,7 +115,9 @@ def components(
         for part in known
     ]  # fmt: skip
     if asked.flaps is not None:
-        rate = asked.flaps.per_link_day * YEAR / DAY * fatal_flaps(asked.flaps)
+        # The study's own count of interruptions has those by flaps in it.
+        fatal = fatal_flaps(asked.flaps) if asked.interruptions is None else 0.0
+        rate = asked.flaps.per_link_day * YEAR / DAY * fatal
         found.append(
             _component(
                 "flap", "link flap that outlasts the transport's patience", "link", stock, stock.homes == 1,

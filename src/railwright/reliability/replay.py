@@ -191,7 +191,7 @@ def spares(trace: Trace, servers: float, rate: float, share: float, seed: int = 
     mean = float(out.mean()) * copies
     rng = np.random.default_rng(seed)
     draws = max(SHIFTS // max(int(copies), 1), 8)
-    levels = [_cluster(trace, out, servers, rate, rng, len(out)) for _ in range(draws)]
+    levels = [_cluster(trace, out, servers, rate, rng) for _ in range(draws)]
     return Spares(
         servers=servers,
         rate=rate,
@@ -205,36 +205,41 @@ def spares(trace: Trace, servers: float, rate: float, share: float, seed: int = 
 def shortage(
     trace: Trace, servers: float, rate: float, kept: int, length: float, samples: int, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """(S,) share of a run's time with more servers out than spares, and (S,) mean number that is short.
+    """(S,) share of a run's wall time with more servers out than spares, and (S,) mean number short in it.
 
     servers, rate  as in `spares`; kept  spares
-    length         of the run [s]; each sample is a window of that length, at most the whole trace
+    length         of the run if it never waited [s]
+
+    Each sample begins at a random time at which the job is whole, and waits whenever it is not, until it has
+    had its length; the trace is a ring.  A share of 1: it is never whole.
     """
     out = concurrent(trace)
-    window = min(max(round(length / HOUR), 1), len(out))
+    hours = max(math.ceil(length / HOUR), 1)
     rng = np.random.default_rng(seed)
-    short, missing = np.zeros(samples), np.zeros(samples)
+    short, missing = np.ones(samples), np.zeros(samples)
     for i in range(samples):
-        over = np.maximum(_cluster(trace, out, servers, rate, rng, window) - kept, 0.0)
-        short[i], missing[i] = float((over > 0).mean()), float(over.mean())
+        over = np.maximum(_cluster(trace, out, servers, rate, rng) - kept, 0.0)
+        whole = over == 0
+        missing[i] = over.mean()
+        if not whole.any():
+            continue
+        had = np.cumsum(np.roll(whole, -int(np.argmax(whole))))
+        rounds, rest = divmod(hours, int(had[-1]))
+        wall = rounds * len(had) + (int(np.searchsorted(had, rest)) + 1 if rest else 0)
+        short[i] = 1 - hours / max(wall, hours)
     return short, missing
 
 
-def _cluster(
-    trace: Trace, out: Ints, servers: float, rate: float, rng: np.random.Generator, window: int
-) -> Floats:
-    """(T,) servers out of a cluster made of shifted copies of the trace, over a window of it."""
+def _cluster(trace: Trace, out: Ints, servers: float, rate: float, rng: np.random.Generator) -> Floats:
+    """(T,) servers out of a cluster made of copies of the trace, each turned to begin at a random time."""
     own = len(trace.start) / (trace.nodes * trace.days) * 1000
     copies = servers / trace.nodes * rate / own
-    ring = np.concatenate([out, out[: window - 1]])
-    total = np.zeros(window)
+    total = np.zeros(len(out))
     for _ in range(int(copies)):
-        first = int(rng.integers(len(out)))
-        total += ring[first : first + window]
+        total += np.roll(out, int(rng.integers(len(out))))
     if part := copies - int(copies):
         # Each node of the last copy belongs to the cluster with probability `part`.
-        first = int(rng.integers(len(out)))
-        total += rng.binomial(ring[first : first + window], part)
+        total += rng.binomial(np.roll(out, int(rng.integers(len(out)))), part)
     return total
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.reliability.result import Goodput
-from railwright.units import show_time
+from railwright.units import show_count, show_time
 
 
 def answer(g: Goodput) -> tuple[str, ...]:
@@ -26,8 +26,8 @@ def answer(g: Goodput) -> tuple[str, ...]:
         p10, p50, p90, _, _ = run.wall
         words.append(
             f"The run ends after {show_time(p50)} ({show_time(p10)} to {show_time(p90)} in eight of ten "
-            f"cases) instead of {show_time(run.ideal)}, and takes {run.gpu_hours[1] / 1e6:.3g} million "
-            "GPU-hours."
+            f"cases) instead of {show_time(run.ideal)}, and takes "
+            f"{show_count(run.gpu_hours[1])} GPU-hours."
         )
     else:
         words.append("The run does not end: it loses work faster than it saves it.")
