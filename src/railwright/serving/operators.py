@@ -5,6 +5,7 @@ Legend: K batches by their tokens T (whole replica); t tensor, a attention-data,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,7 +116,8 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     wide = replayed * arch.hidden * 2.0
     reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
     meetings = 2 * layers if layout.attention_data == 1 else layers + dense
-    parts["collectives"] = meetings * reduced + 1 * reduced
+    # one more sums the parts of a split embedding
+    parts["collectives"] = (meetings + 1) * (reduced + _wait(stage, own, mixed=mixed))
     if moe:
         parts["collectives"] = parts["collectives"] + moe * expert_seconds(
             stage.place, stage.job, arch, layout, np.maximum(tokens, 1.0)
@@ -202,6 +204,13 @@ def _launches(stage: Stage, own: Floats, busy: Floats, *, mixed: bool) -> Floats
     return np.where(own <= covered, 0.0, np.maximum(host - busy, 0.0))
 
 
+def _wait(stage: Stage, own: Floats, *, mixed: bool) -> Floats:
+    """What one collective waits for the latest process, outside graphs. [s]"""
+    engine, ranks = stage.place.engine, stage.layout.tensor
+    late = engine.collective_wait * sum(1.0 / n for n in range(2, ranks + 1))
+    return np.where(own <= (engine.mixed_graphs if mixed else engine.graphs), 0.0, late)
+
+
 def _captured(rows: Floats, most: int) -> Floats:
     """Rows a replayed graph works on: 1, 2, 4, then the next multiple of 8, up to the largest captured."""
     padded = np.where(rows <= 1, 1, np.where(rows <= 2, 2, np.where(rows <= 4, 4, np.ceil(rows / 8) * 8)))
@@ -224,7 +233,7 @@ def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
             own, seen / spread, stage.kv_heads, cached, stage.heads, work, row, stage.kernels.speeds
         )
 
-    time = _by_window(stage, context, layer)
+    time = stage.place.engine.attention_pace * _by_window(stage, context, layer)
     if spread > 1:
         # partial outputs of every head meet, with their weights (decode context parallelism)
         met = np.asarray(own * stage.heads * (arch.kv_lora if latent else arch.head_dim) * 2.0, float)
@@ -258,7 +267,7 @@ def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
     return time
 
 
-def _by_window(stage: Stage, context: Floats, layer) -> Floats:  # type: ignore[no-untyped-def]
+def _by_window(stage: Stage, context: Floats, layer: Callable[[Floats], Floats]) -> Floats:
     """All layers' time: those with a sliding window see no more than it."""
     arch = stage.arch
     windowed = stage.layers // arch.window_every if arch.sliding_window else 0
@@ -268,6 +277,9 @@ def _by_window(stage: Stage, context: Floats, layer) -> Floats:  # type: ignore[
     return np.asarray(whole + windowed * layer(np.minimum(context, float(arch.sliding_window))))
 
 
-def with_layers(arch: Transformer, layers: int) -> Transformer:
-    """The same model with another number of layers, all of its usual kind: a draft head."""
-    return replace(arch, layers=layers, dense_layers=0 if arch.is_moe else arch.dense_layers)
+def draft_stage(stage: Stage, draft: Transformer | None) -> Stage:
+    """What drafts tokens for a model: another model on the same GPUs, or one more layer of its own (MTP)."""
+    arch = stage.arch
+    own = replace(arch, layers=1, dense_layers=0 if arch.is_moe else arch.dense_layers)
+    layout = stage.layout.model_copy(update={"pipeline": 1})
+    return Stage(stage.place, stage.job, draft or own, layout)

@@ -40,6 +40,9 @@ class Engine:
     mixed_graphs    the same for tokens of a step with prefill
     launches        kernels of one layer that the host launches where there is no graph
     launch          host time of one such launch [s];  launch_collective  of one collective
+    collective_wait  what each collective waits for the latest of the ranks' processes, outside graphs: times
+                    H(n) - 1 over n ranks, the mean maximum of n exponential delays [s]
+    attention_pace  time of decode attention over that of the kernels measured
     host_step, host_request   host time of a step and of each request in it: schedule, inputs, sampled tokens
                     [s];  overlaps  the host prepares a step while the GPU runs the one before
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
@@ -76,6 +79,8 @@ class Engine:
     fused_norms: bool = False
     mixed_graphs: int = 0
     step: float = 50e-6
+    collective_wait: float = 0.0
+    attention_pace: float = 1.0
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"
     sources: dict[str, str] = field(default_factory=dict, compare=False, hash=False)
 

@@ -9,11 +9,18 @@ import numpy as np
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.hf_config import load_model
 from railwright.serving.constants import kernels_of
 from railwright.serving.exchange import Place, hop_seconds
 from railwright.serving.kernels import Floats
 from railwright.serving.memory import engine_memory
-from railwright.serving.operators import Stage, decode_attention, prefill_attention, row_parts
+from railwright.serving.operators import (
+    Stage,
+    decode_attention,
+    draft_stage,
+    prefill_attention,
+    row_parts,
+)
 from railwright.serving.profiles import Engine, engine_of
 from railwright.serving.table import StepTable
 from railwright.spec.serving import ServingJob, ServingLayout
@@ -43,6 +50,8 @@ def tabulate(
     """Times of one replica's engine steps, by what is in the batch.
 
     layout  of the replica; default: the job's (its prefill pool has its own)
+    With speculative decoding a decode step's tokens are those checked, and drafting them is in `decode_rows`
+    and `decode`; prefill of the draft is left out.
     Raises PlanError for an unknown engine, GPUs no kernel was measured on, layouts the model cannot be cut
     into, a model that does not fit, and a replica larger than the cluster.
     """
@@ -56,10 +65,15 @@ def tabulate(
     batches, contexts = _grid(1.0, requests, 3), np.concatenate([[0.0], _grid(16.0, max(longest, 64.0), 3)])
     chunks = _grid(1.0, max(min(float(most_tokens), 65536.0, longest), 64.0), 4)
     decode = decode_attention(stage, batches[:, None], contexts[None, :])
+    drafted = np.zeros_like(tokens)
+    if job.speculative is not None:
+        drafts, count = _drafts(job, stage), job.speculative.tokens
+        drafted = count * sum_of(row_parts(drafts, tokens / (count + 1), mixed=False))
+        decode = decode + count * decode_attention(drafts, batches[:, None], contexts[None, :])
     prefill = prefill_attention(stage, chunks[:, None], contexts[None, :])
     return StepTable(
         tokens=tokens,
-        decode_rows=sum_of(row_parts(stage, tokens, mixed=False)),
+        decode_rows=sum_of(row_parts(stage, tokens, mixed=False)) + drafted,
         mixed_rows=sum_of(row_parts(stage, tokens, mixed=True)),
         requests=batches,
         contexts=contexts,
@@ -127,6 +141,14 @@ def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> N
         raise PlanError(
             f"{job.name}: layout.pipeline is {layout.pipeline}, but {arch.name} has {arch.layers} layers."
         )
+
+
+def _drafts(job: ServingJob, stage: Stage) -> Stage:
+    name = job.speculative.draft if job.speculative else None
+    draft = load_model(name) if name else None
+    if draft is not None:
+        check_layout(job, draft, stage.layout.model_copy(update={"pipeline": 1, "expert": 1}))
+    return draft_stage(stage, draft)
 
 
 def sum_of(parts: dict[str, Floats]) -> Floats:
