@@ -28,6 +28,7 @@ from railwright.cli import (
     queue,
     reliability,
     search,
+    site,
     studies,
     traces,
     validation,
@@ -120,6 +121,7 @@ crosscheck.add_to(app)
 traces.add_to(app)
 emulate.add_to(app)
 calibrate.add_to(app)
+site.add_to(app)
 
 
 def main() -> None:

@@ -1,14 +1,15 @@
 """Which rack holds what: server racks group by group, switches in or amid the racks they serve.
 
-A leaf of a rail-optimised group has a cable to every server of the group, so the sum of its cables is least in
-the middle of the group's racks: rails do not change that, and all leaves of a group stand there together, in
-the order of their rails.  Spines stand amid the groups of their pod, everything above amid the whole.
+A leaf of a rail-optimised group has a cable to every server of the group, so the sum of its cables is least
+in the middle of the group's racks: rails do not change that, and all leaves of a group stand there together,
+in the order of their rails.  Spines stand amid the groups of their pod, everything above amid the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def _blocks(
     for leaf in leaves:
         of_group.setdefault(int(compute.group[leaf.number]), []).append(leaf)
     bounds = np.searchsorted(group_of, np.arange(int(group_of.max()) + 2)).tolist()
-    for group, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for group, (begin, end) in enumerate(pairwise(bounds)):
         own, mine = of_group.get(group, []), servers[begin:end]
         together = [*mine, *own]
         refusal = "" if len(mine) <= (wanted or len(mine)) else "more servers than site.servers_per_rack"
@@ -126,8 +127,8 @@ def _blocks(
                 continue
             if mode == "in-rack":
                 raise PlanError(
-                    f"site.switches: {own[0].name} serves {len(mine)} servers, which do not stand in one rack "
-                    f"with its {len(own)} leaves ({refusal}); use middle, or fewer servers_per_group"
+                    f"site.switches: {own[0].name} serves {len(mine)} servers, which do not stand in one "
+                    f"rack with its {len(own)} leaves ({refusal}); use middle, or fewer servers_per_group"
                 )
         racks = [
             Draft("servers", tuple(mine[at : at + fill.servers])) for at in range(0, len(mine), fill.servers)

@@ -1,6 +1,6 @@
 """What stands in one rack and how it is fed: machines, cords, circuits, and what each circuit carries.
 
-Scenarios: number 0 is everything alive; number 1 + f is feed f dead.  S scenarios; tuples over them are as long.
+Scenarios: number 0 is everything alive; number 1 + f is feed f dead.  Tuples over scenarios are that long.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class _Bank:
 
 
 def connect(machines: Sequence[Machine], supplying: Supplying, pdus: int) -> RackPower:
-    """Plug every supply of a rack in, on `pdus` PDUs (machines with power shelves take circuits of their own).
+    """Plug every supply of a rack in, on `pdus` PDUs (power shelves take circuits of their own).
 
     Raises PlanError naming the limit that would be passed, by how much, and what would help.
     """
@@ -92,7 +92,7 @@ def cord_name(cord: Cord) -> str:
 
 
 def _dealt(machines: Sequence[Machine], feeds: int) -> list[tuple[int, ...]]:
-    """Feed of every supply: the next machine begins where the one before it ended, so that feeds stay even."""
+    """Feed of every supply: each machine begins where the one before it ended: feeds stay even."""
     dealt, begin = [], 0
     for machine in machines:
         count = machine.intake.supplies
@@ -145,9 +145,7 @@ def _brown_out(machine: Machine, feed: int, supplies: int, watts: float, supplyi
         for feeds in range(supplying.feeds + 1, intake.supplies + 1)
         if all(
             left.enough
-            for left in survival(
-                machine, tuple(len(range(f, intake.supplies, feeds)) for f in range(feeds))
-            )
+            for left in survival(machine, tuple(len(range(f, intake.supplies, feeds)) for f in range(feeds)))
         )
     ]
     if lost == intake.supplies:
@@ -248,7 +246,9 @@ def _no_outlet(
     supplying: Supplying,
     pdus: int,
 ) -> str:
-    amps = max(watts) / (leg_voltage(supplying.pdu.banks[0].legs, supplying.plug.volts) * supplying.power_factor)
+    amps = max(watts) / (
+        leg_voltage(supplying.pdu.banks[0].legs, supplying.plug.volts) * supplying.power_factor
+    )
     what = f"a supply of a {machine.part} draws up to {amps:.1f} A"
     if pdus <= feed:
         return f"feed {feed_name(feed)} has no PDU: {pdus} PDUs cannot be spread over {supplying.feeds} feeds"

@@ -1,4 +1,4 @@
-"""Electricity in formulas: apparent power of a circuit, line currents of unbalanced loads, what derating leaves.
+"""Electricity in formulas: apparent power of circuits, line currents of unbalanced loads.
 
 Loads behind active power-factor correction are taken to draw sinusoidal currents of one power factor, so that
 phasors of different phases stand 120 degrees apart.

@@ -37,8 +37,8 @@ def feed_loads(racks: Sequence[Rack], site: Site) -> tuple[FeedLoad, ...]:
             lost = of.index(load.worst)
             when = f" without feed {feed_name(lost - 1)}" if lost else ""
             raise PlanError(
-                f"site.power.feed_power: feed {feed_name(feed)} would carry {show_power(load.worst)}{when} of "
-                f"the {show_power(limit)} it delivers"
+                f"site.power.feed_power: feed {feed_name(feed)} would carry {show_power(load.worst)}{when} "
+                f"of the {show_power(limit)} it delivers"
             )
         result.append(load)
     return tuple(result)
@@ -78,7 +78,7 @@ def _check_voltage(circuit: Circuit, name: str, volts: float) -> None:
 def _loads(racks: Sequence[Rack]) -> dict[int, list[float]]:
     """Feed -> its load in every scenario. [W]
 
-    Racks may have different numbers of feeds (a feed per PDU): a feed a rack does not have is not missed there.
+    Racks may have different numbers of feeds (a feed per PDU): one that a rack lacks is not missed.
     """
     scenarios = max((r.power.supplying.scenarios for r in racks if r.power.circuits), default=1)
     loads: dict[int, list[float]] = defaultdict(lambda: [0.0] * scenarios)

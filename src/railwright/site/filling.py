@@ -48,7 +48,7 @@ class Rooms:
         return cls(site, parts, rack)
 
     def power(self, machines: Sequence[Machine]) -> RackPower:
-        """The rack with these machines on the fewest PDUs that carry them. Raises PlanError saying why not."""
+        """These machines on the fewest PDUs that carry them. Raises PlanError saying why not."""
         key = tuple(machines)
         if key not in self.known:
             self.known[key] = self._power(key)

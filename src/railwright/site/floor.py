@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from railwright.errors import PlanError
 from railwright.fabric import Fabric, Kind
+from railwright.fabric.graph import Floats
 from railwright.site.arranging import Draft, elevation
 from railwright.site.circuits import RackPower
 from railwright.site.filling import Rooms
 from railwright.site.loading import constant
+from railwright.site.media import Whole
 from railwright.site.runs import Where
 from railwright.units import show_length
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A machine in its rack.  unit: lowest it takes; network, number: where it stands there ('' for hosts)."""
+    """A machine in its rack.  unit: lowest it takes; network, number: where it stands there."""
 
     name: str
     part: str
@@ -60,8 +62,8 @@ def lay_out(drafts: list[Draft], rooms: Rooms) -> tuple[list[Rack], Floor]:
     site, kind = rooms.site, rooms.rack
     if site.tray_height < kind.height:
         raise PlanError(
-            f"site.tray_height: trays at {show_length(site.tray_height)} do not clear a '{kind.name}', which is "
-            f"{show_length(kind.height)} high"
+            f"site.tray_height: trays at {show_length(site.tray_height)} do not clear a '{kind.name}', which "
+            f"is {show_length(kind.height)} high"
         )
     in_row = min(site.racks_per_row, len(drafts))
     racks = []
@@ -90,6 +92,14 @@ def lay_out(drafts: list[Draft], rooms: Rooms) -> tuple[list[Rack], Floor]:
     return racks, Floor(rows, in_row, length, rows * (kind.depth + site.aisle) + site.aisle)
 
 
+def alike_racks(racks: Sequence[Rack]) -> list[tuple[Rack, int]]:
+    """The first rack of each content, in the order met, and how many hold the same."""
+    found: dict[tuple[str, ...], list[Rack]] = {}
+    for rack in racks:
+        found.setdefault((rack.kind, *(placed.part for placed in rack.content)), []).append(rack)
+    return [(alike[0], len(alike)) for alike in found.values()]
+
+
 def whereabouts(racks: list[Rack], floor: Floor, networks: Mapping[str, Fabric], rooms: Rooms) -> Where:
     """Rack and port height of every device of every network."""
     kind, unit = rooms.rack, constant("rack_unit")
@@ -104,16 +114,16 @@ def whereabouts(racks: list[Rack], floor: Floor, networks: Mapping[str, Fabric],
                 rack_of_server[placed.number], height_of_server[placed.number] = index, height
             else:
                 switches[placed.network].append((placed.number, index, height))
-    rack_of, height_of = {}, {}
+    rack_of: dict[str, Whole] = {}
+    height_of: dict[str, Floats] = {}
     for name, fabric in networks.items():
-        rack = np.full(fabric.num_devices, -1, np.int64)
-        height = np.zeros(fabric.num_devices)
+        at, high = np.full(fabric.num_devices, -1, np.int64), np.zeros(fabric.num_devices)
         inside = fabric.kind <= Kind.SCALE_UP
-        rack[inside] = rack_of_server[fabric.server[inside]]
-        height[inside] = height_of_server[fabric.server[inside]]
-        for device, at, high in switches[name]:
-            rack[device], height[device] = at, high
-        rack_of[name], height_of[name] = rack, height
+        at[inside] = rack_of_server[fabric.server[inside]]
+        high[inside] = height_of_server[fabric.server[inside]]
+        for device, index, height in switches[name]:
+            at[device], high[device] = index, height
+        rack_of[name], height_of[name] = at, high
     return Where(
         np.array([rack.x for rack in racks]),
         np.array([rack.y for rack in racks]),

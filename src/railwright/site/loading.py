@@ -125,7 +125,7 @@ def _contradictions(parts: SiteParts) -> Iterable[tuple[str, str]]:
         if plug is None:
             yield f"pdus.{pdu.name}.plug", f"no plug '{pdu.plug}'{nearest(pdu.plug, parts.plugs)}"
             continue
-        legs = ("AB",) if plug.phases == 1 else ("A", "B", "C") if plug.neutral else ()
+        legs: tuple[str, ...] = ("AB",) if plug.phases == 1 else ("A", "B", "C") if plug.neutral else ()
         legs += ("AB", "BC", "CA") if plug.phases == 3 else ()
         for bank in pdu.banks:
             if bank.legs not in legs:
@@ -137,7 +137,7 @@ def _contradictions(parts: SiteParts) -> Iterable[tuple[str, str]]:
             yield f"machines.{machine.name}.inlet", f"'{machine.inlet}' is not one of {', '.join(inlets)}"
 
 
-def _record(cls: type[Part], name: str, written: Any, known: Mapping[str, Any]) -> Part:
+def _record(cls: type[Part], name: str, written: Any, known: Mapping[str, Any]) -> Any:
     if not isinstance(written, Mapping):
         raise RailwrightError("must map fields to values")
     own = dict(written)

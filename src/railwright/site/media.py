@@ -18,8 +18,8 @@ from railwright.site.parts import CableKind
 from railwright.units import show_bit_rate, show_length
 
 FIBRE = (1.0, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80, 100, 125, 150, 200, 250, 300, 400, 500)
-"""Stock lengths of fibre [m]: NVIDIA LinkX ordering tables (3 to 150 m), beyond in round steps; longer ones are
-ordered to the metre."""
+"""Stock lengths of fibre [m]: NVIDIA LinkX ordering tables (3 to 150 m), beyond in round steps; longer
+ones are ordered to the metre."""
 
 Whole = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""The whole site from a study: racks on the floor, power, cooling, cables, storage; or why it cannot stand."""
+"""The whole site of a study: racks on the floor, power, cooling, cables, storage; or why it cannot stand."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ def plan_site(
     runs_per_row = row_runs(racks, site, parts)
     _check_room(racks, site)
     where = whereabouts(racks, floor, networks, rooms)
-    runs = {
-        name: run_cables(name, fabric, where, site, parts, catalog) for name, fabric in networks.items()
-    }
+    runs = {name: run_cables(name, fabric, where, site, parts, catalog) for name, fabric in networks.items()}
     heat = tuple(_heat(rack, site) for rack in racks)
     liquid, air = sum(h.liquid for h in heat), sum(h.air for h in heat)
     pue = site.cooling.pue or typical_pue(liquid / (liquid + air))
@@ -137,8 +135,8 @@ def _check_room(racks: list[Rack], site: Site) -> None:
     total = sum(rack.power.watts for rack in racks)
     if site.room_power is not None and total > site.room_power:
         raise PlanError(
-            f"site.room_power: the machines take {show_power(total)} of the {show_power(site.room_power)} the "
-            "room delivers; fewer servers, or a larger room"
+            f"site.room_power: the machines take {show_power(total)} of the {show_power(site.room_power)} "
+            "the room delivers; fewer servers, or a larger room"
         )
 
 
@@ -155,7 +153,7 @@ def _storage(
     size = site.storage.checkpoint if site.storage.checkpoint is not None else checkpoint
     if size is None:
         raise PlanError(
-            "site.storage.checkpoint: how large is a checkpoint? Give it, or a job with a model it follows from"
+            "site.storage.checkpoint: how large is a checkpoint? Give it, or a job whose model says so"
         )
     compute = networks["compute"]
     return plan_storage(

@@ -70,9 +70,7 @@ class Runs:
     modules: tuple[Modules, ...]
 
 
-def tray_way(
-    x_a: Floats, y_a: Floats, x_b: Floats, y_b: Floats, cross: NDArray[np.float64]
-) -> Floats:
+def tray_way(x_a: Floats, y_a: Floats, x_b: Floats, y_b: Floats, cross: NDArray[np.float64]) -> Floats:
     """Way along the trays between points above two racks. [m]
 
     A tray follows every row; `cross` are the places along a row where trays lead to the others.

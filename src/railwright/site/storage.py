@@ -1,4 +1,4 @@
-"""Shared storage sized by what the jobs move: checkpoints out and back, the dataset in; then what could be it.
+"""Shared storage sized by what the jobs move: checkpoints out and back, datasets in; then what could be it.
 
 An option's servers are counted from drives, NICs and the share of them its software delivers, never from a
 brochure's total.
