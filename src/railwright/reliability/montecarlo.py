@@ -167,7 +167,9 @@ def _trained(
     if p.lag:
         late = up - whole * (p.interval + p.block) < p.lag
         whole = np.where(late, np.maximum(whole - 1, 0), whole)
-    need = left + p.block * np.maximum(np.ceil(left / p.interval) - 1, 0)
+    need = left
+    if p.block:
+        need = left + p.block * np.maximum(np.ceil(left / p.interval) - 1, 0)
     return whole * p.interval, need
 
 
