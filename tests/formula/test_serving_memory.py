@@ -1,0 +1,53 @@
+"""What an engine keeps in memory: published sizes of checkpoints and caches."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.model import count_parameters
+from railwright.serving.memory import engine_memory, kv_token_bytes, weight_bytes
+from railwright.serving.profiles import engines
+from railwright.spec.serving import ServingLayout
+from serving_jobs import arch, job, machine
+
+ONE = ServingLayout()
+
+
+def test_bf16_weights_are_two_bytes_a_parameter() -> None:
+    for name in ("llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"):
+        model = arch(name)
+        assert weight_bytes(model, "bf16", ONE) == pytest.approx(2 * count_parameters(model).total, rel=0.002)
+
+
+def test_gpt_oss_120b_is_a_checkpoint_of_61_gib() -> None:
+    # gpt-oss model card, table 1: checkpoint size 60.8 GiB (4.25 bits for experts, bf16 for the rest)
+    assert weight_bytes(arch("gpt-oss-120b"), "mxfp4", ONE) / 2**30 == pytest.approx(60.8, rel=0.02)
+
+
+def test_keys_and_values_of_one_token() -> None:
+    engine = engines()["vllm-2025"]
+    # Llama 3 70B: 80 layers x 8 heads x 2 x 128 x 2 bytes = 327,680; over 8 GPUs one head each
+    assert kv_token_bytes(arch(), job(), engine, ONE) == 327680
+    assert kv_token_bytes(arch(), job(), engine, ServingLayout(tensor=8)) == 327680 / 8
+    # sixteen GPUs keep each head twice
+    assert kv_token_bytes(arch(), job(), engine, ServingLayout(tensor=16)) == 327680 / 8
+    # DeepSeek-V3: 61 layers x (512 + 64) x 2 bytes = 70,272 on every tensor-parallel GPU (the report's 70 KB)
+    assert kv_token_bytes(arch("deepseek-v3"), job("deepseek-v3"), engine, ServingLayout(tensor=8)) == 70272
+    assert kv_token_bytes(arch(), job(kv="fp8"), engine, ONE) == 327680 / 2
+
+
+def test_nothing_of_the_memory_is_lost_or_found() -> None:
+    for name in ("vllm-2025", "trtllm-2025"):
+        memory = engine_memory(job(engine=name), arch(), engines()[name], machine().gpu)
+        beside = memory.weights + memory.working + memory.reserve
+        assert memory.kv + (0 if engines()[name].of_free else beside) == pytest.approx(memory.allowed)
+        assert memory.allowed + (beside if engines()[name].of_free else 0) <= memory.capacity
+        assert 0 <= memory.kv - memory.kv_tokens * memory.token < engines()[name].block * memory.token
+
+
+def test_windowed_layers_keep_their_window() -> None:
+    # gpt-oss: every second layer sees 128 tokens; with prompts and answers of 1,024 they keep a tenth
+    engine = engines()["vllm-2025"]
+    all_layers = 36 * 2 * 8 * 64 * 2
+    kept = kv_token_bytes(arch("gpt-oss-120b"), job("gpt-oss-120b"), engine, ONE)
+    assert kept == pytest.approx(all_layers * (0.5 + 0.5 * (128 + 16) / 1536))
