@@ -95,9 +95,10 @@ def power(
 
     for rack, count in found:
         alike = f"{rack.name} and {count - 1} alike" if count > 1 else rack.name
-        typer.echo(f"{alike}: {rack.kind}, {show_power(rack.power.watts)}\n")
+        plugs = ", ".join(dict.fromkeys(c.plug.title for c in rack.power.circuits))
+        typer.echo(f"{alike}: {rack.kind}, {show_power(rack.power.watts)}; {plugs}\n")
         print_table(
-            ("circuit", "plug", "load", "lines", "worst", "may", "fullest bank"),
+            ("circuit", "load", "lines", "worst line", "fullest bank"),
             list(_circuit_rows(rack)),
         )
         typer.echo("")
@@ -291,32 +292,29 @@ def _circuit_rows(rack: Rack) -> Iterator[tuple[str, ...]]:
             bank = f"{max(fullest.amps):.1f} of {limit:g} A ({fullest.bank.legs})"
         yield (
             circuit.name,
-            circuit.plug.name,
             show_power(circuit.watts[0]),
             " ".join(f"{amps:.1f}" for amps in circuit.lines[0]) + " A",
-            f"{worst:.1f} A",
-            f"{circuit.plug.amps * derate:g} A",
+            f"{worst:.1f} of {circuit.plug.amps * derate:g} A",
             bank,
         )
 
 
 def _survival_lines(rack: Rack) -> Iterator[str]:
-    """What each kind of machine keeps when a feed dies, the worst of its kind."""
+    """What each kind of machine keeps when the feed dies that costs it most."""
     from railwright.site.circuits import feed_name
     from railwright.units import show_power
 
-    said = set()
+    worst: dict[str, tuple[Any, Any]] = {}
     for machine, feeds in zip(rack.power.machines, rack.power.survival, strict=True):
-        for left in feeds:
-            verdict = "stays up" if left.enough else "stops"
-            text = (
-                f"{machine.part} without feed {feed_name(left.feed)}: {left.supplies} of "
-                f"{machine.intake.supplies} supplies, {show_power(left.watts)} of "
-                f"{show_power(machine.watts)}: {verdict}"
-            )
-            if text not in said:
-                said.add(text)
-                yield text
+        left = min(feeds, key=lambda one: one.supplies)
+        if machine.part not in worst or left.supplies < worst[machine.part][1].supplies:
+            worst[machine.part] = machine, left
+    for part, (machine, left) in worst.items():
+        yield (
+            f"{part} without feed {feed_name(left.feed)}: {left.supplies} of {machine.intake.supplies} "
+            f"supplies, which give {show_power(left.watts)} for {show_power(machine.watts)}: "
+            + ("stays up" if left.enough else "stops")
+        )
 
 
 def _power_dict(rack: Rack, count: int) -> dict[str, Any]:

@@ -204,6 +204,7 @@ def _sequence(
     blocks: list[_Block], pods: list[int], by_pod: dict[int, list[Item]], central: list[Item], rooms: Rooms
 ) -> list[Draft]:
     end = rooms.site.switches == "end"
+    blocks, pods = _merged(blocks, pods, rooms)
     if len(blocks) == 1:
         above = [item for pod in sorted(by_pod) for item in by_pod[pod]]
         return _amid(blocks[0].racks, _packed([*blocks[0].switches, *above, *central], "network", rooms), end)
@@ -216,6 +217,25 @@ def _sequence(
         above = [item for items in by_pod.values() for item in items]
         return _spread(mine, _packed([*above, *central], "spines", rooms), end)
     return _spread(lines, _packed(central, "core", rooms), end)
+
+
+def _merged(blocks: list[_Block], pods: list[int], rooms: Rooms) -> tuple[list[_Block], list[int]]:
+    """Neighbouring groups of a pod as one, while their switches fill one rack and their racks one row."""
+    spare = int(constant("spare_unit"))
+    joined: list[_Block] = []
+    of: list[int] = []
+    for block, pod in zip(blocks, pods, strict=True):
+        if joined and of[-1] == pod:
+            last = joined[-1]
+            switches = [*last.switches, *block.switches]
+            racks = [*last.racks, *block.racks]
+            in_row = len(racks) + 1 <= rooms.site.racks_per_row
+            if in_row and not rooms.accepts([item.machine for item in switches], spare):
+                joined[-1] = _Block(racks, switches)
+                continue
+        joined.append(block)
+        of.append(pod)
+    return joined, of
 
 
 def _line(block: _Block, end: bool, rooms: Rooms) -> list[Draft]:

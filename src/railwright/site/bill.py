@@ -44,7 +44,9 @@ def bill(plan: SitePlan) -> tuple[BillLine, ...]:
 
 def _racks(plan: SitePlan) -> list[BillLine]:
     kind = plan.parts.racks[_rack_name(plan)]
-    lines = [BillLine("rack", kind.name, len(plan.racks), "pieces", kind.title, kind.source)]
+    # A rack-scale server comes with its rack and its shelves.
+    own = sum(1 for rack in plan.racks if all(circuit.banks for circuit in rack.power.circuits))
+    lines = [BillLine("rack", kind.name, own, "pieces", kind.title, kind.source)] if own else []
     hosts = Counter(p.part for rack in plan.racks for p in rack.content if p.kind == "host")
     for part, count in sorted(hosts.items()):
         source = plan.parts.machines[part].source

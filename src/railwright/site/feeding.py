@@ -18,21 +18,25 @@ from railwright.units import show_power
 
 @dataclass(frozen=True)
 class FeedLoad:
-    """One feed: what it carries while all are alive, and at most after another one has died [W]."""
+    """One feed: what it carries while all are alive, and at most after another one has died [W].
+
+    phases  currents of the room's phases L1, L2, L3 while all are alive, each circuit's added by size [A]
+    """
 
     feed: int
     normal: float
     worst: float
+    phases: tuple[float, float, float]
 
 
 def feed_loads(racks: Sequence[Rack], site: Site) -> tuple[FeedLoad, ...]:
     """Load of every feed. Raises PlanError where one is above `site.power.feed_power` in any scenario."""
-    loads = _loads(racks)
+    loads, phases = _loads(racks), _phases(racks)
     limit = site.power.feed_power
     result = []
     for feed in sorted(loads):
         of = loads[feed]
-        load = FeedLoad(feed, of[0], max(of))
+        load = FeedLoad(feed, of[0], max(of), phases[feed])
         if limit is not None and load.worst > limit * (1 + 1e-9):
             lost = of.index(load.worst)
             when = f" without feed {feed_name(lost - 1)}" if lost else ""
@@ -65,6 +69,28 @@ def row_runs(racks: Sequence[Rack], site: Site, parts: SiteParts) -> dict[tuple[
             need = max(loads) / site.power.power_factor
             runs[row, feed] = max(1, -int(-(need / capacity - 1e-9) // 1))
     return runs
+
+
+def landing(index: int) -> tuple[int, int, int]:
+    """Room phases (0, 1, 2) that lines A, B and C of the circuits of rack `index` are landed on.
+
+    Every PDU fills its first bank first, so neighbours start on different phases: over a row they even out.
+    """
+    turn = index % 3
+    return turn, (turn + 1) % 3, (turn + 2) % 3
+
+
+def _phases(racks: Sequence[Rack]) -> dict[int, tuple[float, float, float]]:
+    """Feed -> currents of the room's phases. [A]"""
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for index, rack in enumerate(racks):
+        on = landing(index)
+        for circuit in rack.power.circuits:
+            # A single-phase circuit stands between two of the three.
+            lines = circuit.lines[0] if len(circuit.lines[0]) == 3 else (*circuit.lines[0] * 2, 0.0)
+            for line, amps in enumerate(lines):
+                sums[circuit.feed][on[line]] += amps
+    return {feed: (of[0], of[1], of[2]) for feed, of in sums.items()}
 
 
 def _check_voltage(circuit: Circuit, name: str, volts: float) -> None:

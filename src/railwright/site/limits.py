@@ -28,8 +28,16 @@ def scenario_name(scenario: int) -> str:
 
 
 def worst_imbalance(power: RackPower) -> float:
-    """Largest imbalance of the lines of a three-phase circuit while all feeds are alive."""
-    of = [imbalance(c.lines[0]) for c in power.circuits if c.plug.phases == 3]
+    """Largest imbalance of the lines of a three-phase circuit while all feeds are alive.
+
+    Circuits that carry less than half of what they may are left out: they are uneven without harm.
+    """
+    half = 0.5 * power.supplying.derate
+    of = [
+        imbalance(c.lines[0])
+        for c in power.circuits
+        if c.plug.phases == 3 and max(c.lines[0]) > half * c.plug.amps
+    ]
     return max(of, default=0.0)
 
 

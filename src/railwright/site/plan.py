@@ -169,9 +169,10 @@ def _notes(
     parts: SiteParts,
     networks: Mapping[str, Fabric],
 ) -> list[str]:
-    notes = [f"{fill.servers} servers a rack: one more would break {fill.why}"]
+    count = f"{fill.servers} server{'s' if fill.servers > 1 else ''} a rack"
+    notes = [f"{count}: one more would break {fill.why}"]
     if site.servers_per_rack is not None:
-        notes = [f"{fill.servers} servers a rack, as site.servers_per_rack says"]
+        notes = [f"{count}, as site.servers_per_rack says"]
     limit = constant("air_limit")
     hot = [rack for rack, h in zip(racks, heat, strict=True) if h.air > limit]
     if hot and site.cooling.air_limit is None:

@@ -16,6 +16,7 @@ from railwright.fabric.names import device_names
 from railwright.site.bill import bill
 from railwright.site.circuits import feed_name
 from railwright.site.connecting import cord_name
+from railwright.site.feeding import landing
 
 if TYPE_CHECKING:
     from railwright.site.plan import SitePlan
@@ -26,7 +27,7 @@ RACK_COLUMNS = (
 )  # fmt: skip
 ELEVATION_COLUMNS = ("rack", "unit", "units", "machine", "part", "kind", "power_w")
 CIRCUIT_COLUMNS = (
-    "rack", "circuit", "feed", "plug", "receptacle", "breaker_a", "limit_a", "line_a_a", "line_b_a",
+    "rack", "circuit", "feed", "phases", "plug", "receptacle", "breaker_a", "limit_a", "line_a_a", "line_b_a",
     "line_c_a", "worst_line_a", "power_w", "worst_power_w",
 )  # fmt: skip
 CORD_COLUMNS = (
@@ -73,13 +74,15 @@ def elevation_rows(plan: SitePlan) -> Iterator[tuple[Any, ...]]:
 def power_rows(plan: SitePlan) -> Iterator[tuple[Any, ...]]:
     """One row a branch circuit (PDU or power shelf), as CIRCUIT_COLUMNS."""
     derate = next(iter(plan.racks)).power.supplying.derate
-    for rack in plan.racks:
+    for index, rack in enumerate(plan.racks):
+        phases = "-".join(f"L{phase + 1}" for phase in landing(index))
         for circuit in rack.power.circuits:
             lines = [round(amps, 2) for amps in circuit.lines[0]]
             yield (
                 rack.name,
                 circuit.name,
                 feed_name(circuit.feed),
+                phases,
                 circuit.plug.title,
                 circuit.plug.receptacle,
                 circuit.plug.amps,
@@ -202,7 +205,10 @@ def plan_dict(plan: SitePlan) -> dict[str, Any]:
             "coolant_flow": sum(h.coolant_flow for h in plan.heat),
             "hottest_rack": max(r.power.watts for r in plan.racks),
         },
-        "feeds": {feed_name(f.feed): {"normal": f.normal, "worst": f.worst} for f in plan.feeds},
+        "feeds": {
+            feed_name(f.feed): {"normal": f.normal, "worst": f.worst, "phases": list(f.phases)}
+            for f in plan.feeds
+        },
         "busway_runs": sum(plan.busways.values()),
         "cables": {name: _cables(run) for name, run in plan.runs.items()},
         "storage": _storage(plan),

@@ -138,7 +138,7 @@ def size_option(kind: StorageKind, need: Requirement) -> Option:
         "restart reads": need.restart_read / read,
         "dataset reads": need.dataset_read / read,
         "capacity": need.capacity / usable,
-        "least it is built of": float(kind.least_servers),
+        "its smallest size": float(kind.least_servers),
     }
     binding = max(demands, key=lambda name: demands[name])
     servers = math.ceil(demands[binding] - 1e-9)
