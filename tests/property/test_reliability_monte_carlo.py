@@ -34,7 +34,9 @@ def test_simulated_ratio_is_dalys(
     found = simulate(process, 600 * mtti, samples=400, seed=seed).ettr
     error = found.std() / math.sqrt(len(found))
     # 4.5 standard errors, and the bias of a ratio over 600 cycles.
-    assert found.mean() == pytest.approx(ettr_renewal(mtti, recovery, block, interval), abs=4.5 * error + 4e-4)
+    assert found.mean() == pytest.approx(
+        ettr_renewal(mtti, recovery, block, interval), abs=4.5 * error + 4e-4
+    )
 
 
 def test_simulated_wall_time_is_the_work_over_the_ratio() -> None:
@@ -87,7 +89,9 @@ def test_an_elastic_job_agrees_with_its_closed_form() -> None:
 
 
 def test_same_seed_same_runs() -> None:
-    process = Process(HOUR, (Fault(0.5, 60.0), Fault(0.5, 600.0, spoiled=30.0)), 1.0, 300.0, spread=0.5, varies=0.4)
+    process = Process(
+        HOUR, (Fault(0.5, 60.0), Fault(0.5, 600.0, spoiled=30.0)), 1.0, 300.0, spread=0.5, varies=0.4
+    )
     one, other = (simulate(process, 100 * HOUR, samples=20, seed=9) for _ in range(2))
     assert np.array_equal(one.useful, other.useful)
 
@@ -130,8 +134,8 @@ def test_every_second_of_the_wall_time_is_accounted_for(
     elastic: float | None,
 ) -> None:  # fmt: skip
     figures = Figures(
-        mtti, recovery, block, lag, 900.0, spoiled=10.0, severe=0.1, fallback=100.0, elastic=elastic, out=600.0,
-        degraded=degraded, stalled=stalled, waiting=waiting,
+        mtti, recovery, block, lag, 900.0, spoiled=10.0, severe=0.1, fallback=100.0,
+        elastic=elastic, out=600.0, degraded=degraded, stalled=stalled, waiting=waiting,
     )  # fmt: skip
     assume(ettr(figures) > 0.01)
     found = losses(figures)

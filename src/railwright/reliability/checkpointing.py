@@ -22,6 +22,7 @@ from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster, TrainingJob
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
+from railwright.units import show_time
 
 STEP = 1e6
 """Capacities in the maximum flow are whole numbers of this. [byte/s]"""
@@ -97,9 +98,9 @@ def checkpoint_times(
     interval = asked.interval or best
     if interval < lag * (1 - 1e-9):
         raise PlanError(
-            f"reliability.checkpoint.interval: {interval:.0f} s is shorter than the {lag:.0f} s a checkpoint "
-            f"of {size / 1e12:.2f} TB takes to become whole at {rate / 1e9:.0f} GB/s; write "
-            f"{math.ceil(lag)} s or more, or give storage more bandwidth"
+            f"reliability.checkpoint.interval: {show_time(interval)} is shorter than the {show_time(lag)} a "
+            f"checkpoint of {size / 1e12:.2f} TB takes to become whole; write '{math.ceil(lag)} s' or more, "
+            "or give storage more bandwidth"
         )
     interval = max(interval, 1.0)
     every = 1

@@ -105,7 +105,7 @@ def components(
             for part in known
             if stops(part, stock)
         )
-        scale *= asked.interruptions / per_1000_node_days(plain, stock.nodes)
+        scale *= asked.interruptions / per_1000_node_days(plain, stock.nodes) if plain else 0.0
     found = [
         _component(
             part.name, part.what, part.unit, stock, stops(part, stock),

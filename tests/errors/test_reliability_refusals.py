@@ -1,0 +1,113 @@
+"""Requests about failures that cannot be met end in one clear sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
+from railwright.errors import PlanError, RailwrightError
+from railwright.reliability import goodput, read_trace
+from railwright.reliability.formulas import recovery_for
+from railwright.reliability.replay import figures, spares, stepfun
+from railwright.spec.reliability import Checkpoint, Flaps
+from railwright.spec.study import Study
+from reliability_cases import TEXT, asking, catalog, machine, study
+
+
+def ask(wanted: Study) -> None:
+    goodput(wanted, machine(), catalog(), network=False)
+
+
+def test_unknown_fleet_and_component() -> None:
+    with pytest.raises(RailwrightError, match=r"no published fleet 'llama3'.*did you mean 'llama3-2024'"):
+        ask(asking(rates="llama3"))
+    with pytest.raises(RailwrightError, match=r"no component 'gpus'.*did you mean 'gpu'"):
+        ask(asking(factors={"gpus": 2.0}))
+
+
+def test_nothing_that_fails() -> None:
+    names = ("gpu", "hbm", "sdc", "nic", "link", "leaf", "node", "psu", "feed", "software", "host")
+    with pytest.raises(RailwrightError, match="nothing ever interrupts it"):
+        ask(asking(factors=dict.fromkeys(names, 0.0)))
+    with pytest.raises(RailwrightError, match="nothing ever interrupts it"):
+        ask(asking(factors=dict.fromkeys(names, 0.0), interruptions=3.0))
+
+
+def test_own_counts_are_not_scaled_again() -> None:
+    with pytest.raises(RailwrightError, match="is your own count"):
+        ask(asking(interruptions=3.0, correlated=2.8))
+
+
+def test_a_study_without_a_job_or_storage() -> None:
+    with pytest.raises(PlanError, match="no training job"):
+        ask(study().model_copy(update={"jobs": ()}))
+    bare = study().cluster.model_copy(update={"storage": None})
+    with pytest.raises(PlanError, match=r"no storage network.*reliability\.checkpoint\.bandwidth"):
+        ask(study().model_copy(update={"cluster": bare}))
+
+
+def test_an_interval_shorter_than_its_checkpoint() -> None:
+    hasty = Checkpoint.model_construct(**{**Checkpoint().__dict__, "interval": 0.5})
+    with pytest.raises(
+        PlanError, match=r"interval: 500 ms is shorter than the 1\.\d+ s a checkpoint of 0\.11 TB"
+    ):
+        ask(asking(checkpoint=hasty))
+
+
+def test_flaps_and_shares_out_of_order() -> None:
+    flaps = Flaps.model_construct(per_link_day=1.0, median=10.0, p99=2.0)
+    with pytest.raises(RailwrightError, match=r"median \(10 s\) is above 0 and below the p99 \(2 s\)"):
+        ask(asking(flaps=flaps))
+    with pytest.raises(PlanError, match="between 0 and 1"):
+        recovery_for(1.5, 3600.0, 10.0)
+    with pytest.raises(RailwrightError, match="between 0 and 1"):
+        spares(stepfun(), 100, 4.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b,c\n1,2,3\n", r"t\.csv:1: the columns are start_day"),
+        ("start_day,end_day,node\n# fine\n1,two,3\n", r"t\.csv:3: '1,two,3' is no fault"),
+        ("start_day,end_day,node\n5,4,3\n", r"t\.csv:2: a fault starts at day 0 or later"),
+        ("start_day,end_day,node\n1,2,10\n", r"t\.csv:2: .*node from 0 to 9"),
+    ],
+)
+def test_a_trace_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(RailwrightError, match=said):
+        read_trace(file, 10, 30.0)
+
+
+def test_a_trace_too_short_to_say_anything(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("start_day,end_day,node,level,kind\n1,2,3,hardware,gpu\n", encoding="utf-8")
+    with pytest.raises(RailwrightError, match="1 faults; at least 20"):
+        figures(read_trace(file, 10, 30.0))
+
+
+def test_the_command_says_mistakes_with_their_line(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT + "  spare: 3\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["goodput", str(file)])
+    assert done.exit_code == 2
+    assert "reliability.spare: not a field; did you mean 'spares'" in done.output + done.stderr
+
+
+def test_the_command_answers_in_words_and_in_json(tmp_path: Path) -> None:
+    import json
+
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    done = CliRunner().invoke(app, ["goodput", str(file), "--no-network"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("small on 128 GPUs is interrupted every")
+    assert "Published figures that disagree" in done.output
+    done = CliRunner().invoke(app, ["goodput", str(file), "--no-network", "--json"])
+    plain = json.loads(done.output)
+    assert 0 < plain["goodput"] <= plain["ettr"] < 1
+    assert {c["name"] for c in plain["components"]} >= {"gpu", "link", "spine", "feed"}

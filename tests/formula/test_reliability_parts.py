@@ -1,0 +1,223 @@
+"""Parts are counted as they stand, checkpoints cost bytes over bandwidth, and the answer hangs together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railwright.model import count_parameters, load_model
+from railwright.reliability import goodput, part_rates
+from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
+from railwright.reliability.constants import DAY, YEAR, constants, restart_time
+from railwright.reliability.fabric_faults import network_faults, step_time
+from railwright.reliability.goodput import recovery_times
+from railwright.reliability.lemons import worst_tenth
+from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
+from railwright.reliability.replay import Trace, concurrent, shortage, spares
+from railwright.spec.reliability import Checkpoint, Flaps, Recovery, Reliability
+from reliability_cases import asking, catalog, machine, study
+
+
+def test_every_rate_and_constant_has_a_range_and_a_source() -> None:
+    for part in part_rates():
+        assert part.low <= part.rate <= part.high
+        assert part.source
+    for one in constants():
+        assert one.low <= one.value <= one.high
+        assert one.source
+        assert one.status in ("read", "read_third_party", "memory", "estimated")
+
+
+def test_the_jobs_parts_are_counted_on_its_fabric() -> None:
+    # 16 of 18 servers, two to a leaf: 8 leaves; 16 GPUs a leaf, 4 spines and a spare above.
+    held = stock(machine().network.fabric, study().jobs[0])
+    assert (held.gpus, held.servers, held.nodes) == (128, 16, 16.0)
+    assert held.units["nic"] == held.units["link"] == 128
+    assert held.units["leaf"] == 8
+    assert held.units["spine"] == 5
+    assert held.leaf_servers == 2
+
+
+def test_component_rates_add_up_to_the_jobs() -> None:
+    held = stock(machine().network.fabric, study().jobs[0])
+    parts = components(held, Reliability())
+    assert sum(p.share for p in parts) == pytest.approx(1.0)
+    per_year = sum(YEAR / p.mtti for p in parts if p.stops and p.rate)
+    rate = sum(p.per_1000_node_days for p in parts if p.stops)
+    # 16 nodes for a year at so many per 1,000 node-days.
+    assert per_year == pytest.approx(rate * 16 * YEAR / DAY / 1000)
+
+
+def test_ones_own_count_sets_the_sum_and_keeps_the_shares() -> None:
+    held = stock(machine().network.fabric, study().jobs[0])
+    pooled, own = components(held, Reliability()), components(held, Reliability(interruptions=10.0))
+    assert sum(p.per_1000_node_days for p in own if p.stops) == pytest.approx(10.0)
+    assert [p.share for p in own] == pytest.approx([p.share for p in pooled])
+
+
+def test_factors_and_correlation_multiply() -> None:
+    held = stock(machine().network.fabric, study().jobs[0])
+    plain = {p.name: p.rate for p in components(held, Reliability())}
+    changed = {p.name: p.rate for p in components(held, Reliability(factors={"gpu": 0.5}, correlated=2.8))}
+    assert changed["gpu"] == pytest.approx(1.4 * plain["gpu"])
+    assert changed["link"] == pytest.approx(2.8 * plain["link"])
+
+
+def test_a_young_cluster_fails_more() -> None:
+    assert age_factor(None) == 1.0
+    assert age_factor(180 * DAY) == pytest.approx(1.0)
+    # (30/180)^(0.79 - 1)
+    assert age_factor(30 * DAY) == pytest.approx(6**0.21)
+
+
+def test_flaps_end_a_job_when_they_outlast_the_transport() -> None:
+    # p99 at 30.1 s, the transport's patience: one flap in a hundred ends the job.
+    flaps = Flaps.model_construct(per_link_day=0.01, median=2.0, p99=30.1)
+    assert fatal_flaps(flaps) == pytest.approx(0.01)
+    sigma = math.log(30.1 / 2.0) / 2.3263
+    drawn = 2.0 * np.exp(sigma * np.random.default_rng(0).standard_normal(400_000))
+    mean = drawn[drawn < 30.1].sum() / len(drawn)
+    assert stalls(flaps, 128) == pytest.approx(1 - math.exp(-0.01 * 128 * mean / DAY), rel=0.02)
+
+
+def test_a_checkpoint_is_14_bytes_a_parameter() -> None:
+    arch = load_model("llama-3-8b")
+    assert checkpoint_size(study().jobs[0], arch) == 14 * count_parameters(arch).total
+
+
+def test_storage_bandwidth_is_that_of_the_narrowest_part() -> None:
+    # Four hosts of 200 Gb/s: 100 GB/s, whether 16 servers write or 8; two servers write their own 50.
+    assert storage_bandwidth(study().cluster, catalog(), 16) == (
+        pytest.approx(100e9),
+        "the storage hosts' ports",
+    )
+    assert storage_bandwidth(study().cluster, catalog(), 2) == (
+        pytest.approx(50e9),
+        "the servers' storage ports",
+    )
+
+
+def test_an_oversubscribed_storage_network_is_the_limit() -> None:
+    network = study().cluster.storage
+    assert network is not None
+    # Servers under one leaf, hosts under the other, 4:1 oversubscribed: about a quarter passes.
+    thin = network.model_copy(
+        update={"oversubscription": 4.0, "servers_per_group": 18, "hosts": 18, "tiers": 2}
+    )
+    cluster = study().cluster.model_copy(update={"storage": thin})
+    rate, limit = storage_bandwidth(cluster, catalog(), 18)
+    assert limit == "the switches of the storage network"
+    assert rate < 18 * 25e9 / 2
+
+
+def test_checkpoints_of_every_kind() -> None:
+    size, rate, mtti = 1e12, (1e11, "test"), 10 * 3600.0
+
+    def times(kind: str, **fields: object) -> object:
+        asked = Checkpoint.model_construct(**{**Checkpoint().__dict__, "kind": kind, **fields})
+        return checkpoint_times(asked, size, rate, machine(), 128, mtti)
+
+    blocking, soon, two = times("blocking"), times("async"), times("two-level")
+    assert (blocking.block, blocking.lag, blocking.load) == (10.0, 0.0, 10.0)  # type: ignore[attr-defined]
+    # 1 TB over 128 GPUs, 7.8 GB each, through PCIe; 0.54 s of plans and barriers beside it.
+    copy = size / 128 / machine().nic.pcie_bandwidth
+    assert soon.block == pytest.approx(copy + 0.54)  # type: ignore[attr-defined]
+    assert (soon.lag, soon.load) == (10.0, 10.0)  # type: ignore[attr-defined]
+    assert two.lag == pytest.approx(size / 128 / machine().nic.rate)  # type: ignore[attr-defined]
+    assert two.storage_load == 10.0  # type: ignore[attr-defined]
+
+
+def test_restart_times_are_the_published_ones_and_grow() -> None:
+    assert [restart_time(n) for n in (8, 16384, 22528, 65536, 98304)] == pytest.approx(
+        [200, 200, 300, 600, 900]
+    )
+    assert 600 < restart_time(80_000) < 900 < restart_time(131_072)
+
+
+def test_software_failures_swap_no_server() -> None:
+    held = stock(machine().network.fabric, study().jobs[0])
+    parts = components(held, Reliability())
+    saved = checkpoint_times(Checkpoint(), 1e12, (1e11, ""), machine(), 128, 36000.0)
+    recovery = Recovery.model_construct(
+        detect=10.0, diagnose=100.0, reschedule=20.0, restart=30.0, warmup=5.0
+    )
+    asked = Reliability.model_construct(**{**Reliability().__dict__, "recovery": recovery})
+    found = recovery_times(asked, saved, parts, 128)
+    assert found.hardware == pytest.approx(10 + 100 + 20 + 30 + 10 + 5)
+    assert found.software == pytest.approx(10 + 30 + 10 + 5)
+    assert found.software < found.mean < found.hardware
+
+
+def test_lemons() -> None:
+    # A gamma law with the trace's variance: the worst tenth causes about a third in the long run; what the
+    # trace counted, 41 %, has the chance of 1.46 faults a node in it.
+    assert 0.3 < worst_tenth(400, 4.2) < 0.41
+
+
+def test_a_spine_lost_within_the_spares_costs_nothing_more_than_one_beyond() -> None:
+    job, arch = study().jobs[0], load_model("llama-3-8b")
+    held = stock(machine().network.fabric, job)
+    parts = {p.name: p for p in components(held, Reliability())}
+    found = network_faults(job, arch, machine(), parts, 1, 478080.0)
+    live = dict(found.live)
+    assert live[5] == 1.0
+    assert live[3] >= live[4] >= live[5]
+    assert [row.loss for row in found.spares] == sorted((row.loss for row in found.spares), reverse=True)
+    assert all(row.bound_loss >= row.loss - 1e-12 for row in found.spares)
+    leaf = next(row for row in found.faults if row.what == "leaf")
+    assert (leaf.slowdown, leaf.lost_servers) == (None, 2)
+    nic = next(row for row in found.faults if row.what == "nic")
+    assert nic.slowdown is not None
+    assert nic.slowdown >= 1.0
+
+
+def test_the_faulty_step_is_that_of_the_network_engine() -> None:
+    from railwright.fabric import apply_faults
+    from railwright.spec.study import Fault
+    from railwright.training import simulate
+
+    job, arch, base = study().jobs[0], load_model("llama-3-8b"), machine()
+    broken = apply_faults(base.network.fabric, [Fault(element="spine-01"), Fault(element="spine-02")])
+    own = simulate(job, arch, replace(base, network=replace(base.network, fabric=broken))).step_time
+    assert step_time(job, arch, base, ("spine-02", "spine-01")) == own
+
+
+def test_concurrent_faults_and_waits_of_a_trace_made_by_hand() -> None:
+    # Two of ten nodes out from day 2 to 4 and day 3 to 5; node 0 has a second fault inside its first.
+    days = np.array([[2.0, 4.0, 0], [3.0, 5.0, 1], [2.5, 3.5, 0]])
+    trace = Trace(
+        "hand", "", 10, 10.0, days[:, 0] * DAY, days[:, 1] * DAY, days[:, 2].astype(np.int64), ("",) * 3
+    )
+    out = concurrent(trace)
+    assert [int(out[h]) for h in (0, 47, 48, 72, 95, 96, 119, 120)] == [0, 0, 1, 2, 2, 1, 1, 0]
+    rate = 3 / 100 * 1000
+    assert spares(trace, 10, rate, 0.99).replayed == 2
+    # With one spare, a run of nine days waits through the day on which two are out, and no other.
+    short, missing = shortage(trace, 10, rate, 1, 9 * DAY, 20)
+    assert short == pytest.approx(np.full(20, 0.1))
+    assert missing == pytest.approx(np.full(20, 0.1))
+    assert shortage(trace, 10, rate, 2, 9 * DAY, 20)[0] == pytest.approx(np.zeros(20))
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async", "memory", "two-level"])
+def test_the_answer_hangs_together(kind: str) -> None:
+    asked = asking(checkpoint=Checkpoint.model_construct(**{**Checkpoint().__dict__, "kind": kind}))
+    found = goodput(asked, machine(), catalog(), network=False)
+    assert found.goodput + sum(share for _, share in found.losses) == pytest.approx(1.0)
+    assert found.mtti_low <= found.mtti <= found.mtti_high
+    assert found.spares == 2  # 18 servers, of which the job takes 16
+    p10, p50, p90, p99, _ = found.forecast.wall
+    assert found.forecast.ideal < p10 <= p50 <= p90 <= p99
+    assert found.answer[0].startswith("small on 128 GPUs is interrupted every")
+    swings = [abs(s.at_high - s.at_low) for s in found.tornado]
+    assert swings == sorted(swings, reverse=True)
+    assert len({d.name for d in found.definitions}) == 6
+
+
+def test_an_elastic_job_loses_less() -> None:
+    plain = goodput(asking(interruptions=200.0), machine(), catalog(), network=False)
+    elastic = goodput(asking(interruptions=200.0, elastic=True), machine(), catalog(), network=False)
+    assert elastic.goodput > plain.goodput
