@@ -16,9 +16,11 @@ from railwright import __version__
 from railwright.cli import (
     calibrate,
     catalog,
+    cost,
     crosscheck,
     demand,
     deploy,
+    diagnose,
     emulate,
     fabric,
     measure,
@@ -112,6 +114,7 @@ fabric.add_to(app)
 catalog.add_to(app)
 model.add_to(app)
 demand.add_to(app)
+cost.add_to(app)
 deploy.add_to(app)
 queue.add_to(app)
 reliability.add_to(app)
@@ -121,6 +124,7 @@ crosscheck.add_to(app)
 traces.add_to(app)
 emulate.add_to(app)
 calibrate.add_to(app)
+diagnose.add_to(app)
 site.add_to(app)
 
 

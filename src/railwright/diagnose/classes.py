@@ -56,12 +56,13 @@ class Problem:
 def problem(evidence: Evidence, weights: Floats, expected: float) -> Problem:
     """Gather elements into classes of equal evidence.
 
-    weights   (E,) relative rates of faults
+    weights   (E,) faults a year
     expected  faults expected before the evidence
     """
     count = len(weights)
     rates = joined(evidence.rates)
-    prior = np.minimum(expected * weights / weights.sum(), 0.5) if count else weights
+    # Nobody is likelier to be at fault than to fail within a year, however few the elements are.
+    prior = np.minimum(expected * weights / weights.sum(), weights) if count else weights
     event_of, cause, seen = _events(evidence)
     quiet = np.zeros(count)
     if evidence.quiet:

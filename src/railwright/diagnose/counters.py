@@ -25,7 +25,8 @@ _NODE = re.compile(r'^Errors for (?:(?P<guid>0x[0-9a-fA-F]+) )?"(?P<name>[^"]*)"
 _PORT = re.compile(r"^\s+GUID (?P<guid>0x[0-9a-fA-F]+) port (?P<port>\d+|ALL):(?P<rest>.*)$")
 _VALUE = re.compile(r"\[(\w+) == (\d+)")
 _PERF = re.compile(
-    r"^# (?:Port(?: extended)? counters|PortRcvErrorDetails counters): (?:Lid (?P<lid>\d+)|.*?) port (?P<port>\d+)"
+    r"^# (?:Port(?: extended)? counters|PortRcvErrorDetails counters): "
+    r"(?:Lid (?P<lid>\d+)|.*?) port (?P<port>\d+)"
 )
 _DOTS = re.compile(r"^(\w+):\.*(0x[0-9a-fA-F]+|\d+)\s*$")
 _CHECKED = re.compile(r"(\d+) ports checked")
@@ -118,9 +119,7 @@ def counter_evidence(
                 continue
             causes = _causes(elements, name, port, known.says)
             if not causes:
-                notes.append(
-                    f"{name} port {port}: {counter} {value:,}, but no such port in the topology: its cable is unknown"
-                )
+                notes.append(f"{name} port {port}: {counter} {value:,}, but the topology has no such port")
                 causes = ((elements.add("cable", f"{name} port {port}"), share(known.says, "cable")),)
             loud.add(causes[0][0])
             leak = min(0.5, known.says.leak * max(1.0, known.threshold) / max(value, 1))

@@ -63,8 +63,10 @@ class Elements:
 
     def weights(self) -> Floats:
         """(E,) faults a year, before they are scaled to what is expected in the machine."""
-        table = {kind: rate(kind) for kind in SHOWN}
-        return np.array([table[kind] for kind in self.kind])
+        if not self.kind:
+            return np.zeros(0)
+        kinds, which = np.unique(np.array(self.kind), return_inverse=True)
+        return np.array([rate(str(kind)) for kind in kinds])[which.reshape(-1)]
 
     def rank(self, number: int) -> int:
         """The element of a rank's software."""

@@ -75,7 +75,7 @@ def group_evidence(
     for (op, ranks, hosts), like in sorted(kinds.items()):
         if expected is None and len(like) < MANY + 1:
             notes.append(
-                f"{like[0].file}: {len(like)} log(s) of {op} on {hosts} host(s) and {ranks} ranks: too few to "
+                f"{like[0].file}: {len(like)} log(s) of {op} on {hosts} host(s), {ranks} ranks: too few to "
                 "know what is usual; give --expect or more logs of other hosts"
             )
             continue
@@ -98,7 +98,9 @@ def group_evidence(
         *(np.concatenate([getattr(p, f) for p in parts]) for f in ("obs", "element", "way", "weight"))
     )
     sigma = np.full(len(y), max(noise().healthy, scatter))
-    return Evidence((rates_of(whole, routing, values, sigma, labels, "nccl-tests logs"),), (), (), tuple(notes))
+    return Evidence(
+        (rates_of(whole, routing, values, sigma, labels, "nccl-tests logs"),), (), (), tuple(notes)
+    )
 
 
 def _ring(servers: Sequence[int], per: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csc_array
+from scipy.sparse import coo_array, csc_array, csr_array
 
 from railwright.diagnose.classes import Problem
 from railwright.diagnose.likelihood import GRID, grid_prior, log_rate, table
@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 
 ANOMALY = 2.5
 """Scatters below the expectation at which a rate makes the elements on its path candidates."""
-WIDE, KEPT, ENOUGH = 40, 160, 14.0
-"""Sets kept of each size, children looked at of each, and ln odds behind the best at which growth ends."""
+WIDE, NARROW, KEPT, ENOUGH = 40, 6, 96, 14.0
+"""Sets kept of each size, those kept even when `ENOUGH` (ln odds) behind the best, children of each."""
 VARIANTS = ((0, 1, 2), (0, 2), (1, 2))
 """Ways that a fault takes: both, out alone, in alone; entries of way 2 are hit by all of them."""
 
@@ -43,7 +43,7 @@ class Found:
     """What the evidence says of each class.
 
     probability  (K,) that it is at fault
-    left         (K,) rate left at its most probable, 1 where it slows nothing; nan where it never was in a set
+    left         (K,) rate left at its most probable, 1 where it slows nothing; nan where it was in no set
     variant      (K,) most probable way: 0 both, 1 out, 2 in
     none         probability that nothing is at fault
     expected     number of faults expected
@@ -74,12 +74,18 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class _Scorer:
-    """What growing needs: matrices (3 K', M) of entries by (weight, spread), scores of the empty set."""
+    """What growing needs: entries of the K' candidates, and what the empty set makes of each.
+
+    parts   per (weight, spread): the matrix (3 K', M) of entries, by column and by row
+    scores  (3 K', S) ln likelihood ratio of each (candidate, way) and grid point
+    alone   (K',) each candidate's total over ways and grid, and its best way and point
+    """
 
     problem: Problem
     candidates: Ints
-    parts: tuple[tuple[float, bool, csc_array], ...]
-    base: Floats
+    parts: tuple[tuple[float, bool, csc_array, csr_array], ...]
+    scores: Floats
+    alone: tuple[Floats, Ints]
 
 
 def infer(problem: Problem, most: int = 6) -> Found:
@@ -101,10 +107,11 @@ def infer(problem: Problem, most: int = 6) -> Found:
         order = sorted(grown.items(), key=lambda item: (-item[1][0], sorted(item[0])))
         for key, (log, parent, at, variant, point) in order:
             seen[key] = (log, (*parent.faults, Fault(int(scorer.candidates[at]), variant, GRID[point])))
-        front = [_with(scorer, *item[1]) for item in order[:WIDE] if item[1][0] > best - ENOUGH]
-        if not front:
+        if not order or order[0][1][0] < best - ENOUGH:
             break
         best = max(best, order[0][1][0])
+        near = sum(item[1][0] > best - ENOUGH for item in order[:WIDE])
+        front = [_with(scorer, *item[1]) for item in order[: max(near, NARROW)]]
     return _found(problem, seen)
 
 
@@ -120,7 +127,7 @@ def _found(problem: Problem, seen: dict[frozenset[int], tuple[float, tuple[Fault
             probability[fault.klass] += weight
             if np.isnan(left[fault.klass]):
                 left[fault.klass], variant[fault.klass] = np.exp(fault.left), fault.variant
-    sets = tuple((tuple(sorted(k)), float(w)) for k, w in zip(keys[:10], weights[:10], strict=True))
+    sets = tuple((tuple(sorted(k)), float(w)) for k, w in zip(keys[:40], weights[:40], strict=True))
     return Found(
         np.minimum(probability, 1.0), left, variant, float(weights[keys.index(frozenset())]),
         float(weights @ np.array([len(k) for k in keys], np.float64)), sets, seen[keys[0]][1],
@@ -139,10 +146,10 @@ def _scorer(problem: Problem) -> _Scorer:
     place[candidates] = np.arange(len(candidates))
     base = np.zeros((3 * len(candidates), len(GRID)))
     if rates is None or not len(candidates):
-        return _Scorer(problem, candidates, (), base)
+        return _Scorer(problem, candidates, (), base, _totals(base))
     mine = np.flatnonzero(place[problem.klass] >= 0)
     kinds = np.rint(problem.weight[mine] * 4096) + 0.5 * problem.spread[mine] * (problem.weight[mine] < 1)
-    parts = []
+    parts: list[tuple[float, bool, csc_array, csr_array]] = []
     for kind in np.unique(kinds):
         chosen = mine[kinds == kind]
         matrix = coo_array(
@@ -152,42 +159,62 @@ def _scorer(problem: Problem) -> _Scorer:
             ),
             shape=(3 * len(candidates), len(rates)),
         )
-        parts.append((float(problem.weight[chosen[0]]), bool(problem.spread[chosen[0]]), csc_array(matrix)))
+        parts.append(
+            (
+                float(problem.weight[chosen[0]]),
+                bool(problem.spread[chosen[0]]),
+                csc_array(matrix),
+                csr_array(matrix),
+            )
+        )
     mean = np.zeros(len(rates))
-    for weight, spread, matrix in parts:
+    for weight, spread, matrix, _ in parts:
         base += matrix @ table(rates.y, rates.sigma, mean, weight, spread)
-    return _Scorer(problem, candidates, tuple(parts), base)
+    return _Scorer(problem, candidates, tuple(parts), base, _totals(base))
 
 
 def _children(scorer: _Scorer, state: _State) -> list[tuple[float, int, int, int]]:
     """(ln posterior, candidate, variant, grid point) of the best sets with one fault more."""
-    scores = scorer.base
+    total, flat = scorer.alone
     rates = scorer.problem.rates
     changed = np.flatnonzero(state.mean < 0)
     if len(changed) and rates is not None:
-        scores = scores.copy()
+        total, flat = total.copy(), flat.copy()
         y, sigma, mean = rates.y[changed], rates.sigma[changed], state.mean[changed]
-        for weight, spread, matrix in scorer.parts:
+        columns = [(w, s, matrix[:, changed]) for w, s, matrix, _ in scorer.parts]
+        # Only candidates on a path that the set explains are judged otherwise than alone.
+        touched = np.unique(np.concatenate([part.indices // 3 for _, _, part in columns]))
+        rows = (3 * touched[:, None] + np.arange(3)).reshape(-1)
+        scores = scorer.scores[rows]
+        for weight, spread, part in columns:
             now = table(y, sigma, mean, weight, spread) - table(y, sigma, 0 * mean, weight, spread)
-            scores += matrix[:, changed] @ now
-    ways = scores.reshape(-1, 3, len(GRID))
-    prior = grid_prior()
-    logs = np.stack([ways[:, list(v)].sum(axis=1) for v in VARIANTS], axis=1) + prior
-    best = logs.max(axis=(1, 2), initial=-np.inf)
-    total = best + np.log(np.exp(logs - best[:, None, None]).sum(axis=(1, 2)))
+            scores += csr_array(part)[rows] @ now
+        total[touched], flat[touched] = _totals(scores)
     problem = scorer.problem
     total = total + (problem.log_odds + problem.quiet + _event_gain(problem, state))[scorer.candidates]
     here = [i for i, k in enumerate(scorer.candidates.tolist()) if k in state.key]
     total[here] = -np.inf
     top = np.argsort(-total, kind="stable")[:KEPT]
-    flat = logs.reshape(len(logs), -1)
     found = []
     for at in top.tolist():
         if total[at] == -np.inf:
             break
-        variant, point = divmod(int(flat[at].argmax()), len(GRID))
+        variant, point = divmod(int(flat[at]), len(GRID))
         found.append((state.log + float(total[at]), at, variant, point))
     return found
+
+
+def _totals(scores: Floats) -> tuple[Floats, Ints]:
+    """(ln sum over ways and grid, best of them) per candidate, of scores (3 K', S)."""
+    ways = scores.reshape(-1, 3, len(GRID))
+    out, into, both = ways[:, 0], ways[:, 1], ways[:, 2]
+    logs = np.stack([out + into + both, out + both, into + both], axis=1) + grid_prior()
+    flat = logs.reshape(len(logs), -1)
+    if not len(flat):
+        return np.zeros(0), np.zeros(0, np.int64)
+    best = flat.argmax(axis=1)
+    top = flat[np.arange(len(flat)), best]
+    return top + np.log(np.exp(flat - top[:, None]).sum(axis=1)), best
 
 
 def _event_gain(problem: Problem, state: _State) -> Floats:
@@ -209,8 +236,8 @@ def _with(scorer: _Scorer, log: float, parent: _State, at: int, variant: int, po
     mean, left = parent.mean.copy(), GRID[point]
     rates = problem.rates
     if rates is not None and left < 0:
-        for weight, spread, matrix in scorer.parts:
-            rows = np.concatenate([_columns(matrix, 3 * at + way) for way in VARIANTS[variant]])
+        for weight, spread, _, by_row in scorer.parts:
+            rows = np.concatenate([_columns(by_row, 3 * at + way) for way in VARIANTS[variant]])
             if spread:
                 mean[rows] = np.minimum(mean[rows], np.log1p(-weight * -np.expm1(left)))
             else:
@@ -225,8 +252,7 @@ def _with(scorer: _Scorer, log: float, parent: _State, at: int, variant: int, po
     return _State(parent.key | {klass}, log, mean, survival, (*parent.faults, Fault(klass, variant, left)))
 
 
-def _columns(matrix: csc_array, row: int) -> Ints:
+def _columns(matrix: csr_array, row: int) -> Ints:
     """Columns of one row's entries."""
-    return np.flatnonzero(matrix[[row], :].toarray()[0])
-
-
+    found: Ints = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+    return found

@@ -18,12 +18,14 @@ def link_evidence(elements: Elements, now: Wiring, before: Wiring) -> Evidence:
     """A cable of `before` that is missing, down or slower now, as an event of the cable and its ends."""
     have = {_ends(now, link): link for link in now.links}
     events = []
+    quiet: list[tuple[int, float]] = []
     for link in before.links:
         if not link.up:
             continue
         ends = _ends(before, link)
         found = have.get(ends)
         if found is not None and found.up and not _slower(found, link):
+            quiet += _sound(elements, before, link)
             continue
         lost = found is None or not found.up
         seen = says("links", "missing" if lost else "slower")
@@ -44,7 +46,18 @@ def link_evidence(elements: Elements, now: Wiring, before: Wiring) -> Evidence:
             causes.append((made, share(seen, elements.kind[made])))
         events.append(Event(text, tuple(causes), seen.leak, "links now and before"))
     notes = () if events else ("links: every cable of the earlier dump is there, up, and as fast",)
-    return Evidence((), tuple(events), (), notes)
+    return Evidence((), tuple(events), tuple(quiet), notes)
+
+
+def _sound(elements: Elements, wiring: Wiring, link: Link) -> list[tuple[int, float]]:
+    """A link that is up speaks for its cable and for both devices: a dead switch takes all links with it."""
+    seen = says("links", "missing")
+    found = [(_cable(elements, wiring, link), share(seen, "cable"))]
+    for side in (link.a, link.b):
+        made = elements.find(name_in_elements(wiring.nodes[side]))
+        if made is not None:
+            found.append((made, share(seen, elements.kind[made])))
+    return found
 
 
 def _cable(elements: Elements, wiring: Wiring, link: Link) -> int:

@@ -24,6 +24,8 @@ from railwright.diagnose.paths import Routing, both_ways, crossed, need_fabric, 
 from railwright.diagnose.text_file import fail, text_of
 from railwright.errors import Mistake, SpecError, nearest
 
+COMMON = 0.2
+"""Most that all tests together may miss the expectation by before it is a finding of its own [ln]."""
 _LABEL = re.compile(r"^\s*(?P<rank>\d+)\s+(?P<host>\S+)/(?P<local>\d+)\s*$")
 
 
@@ -51,11 +53,12 @@ def read_pairs(path: Path) -> list[PairRate]:
     if not lines:
         fail(path, 0, "the file is empty; expected a matrix of `railwright bench pairs` or a list of tests")
     head = [cell.strip().lower() for cell in lines[0][1]]
-    if {"from", "to"} <= set(head):
+    labelled = len(head) > 2 and all(_LABEL.match(cell) for cell in lines[0][1][1:])
+    if not labelled and not {"from", "to"} <= set(head):
+        fail(path, lines[0][0], "neither columns from, to, GB/s nor a matrix with labels like '12 host03/4'")
+    if not labelled:
         return _from_list(path, head, lines[1:])
-    if len(head) > 2 and all(_LABEL.match(cell) for cell in lines[0][1][1:]):
-        return _from_matrix(path, lines)
-    fail(path, lines[0][0], "neither columns from, to, GB/s nor a matrix with labels like '12 host03/4'")
+    return _from_matrix(path, lines)
 
 
 def pair_evidence(
@@ -79,7 +82,9 @@ def pair_evidence(
             expected[mine] = max(float(np.median(rate[mine])), 1e-9)
     y = np.log(np.maximum(rate / expected, math.exp(DEAD)))
     middle = float(np.median(y))
-    scatter = 1.4826 * float(np.median(np.abs(y - middle)))
+    if abs(middle) < COMMON:
+        y = np.maximum(y - middle, DEAD)
+    scatter = 1.4826 * float(np.median(np.abs(y - np.median(y))))
     width = sigma if sigma is not None else max(noise().healthy, scatter)
     crossing = crossed(elements, routing, src, dst)
     if tests and tests[0].both:
@@ -89,7 +94,7 @@ def pair_evidence(
         for t, e in zip(tests, expected.tolist(), strict=True)
     ]
     notes = []
-    if middle < -0.2:
+    if middle <= -COMMON:
         notes.append(
             f"{file}: the median test reaches {math.exp(middle):.0%} of the expected rate: something slows "
             "them all (a setting, the expectation); single elements are hard to see behind it"
@@ -130,10 +135,11 @@ def _from_list(path: Path, head: Sequence[str], lines: Sequence[tuple[int, list[
         row = dict(zip(head, (c.strip() for c in cells), strict=False))
         if not row.get(column):
             continue  # a test of the plan that was not run
-        rate, expected = _value(path, number, row[column]), row.get("expected gb/s") or row.get("expected") or "0"
-        found.append(
-            PairRate(row["from"], row["to"], rate, _value(path, number, expected), False, number)
+        rate, expected = (
+            _value(path, number, row[column]),
+            row.get("expected gb/s") or row.get("expected") or "0",
         )
+        found.append(PairRate(row["from"], row["to"], rate, _value(path, number, expected), False, number))
     if not found:
         fail(path, 0, f"no row has a value in the column '{column}': fill in what was measured")
     return found
@@ -193,5 +199,3 @@ def _value(path: Path, line: int, text: str) -> float:
 
 def _rows(text: str) -> list[tuple[int, list[str]]]:
     return [(n, row) for n, row in enumerate(csv.reader(text.splitlines()), 1)]
-
-

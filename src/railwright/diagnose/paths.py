@@ -88,7 +88,12 @@ def crossed(elements: Elements, routing: Routing, src: Ints, dst: Ints) -> Cross
         (each, elements.of_server[fabric.server[src]], np.full(len(src), ANY), one),
         (each[far], elements.of_server[fabric.server[dst[far]]], np.full(far.sum(), ANY), one[far]),
     ]
-    return _merged(*(np.concatenate([p[i] for p in parts]) for i in range(4)))
+    return _merged(
+        np.concatenate([p[0] for p in parts]),
+        np.concatenate([p[1] for p in parts]),
+        np.concatenate([p[2] for p in parts]),
+        np.concatenate([p[3] for p in parts]),
+    )
 
 
 def both_ways(one: Crossed, other: Crossed) -> Crossed:

@@ -1,10 +1,10 @@
 """PyTorch/NCCL flight-recorder dumps of all ranks: who stopped, and who only waits for them.
 
-Two proofs, per process group and collective (never point-to-point, whose numbering differs from rank to rank):
+Two proofs, per process group and collective (never point-to-point, which every rank numbers for itself):
 - stopped: a rank has not issued a collective that others of its group wait in;
 - stalled: a rank does not report a collective as complete although others completed a later one of the same
   group, which they could not without its part: its GPU, or the thread that watches it, no longer answers.
-A rank that has not issued a collective while one of its own is held up by another rank is a victim, not a cause.
+A rank that has not issued a collective while one of its own is held up by another rank is a victim.
 
 Sources: PyTorch, torch/csrc/distributed/c10d/FlightRecorder (fields of a dump, collective_seq_id);
 tools/flight_recorder (what a missing rank means).
@@ -119,8 +119,8 @@ def verdicts(dumps: Mapping[int, Mapping[str, Any]]) -> tuple[list[Verdict], lis
                 state = "stalled" if ahead > 1 else "behind"
                 peers = [r for r in known if group.completed.get(r, -1) == done]
                 why = (
-                    f"{_called(group)}: collective {here + 1} ({group.names.get(here + 1, '?')}) is not complete "
-                    f"on it, but rank {peers[0]} has completed up to {done}, which needs its part"
+                    f"{_called(group)}: collective {here + 1} ({group.names.get(here + 1, '?')}) is not "
+                    f"complete on it, but rank {peers[0]} has completed up to {done}, which needs its part"
                 )
                 _keep(worst, Verdict(rank, state, why))
             if group.issued[rank] < most:
@@ -160,7 +160,11 @@ def recorder_evidence(elements: Elements, dumps: Mapping[int, Mapping[str, Any]]
     accused = {v.rank for v in found}
     quiet = []
     for rank in sorted(set(dumps) - accused):
-        quiet.append((elements.rank(rank), share(says("ranks", "stopped"), "rank")))
+        seen = says("ranks", "stopped")
+        quiet.append((elements.rank(rank), share(seen, "rank")))
+        place = elements.place_of_rank(rank)
+        words = ("gpu", "nic", "node")
+        quiet += [(e, share(seen, kind)) for kind, e in zip(words, place or (), strict=False)]
     if not found:
         notes.append(f"flight recorder: the {len(dumps)} ranks agree; no rank stopped or stalled")
     return Evidence((), tuple(events), tuple(quiet), tuple(notes))
@@ -261,7 +265,9 @@ def _checked(path: Path, dump: Any) -> Mapping[str, Any]:
         if not isinstance(counts, dict) or not isinstance(counts.get("last_completed_collective"), int) or (
             not isinstance(counts.get("last_enqueued_collective"), int)
         ):  # fmt: skip
-            _fail(path, f"pg_status[{name}] does not say last_enqueued_collective and last_completed_collective")
+            _fail(
+                path, f"pg_status[{name}] does not say last_enqueued_collective and last_completed_collective"
+            )
     return dump
 
 

@@ -51,7 +51,7 @@ def rounds(
     avoid  GPUs that are left out
     Raises PlanError when fewer than two GPUs are left, or none can reach another.
     """
-    own, first = np.unique(fabric.nic_of_gpu, return_index=True)
+    _, first = np.unique(fabric.nic_of_gpu, return_index=True)
     gpus = first.astype(np.int64)
     if avoid is not None:
         gpus = gpus[~np.isin(gpus, avoid)]

@@ -1,7 +1,7 @@
 """Times of ranks, step by step: who computes slower than its peers.
 
-CSV with columns `rank`, `seconds`, and where there are any `step`, `op` (forward, backward, …), `stage` (of the
-pipeline) and `host`.  Seconds are those of the rank's own work: in a synchronous job the whole step takes
+CSV with columns `rank`, `seconds`, and where there are any `step`, `op` (forward, backward, …), `stage` (of
+the pipeline) and `host`.  Seconds are those of the rank's own work: in a synchronous job the whole step takes
 equally long on all ranks, whoever is slow.
 """
 
@@ -22,7 +22,7 @@ from railwright.diagnose.evidence import ANY, Evidence, Rates
 from railwright.diagnose.text_file import fail, text_of
 
 UNEVEN = 1.2
-"""Stages whose medians differ by more are said to be unevenly loaded: a matter of the layout, not of a part."""
+"""Stages whose medians differ by more are unevenly loaded: a matter of the layout, not of a part."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _stages(rows: Sequence[StepTime]) -> list[str]:
         for stage, seconds in sorted(middle.items()):
             if len(middle) > 1 and seconds > UNEVEN * usual:
                 notes.append(
-                    f"stage {stage}, {op or 'work'}: all its ranks take {seconds / usual:.2f} x as long as other "
-                    "stages: divide the layers otherwise; no rank is at fault"
+                    f"stage {stage}, {op or 'work'}: all its ranks take {seconds / usual:.2f} x as long as "
+                    "other stages: divide the layers otherwise; no rank is at fault"
                 )
     return notes

@@ -19,15 +19,20 @@ LARGEST = 512 * 2**20
 """Largest dump that is read [byte]."""
 MOST_VALUES = 20_000_000
 """Opcodes of the largest dump: about 2,000 entries of 40 values need 100,000."""
-PLAIN = frozenset(
+_NAMES = (
     "PROTO FRAME STOP MARK POP POP_MARK DUP "
     "NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT "
     "STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 "
     "UNICODE SHORT_BINUNICODE BINUNICODE BINUNICODE8 "
     "EMPTY_LIST APPEND APPENDS LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT DICT SETITEM SETITEMS "
-    "EMPTY_SET ADDITEMS FROZENSET PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET MEMOIZE".split()
+    "EMPTY_SET ADDITEMS FROZENSET PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET MEMOIZE"
 )
+PLAIN = frozenset(_NAMES.split())
 """Opcodes that build plain values.  What is not here can import, call, or reach outside the stream."""
+
+
+_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
+"""Opcodes that number a value; Python's unpickler makes room for all numbers up to the one asked for."""
 
 
 def load_plain(path: Path) -> Any:
@@ -43,6 +48,10 @@ def load_plain(path: Path) -> Any:
             count += 1
             if opcode.name not in PLAIN:
                 _refuse(path, _reason(opcode.name, argument, position))
+            if opcode.name in _MEMO and isinstance(argument, int) and argument > 2 * count:
+                _refuse(
+                    path, f"at byte {position} it numbers a value {argument:,}, to claim memory for nothing"
+                )
             if count > MOST_VALUES:
                 _refuse(path, f"it has more than {MOST_VALUES:,} values, which no dump of one rank has")
     except SpecError:
@@ -69,7 +78,7 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError("asks for a persistent object")
 
 
-def _reason(name: str, argument: Any, position: int) -> str:
+def _reason(name: str, argument: Any, position: int | None) -> str:
     asked = f" ({str(argument)[:80]!r})" if argument is not None else ""
     return (
         f"at byte {position} it asks to import or run something: {name}{asked}; a flight-recorder dump holds "
