@@ -94,7 +94,7 @@ def draw_floor(plan: SitePlan) -> Html:
             middle = x + kind.width * scale / 2
             text_y = y + 0.36 * kind.depth * scale
             parts.append(tag("text", rack.name[1:], x=middle, y=text_y, class_="tiny mid"))
-            kilowatts, under = f"{rack.power.watts / 1e3:.0f} kW", y + 0.78 * kind.depth * scale
+            kilowatts, under = f"{rack.power.watts / 1e3:.0f}kW", y + 0.78 * kind.depth * scale
             parts.append(tag("text", kilowatts, x=middle, y=under, class_="tiny mid"))
     parts += _trays(plan, left, top, scale)
     return _svg(width + 2 * left, top + depth + 12, f"Floor plan of {plan.study}", parts)

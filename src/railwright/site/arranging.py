@@ -80,6 +80,9 @@ def arrange(
         if name != "compute":
             central += [*switches[name][Kind.SPINE], *switches[name][Kind.CORE]]
     central += _hosts(networks, compute.num_servers, rooms)
+    whole = _one_rack(blocks, [*by_pod.get(0, []), *central], rooms)
+    if whole is not None:
+        return [whole], fill
     return _sequence(blocks, pods, by_pod, central, rooms), fill
 
 
@@ -198,6 +201,19 @@ def _hosts(networks: Mapping[str, Fabric], servers: int, rooms: Rooms) -> list[I
     most = max((f.num_servers - servers for n, f in networks.items() if n != "compute"), default=0)
     machine = host_machine(rooms.parts)
     return [Item(f"host-{i + 1:02d}", machine, "", servers + i) for i in range(most)]
+
+
+def _one_rack(blocks: list[_Block], central: list[Item], rooms: Rooms) -> Draft | None:
+    """Everything in one rack, where the study allows switches there and they fit."""
+    servers = [item for block in blocks for draft in block.racks for item in draft.items]
+    items = [*servers, *(item for block in blocks for item in block.switches), *central]
+    if rooms.site.switches not in ("auto", "in-rack") or len(items) > rooms.rack.units:
+        return None
+    if (asked := rooms.site.servers_per_rack) is not None and len(servers) > asked:
+        return None
+    if rooms.accepts([item.machine for item in items]):
+        return None
+    return Draft("servers", tuple(items))
 
 
 def _sequence(

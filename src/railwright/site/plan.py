@@ -177,8 +177,8 @@ def _notes(
     hot = [rack for rack, h in zip(racks, heat, strict=True) if h.air > limit]
     if hot and site.cooling.air_limit is None:
         notes.append(
-            f"{len(hot)} racks give more than {show_power(limit)} to air (up to "
-            f"{show_power(max(h.air for h in heat))}), the most that rooms commonly carry away; "
+            f"{len(hot)} rack{'s give' if len(hot) > 1 else ' gives'} more than {show_power(limit)} to air "
+            f"(up to {show_power(max(h.air for h in heat))}), the most that rooms commonly carry away; "
             "site.cooling.air_limit sets what this room does"
         )
     notes += _power_notes(racks, site, parts)
