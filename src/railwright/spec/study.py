@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from railwright.spec.money import Money
 from railwright.spec.quantity import Bandwidth, Length, Size
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.reliability import Reliability
@@ -337,6 +338,11 @@ class TrainingJob(Section):
         description="servers that one token's experts may lie on; one copy goes to each, and is passed on "
         "inside it (DeepEP); default: any, and every expert's copy crosses the network (NCCL)",
     )
+    cuda_graphs: tuple[Literal["attention", "mlp", "router", "step"], ...] = Field(
+        default=(),
+        description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
+        "dense layer), router (with what prepares the dispatch), or the whole step",
+    )
     software: str = Field(
         default="megatron-2025",
         description="software era: kernels and overheads of a framework of that time (docs/training.md)",
@@ -393,6 +399,7 @@ class Study(Section):
     )
     serving: tuple[ServingJob, ...] = Field(default=(), description="models served to users, to predict")
     sweeps: tuple[Sweep, ...] = Field(default=(), description="collectives to predict over message sizes")
+    money: Money | None = Field(default=None, description="prices, use over time, place, years")
     sharing: Sharing | None = Field(default=None, description="the people who share the machines")
     site: Site | None = Field(default=None, description="the room the cluster stands in")
     reliability: Reliability | None = Field(

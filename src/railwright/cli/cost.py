@@ -1,0 +1,279 @@
+"""`railwright cost`: what the cluster costs owned, colocated, rented and mixed, and what it emits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railwright.errors import PlanError, RailwrightError
+
+if TYPE_CHECKING:
+    from railwright.cost import Comparison
+    from railwright.spec.study import Study
+
+SHOWN_SWINGS = 6
+OTHERS = ("iceland", "texas")
+PARTS = ("purchase", "power", "space", "people", "support", "rent", "data")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command of this file on the application."""
+    app.command("cost")(cost)
+
+
+def cost(
+    study: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Study file or template; none with --prices.")
+    ] = None,
+    region: Annotated[
+        list[str] | None, typer.Option("--region", help="Regions whose carbon to compare; repeatable.")
+    ] = None,
+    prices: Annotated[bool, typer.Option("--prices", help="Print the price book with its sources.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for purchase.csv, ways.csv and prices.csv.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in base units.")] = False,
+) -> None:
+    """Say what a cluster costs: owned, colocated, rented, mixed.
+
+    Per GPU-hour wanted and per training run, with ranges; when owning pays; what the answer hangs on; carbon.
+    """
+    from railwright.cost import price_book
+
+    if prices:
+        if study is not None:
+            from railwright.cli.studies import open_study
+
+            money = open_study(study).money
+            _print_book(price_book(money.prices if money else None))
+            return
+        _print_book(price_book())
+        return
+    if study is None:
+        raise RailwrightError("give a study, or --prices for the price book")
+    from railwright.cli.studies import open_study
+
+    asked = open_study(study)
+    found, runs = priced(asked, tuple(region or OTHERS))
+    if as_json:
+        typer.echo(json.dumps(as_plain(found, runs), indent=2, allow_nan=False))
+    else:
+        _print(found, runs)
+    if out is not None:
+        _write(found, out)
+
+
+def priced(study: Study, regions: tuple[str, ...]) -> tuple[Comparison, list[tuple[str, float]]]:
+    """The comparison of a study, and (job, GPU-hours) of its training jobs, nothing failing.
+
+    A study without a section `money` is reckoned with that section's defaults.
+    """
+    from railwright.cost import Case, compare, levels, price_book
+    from railwright.cost.quantities import quantities
+    from railwright.fabric import build_networks
+    from railwright.spec.money import Money
+    from railwright.study.evaluate import Workshop
+
+    money = study.money or Money()
+    workshop = Workshop.of(study)
+    machine = workshop.machine(study)
+    book = price_book(money.prices)
+    networks = build_networks(study.cluster, workshop.catalog)
+    case = Case(quantities(list(networks.items()), workshop.catalog, book), levels(money.use), money)
+    return compare(case, book, regions), _runs(study, machine)
+
+
+def _runs(study: Study, machine: Any) -> list[tuple[str, float]]:
+    from railwright.model import load_model
+    from railwright.training import simulate
+
+    found = []
+    for job in study.jobs:
+        step = simulate(job, load_model(job.model), machine)
+        gpus = job.gpus or machine.network.fabric.num_gpus
+        steps = job.tokens / (job.global_batch * job.sequence)
+        found.append((job.name, steps * step.step_time * gpus / 3600))
+    return found
+
+
+def as_plain(found: Comparison, runs: list[tuple[str, float]]) -> dict[str, Any]:
+    """The comparison as plain values; a figure that does not exist is null."""
+
+    def number(value: Any) -> float | None:
+        x = float(value)
+        return x if x < 1e300 else None
+
+    return {
+        "gpus": found.case.cluster.gpus,
+        "gpu_hours_wanted_a_month": found.case.wanted,
+        "ways": [
+            {
+                "name": c.name,
+                "kind": c.kind,
+                "upfront_usd": number(c.upfront),
+                "usd_a_month": {k: number(v) for k, v in c.parts.items()},
+                "usd_per_gpu_hour": number(c.per_gpu_hour),
+                "usd_per_gpu_hour_5_50_95": found.ranges[c.name],
+                "cheapest_in_share_of_draws": found.cheapest[c.name],
+                "owned": c.owned,
+                "usd_per_run": {name: number(hours * float(c.per_gpu_hour)) for name, hours in runs},
+            }
+            for c in found.costs
+        ],
+        "break_even": [
+            {"own": b.own, "cloud": b.cloud, "months": number(b.months), "utilisation": number(b.utilisation)}
+            for b in found.breaks
+        ],
+        "swings": [{"item": s.item, "low": s.low, "high": s.high, "source": s.source} for s in found.swings],
+        "carbon": [
+            {
+                "region": c.region,
+                "kwh_a_year": c.energy,
+                "g_per_kwh": c.intensity,
+                "kg_a_year": c.operation,
+                "kg_making_a_year": c.making,
+                "g_per_gpu_hour": number(c.per_gpu_hour),
+                "usd_per_gpu_hour_owned": number(found.owned_in[c.region]),
+                "source": c.source,
+            }
+            for c in found.carbon
+        ],
+        "prices_nobody_read": list(found.unread),
+    }
+
+
+def dollars(value: float) -> str:
+    """'$ 1.2 million', '$ 310,000', '$ 2.95'."""
+    if value == float("inf"):
+        return "–"
+    if abs(value) >= 1e6:
+        return f"${value / 1e6:,.3g} M" if abs(value) < 1e9 else f"${value / 1e9:,.3g} bn"
+    return f"${value:,.0f}" if abs(value) >= 100 else f"${value:,.2f}"
+
+
+def _print(found: Comparison, runs: list[tuple[str, float]]) -> None:
+    from railwright.cli.tables import print_table
+
+    case, money = found.case, found.case.money
+    best = found.costs[0]
+    low, _, high = found.ranges[best.name]
+    sure = found.cheapest[best.name]
+    typer.echo(
+        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted "
+        f"({dollars(low)} to {dollars(high)}); cheapest in {100 * sure:.0f} % of the draws of all prices."
+    )
+    use = case.wanted / (case.cluster.gpus * 730.5)
+    typer.echo(
+        f"{case.cluster.gpus:,} GPUs over {money.years:g} years in '{money.region}', {100 * use:.0f} % "
+        f"wanted in the mean ({money.use.profile}).\n"
+    )
+    rows = []
+    for c in found.costs:
+        low, _, high = found.ranges[c.name]
+        rows.append(
+            (
+                c.name,
+                dollars(float(c.upfront)) if float(c.upfront) else "–",
+                dollars(float(c.monthly)),
+                dollars(float(c.per_gpu_hour)),
+                f"{dollars(low)} to {dollars(high)}",
+                f"{100 * found.cheapest[c.name]:.0f} %",
+            )
+        )
+    print_table(("way", "upfront", "a month", "GPU-hour", "5 % to 95 %", "cheapest"), rows, right=True)
+    typer.echo("")
+    for name, hours in runs:
+        typer.echo(
+            f"A run of '{name}' takes {hours:,.0f} GPU-hours, nothing failing: "
+            f"{dollars(hours * float(best.per_gpu_hour))} ({best.name})."
+        )
+    _print_breaks(found)
+    typer.echo("\nA GPU-hour of the best owned way, by the prices it hangs on most:")
+    for s in found.swings[:SHOWN_SWINGS]:
+        mark = "  (nobody has read this price)" if s.unread else ""
+        typer.echo(f"  {s.item:<26} {dollars(s.low)} to {dollars(s.high)}{mark}")
+    typer.echo("")
+    for place in found.carbon:
+        making = f", {place.making / 1e3:,.0f} t more from making the GPUs" if place.making else ""
+        typer.echo(
+            f"{place.region}: {place.energy / 1e6:,.2f} GWh and {place.operation / 1e3:,.0f} t CO2e a year "
+            f"at {place.intensity:g} g/kWh{making}; {place.per_gpu_hour:,.0f} g per GPU-hour, which costs "
+            f"{dollars(found.owned_in[place.region])} owned."
+        )
+        if place.best_hours is not None:
+            typer.echo(f"  in the cleanest hours of its day: {place.best_hours / 1e3:,.0f} t.")
+    if found.unread:
+        typer.echo(
+            f"\n{len(found.unread)} of the prices used are from memory or estimated; `railwright cost "
+            "--prices` shows every source, and money.prices puts your own quotes in their place."
+        )
+
+
+def _print_breaks(found: Comparison) -> None:
+    own = min((c for c in found.costs if c.kind in ("own", "colo")), key=lambda c: float(c.monthly)).name
+    for b in found.breaks:
+        if b.own != own:
+            continue
+        if b.months == float("inf"):
+            typer.echo(f"{b.own} never pays against {b.cloud}: running it costs more than renting.")
+            continue
+        from_use = (
+            f"cheaper over the years above {100 * b.utilisation:.0f} % use"
+            if b.utilisation <= 1
+            else "dearer over the years at any use"
+        )
+        typer.echo(f"{b.own} against {b.cloud}: paid back in {b.months:.0f} months at this use; {from_use}.")
+
+
+def _print_book(book: Any) -> None:
+    from railwright.cli.tables import print_table
+
+    rows = [
+        (p.item, f"{p.low:g}", f"{p.middle:g}", f"{p.high:g}", p.unit, f"{p.source} ({p.date}, {p.status})")
+        for p in book.values()
+    ]
+    print_table(("item", "low", "middle", "high", "unit", "source"), rows)
+
+
+def _write(found: Comparison, out: Path) -> None:
+    from railwright.cost.options import line_price, middle
+    from railwright.export.sheet import csv_text
+
+    draw = middle(found.book)
+    lines = found.case.cluster.lines
+    texts = {
+        "purchase.csv": csv_text(
+            ("room", "item", "quantity", "usd"),
+            [(x.room, x.what, x.quantity, round(float(line_price(x, draw)), 2)) for x in lines],
+        ),
+        "ways.csv": csv_text(
+            ("way", "upfront_usd", *(f"{p}_usd_a_month" for p in PARTS), "usd_a_month", "usd_per_gpu_hour"),
+            [
+                (
+                    c.name,
+                    round(float(c.upfront), 2),
+                    *(round(float(c.parts.get(p, 0.0)), 2) for p in PARTS),
+                    round(float(c.monthly), 2),
+                    round(float(c.per_gpu_hour), 4),
+                )
+                for c in found.costs
+            ],
+        ),
+        "prices.csv": csv_text(
+            ("item", "low", "middle", "high", "unit", "date", "status", "source"),
+            [
+                (p.item, p.low, p.middle, p.high, p.unit, p.date, p.status, p.source)
+                for p in found.book.values()
+            ],
+        ),
+    }
+    if taken := [name for name in texts if (out / name).exists()]:
+        raise PlanError(f"'{out / taken[0]}' exists already and is not overwritten; name another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        with (out / name).open("x", encoding="utf-8", newline="\n") as target:
+            target.write(text)
+        typer.echo(str(out / name))

@@ -1,0 +1,176 @@
+"""What there is to pay for: hardware by price item, power, and when the GPUs are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from railwright.catalog import find
+from railwright.catalog.parts import Catalog, Server, Switch
+from railwright.cost.prices import Book
+from railwright.errors import PlanError, RailwrightError
+from railwright.fabric import Fabric, count
+from railwright.fabric.graph import Kind, Role
+from railwright.spec.money import Use
+
+HOURS = 8766.0
+"""Hours of a year (365.25 days)."""
+
+GIGABIT = 1e9 / 8
+"""[byte/s]"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the purchase: its room, what, how many, and how its price is made.
+
+    prices   items of the price book multiplied together, each with a power: ('gpu/h100-sxm', 1),
+             ('server-share', -1)
+    amount   what the product of the prices is multiplied by
+    """
+
+    room: str
+    what: str
+    quantity: float
+    prices: tuple[tuple[str, int], ...]
+    amount: float
+
+
+@dataclass(frozen=True)
+class Quantities:
+    """What one cluster is, in the units prices have.
+
+    gpus, gpu        in all, and their catalogue name
+    lines            to buy
+    server_power     of all servers at their catalogued maximum [W]
+    network_power    of all switches, always on [W]
+    """
+
+    gpus: int
+    gpu: str
+    lines: tuple[Line, ...]
+    server_power: float
+    network_power: float
+
+    @property
+    def power(self) -> float:
+        """What must be contracted: every machine at its maximum [W]."""
+        return self.server_power + self.network_power
+
+
+def quantities(
+    fabrics: Sequence[tuple[str, Fabric]], catalog: Catalog, book: Book, storage: float = 0.0
+) -> Quantities:
+    """Servers once, switches and cables of every network, storage.
+
+    fabrics  (name, graph) of the compute network, then of those beside it
+    storage  usable bytes bought with the cluster
+    Raises RailwrightError for a server that has no price and no priced GPU.
+    """
+    compute = fabrics[0][1]
+    if not compute.num_gpus:
+        raise PlanError("the first network joins no GPUs; cost begins with the compute network")
+    server = find(catalog.servers, compute.parts["server"])
+    lines = [_server(server, compute.num_servers, book)]
+    switch_power = 0.0
+    for name, fabric in fabrics:
+        lines += [*_switches(name, fabric, catalog, book), *_cables(name, fabric)]
+        switch_power += count(fabric, catalog).switch_power
+    if storage:
+        terabytes = storage / 1e12
+        lines.append(Line("storage", "usable TB", terabytes, (("storage-per-tb", 1),), terabytes))
+    return Quantities(
+        gpus=compute.num_gpus,
+        gpu=server.gpu,
+        lines=tuple(lines),
+        server_power=server.power_max * compute.num_servers,
+        network_power=switch_power,
+    )
+
+
+def _server(server: Server, number: int, book: Book) -> Line:
+    for name in (server.name, server.name.replace("hgx-", "dgx-")):
+        if f"server/{name}" in book:
+            return Line("servers", server.name, number, ((f"server/{name}", 1),), number)
+    if f"gpu/{server.gpu}" in book:
+        prices = ((f"gpu/{server.gpu}", 1), ("server-share", -1))
+        return Line("servers", f"{server.name}, by its GPUs", number, prices, number * server.gpus)
+    raise RailwrightError(
+        f"the price book knows neither the server '{server.name}' nor its GPU '{server.gpu}'; write one "
+        f"into a file of your own (money.prices), like\nprices:\n  - {{item: server/{server.name}, "
+        "low: 250000, middle: 300000, high: 350000, source: 'quote of …', date: '2026-11'}"
+    )
+
+
+def _switches(network: str, fabric: Fabric, catalog: Catalog, book: Book) -> list[Line]:
+    wanted = [(Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core")]
+    if fabric.directors:
+        wanted = wanted[:1]
+    counted = [
+        (fabric.parts[part], len(fabric.devices(kind))) for kind, part in wanted if part in fabric.parts
+    ]
+    if fabric.directors:
+        counted.append((fabric.parts["spine"], fabric.directors))
+    total: dict[str, int] = {}
+    for part, number in counted:
+        if number:
+            total[part] = total.get(part, 0) + number
+    room = f"{network} network"
+    return [_switch(room, find(catalog.switches, part), number, book) for part, number in total.items()]
+
+
+def _switch(room: str, switch: Switch, number: int, book: Book) -> Line:
+    if f"switch/{switch.name}" in book:
+        return Line(room, switch.name, number, ((f"switch/{switch.name}", 1),), number)
+    terabits = switch.ports * switch.rate * 8 / 1e12
+    prices = (("switch-per-tbps", 1),)
+    return Line(room, f"{switch.name}, by its Tb/s", number, prices, number * terabits)
+
+
+def _cables(network: str, fabric: Fabric) -> list[Line]:
+    """Cables with both ends, by rate; links inside a director are none."""
+    pulled = (np.asarray(fabric.role) >= Role.NODE_LEAF) & ~np.asarray(fabric.backplane, bool)
+    rates, numbers = np.unique(np.asarray(fabric.rate)[pulled], return_counts=True)
+    return [
+        Line(
+            f"{network} network",
+            f"cables of {rate / GIGABIT:g} Gb/s",
+            int(number),
+            (("link-per-gbps", 1),),
+            float(number * rate / GIGABIT),
+        )
+        for rate, number in zip(rates.tolist(), numbers.tolist(), strict=True)
+    ]
+
+
+Levels = tuple[tuple[float, float], ...]
+"""(share of the time, share of the GPUs wanted), shares of time adding up to 1, rising in GPUs."""
+
+
+def levels(use: Use) -> Levels:
+    """When the GPUs are wanted, as a staircase. Raises PlanError for shares of time that miss 1."""
+    if use.profile == "steady":
+        rows = [(1.0, use.share)]
+    elif use.profile == "spiky":
+        rows = [(1.0 - use.peak, use.base), (use.peak, 1.0)]
+    elif use.profile == "deadline":
+        share = use.days / 365.0
+        rows = [(1.0 - share, 0.0), (share, 1.0)]
+    else:
+        if not use.levels:
+            raise PlanError("money.use.levels: the profile is `levels`, and none are listed")
+        rows = [(level.time, level.gpus) for level in use.levels]
+        if abs(sum(time for time, _ in rows) - 1.0) > 1e-6:
+            total = sum(time for time, _ in rows)
+            raise PlanError(f"money.use.levels: the shares of time add up to {total:g}, not 1")
+    merged: dict[float, float] = {}
+    for time, gpus in rows:
+        merged[gpus] = merged.get(gpus, 0.0) + time
+    return tuple((time, gpus) for gpus, time in sorted(merged.items()) if time > 0)
+
+
+def mean_use(steps: Levels) -> float:
+    """Mean share of the GPUs wanted."""
+    return sum(time * gpus for time, gpus in steps)

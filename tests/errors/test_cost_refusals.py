@@ -1,0 +1,72 @@
+"""Prices that are none, places nobody priced: one sentence that says what to write."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
+from railwright.cost import price_book
+from railwright.errors import RailwrightError
+from railwright.spec import template
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a price file has a list `prices`"),
+        ("prices: [", "not YAML"),
+        ("prices:\n  - {item: x, middel: 3}\n", "did you mean 'middle'"),
+        (
+            "prices:\n  - {item: x, middle: 3}\n  - {item: y, middle: $5}\n",
+            ":3: prices.y: middle: '$5' is no amount",
+        ),
+        ("prices:\n  - {item: x, low: 5, middle: 3, high: 8}\n", "middle lies outside low and high"),
+        ("prices:\n  - {item: x, middle: 3, status: sure}\n", "'sure' is none of"),
+        ("prices:\n  - x\n", "'x' is no price"),
+        ("prices:\n  - {item: x, middle: -1}\n", "no amount of 0 or more"),
+    ],
+)
+def test_a_price_file_with_a_mistake(tmp_path, text, said):
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(RailwrightError) as error:
+        price_book(file)
+    assert str(file) in str(error.value)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("money", "options", "said"),
+    [
+        ("{region: atlantis}", [], "no price of electricity in 'atlantis'"),
+        ("{region: texass}", [], "did you mean 'texas'"),
+        ("{use: {share: 0}}", [], "no GPU is ever wanted"),
+        ("{use: {profile: levels}}", [], "none are listed"),
+        ("{hours: [1, 2]}", [], "2 factors, 24 expected"),
+        ("{prices: none.yaml}", [], "cannot read this price file"),
+        ("{}", ["--region", "mars"], "'mars'"),
+    ],
+)
+def test_a_study_that_cannot_be_priced(tmp_path, money, options, said):
+    study = tmp_path / "study.yaml"
+    study.write_text(template("rail-240") + f"\nmoney: {money}\n")
+    done = CliRunner().invoke(app, ["cost", str(study), *options])
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_server_nobody_priced(tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text(template("rail-240").replace("dgx-h100", "mi355x-8"))
+    done = CliRunner().invoke(app, ["cost", str(study)])
+    assert done.exit_code == 2
+    assert "item: server/mi355x-8" in done.output
+
+
+def test_nothing_is_overwritten_and_no_study_is_a_sentence(tmp_path):
+    assert "give a study" in CliRunner().invoke(app, ["cost"]).output
+    for code in (0, 2):
+        done = CliRunner().invoke(app, ["cost", "rail-240", "--out", str(tmp_path / "csv")])
+        assert done.exit_code == code
+    assert "is not overwritten" in done.output
