@@ -12,7 +12,7 @@ from railwright.errors import PlanError, RailwrightError
 from railwright.reliability import goodput, read_trace
 from railwright.reliability.formulas import recovery_for
 from railwright.reliability.replay import figures, spares, stepfun
-from railwright.spec.reliability import Checkpoint, Flaps
+from railwright.spec.reliability import Checkpoint, FaultTrace, Flaps
 from railwright.spec.study import Study
 from reliability_cases import TEXT, asking, catalog, machine, study
 
@@ -73,6 +73,7 @@ def test_flaps_and_shares_out_of_order() -> None:
         ("a,b,c\n1,2,3\n", r"t\.csv:1: the columns are start_day"),
         ("start_day,end_day,node\n# fine\n1,two,3\n", r"t\.csv:3: '1,two,3' is no fault"),
         ("start_day,end_day,node\n5,4,3\n", r"t\.csv:2: a fault starts at day 0 or later"),
+        ("start_day,end_day,node\n", "no fault in it"),
         ("start_day,end_day,node\n1,2,10\n", r"t\.csv:2: .*node from 0 to 9"),
     ],
 )
@@ -80,14 +81,28 @@ def test_a_trace_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "t.csv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(RailwrightError, match=said):
-        read_trace(file, 10, 30.0)
+        read_trace(FaultTrace(file=str(file), nodes=10, days=30.0))
 
 
 def test_a_trace_too_short_to_say_anything(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("start_day,end_day,node,level,kind\n1,2,3,hardware,gpu\n", encoding="utf-8")
     with pytest.raises(RailwrightError, match="1 faults; at least 20"):
-        figures(read_trace(file, 10, 30.0))
+        figures(read_trace(FaultTrace(file=str(file), nodes=10, days=30.0)))
+
+
+def test_a_trace_lies_beside_its_study(tmp_path: Path) -> None:
+    from railwright.spec import load_study
+
+    (tmp_path / "ours.csv").write_text("start_day,end_day,node\n1,3,0\n2,4,1\n", encoding="utf-8")
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT + "  trace: {file: ours.csv, nodes: 20, days: 30.0}\n", encoding="utf-8")
+    asked = load_study(file)
+    assert asked.reliability is not None
+    assert asked.reliability.trace is not None
+    assert asked.reliability.trace.file == str(tmp_path / "ours.csv")
+    assert goodput(asked, machine(), catalog(), network=False).wanted[0].replayed >= 1
+    (tmp_path / "ours.csv").unlink()
 
 
 def test_the_command_says_mistakes_with_their_line(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def _show_recovery(g: Goodput) -> None:
 
 def _show_run(g: Goodput) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_count, show_time
+    from railwright.units import show_time
 
     run = g.forecast
     typer.echo(
@@ -153,7 +153,7 @@ def _show_run(g: Goodput) -> None:
     names = ("p10", "p50", "p90", "p99", "mean")
     rows = [
         ("wall time", *map(show_time, run.wall)),
-        ("GPU-hours", *map(show_count, run.gpu_hours)),
+        ("million GPU-hours", *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours)),
         ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)

@@ -28,7 +28,7 @@ from railwright.reliability.formulas import (
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
 from railwright.reliability.published import contradictions
-from railwright.reliability.replay import Spares, shortage, spares, stepfun
+from railwright.reliability.replay import Spares, read_trace, shortage, spares, stepfun
 from railwright.reliability.result import (
     CheckpointTimes,
     Component,
@@ -96,13 +96,14 @@ def goodput(
     figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
     ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("spares")
+    trace = stepfun() if asked.trace is None else read_trace(asked.trace)
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
-    wanted = tuple(spares(stepfun(), held.nodes, out_rate, share) for share in (0.99, 0.999))
+    wanted = tuple(spares(trace, held.nodes, out_rate, share) for share in (0.99, 0.999))
     beyond = study.cluster.servers - held.servers
     kept = asked.spares if asked.spares is not None else beyond or wanted[0].replayed
     tell("Monte Carlo")
     short, missing = shortage(
-        stepfun(), held.nodes, out_rate, kept, ideal / closed.ettr(figures), asked.samples, asked.seed
+        trace, held.nodes, out_rate, kept, ideal / closed.ettr(figures), asked.samples, asked.seed
     )
     waits = np.minimum(missing / replicas, 1.0) if asked.elastic else short
     figures = replace(figures, waiting=float(waits.mean()))
@@ -297,6 +298,6 @@ def _notes(
         )
     notes.append(
         f"Spares: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
-        f"{low.replayed}, and a cluster that fails together like the trace's 400 nodes for {low.scaled}."
+        f"{low.replayed}, and a cluster that fails together like the trace's own for {low.scaled}."
     )
     return tuple(notes)

@@ -108,7 +108,9 @@ def simulate(
     finished = np.full(samples, math.nan)
     count = np.zeros(samples, np.int64)
     before = np.zeros(samples)  # recovery that the coming gap begins with
-    outs = np.zeros((samples, 32)) if p.elastic is not None else None
+    # Room for the replicas that are out at once, far beyond their mean number.
+    slots = 8 + math.ceil(4 * p.out / p.mtti)
+    outs = np.zeros((samples, slots)) if p.elastic is not None else None
     active = np.ones(samples, bool)
     while active.any():
         gaps = scale * rng.weibull(p.shape, (BLOCK, samples)) if p.shape != 1 else None

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError
 from railwright.reliability.constants import DAY, HOUR
+from railwright.spec.document import read_text
+from railwright.spec.reliability import FaultTrace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -108,14 +110,19 @@ def stepfun() -> Trace:
     )  # fmt: skip
 
 
-def read_trace(file: Path, nodes: int, days: float) -> Trace:
-    """Your own trace: CSV with the columns start_day, end_day, node, level, kind; '#' begins a comment.
+@cache
+def read_trace(asked: FaultTrace) -> Trace:
+    """A study's own trace: CSV with the columns start_day, end_day, node, level, kind; '#' begins a comment.
 
-    Raises RailwrightError naming file and line.
+    Raises RailwrightError naming file and line; one without a fault is refused too.
     """
-    from railwright.spec.document import read_text
-
-    return _parsed(read_text(file), str(file), file.stem, nodes, days, str(file))
+    file = Path(asked.file)
+    trace = _parsed(read_text(file), asked.file, file.stem, asked.nodes, asked.days, asked.file)
+    if not len(trace.start):
+        raise RailwrightError(
+            f"{asked.file}: no fault in it; leave reliability.trace out for StepFun's trace"
+        )
+    return trace
 
 
 def figures(trace: Trace) -> TraceFigures:

@@ -104,6 +104,9 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
             anchored[key] = file(plain[key], (".yaml", ".yml"))
     if isinstance(site := plain.get("site"), dict) and "parts" in site:
         anchored["site"] = {**site, "parts": file(site["parts"], (".yaml", ".yml"))}
+    if isinstance(failures := plain.get("reliability"), dict) and isinstance(failures.get("trace"), dict):
+        trace = failures["trace"]
+        anchored["reliability"] = {**failures, "trace": {**trace, "file": file(trace.get("file"), (".csv",))}}
     if isinstance(money := plain.get("money"), dict) and "prices" in money:
         anchored["money"] = {**money, "prices": file(money["prices"], (".yaml", ".yml"))}
     for kind, one in (

@@ -64,6 +64,16 @@ class Flaps(Section):
     p99: Duration = Field(description="one in a hundred is longer, e.g. '60 s'")
 
 
+class FaultTrace(Section):
+    """Your own record of node faults, on which spares are counted."""
+
+    file: str = Field(
+        description="CSV with start_day, end_day, node, level, kind (relative to this file), one fault a line"
+    )
+    nodes: Annotated[int, Field(gt=0)] = Field(description="nodes that were watched, e.g. 400")
+    days: Positive = Field(description="days they were watched, e.g. 348")
+
+
 class Reliability(Section):
     """Failures and recovery of the first job, for `railwright goodput`."""
 
@@ -89,6 +99,9 @@ class Reliability(Section):
     )
     servers_per_feed: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="servers that one power feed carries; default: feeds are redundant"
+    )
+    trace: FaultTrace | None = Field(
+        default=None, description="node faults that are replayed for the spares; default: StepFun's 400 nodes"
     )
     flaps: Flaps | None = Field(default=None, description="link flaps; default: only those in the rates")
     recovery: Recovery = Recovery()
