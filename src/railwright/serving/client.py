@@ -83,7 +83,7 @@ def lengths(client: Client, num: int) -> tuple[Longs, Longs]:
     first. Source: SemiAnalysisAI/InferenceX, utils/bench_serving/benchmark_serving.py, sample_random_requests
     (range ratio r there is 1 - spread; int(len * r) to len).
     """
-    draw = np.random.RandomState(client.seed)  # noqa: NPY002  the generator that is imitated
+    draw = np.random.RandomState(client.seed)
     low = tuple(max(int(n * (1.0 - client.spread) + 1e-9), 1) for n in (client.input, client.output))
     return (
         draw.randint(low[0], client.input + 1, size=num).astype(np.int64),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from railwright.serving.kernel_memory import give_back, grown
+from railwright.serving.kernel_memory import give_back
 from railwright.serving.kernel_outage import bring_back, lose
 from railwright.serving.kernel_queue import due_remove, finish_drop
 from railwright.serving.kernel_route import cut, hand_over, route, run_touched, touch
@@ -149,17 +149,12 @@ def advance(s: Any) -> int:
         elif landed == then:
             land(s, then)
         elif sent == then:
-            i = s.count[NEXT_SEND]
-            s.count[NEXT_SEND] += 1
-            s.count[IN_FLIGHT] += 1
-            if s.count[WAVES] > 0:
-                s.count[WAVES] -= 1
-            s.when[SENT][i] = then
-            s.when[QUEUED][i] = then + s.clock[OVERHEAD]
+            while s.count[NEXT_SEND] < num and may_send(s) and s.when[ARRIVAL][s.count[NEXT_SEND]] <= then:
+                send(s, s.count[NEXT_SEND], then)
         else:
-            i = s.count[NEXT_QUEUED]
-            s.count[NEXT_QUEUED] += 1
-            route(s, i, then)
+            while s.count[NEXT_QUEUED] < s.count[NEXT_SEND] and s.when[QUEUED][s.count[NEXT_QUEUED]] <= then:
+                s.count[NEXT_QUEUED] += 1
+                route(s, s.count[NEXT_QUEUED] - 1, then)
 
 
 def may_send(s: Any) -> bool:
@@ -167,6 +162,16 @@ def may_send(s: Any) -> bool:
     if s.count[WAVES] >= 0:
         return bool(s.count[WAVES] > 0)
     return bool(s.count[CONCURRENCY] == 0 or s.count[IN_FLIGHT] < s.count[CONCURRENCY])
+
+
+def send(s: Any, i: int, now: float) -> None:
+    """The client sends its next request."""
+    s.count[NEXT_SEND] += 1
+    s.count[IN_FLIGHT] += 1
+    if s.count[WAVES] > 0:
+        s.count[WAVES] -= 1
+    s.when[SENT][i] = now
+    s.when[QUEUED][i] = now + s.clock[OVERHEAD]
 
 
 def complete(s: Any, lane: int, now: float) -> None:

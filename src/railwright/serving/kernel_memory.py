@@ -65,9 +65,8 @@ def parts_of(s: Any, v: int, i: int) -> int:
 def matched(s: Any, v: int, i: int) -> int:
     """Parts of request i's prefix, from the first on, that replica v holds."""
     base, first = v * s.count[NUM_PARTS], s.request[PART0][i]
-    resident, part = s.prefix[RESIDENT], s.part
     found, parts = 0, parts_of(s, v, i)
-    while found < parts and resident[base + part[first + found]]:
+    while found < parts and s.prefix[RESIDENT][base + s.part[first + found]]:
         found += 1
     return found
 

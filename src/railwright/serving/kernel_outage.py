@@ -9,7 +9,7 @@ from typing import Any
 
 from railwright.serving.kernel_memory import give_back
 from railwright.serving.kernel_queue import due_remove
-from railwright.serving.kernel_route import route, to_limbo, touch
+from railwright.serving.kernel_route import route, touch
 from railwright.serving.kernel_rows import (
     ACTIVE,
     ADVANCES,
@@ -48,6 +48,7 @@ from railwright.serving.kernel_rows import (
     NEXT_SEND,
     NOBODY,
     NUM_PARTS,
+    NUM_REPLICAS,
     OVER,
     OWN,
     PARTIAL,
@@ -72,7 +73,6 @@ from railwright.serving.kernel_rows import (
     TAKES,
     UNSENT,
     USED,
-    WAITING,
     YOUNGEST,
 )
 from railwright.serving.kernel_schedule import recompute, run_time
@@ -134,7 +134,8 @@ def stop(s: Any, lane: int, y: int, now: float) -> None:
             done = 0
             takes, slope = s.run[TAKES][lane], s.run[SLOPE][lane]
             while (
-                done + 1 < s.lane[STEPS][lane] and s.run[START][lane] + run_time(takes, slope, done + 1) <= now
+                done + 1 < s.lane[STEPS][lane]
+                and s.run[START][lane] + run_time(takes, slope, done + 1) <= now
             ):
                 done += 1
             s.lane[STEP][lane] += done
@@ -178,7 +179,7 @@ def unland(s: Any, v: int) -> None:
 
 def unqueue(s: Any, v: int) -> None:
     """Requests whose keys and values lie on replica v leave the queues of the replicas they wait for."""
-    for w in range(len(s.replica[ALIVE])):
+    for w in range(s.count[NUM_REPLICAS]):
         before = NOBODY
         i = s.replica[HEAD][w]
         while i != NOBODY:

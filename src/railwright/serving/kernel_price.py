@@ -25,53 +25,55 @@ from railwright.serving.kernel_rows import (
 )
 
 
-def segment(price: Any, first: int, length: int, x: float) -> int:
+def segment(s: Any, first: int, length: int, x: float) -> int:
     """Index i of the grid price[first : first + length] with grid[i] <= x, so that i + 1 is in it too."""
     low, high = first, first + length - 1
     while high - low > 1:
         middle = (low + high) >> 1
-        if price[middle] <= x:
+        if s.price[middle] <= x:
             low = middle
         else:
             high = middle
     return low
 
 
-def along(price: Any, at: int, x: float, values: int) -> float:
+def along(s: Any, at: int, x: float, values: int) -> float:
     """The value at x on the grid's part from `at`, held below the first point, its slope beyond the last."""
-    weight = (x - price[at]) / (price[at + 1] - price[at])
+    weight = (x - s.price[at]) / (s.price[at + 1] - s.price[at])
     if weight < 0.0:
         weight = 0.0
-    low: float = price[values]
-    return low + (price[values + 1] - low) * weight
+    low: float = s.price[values]
+    return low + (s.price[values + 1] - low) * weight
 
 
-def rows_time(pool: Any, price: Any, y: int, tokens: int, mixed: int) -> float:
+def rows_time(s: Any, y: int, tokens: int, mixed: int) -> float:
     """Seconds of all but attention in a step of so many tokens."""
-    if tokens < pool[DENSE_LEN][y]:
-        dense: float = price[pool[MIXED][y] + tokens] if mixed else price[pool[DENSE][y] + tokens]
+    if tokens < s.pool[DENSE_LEN][y]:
+        dense: float = s.price[s.pool[MIXED][y] + tokens] if mixed else s.price[s.pool[DENSE][y] + tokens]
         return dense
-    grid = pool[GRID][y]
-    at = segment(price, grid, pool[GRID_LEN][y], float(tokens))
-    return along(price, at, float(tokens), (pool[GRID_MIXED][y] if mixed else pool[GRID_DECODE][y]) + at - grid)
+    grid = s.pool[GRID][y]
+    at = segment(s, grid, s.pool[GRID_LEN][y], float(tokens))
+    return along(
+        s, at, float(tokens), (s.pool[GRID_MIXED][y] if mixed else s.pool[GRID_DECODE][y]) + at - grid
+    )
 
 
-def prefill_time(pool: Any, price: Any, y: int, new: int, cached: int) -> float:
+def prefill_time(s: Any, y: int, new: int, cached: int) -> float:
     """Seconds of the attention of `new` tokens after `cached` ones."""
-    grid, contexts = pool[CHUNK_GRID][y], pool[CONTEXTS][y]
-    width = pool[CONTEXTS_LEN][y]
-    row = segment(price, grid, pool[CHUNK_LEN][y], float(new))
-    column = segment(price, contexts, width, float(cached))
-    at = pool[PREFILL][y] + (row - grid) * width + column - contexts
-    low = along(price, column, float(cached), at)
-    high = along(price, column, float(cached), at + width)
-    weight = (new - price[row]) / (price[row + 1] - price[row])
+    grid, contexts = s.pool[CHUNK_GRID][y], s.pool[CONTEXTS][y]
+    width = s.pool[CONTEXTS_LEN][y]
+    row = segment(s, grid, s.pool[CHUNK_LEN][y], float(new))
+    column = segment(s, contexts, width, float(cached))
+    at = s.pool[PREFILL][y] + (row - grid) * width + column - contexts
+    low = along(s, column, float(cached), at)
+    high = along(s, column, float(cached), at + width)
+    weight = (new - s.price[row]) / (s.price[row + 1] - s.price[row])
     # Below the first point attention shrinks with the tokens, down to nothing.
-    return low * (new / price[row]) if weight < 0.0 else low + (high - low) * weight
+    return low * (new / s.price[row]) if weight < 0.0 else low + (high - low) * weight
 
 
-def decode_row(pool: Any, y: int, decoders: int) -> int:
+def decode_row(s: Any, y: int, decoders: int) -> int:
     """Where the row of decode times for so many requests starts."""
-    least = decoders if decoders < pool[MOST][y] else pool[MOST][y]
-    start: int = pool[DECODE][y] + least * pool[CONTEXTS_LEN][y]
+    least = decoders if decoders < s.pool[MOST][y] else s.pool[MOST][y]
+    start: int = s.pool[DECODE][y] + least * s.pool[CONTEXTS_LEN][y]
     return start

@@ -26,44 +26,42 @@ from railwright.serving.kernel_rows import (
 )
 
 
-def due_before(run: Any, a: int, b: int) -> bool:
+def due_before(s: Any, a: int, b: int) -> bool:
     """Whether lane a's run ends before lane b's; at one moment the lower number is first."""
-    return bool(run[ENDS][a] < run[ENDS][b] or (run[ENDS][a] == run[ENDS][b] and a < b))
+    return bool(s.run[ENDS][a] < s.run[ENDS][b] or (s.run[ENDS][a] == s.run[ENDS][b] and a < b))
 
 
 def due_rise(s: Any, at: int) -> None:
     """Bring the lane at this place up to where it belongs."""
-    order, place = s.due[ORDER], s.due[PLACE]
-    x = order[at]
+    x = s.due[ORDER][at]
     while at > 0:
         above = (at - 1) >> 1
-        if not due_before(s.run, x, order[above]):
+        if not due_before(s, x, s.due[ORDER][above]):
             break
-        order[at] = order[above]
-        place[order[at]] = at
+        s.due[ORDER][at] = s.due[ORDER][above]
+        s.due[PLACE][s.due[ORDER][at]] = at
         at = above
-    order[at] = x
-    place[x] = at
+    s.due[ORDER][at] = x
+    s.due[PLACE][x] = at
 
 
 def due_sink(s: Any, at: int) -> None:
     """Bring the lane at this place down to where it belongs."""
-    order, place = s.due[ORDER], s.due[PLACE]
     size = s.count[DUE_SIZE]
-    x = order[at]
+    x = s.due[ORDER][at]
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        if child + 1 < size and due_before(s.run, order[child + 1], order[child]):
+        if child + 1 < size and due_before(s, s.due[ORDER][child + 1], s.due[ORDER][child]):
             child += 1
-        if not due_before(s.run, order[child], x):
+        if not due_before(s, s.due[ORDER][child], x):
             break
-        order[at] = order[child]
-        place[order[at]] = at
+        s.due[ORDER][at] = s.due[ORDER][child]
+        s.due[PLACE][s.due[ORDER][at]] = at
         at = child
-    order[at] = x
-    place[x] = at
+    s.due[ORDER][at] = x
+    s.due[PLACE][x] = at
 
 
 def due_put(s: Any, lane: int) -> None:
@@ -91,40 +89,42 @@ def due_remove(s: Any, lane: int) -> None:
 
 def finish_put(s: Any, base: int, lane: int, i: int) -> None:
     """Enter request i, whose FINISH is set, among those that decode on a lane."""
-    heap, key = s.heap, s.request[FINISH]
     at = s.lane[HEAPED][lane]
     s.lane[HEAPED][lane] = at + 1
+    key = s.request[FINISH][i]
     while at > 0:
         above = (at - 1) >> 1
-        if key[heap[base + above]] <= key[i]:
+        if s.request[FINISH][s.heap[base + above]] <= key:
             break
-        heap[base + at] = heap[base + above]
+        s.heap[base + at] = s.heap[base + above]
         at = above
-    heap[base + at] = i
+    s.heap[base + at] = i
 
 
 def finish_drop(s: Any, base: int, lane: int, at: int) -> None:
     """Take the request at this place out of the heap of those that decode on a lane."""
-    heap, key = s.heap, s.request[FINISH]
     size = s.lane[HEAPED][lane] - 1
     s.lane[HEAPED][lane] = size
     if at == size:
         return
-    i = heap[base + size]
-    while at > 0 and key[heap[base + ((at - 1) >> 1)]] > key[i]:
-        heap[base + at] = heap[base + ((at - 1) >> 1)]
+    i = s.heap[base + size]
+    key = s.request[FINISH][i]
+    while at > 0 and s.request[FINISH][s.heap[base + ((at - 1) >> 1)]] > key:
+        s.heap[base + at] = s.heap[base + ((at - 1) >> 1)]
         at = (at - 1) >> 1
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        if child + 1 < size and key[heap[base + child + 1]] < key[heap[base + child]]:
+        least = s.request[FINISH][s.heap[base + child]]
+        if child + 1 < size and s.request[FINISH][s.heap[base + child + 1]] < least:
             child += 1
-        if key[heap[base + child]] >= key[i]:
+            least = s.request[FINISH][s.heap[base + child]]
+        if least >= key:
             break
-        heap[base + at] = heap[base + child]
+        s.heap[base + at] = s.heap[base + child]
         at = child
-    heap[base + at] = i
+    s.heap[base + at] = i
 
 
 def queue_last(s: Any, v: int, i: int) -> None:
@@ -159,13 +159,13 @@ def queue_pop(s: Any, v: int) -> int:
 
 def cold_append(s: Any, v: int, h: int) -> None:
     """Part h of a prefix (an index of `prefix`) becomes the last that replica v would evict."""
-    colder, warmer = s.prefix[COLDER], s.prefix[WARMER]
     last = s.replica[MRU][v]
-    colder[h], warmer[h] = last, NOBODY
+    s.prefix[COLDER][h] = last
+    s.prefix[WARMER][h] = NOBODY
     if last == NOBODY:
         s.replica[LRU][v] = h
     else:
-        warmer[last] = h
+        s.prefix[WARMER][last] = h
     s.replica[MRU][v] = h
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from railwright.serving.kernel_memory import give_back, grown, matched
 from railwright.serving.kernel_queue import due_rise, queue_last
 from railwright.serving.kernel_rows import (
-    ADVANCES,
     AFTER,
     ALIVE,
     APART,

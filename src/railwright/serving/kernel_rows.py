@@ -25,8 +25,9 @@ class State(NamedTuple):
              the end of their run
     growth   by lane and step modulo the most steps a block lasts: decoders that then need a block
     stage    (V * most stages) when each pipeline stage is free [s]
-    flow     (.., N) transfers under way: remaining bytes, rate; `path` links of each pair of replicas (CSR)
-    link     (.., links) capacity [byte/s] and the weights as `weight`
+    flow     (.., N) transfers: remaining bytes, rate [byte/s]; `active` those under way, `row` scratch
+    path     links of each pair of replicas, then of others' traffic: CSR with `path_ptr`, and `weight`
+    link     (.., links) capacity [byte/s], and scratch
     outage   moments, replica and kind of losses and returns, three numbers each
     count    scalars by the names below; `clock` scalars in seconds
     log      one record of LOG_WIDTH numbers for every run of steps
@@ -48,6 +49,7 @@ class State(NamedTuple):
     stage: Any
     flow: Any
     active: Any
+    row: Any
     path_ptr: Any
     path: Any
     weight: Any
@@ -74,7 +76,18 @@ UNSENT, WAITING, REMOTE, RUNNING, MOVING, LANDED, OVER = 0, 1, 2, 3, 4, 5, 6
 cross the fabric, LANDED until that replica's next step."""
 
 # when
-ARRIVAL, SENT, QUEUED, ADMITTED, FIRST, DONE, HANDED, LANDING, JOINED_AT, WHEN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+ARRIVAL, SENT, QUEUED, ADMITTED, FIRST, DONE, HANDED, LANDING, JOINED_AT, WHEN_ROWS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+)
 
 # lane
 HOME, STEP, DECODERS, GROWERS, HEAPED, YOUNGEST, PARTIAL, FRESH, FRESH_END, STEPS, ADVANCES, JOINED = (
@@ -135,7 +148,7 @@ CONCURRENCY, WAVES, ROUTER, NEXT_SEND, NEXT_QUEUED, IN_FLIGHT, OVERS, TURN, DECO
 TOUCHED_HEAD, LIMBO, LIMBO_END, ACTIVE, LANDINGS, LANDINGS_END, NUM_OUTAGES, NEXT_OUTAGE, LOGGED, LOG_ROOM = (
     19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
 )  # fmt: skip
-DECODE_POOL, NUM_DECODE, NUM_LINKS, FIRST_DECODE, RUNS, COUNT_ROWS = 29, 30, 31, 32, 33, 34
+DECODE_POOL, NUM_DECODE, NUM_LINKS, FIRST_DECODE, OTHERS, COUNT_ROWS = 29, 30, 31, 32, 33, 34
 
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = 0, 1, 2
 
@@ -146,7 +159,16 @@ NOW, OVERHEAD, LATENCY, MOVED_AT, NEXT_MOVE, TOKEN_BYTES, CLOCK_ROWS = 0, 1, 2, 
 ORDER, PLACE, DUE_ROWS = 0, 1, 2
 
 # log record
-LOG_LANE, LOG_START, LOG_END, LOG_STEPS, LOG_DECODERS, LOG_CONTEXT, LOG_CHUNKS, LOG_TOKENS = 0, 1, 2, 3, 4, 5, 6, 7
+LOG_LANE, LOG_START, LOG_END, LOG_STEPS, LOG_DECODERS, LOG_CONTEXT, LOG_CHUNKS, LOG_TOKENS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+)
 LOG_QUEUE, LOG_USED, LOG_STALL, LOG_JOINED, LOG_JOINED_STALL, LOG_WIDTH = 8, 9, 10, 11, 12, 13
 
 NOBODY = -1

@@ -213,7 +213,7 @@ def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
         else:
             s.request[AFTER][s.lane[FRESH_END][lane]] = i
         s.lane[FRESH_END][lane] = i
-    return prefill_time(s.pool, s.price, y, new, filled)
+    return prefill_time(s, y, new, filled)
 
 
 def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advances: bool) -> None:
@@ -221,30 +221,30 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
     decoders = s.lane[DECODERS][lane] if advances else 0
     chunks = s.lane[CHUNKS][lane]
     tokens = decoders * s.pool[QUERIES][y] + s.lane[CHUNK_TOKENS][lane]
-    gpu = rows_time(s.pool, s.price, y, tokens, 1 if chunks else 0) + attention
+    gpu = rows_time(s, y, tokens, 1 if chunks else 0) + attention
     slope, steps = 0.0, 1
     if decoders > 0:
         many = chunks == 0 and s.pool[STAGES][y] == 1
         if many:
             steps = s.request[FINISH][s.heap[lane * s.count[MOST_HEAP]]] - s.lane[STEP][lane]
-        price, grid = s.price, s.pool[CONTEXTS][y]
+        grid = s.pool[CONTEXTS][y]
         last = grid + s.pool[CONTEXTS_LEN][y] - 2
         context = s.run[CONTEXT][lane] / decoders + 1.0
         at = max(s.lane[SEGMENT][lane], grid)
-        while at < last and price[at + 1] <= context:
+        while at < last and s.price[at + 1] <= context:
             at += 1
-        while at > grid and price[at] > context:
+        while at > grid and s.price[at] > context:
             at -= 1
         s.lane[SEGMENT][lane] = at
-        values = decode_row(s.pool, y, decoders) + at - grid
-        gpu += along(price, at, context, values)
+        values = decode_row(s, y, decoders) + at - grid
+        gpu += along(s, at, context, values)
         each = s.rate[YIELD][y]
-        if context >= price[at]:
-            slope = (price[values + 1] - price[values]) / (price[at + 1] - price[at]) * each
+        if context >= s.price[at]:
+            slope = (s.price[values + 1] - s.price[values]) / (s.price[at + 1] - s.price[at]) * each
             if at < last:
-                steps = min(steps, int((price[at + 1] - context) / each) + 1)
+                steps = min(steps, int((s.price[at + 1] - context) / each) + 1)
         else:
-            steps = min(steps, int((price[at] - context) / each) + 1)
+            steps = min(steps, int((s.price[at] - context) / each) + 1)
         if many and steps > 1:
             # One step's blocks are taken already.
             more = fitting_steps(s, lane, y, s.lane[STEP][lane] + 1, steps - 1, free_blocks(s, v))

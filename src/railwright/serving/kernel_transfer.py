@@ -15,7 +15,6 @@ from railwright.serving.kernel_rows import (
     CAPACITY,
     DEMAND,
     FIRST_DECODE,
-    HANDED,
     HELD,
     LANDING,
     LANDINGS,
@@ -29,6 +28,7 @@ from railwright.serving.kernel_rows import (
     NUM_DECODE,
     NUM_LINKS,
     NUM_REPLICAS,
+    OTHERS,
     REMAINING,
     REPLICA,
     SLACK,
@@ -76,45 +76,42 @@ def share(s: Any, now: float) -> None:
             s.flow[SPEED][s.active[k]] = NEVER
         s.clock[NEXT_MOVE] = now
         return
-    slack, demand = s.link[SLACK], s.link[DEMAND]
     for y in range(s.count[NUM_LINKS]):
-        slack[y] = s.link[CAPACITY][y]
-        demand[y] = 0.0
+        s.link[SLACK][y] = s.link[CAPACITY][y]
+        s.link[DEMAND][y] = 0.0
     # Rows of the table beyond the pairs of replicas are other jobs' traffic, always there.
     pairs = (s.count[NUM_REPLICAS] - s.count[NUM_DECODE]) * s.count[NUM_DECODE]
-    others = len(s.path_ptr) - 1 - pairs
-    flows = num + others
+    flows = num + s.count[OTHERS]
     for k in range(flows):
         row = pair_of(s, s.active[k]) if k < num else pairs + k - num
-        s.active[len(s.active) - flows + k] = row + 1  # free, positive: row + 1
+        s.row[k] = row
         for e in range(s.path_ptr[row], s.path_ptr[row + 1]):
-            demand[s.path[e]] += s.weight[e]
+            s.link[DEMAND][s.path[e]] += s.weight[e]
     left = flows
-    base = len(s.active) - flows
     while left > 0:
         level, full = NEVER, NOBODY
         for y in range(s.count[NUM_LINKS]):
-            if demand[y] > 1e-12 and slack[y] < level * demand[y]:
-                level, full = slack[y] / demand[y], y
+            if s.link[DEMAND][y] > 1e-12 and s.link[SLACK][y] < level * s.link[DEMAND][y]:
+                level, full = s.link[SLACK][y] / s.link[DEMAND][y], y
         level = max(level, 0.0)
         for k in range(flows):
-            row = s.active[base + k] - 1
-            if row < 0:
+            row = s.row[k]
+            if row == NOBODY:
                 continue
             crosses = full == NOBODY
             for e in range(s.path_ptr[row], s.path_ptr[row + 1]):
                 if s.path[e] == full:
                     crosses = True
             if crosses:
-                s.active[base + k] = 0
+                s.row[k] = NOBODY
                 left -= 1
                 for e in range(s.path_ptr[row], s.path_ptr[row + 1]):
-                    demand[s.path[e]] -= s.weight[e]
-                    slack[s.path[e]] -= s.weight[e] * level
+                    s.link[DEMAND][s.path[e]] -= s.weight[e]
+                    s.link[SLACK][s.path[e]] -= s.weight[e] * level
                 if k < num:
                     s.flow[SPEED][s.active[k]] = level
         if full != NOBODY:
-            demand[full] = 0.0
+            s.link[DEMAND][full] = 0.0
     for k in range(num):
         i = s.active[k]
         if s.flow[SPEED][i] > 0.0:
@@ -143,7 +140,6 @@ def end_transfer(s: Any, now: float) -> int:
     """The first transfer to end has: it lands a latency later. Its request."""
     i = drop_transfer(s, first_to_end(s))
     s.when[LANDING][i] = now + s.clock[LATENCY]
-    s.when[HANDED][i] = now
     s.request[AFTER][i] = NOBODY
     if s.count[LANDINGS] == NOBODY:
         s.count[LANDINGS] = i

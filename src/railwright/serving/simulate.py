@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Run:
 
     sent, queued, admitted, first, done  (N,) moments: left the client, reached a queue, was first put into a
                 step, had its first and its last token [s]
-    handed      (N,) when its keys and values had left a prefill replica, -1 without [s]
+    handed      (N,) when a prefill replica had computed the prompt, -1 without one [s]
     replica     (N,) that gave the last token
     hit         (N,) tokens of the prompt found in a prefix cache
     losses      (N,) times that all was to be computed again: preempted, or its replica lost
@@ -79,11 +79,11 @@ def simulate(work: Workload, fleet: Fleet, engine: LoopEngine = "auto", seed: in
     compiled = engine == "compiled" or (engine == "auto" and _runs(work, fleet) >= COMPILED_FROM)
     state = build(work, fleet, passes, as_lists=not compiled)
     logs: list[Floats] = []
-    loop: Any = advance
+    loop = advance
     if compiled:
-        from railwright.serving.compiled import compiled_advance
+        from railwright.serving.compiled import compiled_loop
 
-        loop = compiled_advance()
+        loop, state = compiled_loop(state)
     while True:
         answer = loop(state)
         logs.append(np.array(state.log[: state.count[r.LOGGED] * r.LOG_WIDTH], np.float64))

@@ -75,6 +75,8 @@ def build(work: Workload, fleet: Fleet, passes: Longs, as_lists: bool) -> State:
     link[r.CAPACITY] = capacity
     outage = np.array([[o.at, o.replica, kind] for o, kind in _moments(fleet)]).reshape(-1)
 
+    num_decode = sum(pool.replicas for pool in pools if pool.role == "decode")
+    others = max(len(path_ptr) - 1 - (num_replicas - num_decode) * num_decode, 0)
     count = np.zeros(r.COUNT_ROWS, np.int64)
     count[[r.TOUCHED_HEAD, r.LIMBO, r.LIMBO_END, r.LANDINGS, r.LANDINGS_END]] = r.NOBODY
     decode = [y for y, p in enumerate(pools) if p.role == "decode"]
@@ -94,7 +96,8 @@ def build(work: Workload, fleet: Fleet, passes: Longs, as_lists: bool) -> State:
         r.NUM_OUTAGES: len(outage) // 3,
         r.LOG_ROOM: LOG_RECORDS,
         r.DECODE_POOL: decode[0] if decode else r.NOBODY,
-        r.NUM_DECODE: pools[decode[0]].replicas if decode else 0,
+        r.NUM_DECODE: num_decode,
+        r.OTHERS: others,
         r.FIRST_DECODE: int(pool[r.FIRST_REPLICA][decode[0]]) if decode else 0,
         r.NUM_LINKS: len(capacity),
     }
@@ -104,8 +107,6 @@ def build(work: Workload, fleet: Fleet, passes: Longs, as_lists: bool) -> State:
     clock[r.OVERHEAD] = pools[0].table.request
     if links is not None:
         clock[r.LATENCY], clock[r.TOKEN_BYTES] = links.latency, links.token_bytes
-    others = len(path_ptr) - 1 - (num_replicas - count[r.NUM_DECODE]) * count[r.NUM_DECODE]
-    moving = 2 * num + max(int(others), 0) if decode else 0
 
     arrays: tuple[Any, ...] = (
         request,
@@ -123,7 +124,8 @@ def build(work: Workload, fleet: Fleet, passes: Longs, as_lists: bool) -> State:
         np.zeros(num_lanes * window, np.int64),
         np.zeros(num_replicas * max(stages)),
         np.zeros((r.FLOW_ROWS, num if decode else 0)),
-        np.zeros(moving, np.int64),
+        np.zeros(num if decode else 0, np.int64),
+        np.zeros(num + others if decode else 0, np.int64),
         path_ptr.astype(np.int64),
         path.astype(np.int64),
         weight.astype(np.float64),
@@ -214,11 +216,11 @@ def _laid_out(table: StepTable, most: int, dense: int) -> dict[int, Floats]:
     by_number = _two_points(table.requests, tuple(np.stack(decode).T))
     every = np.arange(dense, dtype=float)
     each = np.arange(most + 1, dtype=float)
-    full = np.stack([_read(each, by_number[0], column) for column in by_number[1]], axis=1)
+    full = np.stack([read(each, by_number[0], column) for column in by_number[1]], axis=1)
     full[0] = 0.0
     return {
-        r.DENSE: _read(every, grid, decode_rows),
-        r.MIXED: _read(every, grid, mixed_rows),
+        r.DENSE: read(every, grid, decode_rows),
+        r.MIXED: read(every, grid, mixed_rows),
         r.GRID: grid,
         r.GRID_DECODE: decode_rows,
         r.GRID_MIXED: mixed_rows,
@@ -237,7 +239,7 @@ def _two_points(grid: Floats, values: tuple[Floats, ...]) -> tuple[Floats, tuple
     return np.array([grid[0], grid[0] + 1.0]), tuple(np.repeat(v, 2) for v in values)
 
 
-def _read(x: Floats, grid: Floats, values: Floats) -> Floats:
+def read(x: Floats, grid: Floats, values: Floats) -> Floats:
     """Values at x: linear between grid points, the last slope beyond, the first value before."""
     at = np.clip(np.searchsorted(grid, x, side="right") - 1, 0, len(grid) - 2)
     weight = np.maximum((x - grid[at]) / (grid[at + 1] - grid[at]), 0.0)

@@ -97,7 +97,9 @@ def _table(path: Path, first: str, file: IO[str], limit: int | None) -> TraceReq
         if not row:
             continue
         if len(row) <= max(columns):
-            raise RailwrightError(f"{path}:{line}: has {len(row)} columns of {len(header)}: the line is cut off")
+            raise RailwrightError(
+                f"{path}:{line}: has {len(row)} columns of {len(header)}: the line is cut off"
+            )
         when = moment(row[columns[0]], path, line)
         prompt = _tokens(row[columns[1]], names[1], path, line)
         output = _tokens(row[columns[2]], names[2], path, line)
@@ -165,9 +167,7 @@ def _date(text: str, path: Path, line: int) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
         example = "2023-11-16 18:17:03.9799600"
-        raise RailwrightError(
-            f"{path}:{line}: {AZURE[0]}: '{text}' is no moment, like '{example}'"
-        ) from None
+        raise RailwrightError(f"{path}:{line}: {AZURE[0]}: '{text}' is no moment, like '{example}'") from None
 
 
 def _seconds(text: str, path: Path, line: int) -> float:
@@ -186,7 +186,9 @@ def _tokens(value: Any, field: str, path: Path, line: int) -> int:
     except ValueError:
         number = -1.0
     if not (number >= 0 and number == int(number)):
-        raise RailwrightError(f"{path}:{line}: {field}: '{value}' is no number of tokens (a whole number from 0)")
+        raise RailwrightError(
+            f"{path}:{line}: {field}: '{value}' is no number of tokens (a whole number from 0)"
+        )
     return int(number)
 
 

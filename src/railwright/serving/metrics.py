@@ -1,0 +1,241 @@
+"""What users see of a run: TTFT, TPOT, inter-token and end-to-end latency, throughput, goodput; and timelines.
+
+Legend: N requests, E runs of like steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.serving import kernel_rows as r
+from railwright.serving.simulate import Run
+from railwright.spec.serving import Slo
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of a latency over requests, or over tokens. [s]"""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Distribution:
+        """Percentiles between values are interpolated linearly, as numpy and `vllm bench serve` do; NaN of none."""
+        if not len(values):
+            return cls(*[float("nan")] * 4)
+        return cls(float(values.mean()), *(float(p) for p in np.percentile(values, (50, 90, 99))))
+
+    @classmethod
+    def weighted(cls, values: Floats, weights: Floats) -> Distribution:
+        """Of values that stand for `weights` tokens each: the least that no less than the share is at or below."""
+        if not weights.sum():
+            return cls(*[float("nan")] * 4)
+        order = np.argsort(values, kind="stable")
+        reached = np.cumsum(weights[order])
+        at = np.searchsorted(reached, np.array([0.5, 0.9, 0.99]) * reached[-1])
+        picked = values[order][np.minimum(at, len(order) - 1)]
+        return cls(float((values * weights).sum() / weights.sum()), *(float(p) for p in picked))
+
+
+def counted(run: Run) -> NDArray[np.bool_]:
+    """(N,) which requests count: all after the warm-up."""
+    return np.arange(len(run.work)) >= run.work.warmup
+
+
+def ttft(run: Run) -> Floats:
+    """(N,) seconds from sending to the first token."""
+    return run.first - run.sent
+
+
+def tpot(run: Run) -> Floats:
+    """(N,) mean seconds of each further token; NaN for answers of one."""
+    more = run.work.output - 1.0
+    return np.divide(run.done - run.first, more, out=np.full(len(more), np.nan), where=more > 0)
+
+
+def end_to_end(run: Run) -> Floats:
+    """(N,) seconds from sending to the last token."""
+    return run.done - run.sent
+
+
+def inter_token(run: Run) -> tuple[Floats, Floats]:
+    """Gaps between the outputs of consecutive decode steps [s], and how many each stands for.
+
+    Inside a run of like steps, which differ by the growth of the context alone, all have the mean.  Gaps in
+    which a request was preempted and computed anew are not among them; they are in TPOT.
+    """
+    log = run.log[run.log[:, r.LOG_DECODERS] > 0]
+    decoders, steps, joined = (log[:, c] for c in (r.LOG_DECODERS, r.LOG_STEPS, r.LOG_JOINED))
+    each = (log[:, r.LOG_END] - log[:, r.LOG_START]) / steps
+    waited = np.divide(log[:, r.LOG_JOINED_STALL], joined, out=np.zeros(len(log)), where=joined > 0)
+    gaps = np.concatenate([each, each + waited, each + log[:, r.LOG_STALL]])
+    return gaps, np.concatenate([decoders * (steps - 1), joined, decoders - joined])
+
+
+def within(run: Run, slo: Slo) -> NDArray[np.bool_]:
+    """(N,) which requests meet every promise; an answer of one token meets any TPOT."""
+    good = np.ones(len(run.work), np.bool_)
+    if slo.ttft is not None:
+        good &= ttft(run) <= slo.ttft
+    if slo.tpot is not None:
+        good &= np.nan_to_num(tpot(run)) <= slo.tpot
+    if slo.end_to_end is not None:
+        good &= end_to_end(run) <= slo.end_to_end
+    return good
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Of the requests that count, from the first of them sent to the last of them over.
+
+    seconds   that took
+    requests, prompt_tokens, output_tokens  a second
+    busy      share of the time that a replica's GPUs had a step, mean over replicas
+    running   requests in a replica's decode step, mean over time of decode steps
+    """
+
+    seconds: float
+    requests: float
+    prompt_tokens: float
+    output_tokens: float
+    busy: float
+    running: float
+
+
+def throughput(run: Run) -> Throughput:
+    """How much the fleet gets done."""
+    chosen = counted(run)
+    seconds = float(run.done[chosen].max() - run.sent[chosen].min())
+    log = run.log
+    lasted = log[:, r.LOG_END] - log[:, r.LOG_START]
+    decoding = log[:, r.LOG_DECODERS] > 0
+    busy = 0.0
+    for v in range(run.fleet.num_replicas):
+        busy += _covered(log[run.home[log[:, r.LOG_LANE].astype(int)] == v]) / run.end
+    return Throughput(
+        seconds,
+        float(chosen.sum()) / seconds,
+        float(run.work.prompt[chosen].sum()) / seconds,
+        float(run.work.output[chosen].sum()) / seconds,
+        busy / run.fleet.num_replicas,
+        float(np.average(log[decoding, r.LOG_DECODERS], weights=lasted[decoding])) if decoding.any() else 0.0,
+    )
+
+
+def _covered(log: Floats) -> float:
+    """Seconds in which at least one of a replica's lanes has a step."""
+    if not len(log):
+        return 0.0
+    order = np.argsort(log[:, r.LOG_START], kind="stable")
+    start, end = log[order, r.LOG_START], np.maximum.accumulate(log[order, r.LOG_END])
+    before = np.concatenate([[-np.inf], end[:-1]])
+    return float(np.maximum(end - np.maximum(start, before), 0.0).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """A replica's steps over time.
+
+    start, end   (E,) of each run of like steps [s];  steps in it
+    decoders, chunks, tokens  (E,) requests that decode, parts of prompts and their tokens
+    waiting      (E,) requests in its queue at the end
+    held         (E,) share of its blocks of keys and values in use
+    """
+
+    replica: int
+    start: Floats
+    end: Floats
+    steps: Floats
+    decoders: Floats
+    chunks: Floats
+    tokens: Floats
+    waiting: Floats
+    held: Floats
+
+
+def timelines(run: Run) -> tuple[Timeline, ...]:
+    """One for each replica, in order of time."""
+    found = []
+    first = 0
+    for pool in run.fleet.pools:
+        blocks = pool.table.kv_tokens // pool.table.block
+        for v in range(first, first + pool.replicas):
+            log = run.log[run.home[run.log[:, r.LOG_LANE].astype(int)] == v]
+            log = log[np.argsort(log[:, r.LOG_END], kind="stable")]
+            found.append(
+                Timeline(
+                    v,
+                    *(
+                        log[:, column]
+                        for column in (
+                            r.LOG_START,
+                            r.LOG_END,
+                            r.LOG_STEPS,
+                            r.LOG_DECODERS,
+                            r.LOG_CHUNKS,
+                            r.LOG_TOKENS,
+                            r.LOG_QUEUE,
+                        )
+                    ),
+                    log[:, r.LOG_USED] / blocks,
+                )
+            )
+        first += pool.replicas
+    return tuple(found)
+
+
+DRAWN = 3000
+"""Requests in a trace at most: more make a viewer slow."""
+
+
+def perfetto(run: Run) -> dict[str, Any]:
+    """The run as Chrome trace events: steps and counters of each replica, and the first requests."""
+    events = [*_step_events(run), *_request_events(run)]
+    return {"displayTimeUnit": "ms", "traceEvents": events}
+
+
+def _step_events(run: Run) -> Iterator[dict[str, Any]]:
+    for line in timelines(run):
+        pid = line.replica + 1
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"replica {line.replica}"}}
+        for k in range(len(line.start)):
+            mixed = line.chunks[k] > 0
+            name = ("mixed" if line.decoders[k] else "prefill") if mixed else "decode"
+            begin, end = line.start[k] * 1e6, line.end[k] * 1e6
+            yield {
+                "ph": "X",
+                "name": name,
+                "pid": pid,
+                "tid": 0,
+                "ts": begin,
+                "dur": end - begin,
+                "args": {"steps": int(line.steps[k]), "prompt tokens": int(line.tokens[k])},
+            }
+            counters = {
+                "decoding": float(line.decoders[k]),
+                "waiting": float(line.waiting[k]),
+                "KV in use (%)": round(100 * float(line.held[k]), 2),
+            }
+            for what, value in counters.items():
+                yield {"ph": "C", "name": what, "pid": pid, "ts": end, "args": {what: value}}
+
+
+def _request_events(run: Run) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "requests"}}
+    for i in range(min(len(run.work), DRAWN)):
+        moments = (("waits", run.sent[i], run.admitted[i]), ("prefill", run.admitted[i], run.first[i]))
+        for name, begin, end in (*moments, ("decode", run.first[i], run.done[i])):
+            one = {"cat": "request", "name": name, "id": i, "pid": 0, "tid": 0}
+            args = {"prompt": int(run.work.prompt[i]), "output": int(run.work.output[i])}
+            yield {"ph": "b", "ts": begin * 1e6, "args": args, **one}
+            yield {"ph": "e", "ts": end * 1e6, **one}

@@ -1,0 +1,108 @@
+"""The answer in sentences: are promises kept, how fast, what is in the way, is it the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.serving.result import Parts, ServingResult
+from railwright.serving.simulate import Run
+from railwright.spec.serving import ServingJob
+from railwright.units import show_time
+
+CHAT_TTFT, CHAT_TPOT = 1.0, 0.050
+"""What the question of most users is: a first token within 1 s, then one in 50 ms."""
+
+FULL = 0.99
+"""Share of blocks in use from which keys and values count as full."""
+
+
+def answer(result: ServingResult) -> ServingResult:
+    """The result with its words."""
+    words = [_chat(result), _pace(result), result.bottleneck, *_verdict(result), *_memory(result)]
+    return replace(result, words=tuple(words))
+
+
+def _chat(result: ServingResult) -> str:
+    first, each = result.ttft.p99 <= CHAT_TTFT, result.tpot.p99 <= CHAT_TPOT
+    said = f"TTFT is {show_time(result.ttft.p99)} and a token takes {show_time(result.tpot.p99)} at p99"
+    if first and each:
+        return f"Yes: within 1 s to the first token and 50 ms per token for 99 % of requests ({said})."
+    missed = " and ".join(
+        text for text, kept in (("1 s to the first token", first), ("50 ms per token", each)) if not kept
+    )
+    mean_kept = result.ttft.mean <= CHAT_TTFT and result.tpot.mean <= CHAT_TPOT
+    typical = " in the mean it keeps both" if mean_kept else " nor does it in the mean"
+    return f"No: it misses {missed} for 99 % of requests ({said});{typical}."
+
+
+def _pace(result: ServingResult) -> str:
+    replicas = f"{result.replicas} replica{'s' if result.replicas > 1 else ''}"
+    if result.prefill_replicas:
+        replicas += (
+            f" behind {result.prefill_replicas} that prefill{'s' if result.prefill_replicas == 1 else ''}"
+        )
+    return (
+        f"{replicas} on {result.gpus} {result.gpu} give {result.tokens_per_second:,.0f} output tokens/s, "
+        f"{result.tokens_per_second_per_gpu:,.0f} per GPU, from {result.throughput.requests:.3g} requests/s."
+    )
+
+
+def _verdict(result: ServingResult) -> list[str]:
+    if result.slo is None:
+        return []
+    missed = [p for p in result.promises if not p.kept]
+    if not missed:
+        return [f"The SLO is kept: {100 * (result.good or 0):.1f} % of requests meet all of it."]
+    parts = ", ".join(
+        f"{p.what} is {show_time(p.value)} at p{p.percentile:g} of {show_time(p.bound)} promised"
+        for p in missed
+    )
+    return [
+        f"The SLO is missed: {parts}; {100 * (result.good or 0):.1f} % of requests meet all of it, "
+        f"{result.goodput or 0:.3g} a second."
+    ]
+
+
+def _memory(result: ServingResult) -> list[str]:
+    if result.cache.preemptions:
+        return [
+            f"Keys and values do not fit: {result.cache.preemptions} times a request was preempted and "
+            "computed again. Fewer requests at once (max_requests), fp8 keys and values or more GPUs help."
+        ]
+    if result.cache.peak >= FULL:
+        return ["Keys and values fill all their memory at times: requests wait for room."]
+    return []
+
+
+def bottleneck(job: ServingJob, first: Parts, each: Parts, run: Run, across: bool) -> str:
+    """One sentence: the largest parts of TTFT and TPOT, and whether they are the network's."""
+    said = []
+    if each.parts:
+        name, seconds = max(each.parts.items(), key=lambda part: part[1])
+        said.append(f"a token's largest part is {name} ({100 * seconds / each.total:.0f} %)")
+    name, seconds = max(first.parts.items(), key=lambda part: part[1])
+    said.append(f"TTFT's is {name} ({100 * seconds / first.total:.0f} %)")
+    sentence = " and ".join(said)
+    return f"{sentence[0].upper()}{sentence[1:]}. {_network(first, each, across)}"
+
+
+def _network(first: Parts, each: Parts, across: bool) -> str:
+    token = each.network / each.total if each.parts else 0.0
+    moved = first.network / first.total if first.total else 0.0
+    where = "over the fabric between servers" if across else "over NVLink inside a server"
+    if moved >= 0.3:
+        return (
+            f"The network is a bottleneck: moving keys and values between replicas takes {100 * moved:.0f} % of "
+            "TTFT."
+        )
+    if token >= 0.3:
+        what = (
+            "The network is a bottleneck" if across else "NVLink, not the cluster's network, is a bottleneck"
+        )
+        return f"{what}: collectives {where} take {100 * token:.0f} % of a token's time."
+    if token == 0.0 and moved == 0.0:
+        return "The network plays no part: each replica is one GPU."
+    parts = [f"collectives {where} take {100 * token:.0f} % of a token's time"]
+    if moved:
+        parts.append(f"moving keys and values {100 * moved:.0f} % of TTFT")
+    return f"The network is not the bottleneck: {', '.join(parts)}."
