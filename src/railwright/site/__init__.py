@@ -9,8 +9,8 @@ _HOMES = {
     "plan_site": "plan",
     "SiteParts": "parts",
     "load_site_parts": "loading",
-    "bill": "bill",
-    "BillLine": "bill",
+    "bill": "billing",
+    "BillLine": "billing",
     "StoragePlan": "storage",
     "plan_storage": "storage",
     "cable_rows": "rows",
@@ -22,8 +22,8 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from railwright.site.bill import BillLine as BillLine
-    from railwright.site.bill import bill as bill
+    from railwright.site.billing import BillLine as BillLine
+    from railwright.site.billing import bill as bill
     from railwright.site.loading import load_site_parts as load_site_parts
     from railwright.site.parts import SiteParts as SiteParts
     from railwright.site.plan import SitePlan as SitePlan

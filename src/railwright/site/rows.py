@@ -13,7 +13,7 @@ import numpy as np
 from railwright.fabric import Role
 from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.names import device_names
-from railwright.site.bill import bill
+from railwright.site.billing import bill
 from railwright.site.circuits import feed_name
 from railwright.site.connecting import cord_name
 from railwright.site.feeding import landing

@@ -1,0 +1,154 @@
+"""Cable runs measured by hand: heights, trays, slack, and the medium that follows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railwright.errors import PlanError
+from railwright.fabric import Kind
+from railwright.fabric.names import device_names
+from railwright.site import bill, cable_rows, plan_site
+from railwright.site.loading import load_site_parts
+from railwright.site.media import alike_in_cages, ladder, rungs, stock_length
+from railwright.site.runs import tray_way
+from railwright.spec import load_study_text
+
+PARTS = load_site_parts()
+SERVER_HEIGHT = 0.08 + 4 * 0.04445
+"""Middle of 8 units from unit 1 up, above a base of 8 cm."""
+LEAF_HEIGHT = 0.08 + 47.5 * 0.04445
+"""Middle of unit 48."""
+
+
+def planned(site: str, servers: int = 2, compute: str = "{family: single-switch, switch: qm9700}"):
+    text = f"""
+railwright: 1
+name: hand
+cluster: {{servers: {servers}, server: dgx-h100, compute: {compute}}}
+site: {{{site}}}
+"""
+    return plan_site(load_study_text(text))
+
+
+def lengths(plan) -> dict[tuple[str, str], float]:
+    """(server, leaf) -> length of its first cable."""
+    run, fabric = plan.runs["compute"], plan.networks["compute"]
+    names = device_names(fabric)
+    found: dict[tuple[str, str], float] = {}
+    for cable, length in zip(run.cable.tolist(), run.length.tolist(), strict=True):
+        a, b = names[int(fabric.a[cable])], names[int(fabric.b[cable])]
+        found.setdefault((a.split("/")[0], b), length)
+    return found
+
+
+def test_two_servers_and_a_switch_in_one_row():
+    """Up 2.7 - 0.2578 at the server, down 2.7 - 2.1914 at the leaf, one or two racks of 0.6 m along the row;
+    5 % slack and half a metre coiled at each end."""
+    plan = planned("servers_per_rack: 1, switches: end")
+    assert [(rack.name, rack.kind) for rack in plan.racks] == [
+        ("R01-01", "servers"),
+        ("R01-02", "servers"),
+        ("R01-03", "network"),
+    ]
+    up = (2.7 - SERVER_HEIGHT) + (2.7 - LEAF_HEIGHT)
+    found = lengths(plan)
+    assert found["server-01", "leaf-01"] == pytest.approx((up + 1.2) * 1.05 + 1.0)
+    assert found["server-02", "leaf-01"] == pytest.approx((up + 0.6) * 1.05 + 1.0)
+    assert found["server-01", "leaf-01"] == pytest.approx(5.358, abs=1e-3)
+    assert found["server-02", "leaf-01"] == pytest.approx(4.728, abs=1e-3)
+
+
+def test_five_metres_are_the_end_of_active_copper():
+    plan = planned("servers_per_rack: 1, switches: end")
+    run = plan.runs["compute"]
+    kinds = [run.media[m].name for m in run.medium.tolist()]
+    assert kinds == ["mmf-400g"] * 8 + ["acc-400g"] * 8
+    assert run.bought.tolist() == [7.0] * 8 + [5.0] * 8
+    # Eight cables end in four twin-port cages at the server and four at the leaf.
+    assert [(m.medium, m.ports, m.count) for m in run.modules] == [("mmf-400g", 2, 8)]
+
+
+def test_a_row_behind_is_reached_over_a_cross_tray():
+    """Two racks a row: the third stands behind the second; cross trays lead over both ends of a row."""
+    plan = planned("servers_per_rack: 1, switches: end, racks_per_row: 2")
+    assert plan.racks[2].name == "R02-02"
+    up = (2.7 - SERVER_HEIGHT) + (2.7 - LEAF_HEIGHT)
+    across = 1.2 + 1.2
+    found = lengths(plan)
+    assert found["server-01", "leaf-01"] == pytest.approx((up + 1.2 + across) * 1.05 + 1.0)
+    assert found["server-02", "leaf-01"] == pytest.approx((up + 0.6 + across) * 1.05 + 1.0)
+    amid = planned("servers_per_rack: 1, switches: end, racks_per_row: 2, cross_trays: 1")
+    assert lengths(amid)["server-01", "leaf-01"] == pytest.approx((up + 0.6 + across) * 1.05 + 1.0)
+
+
+def test_inside_a_rack_a_cable_needs_no_tray():
+    plan = planned("service_loop: 0 m, slack: 0.0")
+    assert len(plan.racks) == 1
+    assert lengths(plan)["server-01", "leaf-01"] == pytest.approx(LEAF_HEIGHT - SERVER_HEIGHT + 0.6)
+    assert plan.runs["compute"].bundles == 0
+
+
+def test_cables_of_one_twin_port_cage_are_of_one_kind():
+    """Ports 1 and 2 of a leaf, one cage, go to the two servers; the farther one needs glass: both do."""
+    plan = planned("servers_per_rack: 1, switches: end", compute="{family: rail-optimised, switch: qm9700}")
+    run, fabric = plan.runs["compute"], plan.networks["compute"]
+    leaves = fabric.b[run.cable] == fabric.devices(Kind.LEAF)[0]
+    assert run.length[leaves] == pytest.approx([5.358, 4.728], abs=1e-3)
+    assert [run.media[m].kind for m in run.medium[leaves].tolist()] == ["multimode", "multimode"]
+
+
+def test_cages_raise_each_other_until_nothing_changes():
+    """A chain of shared cages: one long cable makes all of them optical, a separate cable stays copper."""
+    first = np.array([0, 0, 2, 0])
+    cages_a, cages_b = np.array([1, 2, 3, 9]), np.array([2, 3, 4, 8])
+    assert alike_in_cages(first, cages_a, cages_b).tolist() == [2, 2, 2, 0]
+
+
+def test_the_middle_of_a_group_is_where_its_leaves_cost_least_cable():
+    """Brute force over every place of the leaf rack in a row of nine."""
+    x = np.arange(9) * 0.6
+    total = [
+        float(tray_way(np.delete(x, at), np.zeros(8), np.full(8, x[at]), np.zeros(8), np.array([0.0])).sum())
+        for at in range(9)
+    ]
+    assert int(np.argmin(total)) == 4
+    rails = "{family: rail-optimised, switch: qm9700}"
+    middle = planned("servers_per_rack: 2, switches: middle", 16, rails)
+    end = planned("servers_per_rack: 2, switches: end", 16, rails)
+    assert [rack.kind for rack in middle.racks].index("network") == 4
+    assert middle.runs["compute"].length.sum() < end.runs["compute"].length.sum()
+
+
+def test_reach_decides_the_medium():
+    kinds = ladder(PARTS.media, "infiniband", 400e9 / 8)
+    far = np.array([2.9, 3.0, 3.1, 5.0, 5.1, 50.0, 50.1, 500.0, 501.0])
+    names = [kinds[rung].name.split("-")[0] for rung in rungs(kinds, far).tolist()]
+    assert names == ["dac", "dac", "acc", "acc", "mmf", "mmf", "smf", "smf", "fr4"]
+    for kind in kinds:
+        within = far[far <= kind.reach]
+        bought = stock_length(kind, within)
+        assert (bought >= within - 1e-9).all()
+        assert (bought <= kind.reach).all()
+
+
+def test_beyond_every_reach_is_refused_with_the_length_and_what_would_help():
+    with pytest.raises(PlanError, match=r"compute: a cable of .* km is beyond every infiniband medium"):
+        planned("slack: 900.0")
+
+
+def test_labels_bundles_and_the_bill_count_every_cable():
+    plan = planned("servers_per_rack: 1, switches: end", 6)
+    rows = list(cable_rows(plan))
+    assert len(rows) == 48
+    assert rows[0][2] == "server-01/nic-0:1 > leaf-01:1"
+    assert rows[0][3] == "leaf-01:1 > server-01/nic-0:1"
+    bundles = [row[-1] for row in rows]
+    assert sorted(set(bundles)) == [f"B{i:05d}" for i in range(1, 7)]
+    cables = sum(line.quantity for line in bill(plan) if line.item in ("cable", "fibre cable"))
+    assert cables == 48
+
+
+def test_trays_that_do_not_clear_the_racks_are_refused():
+    with pytest.raises(PlanError, match="tray_height"):
+        planned("tray_height: 2 m")
