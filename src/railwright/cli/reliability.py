@@ -157,7 +157,7 @@ def _show_run(g: Goodput) -> None:
         ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)
-    typer.echo("\nSpare servers")
+    typer.echo("\nSpare nodes of eight GPUs")
     print_table(
         ("of the time", "replayed", "fails together", "independent"),
         [(_percent(w.share), f"{w.replayed}", f"{w.scaled}", f"{w.independent}") for w in g.wanted],

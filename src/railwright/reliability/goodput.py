@@ -100,10 +100,19 @@ def goodput(
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
     wanted = tuple(spares(trace, held.nodes, out_rate, share) for share in (0.99, 0.999))
     beyond = study.cluster.servers - held.servers
-    kept = asked.spares if asked.spares is not None else beyond or wanted[0].replayed
+    # A rack-scale server is several of the nodes that fail and are swapped one by one.
+    nodes_each = held.nodes / held.servers
+    enough = math.ceil(wanted[0].replayed / nodes_each)
+    kept = asked.spares if asked.spares is not None else beyond or enough
     tell("Monte Carlo")
     short, missing = shortage(
-        trace, held.nodes, out_rate, kept, ideal / closed.ettr(figures), asked.samples, asked.seed
+        trace,
+        held.nodes,
+        out_rate,
+        int(kept * nodes_each),
+        ideal / closed.ettr(figures),
+        asked.samples,
+        asked.seed,
     )
     waits = np.minimum(missing / replicas, 1.0) if asked.elastic else short
     figures = replace(figures, waiting=float(waits.mean()))
@@ -120,7 +129,7 @@ def goodput(
         target=(asked.target, recovery_for(asked.target, mtti, saved.block, saved.lag)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=_notes(asked, study, saved, wanted, kept),
+        notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough)),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 
@@ -253,8 +262,8 @@ def _forecast(
 
 
 def _notes(
-    asked: Reliability, study: Study, saved: CheckpointTimes, wanted: Sequence[Spares],
-    kept: int,
+    asked: Reliability, study: Study, gpu: str, saved: CheckpointTimes, wanted: Sequence[Spares],
+    spare: tuple[int, int],
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
     if study.reliability is None:
@@ -264,6 +273,10 @@ def _notes(
             "Rates are pooled over published fleets; each of Meta's two predicted from the others is "
             "off by a third (docs/reliability/goodput.md). Your own count is better: "
             "reliability.interruptions."
+        )
+    if not gpu.startswith(("h100", "h800", "h200")):
+        notes.append(
+            f"No public fleet of {gpu} gives its failures by cause: the rates are those of H100 and kin."
         )
     if asked.age is not None:
         notes.append(
@@ -290,14 +303,15 @@ def _notes(
             "200 GB/s."
         )
     low, _ = wanted
-    if kept < low.replayed:
-        notes.append(f"{kept} spare servers are fewer than the {low.replayed} that 99 % of the time ask for.")
-    elif asked.spares is None and kept == low.replayed:
+    kept, enough = spare
+    if kept < enough:
+        notes.append(f"{kept} spare servers are fewer than the {enough} that 99 % of the time ask for.")
+    elif asked.spares is None and kept == enough:
         notes.append(
             f"The {kept} spare servers are assumed beside the study's cluster, which has none to spare."
         )
     notes.append(
-        f"Spares: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
+        f"Spare nodes: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
         f"{low.replayed}, and a cluster that fails together like the trace's own for {low.scaled}."
     )
     return tuple(notes)

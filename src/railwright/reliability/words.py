@@ -48,6 +48,6 @@ def answer(g: Goodput) -> tuple[str, ...]:
     words.append(
         f"The largest cause is {first.name} ({100 * first.share:.0f} % of the interruptions); "
         f"{g.spares} spare servers ({100 * g.spares / g.servers:.1f} %) are kept, "
-        f"{g.wanted[0].replayed} keep the job whole 99 % and {g.wanted[1].replayed} 99.9 % of the time."
+        f"{g.wanted[0].replayed} nodes keep the job whole 99 % and {g.wanted[1].replayed} 99.9 % of the time."
     )
     return tuple(words)
