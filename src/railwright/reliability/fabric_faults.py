@@ -127,6 +127,10 @@ def _first_of_each(fabric: Fabric, job: TrainingJob) -> list[tuple[str, str]]:
     nic = int(fabric.nic_of_gpu[allocated(job, fabric)[0]])
     leaf = _first(fabric, Role.NODE_LEAF, nic)
     found = [("nic", fabric.device_name(nic)), ("leaf", fabric.device_name(leaf))]
+    homes = np.flatnonzero(_alive(fabric) & (fabric.role == Role.NODE_LEAF) & (fabric.a == nic))
+    if len(homes) > 1:
+        # With one cable, losing it is losing the NIC.
+        found.insert(1, ("link", f"{fabric.device_name(leaf)} port {fabric.port_b[homes[0]]}"))
     spine = _first(fabric, Role.LEAF_SPINE, leaf)
     if spine >= 0:
         cable = int(np.flatnonzero(_alive(fabric) & (fabric.role == Role.LEAF_SPINE) & (fabric.a == leaf))[0])
