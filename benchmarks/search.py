@@ -33,9 +33,10 @@ JOB = TrainingJob(
 SPACE = Space(
     {
         "context": (1, 2),
-        "zero": (0, 1, 2, 3),
+        "zero": (0, 1),
         "offload": ((), ("optimizer",), ("activations",), ("optimizer", "activations")),
         "placement": ("packed", "spread"),
+        "schedule": ("auto", "zb-h1", "gpipe", "dualpipe"),
     }
 )
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright.search.pricing import (
+from railwright.search.laws import (
     ALONE,
     BACKWARD,
     BARE,
@@ -31,9 +31,9 @@ from railwright.search.pricing import (
     LANE,
     SLOWED,
     WEIGHTS,
-    Ends,
     Floats,
 )
+from railwright.search.pricing import Ends
 
 
 @dataclass(frozen=True)

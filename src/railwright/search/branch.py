@@ -11,6 +11,7 @@ import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +21,9 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.explain import explain
-from railwright.search.footprint import Footprint
+from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.network import bytes_sent
-from railwright.search.pricing import Pricer
+from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
 from railwright.search.space import Block, Refusal, Space, apply, blocks, setting_of
@@ -39,6 +40,12 @@ MOST_LAYOUTS = 100_000_000
 
 GROUP = ("micro_batch", "recompute")
 """Choices that make a layout of its own in the list of the best; the others are variants of it."""
+
+COMPUTE, PASSES, PRICED = range(3)
+"""How far a class has been looked into: its compute, all of its passes, all that its step sends."""
+
+LOOK_AHEAD = 1.01
+"""Classes of a block whose bounds are within 1 % of the least are looked into together."""
 
 GIB = 2.0**30
 
@@ -102,8 +109,10 @@ def search(
 class _Run:
     """One search under way.
 
-    bounds  per block, seconds of every layout (infinite where it does not fit) and bytes, as 32-bit floats
-            rounded down
+    Legend: X classes of passes of a block, z, o, d, p its values of zero, offload, overlap_dp, overlap_pp.
+    seconds  per block, shape (X, z, d, p): what its layouts take at least, as 32-bit floats rounded down
+    depth    per block, shape (X,): how far that has been looked into (COMPUTE, PASSES, PRICED)
+    memory   per block, shape (X, z, o): bytes at least
     """
 
     job: TrainingJob
@@ -113,12 +122,13 @@ class _Run:
     tell: Progress
     blocks: list[Block] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    bounds: list[tuple[Floats32, Floats32]] = field(default_factory=list)
+    seconds: list[Floats32] = field(default_factory=list)
+    depth: list[NDArray[np.uint8]] = field(default_factory=list)
+    memory: list[Floats32] = field(default_factory=list)
     exact: dict[tuple[int, int], Candidate] = field(default_factory=dict)
     layouts: int = 0
     fitting: int = 0
     refined: int = 0
-    _priced: set[int] = field(default_factory=set)
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -135,90 +145,114 @@ class _Run:
             raise PlanError(f"{self.job.name}: no layout of the space can work; {self._killers()}")
         if self.layouts > MOST_LAYOUTS:
             raise PlanError(
-                f"{self.job.name}: the space has {self.layouts:,} layouts, more than the "
-                f"{MOST_LAYOUTS:,} that are "
-                " screened at once; give some of its axes fewer values."
+                f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} "
+                "that are screened at once; give some of its axes fewer values."
             )
         capacity = self.machine.gpu.hbm_bytes
         for i, block in enumerate(self.blocks):
             self.tell(f"screening {self.layouts:,} layouts", 0.6 * i / len(self.blocks))
-            memory = self.screener.memory(block)
-            fits = np.broadcast_to(memory <= capacity, block.shape)
-            self.fitting += int(fits.sum())
-            needed = _undominated(block, fits)
-            self.bounds.append((_down(self.screener.time(block, needed, priced=False)), _down(memory)))
+            memory = np.broadcast_to(self.screener.memory(block), (*block.shape[:-2], 1, 1))
+            classes = prod(block.shape[: len(PASSING)])
+            self.memory.append(_down(memory.reshape(classes, *block.shape[len(PASSING) : -2])))
+            fits = self.memory[i] <= capacity
+            self.fitting += int(fits.sum()) * block.shape[-1] * block.shape[-2]
+            shape = (classes, len(block.of("zero")), block.shape[-2], block.shape[-1])
+            self.depth.append(np.zeros(classes, np.uint8))
+            least = self.screener.compute(block) if fits.any() else np.full(classes, np.inf)
+            self.seconds.append(np.broadcast_to(_down(least)[:, None, None, None], shape).copy())
         if not self.fitting:
             raise PlanError(self._nothing_fits())
 
     def fastest(self, top: int, capacity: float) -> tuple[list[Candidate], float]:
         """The `top` fastest layouts within a memory, and what every layout not evaluated takes at
-        least [s]."""
+        least [s].
+
+        The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
+        looked into where its bound is least, until that belongs to a layout with all it sends.
+        """
         best: dict[tuple[Any, ...], Candidate] = {}
+        left: dict[int, Floats32] = {}
         heap: list[tuple[float, int, int, int]] = []
-        orders: dict[int, NDArray[np.int64]] = {}
-        for i, (seconds, memory) in enumerate(self.bounds):
-            least = float(np.where(memory <= capacity, seconds, np.inf).min())
+        for i in range(len(self.blocks)):
+            least = float(self._within(i, capacity).min())
             if least < np.inf:
-                heap.append((least, 0, i, -1))
+                heap.append((least, 0, i, 0))
         heapq.heapify(heap)
         while heap:
-            bound, stage, i, place = heapq.heappop(heap)
-            limit = _limit(best, top)
-            if bound >= limit:
+            bound, single, i, at = heapq.heappop(heap)
+            if bound >= _limit(best, top):
                 return _ranked(best, top), bound
-            if place < 0 and i not in self._priced:
-                least = self._price(i, capacity)
-                if least < np.inf:
-                    heapq.heappush(heap, (least, 0, i, -1))
-                continue
-            if place < 0:
-                orders[i] = self._order(i, capacity)
-                heapq.heappush(heap, (bound, 1, i, 0))
-                continue
-            if stage == 1 and place + 1 < len(orders[i]):
-                following = float(self.bounds[i][0].flat[orders[i][place + 1]])
-                heapq.heappush(heap, (following, 1, i, place + 1))
-            at = int(orders[i][place])
-            if stage == 1:
-                if self._exact_memory(i, at) > capacity:
+            if single:
+                group = self._group(i, at)
+                if group in best and best[group].time <= bound:
                     continue
-                closer = max(bound, self._closer_bound(i, at))
-                heapq.heappush(heap, (closer, 2, i, place))
+                self.tell(
+                    f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
+                )
+                found = self._evaluate(i, at, bound)
+                if found is not None and (group not in best or found.time < best[group].time):
+                    best[group] = found
                 continue
-            group = self._group(i, at)
-            if group in best and best[group].time <= bound:
-                continue
-            self.tell(
-                f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
-            )
-            found = self._evaluate(i, at, bound)
-            if found is not None and (group not in best or found.time < best[group].time):
-                best[group] = found
+            rest = left.get(i)
+            if rest is None:
+                rest = left[i] = self._within(i, capacity)
+            place = int(rest.argmin())
+            if self.depth[i][place // rest[0].size] < PRICED:
+                self._look_into(i, rest, bound)
+            else:
+                rest.flat[place] = np.inf
+                for at in self._variants(i, place, capacity):
+                    heapq.heappush(heap, (max(bound, self._closer_bound(i, at)), 1, i, at))
+            least = float(rest.min())
+            if least < np.inf:
+                heapq.heappush(heap, (least, 0, i, 0))
         return _ranked(best, top), np.inf
 
-    def _price(self, i: int, capacity: float) -> float:
-        """Count a block's communication in its bounds; the least of them within a memory. [s]"""
-        block, (seconds, memory) = self.blocks[i], self.bounds[i]
-        fits = np.broadcast_to(np.isfinite(seconds), block.shape)
-        seconds = np.maximum(seconds, _down(self.screener.time(block, fits)))
-        self.bounds[i] = seconds, memory
-        self._priced.add(i)
-        return float(np.where(memory <= capacity, seconds, np.inf).min())
+    def _within(self, i: int, capacity: float) -> Floats32:
+        """Bounds of a block, infinite where no variant fits; a copy. [s]"""
+        fits = np.any(self.memory[i] <= capacity, axis=-1)
+        found: Floats32 = np.where(fits[:, :, None, None], self.seconds[i], np.float32(np.inf))
+        return found
+
+    def _look_into(self, i: int, rest: Floats32, bound: float) -> None:
+        """Take the classes of a block with the least bounds one step deeper, in place."""
+        least = rest.reshape(len(rest), -1).min(1)
+        depth = self.depth[i][least.argmin()]
+        wanted = (least <= bound * LOOK_AHEAD) & (self.depth[i] == depth)
+        deeper = self.screener.passes if depth == COMPUTE else self.screener.priced
+        bounds = _down(deeper(self.blocks[i], wanted))
+        self.seconds[i][wanted] = np.maximum(self.seconds[i], bounds)[wanted]
+        self.depth[i][wanted] += 1
+        rest[wanted] = np.where(np.isinf(rest), rest, self.seconds[i])[wanted]
+
+    def _variants(self, i: int, place: int, capacity: float) -> list[int]:
+        """Layouts at a place of a block's bounds that fit: one, or all that move data to the host where it
+        does not fit without, since that never makes a step shorter."""
+        block = self.blocks[i]
+        x, z, d, p = np.unravel_index(place, self.seconds[i].shape)
+        offloads = block.of("offload")
+        shape = self.memory[i].shape
+        fits = []
+        for o in sorted(range(len(offloads)), key=lambda o: offloads[o] != ()):
+            if self.memory[i][x, z, o] <= capacity:
+                at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
+                if self._exact_memory(i, at) <= capacity:
+                    fits.append(at)
+                    if not offloads[o]:
+                        break
+        return fits
 
     def least_memory(self) -> float:
         """The least memory of any layout of the space, as the training room counts it. [byte]"""
-        ranked = [
-            (float(value), i, flat)
-            for i, (seconds, memory) in enumerate(self.bounds)
-            for flat, value in enumerate(memory.flat)
-        ]
+        ranked: list[tuple[float, int, int]] = []
+        for i, memory in enumerate(self.memory):
+            values, first = np.unique(memory, return_index=True)
+            ranked += [(float(v), i, int(at)) for v, at in zip(values, first, strict=True)]
         best = self.machine.gpu.hbm_bytes
         for bound, i, flat in sorted(ranked):
             if bound > best:
                 break
-            where = np.unravel_index(flat, self.bounds[i][1].shape)
-            at = int(np.ravel_multi_index(where, self.blocks[i].shape))
-            best = min(best, self._exact_memory(i, at))
+            best = min(best, self._exact_memory(i, flat * prod(self.blocks[i].shape[-2:])))
         return best
 
     def own(self) -> tuple[Candidate | None, str]:
@@ -229,12 +263,6 @@ class _Run:
             return None, str(no)
         sent = bytes_sent(step, self.pricer.prices(self.job))
         return Candidate(setting_of(self.job), self.job, step, 0.0, sent), ""
-
-    def _order(self, i: int, capacity: float) -> NDArray[np.int64]:
-        seconds, memory = self.bounds[i]
-        flat = np.where(memory <= capacity, seconds, np.inf).reshape(-1)
-        order = np.argsort(flat, kind="stable")
-        return order[: int(np.isfinite(flat).sum())]
 
     def _index(self, i: int, at: int) -> tuple[int, ...]:
         return tuple(int(n) for n in np.unravel_index(at, self.blocks[i].shape))
@@ -252,7 +280,7 @@ class _Run:
     def _exact_memory(self, i: int, at: int) -> float:
         """Peak memory as the training room counts it; infinite where it refuses the layout. [byte]"""
         index = self._index(i, at)
-        kept = tuple(0 if n == 1 else k for n, k in zip(self.bounds[i][1].shape, index, strict=True))
+        kept = tuple(k for k, (axis, _) in zip(index, self.blocks[i].choices, strict=True) if axis in MEMORY)
         if (i, kept) not in self._memory:
             job = apply(self.job, self.blocks[i].at(index))
             try:
@@ -278,7 +306,6 @@ class _Run:
                     most_events=1,
                 )
             except PlanError:
-                self._memory[i, self._index(i, at)] = np.inf
                 return None
             sent = bytes_sent(step, self.pricer.prices(job))
             self.exact[i, at] = Candidate(setting, job, step, bound, sent)
@@ -293,9 +320,8 @@ class _Run:
         return f"most ({first.layouts:,} of {total:,}) are refused because {first.example}"
 
     def _nothing_fits(self) -> str:
-        least, i, flat = min((float(m.min()), i, int(m.argmin())) for i, (_, m) in enumerate(self.bounds))
-        where = np.unravel_index(flat, self.bounds[i][1].shape)
-        setting = self.blocks[i].at(tuple(int(n) for n in where))
+        least, i, flat = min((float(m.min()), i, int(m.argmin())) for i, m in enumerate(self.memory))
+        setting = self.blocks[i].at(self._index(i, flat * prod(self.blocks[i].shape[-2:])))
         capacity = self.machine.gpu.hbm_bytes
         shown = ", ".join(
             f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero")
@@ -307,19 +333,6 @@ class _Run:
             f"{capacity / GIB:.1f} GiB; "
             "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
         )
-
-
-def _undominated(block: Block, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Layouts that may be the fastest: moving data to the host never makes a step shorter, so it is only
-    tried where the same layout does not fit without."""
-    offloads = block.of("offload")
-    if () not in offloads or len(offloads) == 1:
-        return fits
-    axis = [name for name, _ in block.choices].index("offload")
-    plain = np.take(fits, [offloads.index(())], axis=axis)
-    lone = np.array([offload == () for offload in offloads]).reshape([-1] + [1] * (fits.ndim - axis - 1))
-    found: NDArray[np.bool_] = fits & (lone | ~plain)
-    return found
 
 
 def _down(values: NDArray[np.float64]) -> Floats32:

@@ -23,6 +23,12 @@ NAMES = {
     "host": "waiting for launches",
 }
 
+PLACEMENTS = {
+    "packed": "ranks fill servers in order, so that groups of neighbours stay in a server and under a leaf",
+    "expert-across": "the ranks of an expert group sit on different servers, at one place of each: one rail",
+    "spread": "neighbouring servers of the job sit under different leaves: more uplinks share the load",
+}
+
 
 def explain(own: Candidate | None, refused: str, best: Candidate, capacity: float) -> tuple[str, ...]:
     """Sentences: the gain, then every share that changes by more than 0.5 % of the step, then memory."""
@@ -51,6 +57,8 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
             f"({show_time(before.get(kind, 0.0))} to {show_time(after.get(kind, 0.0))})"
             + (f": {why}." if why else ".")
         )
+    if own.setting["placement"] != best.setting["placement"]:
+        words.append(f"Placement: {PLACEMENTS[best.setting['placement']]}.")
     words.append(
         f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the "
         f"fullest GPU; what one GPU sends in groups that span servers goes from {own.network / 1e9:.1f} to "
@@ -160,7 +168,7 @@ def _expert(own: Candidate, best: Candidate) -> str:
     if a["overlap_ep"] != b["overlap_ep"]:
         found.append("two halves " + ("take turns" if b["overlap_ep"] else "no longer take turns"))
     if a["placement"] != b["placement"]:
-        found.append(f"placement {b['placement']}")
+        found.append(f"placed {b['placement']} instead of {a['placement']}")
     return ", ".join(found)
 
 

@@ -1,10 +1,11 @@
 """A layout as the arguments of real frameworks: Megatron-LM, NeMo, torchtitan, and a study of our own.
 
 What a framework has no setting for is said in a comment rather than left out.
-Sources, read 2026-11-20: Megatron-LM, megatron/training/arguments.py and docs (megatron_fsdp); NeMo,
-nemo/lightning/ pytorch/strategies/megatron_strategy.py (MegatronStrategy) and megatron/core
-DistributedDataParallelConfig and TransformerConfig, whose fields it takes; torchtitan,
-torchtitan/config/job_config.py.
+Sources, read 2026-11-22: Megatron-LM d98e8a6, megatron/training/arguments.py and megatron/core's
+ModelParallelConfig, TransformerConfig and DistributedDataParallelConfig, whose fields are arguments; NeMo 2,
+nemo/lightning/pytorch/strategies/megatron_strategy.py (MegatronStrategy), and Megatron-Bridge 067f987, whose
+providers take the same fields; torchtitan e347b1e, torchtitan/config/job_config.py (TOML files; later
+versions are configured in Python).  tests/formula/test_search_exports.py holds every name to those files.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ def megatron(candidate: Candidate, arch: Transformer, data: int) -> str:
     if layout.pipeline > 1 and not overlap.pp:
         lines.append("--no-overlap-p2p-communication")
     if layout.context > 1:
-        kinds = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "allgather"}
-        lines.append(f"--cp-comm-type {kinds[layout.context_kind]}")
+        lines.append(f"--cp-comm-type {CONTEXT_KINDS[layout.context_kind]}")
     if arch.is_moe:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
         lines.append(f"--expert-tensor-parallel-size {layout.expert_tensor or layout.tensor}")
@@ -58,7 +58,7 @@ def megatron(candidate: Candidate, arch: Transformer, data: int) -> str:
                 lines.append("--overlap-moe-expert-parallel-comm")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
-    if overlap.tp and layout.tensor > 1:
+    if overlap.tp and layout.tensor > 1 and layout.sequence_parallel:
         lines.append("--tp-comm-overlap")
     lines += _sharding(layout.zero, overlap.dp)
     if layout.recompute == "selective":
@@ -69,9 +69,10 @@ def megatron(candidate: Candidate, arch: Transformer, data: int) -> str:
         lines.append("--recompute-method uniform")
         lines.append("--recompute-num-layers 1")
     if "optimizer" in layout.offload:
-        lines.append("--optimizer-cpu-offload")
-    if "activations" in layout.offload:
-        lines.append("--cpu-offloading")
+        lines += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
+    if "activations" in layout.offload and _offloads(candidate):
+        count = min(layout.offload_layers or arch.layers, arch.layers - 1)
+        lines += ["--cpu-offloading", f"--cpu-offloading-num-layers {count}"]
     lines += {
         "bf16": ["--bf16"],
         "fp16": ["--fp16"],
@@ -105,7 +106,7 @@ def nemo(candidate: Candidate, arch: Transformer, data: int) -> str:
         "overlap_param_gather": overlap.dp and layout.zero > 0,
     }
     if layout.zero >= 2:
-        ddp["data_parallel_sharding_strategy"] = STRATEGIES[layout.zero]
+        ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
     model: dict[str, Any] = {
         "recompute_granularity": None if layout.recompute == "none" else layout.recompute
     }
@@ -114,9 +115,8 @@ def nemo(candidate: Candidate, arch: Transformer, data: int) -> str:
     if layout.recompute == "selective":
         model["recompute_modules"] = list(layout.recompute_modules)
     if layout.context > 1:
-        kinds = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
-        model["cp_comm_type"] = kinds[layout.context_kind]
-    model["tp_comm_overlap"] = overlap.tp and layout.tensor > 1
+        model["cp_comm_type"] = CONTEXT_KINDS[layout.context_kind]
+    model["tp_comm_overlap"] = overlap.tp and layout.tensor > 1 and layout.sequence_parallel
     data_module = {
         "micro_batch_size": job.micro_batch,
         "global_batch_size": job.global_batch,
@@ -177,10 +177,11 @@ def torchtitan(candidate: Candidate, arch: Transformer, data: int) -> str:
         if len(sizes) == 1:
             parallelism["pipeline_parallel_layers_per_stage"] = sizes.pop()
         else:
-            notes.append("# stages are uneven: give pipeline_parallel_split_points yourself")
+            notes.append("# stages are uneven: give module_fqns_per_model_part yourself")
         parallelism["pipeline_parallel_microbatch_size"] = job.micro_batch
     if arch.is_moe:
         parallelism["expert_parallel_degree"] = layout.expert
+        parallelism["expert_tensor_parallel_degree"] = layout.expert_tensor or layout.tensor
     count = job.global_batch // (data * job.micro_batch)
     training: dict[str, Any] = {
         "local_batch_size": job.micro_batch * (count if layout.pipeline > 1 else 1),
@@ -190,7 +191,7 @@ def torchtitan(candidate: Candidate, arch: Transformer, data: int) -> str:
     checkpoint: dict[str, Any] = {"mode": layout.recompute}
     if layout.recompute == "selective":
         checkpoint["selective_ac_option"] = "op"
-    lines = [*_head(candidate, "torchtitan (torchtitan/config/job_config.py)"), *notes]
+    lines = [*_head(candidate, "torchtitan 0.2, TOML (torchtitan/config/job_config.py)"), *notes]
     for name, values in (
         ("training", training),
         ("parallelism", parallelism),
@@ -236,6 +237,9 @@ FORMS: dict[str, Callable[[Candidate, Transformer, int], str]] = {
     "study": study,
 }
 
+CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
+"""Megatron's names of them (TransformerConfig.cp_comm_type, which the command line's value becomes)."""
+
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 """Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
 
@@ -267,7 +271,19 @@ def _unsaid(candidate: Candidate, arch: Transformer) -> list[str]:
         )
     if layout.placement != "packed":
         found.append(f"# placement {layout.placement}: order the hosts accordingly")
+    if "activations" in layout.offload and not _offloads(candidate):
+        found.append(
+            "# offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
+        )
+    if candidate.job.overlap.tp and layout.tensor > 1 and not layout.sequence_parallel:
+        found.append("# overlapped tensor parallelism: Megatron's tp_comm_overlap needs sequence parallelism")
     return found
+
+
+def _offloads(candidate: Candidate) -> bool:
+    """Whether Megatron's cpu_offloading takes this layout (TransformerConfig.__post_init__)."""
+    layout = candidate.job.layout
+    return layout.pipeline == 1 and layout.recompute == "none"
 
 
 def _head(candidate: Candidate, what: str) -> list[str]:

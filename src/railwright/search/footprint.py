@@ -17,10 +17,11 @@ import numpy as np
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.operators import Layer
-from railwright.search.pricing import SHAPING, Floats
+from railwright.search.laws import Floats
+from railwright.search.pricing import SHAPING
 from railwright.search.space import Block, apply
 from railwright.spec.study import TrainingJob
-from railwright.training.kept import StageActivations, stage_activations
+from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import data_parallel
 from railwright.training.stages import StageShape
@@ -29,6 +30,9 @@ from railwright.training.work import Chunk
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
 """Choices that change memory."""
+
+STAGED = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
+"""Structure that decides what a stage holds."""
 
 
 def held_first(schedule: str, stages: int, chunks: int, stage: int, microbatches: int) -> tuple[int, ...]:
@@ -51,6 +55,25 @@ def held_first(schedule: str, stages: int, chunks: int, stage: int, microbatches
     return tuple(groups * stages + min(max(rest - c * stages, 0), stages) for c in range(chunks))
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a stage's activations are made of, per sequence parallelism and recomputation (i, j). [byte]
+
+    layer_kij  kept by one layer of each kind k
+    end_ij, head_ij  kept beside its layers by a chunk, and by the one with the head
+    always_ij  tensors of fixed size
+    layer_b_ij, head_b_ij, embedding_b_ij  what a backward pass needs beside what is kept
+    """
+
+    layer_kij: Floats
+    end_ij: Floats
+    head_ij: Floats
+    always_ij: Floats
+    layer_b_ij: Floats
+    head_b_ij: Floats
+    embedding_b_ij: Floats
+
+
 @dataclass
 class Footprint:
     """Memory of one job's layouts; every answer of the training room is remembered."""
@@ -59,7 +82,9 @@ class Footprint:
     arch: Transformer
     fabric: Fabric
     _bounds: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
-    _kept: dict[tuple[Any, ...], StageActivations] = field(default_factory=dict)
+    _held: dict[tuple[Any, ...], Held] = field(default_factory=dict)
+    _stays: dict[tuple[Any, ...], tuple[float, ...]] = field(default_factory=dict)
+    _states: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
     _system: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
     def bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
@@ -77,81 +102,105 @@ class Footprint:
         sizes = [len(block.of(a)) for a in ("micro_batch", "sequence_parallel", "recompute")]
         zeros, offloads = block.of("zero"), block.of("offload")
         found = np.zeros((*sizes, 1, 1, 1, len(zeros), len(offloads), 1, 1))
-        for stage in sorted({0, min(1, len(shapes) - 1), len(shapes) - 1}):
+        stages = len(shapes)
+        for stage in sorted({0, min(1, stages - 1), stages - 1}):
             shape = shapes[stage]
-            states = np.zeros((len(zeros), len(offloads), 2))
-            for z, zero in enumerate(zeros):
-                for o, offload in enumerate(offloads):
-                    parts = state_parts(
-                        apply(self.job, {**first, "zero": zero, "offload": offload}), shape, replicas
-                    )
-                    copy = parts.pop(COPY, 0.0)
-                    states[z, o] = sum(parts.values()), copy
-            for index in np.ndindex(*sizes):
-                setting = {**first}
-                for axis, i in zip(("micro_batch", "sequence_parallel", "recompute"), index, strict=True):
-                    setting[axis] = block.of(axis)[i]
-                count = self.job.global_batch // (block.data * setting["micro_batch"])
-                held = held_first(block.structure["schedule"], len(shapes), len(shape.chunks), stage, count)
-                known: dict[tuple[bool, bool], tuple[float, float]] = {}
-                at = (*index, 0, 0, 0, slice(None), slice(None), 0, 0)
-                moving, resting = np.zeros((2, len(zeros), len(offloads)))
+            for m, micro_batch in enumerate(block.of("micro_batch")):
+                count = self.job.global_batch // (block.data * micro_batch)
+                held = held_first(block.structure["schedule"], stages, len(shape.chunks), stage, count)
+                known: dict[tuple[bool, bool], tuple[Floats, Floats]] = {}
                 for (z, zero), (o, offload) in product(enumerate(zeros), enumerate(offloads)):
+                    setting = {**first, "micro_batch": micro_batch, "zero": zero, "offload": offload}
                     which = (zero == 3, "activations" in offload)
                     if which not in known:
-                        setting["zero"] = zero
-                        known[which] = self._moments(setting, offload, shape, held)
-                    moving[z, o], resting[z, o] = known[which]
-                total = system + np.maximum(states[..., 0] + moving, states.sum(-1) + resting)
-                found[at] = np.maximum(found[at], total)
+                        known[which] = self._moments(setting, block, shape, held)
+                    moving, resting = known[which]
+                    states, copy = self._of_states(setting, stage, shape, replicas)
+                    at = (m, slice(None), slice(None), 0, 0, 0, z, o, 0, 0)
+                    total = system + states + np.maximum(moving, copy + resting)
+                    found[at] = np.maximum(found[at], total)
         return found
 
     def _moments(
-        self, setting: Mapping[str, Any], offload: tuple[str, ...], shape: StageShape, held: tuple[int, ...]
-    ) -> tuple[float, float]:
-        """Activations at the fullest backward pass, and what is left of them at the optimizer's
+        self, setting: Mapping[str, Any], block: Block, shape: StageShape, held: tuple[int, ...]
+    ) -> tuple[Floats, Floats]:
+        """(i, j) activations at the fullest backward pass, and what is left of them at the optimizer's
         step. [byte]"""
         kinds: tuple[Layer, ...] = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
-        one = self._layers(setting, offload, kinds)
-        each = dict(zip(kinds, one.chunks, strict=True))
-        chunks = [sum(each[k] * chunk.layers.count(k) for k in kinds) for chunk in shape.chunks]
-        if "activations" in offload:
-            chunks = list(self._sent(setting, offload, shape))
-        kept = sum(n * size for n, size in zip(held, chunks, strict=True))
-        always = sum(one.always.values())
-        moments = [kept + sum(one.layer_backward.values())]
+        one = self._of_layers(setting, block, kinds)
+        stays = self._staying(setting, shape) if "activations" in setting["offload"] else ()
+        kept = first = np.zeros(one.end_ij.shape)
+        for c, chunk in enumerate(shape.chunks):
+            size: Floats = np.zeros(one.end_ij.shape)
+            for i, kind in enumerate(kinds):
+                size = size + chunk.layers.count(kind) * one.layer_kij[i]
+            size = size * stays[c] if stays else size + (one.head_ij if chunk.head else one.end_ij)
+            first = first if c else size
+            kept = kept + held[c] * size
+        fullest = kept + one.layer_b_ij
         if any(chunk.head for chunk in shape.chunks):
-            moments.append(kept + sum(one.head_backward.values()))
+            fullest = np.maximum(fullest, kept + one.head_b_ij)
         if any(chunk.embedding for chunk in shape.chunks):
-            moments.append(kept - chunks[0] + sum(one.embedding_backward.values()))
-        return always + max(moments), always
+            fullest = np.maximum(fullest, kept - first + one.embedding_b_ij)
+        return one.always_ij + fullest, one.always_ij
 
-    def _layers(
-        self, setting: Mapping[str, Any], offload: tuple[str, ...], kinds: tuple[Layer, ...]
-    ) -> StageActivations:
-        """Activations of a stage with one layer of each kind as a chunk of its own, and both ends."""
-        axes = ("micro_batch", "sequence_parallel", "recompute")
-        key = (*(setting[a] for a in (*SHAPING, *axes)), setting["zero"] == 3, offload, kinds)
-        if key not in self._kept:
-            last = len(kinds) - 1
-            chunks = tuple(Chunk((k,), embedding=i == 0, head=i == last) for i, k in enumerate(kinds))
-            none = tuple((0.0,) for _ in kinds)
-            shape = StageShape(chunks, tuple(range(len(kinds))), none, none, 0.0, 0.0)
-            job = apply(self.job, {**setting, "offload": offload})
-            self._kept[key] = stage_activations(job, self.arch, shape)
-        return self._kept[key]
+    def _of_layers(self, setting: Mapping[str, Any], block: Block, kinds: tuple[Layer, ...]) -> Held:
+        """What the layers of one chunk of each kind, a chunk of none, and one with the head keep."""
+        grid = [block.of(axis) for axis in ("sequence_parallel", "recompute")]
+        shaping = tuple(setting[a] for a in SHAPING if a != "schedule")
+        key = (shaping, setting["micro_batch"], *grid, setting["zero"] == 3, kinds)
+        if key not in self._held:
+            none = tuple((0.0,) for _ in range(len(kinds) + 2))
+            chunks = (
+                *(Chunk((k,), False, False) for k in kinds),
+                Chunk((), True, False),
+                Chunk((), False, True),
+            )
+            shape = StageShape(chunks, tuple(range(len(chunks))), none, none, 0.0, 0.0)
+            rows = []
+            for i, j in product(*grid):
+                one = {**setting, "sequence_parallel": i, "recompute": j, "offload": ()}
+                job = apply(self.job, one)
+                whole = stage_activations(job, self.arch, shape)
+                *layers, end, head = whole.chunks
+                rows.append(
+                    [
+                        *(layer - end for layer in layers),
+                        end,
+                        head,
+                        sum(whole.always.values()),
+                        sum(whole.layer_backward.values()),
+                        sum(whole.head_backward.values()),
+                        sum(whole.embedding_backward.values()),
+                    ]
+                )
+            k = len(kinds)
+            table = np.array(rows).T.reshape(-1, *(len(values) for values in grid))
+            self._held[key] = Held(table[:k], *table[k:])
+        return self._held[key]
 
-    def _sent(
-        self, setting: Mapping[str, Any], offload: tuple[str, ...], shape: StageShape
-    ) -> tuple[float, ...]:
-        """What stays of a pass of each chunk where activations go to the host; it does not add up
-        over layers."""
-        axes = ("micro_batch", "sequence_parallel", "recompute")
-        key = (*(setting[a] for a in (*SHAPING, *axes)), offload, shape.chunks)
-        if key not in self._kept:
-            job = apply(self.job, {**setting, "offload": offload})
-            self._kept[key] = stage_activations(job, self.arch, shape)
-        return self._kept[key].chunks
+    def _staying(self, setting: Mapping[str, Any], shape: StageShape) -> tuple[float, ...]:
+        """Share of what the layers of each chunk keep that stays where activations go to the host; the
+        same whatever they keep."""
+        key = (shape.chunks, self.job.layout.offload_layers)
+        if key not in self._stays:
+            bare = {**setting, "recompute": "none"}
+            gone = stage_activations(apply(self.job, bare), self.arch, shape).chunks
+            whole = stage_activations(apply(self.job, {**bare, "offload": ()}), self.arch, shape).chunks
+            self._stays[key] = tuple(a / b if b else 0.0 for a, b in zip(gone, whole, strict=True))
+        return self._stays[key]
+
+    def _of_states(
+        self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int
+    ) -> tuple[float, float]:
+        """Weights, gradients and optimizer states of a stage, and the copy made for the optimizer. [byte]"""
+        cut = tuple(setting[a] for a in (*STAGED, "zero", "offload"))
+        key = (*cut, setting["schedule"] == "dualpipe", stage)
+        if key not in self._states:
+            parts = state_parts(apply(self.job, setting), shape, replicas)
+            copy = parts.pop(COPY, 0.0)
+            self._states[key] = sum(parts.values()), copy
+        return self._states[key]
 
     def _of_system(self, setting: Mapping[str, Any], replicas: int) -> float:
         """What no tensor takes, as the training room says for the same kinds of groups. [byte]"""

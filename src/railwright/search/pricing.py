@@ -7,9 +7,10 @@ length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model import optimizer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import Layer
+from railwright.search.laws import Floats, compute_alone, makers, measure
 from railwright.search.space import Block, apply
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
@@ -28,31 +30,24 @@ from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
-from railwright.training.lanes import Task, run
+from railwright.training.lanes import run
+from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
+from railwright.training.plan import domain_of, job_gpus
 from railwright.training.schedule import schedule_name
 from railwright.training.shards import Units
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer, sharded_units
 from railwright.training.work import Chunk, Work
 
-Floats = NDArray[np.float64]
-
-CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE = range(7)
-"""Laws.  chain: the pass as the training room runs it; lane: one kind of communication alone; host: its
-launches alone; alone: the pass with nothing slowing it; slowed: its compute, slowed as long as that
-communication lasts; bare: as alone without launches, which is when its last compute ends; compute: its
-compute with nothing between."""
-
-FORWARD, BACKWARD, WEIGHTS = range(3)
-"""Passes: under schedules that split the backward pass, the second is its input gradients, the
-third the rest."""
-
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
 """Structure that decides the tasks of a pass, beside the groups it runs on."""
 
 PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 """Choices that do."""
+
+COMPUTING = ("micro_batch", "sequence_parallel", "recompute")
+"""Those that change its compute; they come first."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +105,19 @@ class Pricer:
     _predicted: dict[tuple[Op, float, bytes], CollectivePrediction] = field(default_factory=dict)
     _signatures: dict[int, tuple[Sequence[Communicator], bytes]] = field(default_factory=dict)
     _groups: dict[tuple[Any, ...], Groups] = field(default_factory=dict)
+    _free: dict[Groups, Prices] = field(default_factory=dict)
     _kernels: dict[Operator, float] = field(default_factory=dict)
     _times: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
+    _computes: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _chunks: dict[tuple[Any, ...], Placed] = field(default_factory=dict)
     _works: dict[tuple[Any, ...], Work] = field(default_factory=dict)
     _ends: dict[tuple[Any, ...], Ends] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.slowdown = constant("compute_slowdown_in_overlap")
-        self.pace = pace_of(self.job, self.machine.gpu)
-        self._timed = kernel_timer(self.machine, self.pace)
+        gpus = job_gpus(self.job, self.machine.network.fabric)
+        self.pace = pace_of(self.job, self.machine.gpu, gpus)
+        self._timed = kernel_timer(self.machine, self.pace, era_of(self.job).flash)
         kinds: dict[Layer, None] = {}
         for i in range(self.arch.layers):
             kinds["moe" if self.arch.is_moe and i >= self.arch.dense_layers else "dense"] = None
@@ -151,7 +149,7 @@ class Pricer:
         )
         if key not in self._groups:
             self._groups[key] = place(job, self.machine.network.fabric)
-        return Prices(self.machine, self._groups[key], self.predict)
+        return Prices.shared(self.machine, self._groups[key], self.predict)
 
     def laws(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
@@ -161,7 +159,7 @@ class Pricer:
         """
         first = block.at((0,) * len(block.choices))
         groups = self._crossings(self.prices(apply(self.job, first)))
-        structure = tuple(block.structure[a] for a in SHAPING)
+        structure = _shaping(block.structure)
         values = [block.of(axis) for axis in PASSING]
         found = np.full((wanted.size, 3, len(self.kinds) + 2, 7), np.nan)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
@@ -173,21 +171,48 @@ class Pricer:
                 self.passes += 1
                 job = apply(self.job, {**first, **dict(zip(PASSING, choice, strict=True))})
                 work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
-                self._times[key] = self._measure(work)
+                self._times[key] = measure(work, self.kinds, self.slowdown)
             found[x] = self._times[key]
         return found
+
+    def compute(self, block: Block) -> Floats:
+        """(X, pass, part, law) seconds that the compute of a layer and of the ends takes. [s]
+
+        The same whatever communication costs and however it is hidden, so there are few of them.
+        """
+        first = block.at((0,) * len(block.choices))
+        structure = _shaping(block.structure)
+        found = []
+        for choice in product(*(block.of(axis) for axis in COMPUTING)):
+            key = (*structure, *choice)
+            if key not in self._computes:
+                bare = {axis: False for axis in PASSING if axis.startswith("overlap_")}
+                job = apply(self.job, {**first, **bare, **dict(zip(COMPUTING, choice, strict=True))})
+                groups = self.prices(job).groups
+                if groups not in self._free:
+                    self._free[groups] = Prices(self.machine, groups, _free)
+                free = self._free[groups]
+                work = Work(job, self.arch, free, self.kernel, self.pace)
+                self._computes[key] = compute_alone(work, self.kinds)
+            found.append(self._computes[key])
+        # The other choices of a pass, its overlaps, do not change its compute.
+        return np.repeat(
+            found, prod(len(block.of(axis)) for axis in PASSING if axis not in COMPUTING), axis=0
+        )
 
     def chunk(self, setting: Mapping[str, Any], chunk: Chunk, which: int) -> Placed:
         """One pass of a chunk as the training room runs it undisturbed."""
         job = apply(self.job, setting)
         prices = self.prices(job)
-        shared = (*(setting[a] for a in (*SHAPING, *PASSING)), *self._crossings(prices))
+        copied = "activations" in setting["offload"]
+        shared = (*_shaping(setting), *(setting[a] for a in PASSING), *self._crossings(prices), copied)
         key = (*shared, chunk, which)
         if key not in self._chunks:
             if shared not in self._works:
-                self._works[shared] = Work(job, self.arch, prices, self.kernel, self.pace)
+                copies = copy_times(job, self.arch, self.machine)
+                self._works[shared] = Work(job, self.arch, prices, self.kernel, self.pace, copies)
             work = self._works[shared]
-            tasks = self._makers(work)[which](chunk)
+            tasks = makers(work)[which](chunk)
             long = run(tasks, self.slowdown)
             sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
             whole = sum(t.duration for t in tasks if t.lane == "compute")
@@ -240,10 +265,11 @@ class Pricer:
         prices = self.prices(job)
         sizes = prices.groups.sizes
         key = (
-            *(setting[a] for a in SHAPING),
+            *_shaping(setting),
             setting["zero"],
             setting["overlap_dp"],
             setting["placement"],
+            "optimizer" in setting["offload"],
             sizes,
             shape,
         )
@@ -285,7 +311,9 @@ class Pricer:
             last=0.0 if repeated else last[0],
             gather=sum(map(sum, gathers)),
             first=gathers[0][0] if gathers and gathers[0] else 0.0,
-            optimizer=self._optimizer(shape, *((sizes.replicas, sizes.expert_replicas) if zero else (1, 1))),
+            optimizer=self._optimizer(
+                job, shape, prices, *((sizes.replicas, sizes.expert_replicas) if zero else (1, 1))
+            ),
             forward=(0.0,) * len(last),
             backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
             lane=total if repeated else 0.0,
@@ -312,7 +340,7 @@ class Pricer:
             last=0.0,
             gather=0.0,
             first=0.0,
-            optimizer=self._optimizer(shape, sizes.shard, sizes.expert_replicas),
+            optimizer=self._optimizer(job, shape, prices, sizes.shard, sizes.expert_replicas),
             forward=tuple(found[0] if overlapped else sum(found) for found in gathers),
             backward=tuple(
                 0.0 if overlapped else sum(found) + (_behind(sent, u, layout.reshard) if each else 0.0)
@@ -323,64 +351,14 @@ class Pricer:
             sharded=True,
         )
 
-    def _optimizer(self, shape: StageShape, over: int, expert_over: int) -> float:
+    def _optimizer(
+        self, job: TrainingJob, shape: StageShape, prices: Prices, over: int, expert_over: int
+    ) -> float:
         held = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
+        if "optimizer" in job.layout.offload:
+            here = min(domain_of(job, self.machine.network.fabric), prices.groups.grid.size)
+            return update_time(held, gradient_bytes(job), here, self.machine) + self.pace.step
         return sum(self.kernel(op) for op in optimizer_operators(held)) + self.pace.step
-
-    def _measure(self, work: Work) -> Floats:
-        """Laws of one layer of each kind and of each end; where the host may be waited for, of a
-        second layer."""
-        found = np.zeros((3, len(self.kinds) + 2, 7))
-        at = len(self.kinds)
-        for which, make in self._makers(work).items():
-            for i, kind in enumerate(self.kinds):
-                tasks = make(Chunk((kind,), False, False))
-                found[which, i] = self._laws(tasks, work)
-                if any(t.lane == "host" and t.duration for t in tasks):
-                    found[which, i] = (
-                        self._laws(make(Chunk((kind, kind), False, False)), work) - found[which, i]
-                    )
-            found[which, at] = self._laws(make(Chunk((), True, False)), work)
-            found[which, at + 1] = self._laws(make(Chunk((), False, True)), work)
-        return found
-
-    def _makers(self, work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
-        """What makes the tasks of each pass of a schedule."""
-        if schedule_name(work.job.layout) == "zb-h1":
-            return {
-                FORWARD: work.forward,
-                BACKWARD: partial(work.backward, gradients="input"),
-                WEIGHTS: partial(work.backward, gradients="weight"),
-            }
-        return {FORWARD: work.forward, BACKWARD: work.backward}
-
-    def _laws(self, tasks: list[Task], work: Work) -> Floats:
-        # What the host needs for a whole pass does not add up over layers, and only makes it longer.
-        tasks = [t._replace(duration=0.0) if t.lane == "host" and not t.after else t for t in tasks]
-        total = {"compute": 0.0, "tp": 0.0, "ep": 0.0, "host": 0.0}
-        for task in tasks:
-            total[task.lane] = total.get(task.lane, 0.0) + task.duration
-        compute = total["compute"]
-        both_ways = schedule_name(work.job.layout) == "dualpipe"
-        if work.turns:
-            # Compute done in T: at full speed, or slowed while messages are sent, for `sent` at least.
-            sent = total["ep"]
-            slowed = compute + (1 - 1 / self.slowdown) * sent
-            # Where halves take turns, parameters of one layer may be gathered while another computes.
-            return np.array([slowed, sent, total["host"], compute, slowed, compute, 0.0])
-        alone = bare = run(tasks, 1.0).duration
-        silent = tasks
-        if total["host"]:
-            silent = [t._replace(duration=0.0) if t.lane == "host" else t for t in tasks]
-            bare = run(silent, 1.0).duration
-        if both_ways:
-            # A forward that runs with a backward begins behind its last compute, launches or not.
-            tasks, alone = silent, bare
-        overlap = work.job.overlap
-        chain = run(tasks, self.slowdown).duration if overlap.tp or overlap.cp else alone
-        beside = total["tp"] if overlap.tp else total.get("cp", 0.0) if overlap.cp else 0.0
-        slowed = compute + (1 - 1 / self.slowdown) * beside
-        return np.array([chain, 0.0, 0.0, alone, slowed, bare, compute])
 
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""
@@ -398,6 +376,17 @@ class Pricer:
             known = groups, len(groups).to_bytes(4, "little") + flat.tobytes()
             self._signatures[id(groups)] = known
         return known[1]
+
+
+def _free(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
+    n, all_groups = len(groups[0]), len(groups)
+    return CollectivePrediction(op, size, n, all_groups, 0.0, 0.0, 0.0, "", "", (), None, 1.0, 1.0)
+
+
+def _shaping(setting: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides the tasks of a pass; of schedules, only how they cut a backward pass."""
+    cut = setting["schedule"] if setting["schedule"] in ("zb-h1", "dualpipe") else ""
+    return (*(setting[a] for a in SHAPING if a != "schedule"), cut)
 
 
 def _behind(reduces: Sequence[float], units: Units, gathered: bool) -> float:

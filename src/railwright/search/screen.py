@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.search.bound import Passes, chunk_times, step_time
 from railwright.search.footprint import Footprint
-from railwright.search.pricing import BACKWARD, FORWARD, PASSING, WEIGHTS, Ends, Floats, Pricer
+from railwright.search.laws import BACKWARD, FORWARD, WEIGHTS, Floats
+from railwright.search.pricing import PASSING, Ends, Pricer
 from railwright.search.space import Block
 from railwright.training.stages import StageShape
 from railwright.training.work import Chunk
 
 MARGIN = 1e-9
 """A bound is lowered by this share, so that rounding never lifts it above the exact figure."""
+
+ENDING = ("zero", "overlap_dp", "overlap_pp")
+"""Choices beside those of a pass that change a step's time; offload changes memory alone."""
 
 
 @dataclass
@@ -33,37 +39,62 @@ class Screen:
         """Stages of a block."""
         return self.pricer.shapes(block.at((0,) * len(block.choices)))
 
-    def time(self, block: Block, fits: NDArray[np.bool_], priced: bool = True) -> Floats:
-        """Seconds that every layout of a block takes at least; infinite where it does not fit.
+    def compute(self, block: Block) -> Floats:
+        """(X,) seconds that the compute of each class of a block takes at least, with its pipeline's idle
+        time."""
+        cut = tuple((axis, values[:1] if axis in ENDING else values) for axis, values in block.choices)
+        alone = Block(block.structure, cut, block.data)
+        return self._bounds(alone, self.pricer.compute(block), np.zeros(1), silent=True)[:, 0, 0, 0]
 
-        fits    of the block's shape: which layouts are asked for
-        priced  whether sends and data-parallel communication are counted; without, the bound is lower and
-                quick
+    def passes(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
+        """(X, zero, overlap_dp, overlap_pp) seconds with what passes send; infinite for classes not
+        wanted."""
+        laws = self.pricer.laws(block, wanted)[wanted]
+        found = np.full((wanted.size, *_ending(block)), np.inf)
+        found[wanted] = self._bounds(block, laws, np.zeros(1), silent=True, wanted=wanted)
+        return found
+
+    def priced(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
+        """(X, zero, overlap_dp, overlap_pp) seconds with all that a step sends; infinite for classes not
+        wanted."""
+        laws = self.pricer.laws(block, wanted)[wanted]
+        found = np.full((wanted.size, *_ending(block)), np.inf)
+        sends = self._sends(block)[wanted]
+        found[wanted] = self._bounds(block, laws, sends, silent=False, wanted=wanted)
+        return found
+
+    def _bounds(
+        self,
+        block: Block,
+        laws: Floats,
+        sends: Floats,
+        silent: bool,
+        wanted: NDArray[np.bool_] | slice = slice(None),
+    ) -> Floats:
+        """(X, zero, overlap_dp, overlap_pp) bounds of classes with these laws. [s]
+
+        sends   transfers between stages; silent  whether data-parallel communication is left out
         """
-        found = np.full(block.shape, np.inf)
-        width = len(PASSING)
-        wanted = fits.any(axis=tuple(range(width, fits.ndim))).reshape(-1)
-        if not wanted.any():
-            return found
-        shapes = self.shapes(block)
+        shapes, schedule = self.shapes(block), block.structure["schedule"]
         kinds, kind_pv = _kinds(shapes)
         passes = Passes(
-            *chunk_times(
-                self.pricer.laws(block, wanted)[wanted], self._counts(kinds), block.structure["schedule"]
-            ),
+            *chunk_times(laws, self._counts(kinds), schedule),
             kind_pv,
-            self._sends(block)[wanted] if priced else np.zeros(int(wanted.sum())),
+            np.broadcast_to(sends, len(laws)),
             self._microbatches(block)[wanted],
-            block.structure["schedule"],
+            schedule,
         )
-        flat = found.reshape(wanted.size, *block.shape[width:])
-        for z, zero in enumerate(block.of("zero")):
-            for d, overlap_dp in enumerate(block.of("overlap_dp")):
-                ends, tied, mirror = self._ends(block, shapes, zero, overlap_dp, priced)
-                for s, overlap_pp in enumerate(block.of("overlap_pp")):
-                    seconds = step_time(passes, ends, tied, mirror, overlap_dp, overlap_pp) * (1 - MARGIN)
-                    flat[wanted, z, :, d, s] = seconds[:, None]
-        found[~fits] = np.inf
+        zeros, dps, pps = (block.of(axis) for axis in ENDING)
+        # An optimizer on the host only takes longer.
+        first = {**block.at((0,) * len(block.choices)), "offload": ()}
+        found = np.zeros((len(laws), len(zeros), len(dps), len(pps)))
+        for z, zero in enumerate(zeros):
+            for d, overlap_dp in enumerate(dps):
+                setting = {**first, "zero": zero, "overlap_dp": overlap_dp}
+                ends, tied, mirror = self._ends(setting, shapes, silent)
+                for s, overlap_pp in enumerate(pps):
+                    seconds = step_time(passes, ends, tied, mirror, overlap_dp, overlap_pp)
+                    found[:, z, d, s] = seconds * (1 - MARGIN)
         return found
 
     def closer(self, block: Block, index: tuple[int, ...]) -> float:
@@ -89,17 +120,15 @@ class Screen:
             np.array([float(self._count(block, setting["micro_batch"]))]),
             schedule,
         )
-        ends, tied, mirror = self._ends(block, shapes, setting["zero"], setting["overlap_dp"])
+        ends, tied, mirror = self._ends(setting, shapes, silent=False)
         seconds = step_time(passes, ends, tied, mirror, setting["overlap_dp"], setting["overlap_pp"])
         return float(seconds[0]) * (1 - MARGIN)
 
     def _ends(
-        self, block: Block, shapes: tuple[StageShape, ...], zero: int, overlap_dp: bool, priced: bool = True
+        self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], silent: bool
     ) -> tuple[list[Ends], float, float]:
-        setting = {**block.at((0,) * len(block.choices)), "zero": zero, "overlap_dp": overlap_dp}
-        if not priced:
-            silent = self.pricer.silent_ends(setting, shapes)
-            return [silent] * len(shapes), 0.0, 0.0
+        if silent:
+            return [self.pricer.silent_ends(setting, shapes)] * len(shapes), 0.0, 0.0
         known: dict[StageShape, Ends] = {}
         for shape in shapes:
             if shape not in known:
@@ -131,6 +160,10 @@ class Screen:
 
     def _count(self, block: Block, micro_batch: int) -> int:
         return self.pricer.job.global_batch // (block.data * micro_batch)
+
+
+def _ending(block: Block) -> tuple[int, ...]:
+    return tuple(len(block.of(axis)) for axis in ENDING)
 
 
 def _kinds(shapes: tuple[StageShape, ...]) -> tuple[list[Chunk], NDArray[np.int64]]:

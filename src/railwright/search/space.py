@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from railwright.errors import Mistake, PlanError, SpecError, nearest
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
@@ -57,7 +59,7 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "context_kind": ("ring", "all-to-all", "all-gather"),
     "schedule": ("auto", "zb-h1", "dualpipe", "gpipe"),
     "expert_tensor": (None, 1),
-    "placement": ("packed", "expert-across"),
+    "placement": ("packed", "expert-across", "spread"),
     "sequence_parallel": (True, False),
     "recompute": ("none", "selective", "full"),
     "overlap_tp": (False, True),
@@ -189,7 +191,8 @@ def blocks(
         choices = _choices(space, job, arch, structure, data)
         block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, refused)
         if block is not None and structure["placement"] != "packed":
-            block = _placed(block, job, fabric, refused)
+            known = "packed" in (space.of_axis("placement") or ())
+            block = _placed(block, job, fabric, refused, known)
         if block is not None:
             found.append(block)
     reasons = [Refusal(count, example) for count, example in refused.values()]
@@ -295,14 +298,21 @@ def _checked(
     return block
 
 
-def _placed(block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]]) -> Block | None:
-    """The block, or None where its ranks cannot be put on GPUs as asked."""
+def _placed(
+    block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]], packed: bool
+) -> Block | None:
+    """The block, or None where its ranks cannot be put on GPUs as asked, or where that puts every rank where
+    `packed` does and that is in the space too."""
+    first = block.at((0,) * len(block.choices))
     try:
-        place(apply(job, block.at((0,) * len(block.choices))), fabric)
+        found = place(apply(job, first), fabric)
     except PlanError as no:
         _count(refused, job, no, block.size)
         return None
-    return block
+    same = packed and np.array_equal(
+        found.grid, place(apply(job, {**first, "placement": "packed"}), fabric).grid
+    )
+    return None if same else block
 
 
 def _count(refused: dict[str, list[Any]], job: TrainingJob, no: PlanError, layouts: int) -> None:

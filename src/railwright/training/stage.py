@@ -114,6 +114,7 @@ class Stage:
         gathered = data.zero in (1, 2)
         self._gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
         self._pending: tuple[Begun, ...] = ()
+        self._quiet: dict[tuple[int, str], Pass] = {}
         self._now = 0.0
         self._needed: list[dict[int, int]] = []
         offset = 0
@@ -157,7 +158,10 @@ class Stage:
         self._let_run(start)
         begins = self._begins(unit)
         if not self._pending and begins is None:
-            placed = self.book.passed(chunks, unit.kind)
+            known = self._quiet.get((unit.chunk, unit.kind))
+            if known is None:
+                known = self._quiet[unit.chunk, unit.kind] = self.book.passed(chunks, unit.kind)
+            placed = known
         else:
             needed = self._needed[unit.chunk] if unit.kind == "F" and self._pending else {}
             placed = self.book.run(

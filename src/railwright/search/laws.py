@@ -1,0 +1,105 @@
+"""Ways to bound a pass from below that add up over layers: one table serves chunks of every length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.model.operators import Layer
+from railwright.training.lanes import Task, run
+from railwright.training.schedule import schedule_name
+from railwright.training.work import Chunk, Work
+
+Floats = NDArray[np.float64]
+
+CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE = range(7)
+"""Laws.  chain: the pass as the training room runs it; lane: one kind of communication alone; host: its
+launches alone; alone: the pass with nothing slowing it; slowed: its compute, slowed as long as that
+communication lasts; bare: as alone without launches, which is when its last compute ends; compute: its
+compute with nothing between."""
+
+FORWARD, BACKWARD, WEIGHTS = range(3)
+"""Passes: under schedules that split the backward pass, the second is its input gradients, the
+third the rest."""
+
+
+def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
+    """What makes the tasks of each pass of a job's schedule."""
+    if schedule_name(work.job.layout) == "zb-h1":
+        return {
+            FORWARD: work.forward,
+            BACKWARD: partial(work.backward, gradients="input"),
+            WEIGHTS: partial(work.backward, gradients="weight"),
+        }
+    return {FORWARD: work.forward, BACKWARD: work.backward}
+
+
+def measure(work: Work, kinds: Sequence[Layer], slowdown: float) -> Floats:
+    """(pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
+
+    Where the host may be waited for, a layer is what a second one adds.
+    """
+    found = np.zeros((3, len(kinds) + 2, 7))
+    for which, make in makers(work).items():
+        for i, kind in enumerate(kinds):
+            tasks = make(Chunk((kind,), False, False))
+            found[which, i] = _laws(tasks, work, slowdown)
+            if any(t.lane == "host" and t.duration for t in tasks):
+                second = _laws(make(Chunk((kind, kind), False, False)), work, slowdown)
+                found[which, i] = second - found[which, i]
+        for i, chunk in enumerate((Chunk((), True, False), Chunk((), False, True)), len(kinds)):
+            found[which, i] = _laws(make(chunk), work, slowdown)
+    return found
+
+
+def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
+    """The same with compute alone: what no overlap, no network and no host can shorten. [s]
+
+    Overlap cuts products in parts that add up to the whole, so the sum is the same under all of it.
+    """
+    found = np.zeros((3, len(kinds) + 2, 7))
+    parts = [
+        *(Chunk((kind,), False, False) for kind in kinds),
+        Chunk((), True, False),
+        Chunk((), False, True),
+    ]
+    for which, make in makers(work).items():
+        for i, chunk in enumerate(parts):
+            seconds = sum(t.duration for t in make(chunk) if t.lane == "compute")
+            found[which, i, [CHAIN, ALONE, SLOWED, BARE, COMPUTE]] = seconds
+    return found
+
+
+def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
+    # What the host needs for a whole pass does not add up over layers, and only makes it longer.
+    tasks = [t._replace(duration=0.0) if t.lane == "host" and not t.after else t for t in tasks]
+    total = {"compute": 0.0, "tp": 0.0, "ep": 0.0, "host": 0.0}
+    for task in tasks:
+        total[task.lane] = total.get(task.lane, 0.0) + task.duration
+    compute = total["compute"]
+    if work.turns:
+        # Compute done in T: at full speed, or slowed while messages are sent, for `sent` at least.
+        sent = total["ep"]
+        slowed = compute + (1 - 1 / slowdown) * sent
+        # Where halves take turns, parameters of one layer may be gathered while another computes.
+        return np.array([slowed, sent, total["host"], compute, slowed, compute, 0.0])
+    overlap = work.job.overlap
+    if all(i - 1 in task.after for i, task in enumerate(tasks) if i):
+        # Nothing runs beside anything: a chain is as long as its parts.
+        alone = bare = sum(total.values())
+    else:
+        alone = bare = run(tasks, 1.0).duration
+    silent = tasks
+    if total["host"]:
+        silent = [t._replace(duration=0.0) if t.lane == "host" else t for t in tasks]
+        bare = run(silent, 1.0).duration
+    if schedule_name(work.job.layout) == "dualpipe":
+        # A forward that runs with a backward begins behind its last compute, launches or not.
+        tasks, alone = silent, bare
+    chain = run(tasks, slowdown).duration if overlap.tp or overlap.cp else alone
+    beside = total["tp"] if overlap.tp else total.get("cp", 0.0) if overlap.cp else 0.0
+    slowed = compute + (1 - 1 / slowdown) * beside
+    return np.array([chain, 0.0, 0.0, alone, slowed, bare, compute])
