@@ -33,27 +33,29 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of, machine_for
 from railwright.measure.vtrain import EVERY, single_job, single_machine, single_model, single_records
 from railwright.training import simulate
-from railwright.training.eras import Pace, eras, pace_keys
+from railwright.training.eras import Pace, eras, pace_keys, waiting
+from railwright.training.plan import check
 
 ROOT = Path(__file__).parent.parent / "src" / "railwright"
 ERAS = ROOT / "training" / "data" / "eras.yaml"
 LEFT_OUT = ROOT / "measure" / "data" / "training_left_out.json"
 
-PARAMETERS = ("load", "memory", "gap")
-"""What is fitted: products and attention together (clocks under load), kernels bound by memory, and the gap
-between kernels."""
-STEP = {"load": 0.15, "memory": 0.15, "gap": 4e-6}
+PARAMETERS = ("load", "memory", "gap", "host")
+"""What is fitted: products and attention together (clocks under load), kernels bound by memory, the gap
+between kernels, and launch times."""
+STEP = {"load": 0.15, "memory": 0.15, "gap": 4e-6, "host": 0.3}
 """Change of each for its derivative: logarithms, and seconds."""
 EFFECTS = {
-    "all": {"load": 0.20, "memory": 0.10, "gap": 2e-6},
-    "generation": {"load": 0.10, "memory": 0.0, "gap": 0.0},
-    "gpu": {"load": 0.10, "memory": 0.0, "gap": 0.0},
-    "era": {"load": 0.10, "memory": 0.05, "gap": 2e-6},
-    "cell": {"load": 0.05, "memory": 0.0, "gap": 0.0},
+    "all": {"load": 0.20, "memory": 0.10, "gap": 2e-6, "host": 1.0},
+    "generation": {"load": 0.10, "memory": 0.0, "gap": 0.0, "host": 0.0},
+    "gpu": {"load": 0.10, "memory": 0.0, "gap": 0.0, "host": 0.0},
+    "era": {"load": 0.10, "memory": 0.05, "gap": 2e-6, "host": 0.3},
+    "cell": {"load": 0.05, "memory": 0.0, "gap": 0.0, "host": 0.0},
 }
 """Standard deviation of each effect's prior."""
 ROUNDS = 1
-"""Linearisations, each at the last values, from those of the file."""
+"""Linearisations, each at the last values, from those of the file: launches bound a step or do not, so that
+from far off it takes several runs."""
 NOISE = 0.05
 """Standard deviation of one record about its family's mean, and scale of the robust loss."""
 SINGLE = "ampere 16-bit"
@@ -90,7 +92,9 @@ def main() -> None:
     with ProcessPoolExecutor(3) as pool:
         for _ in range(ROUNDS):
             todo = [(s.number, values[s.cell]) for s in samples]
-            found, at = list(pool.map(_linear, todo, chunksize=4)), values
+            points = [(n, p) for n, at in todo for p in (at, *_moved(at))]
+            times = _times(pool, points)
+            found, at = [_linear(n, v, times) for n, v in todo], values
             values = _mixed(samples, found, at)
         families = sorted({s.family for s in samples})
         without = {
@@ -99,8 +103,10 @@ def main() -> None:
                            at, {s.cell for s in samples if s.family == family})
             for family in families
         }  # fmt: skip
-        final = list(pool.map(_error, [(s.number, values[s.cell]) for s in samples], chunksize=4))
-        unseen = list(pool.map(_error, [(s.number, without[s.family][s.cell]) for s in samples], chunksize=4))
+        last = [(s.number, values[s.cell]) for s in samples]
+        blind = [(s.number, without[s.family][s.cell]) for s in samples]
+        times = _times(pool, last + blind)
+        final, unseen = ([_log_ratio(n, v, times) for n, v in found] for found in (last, blind))
     _report(samples, final, unseen)
     every = _everywhere(samples, found, at)
     _write(samples, final, unseen, every, single)
@@ -123,7 +129,8 @@ def _pace(values: Values) -> Pace:
     """No kernel runs faster in a step than alone."""
     load = round(max(float(np.exp(values["load"])), 1.0), 3)
     memory = round(max(float(np.exp(values["memory"])), 1.0), 3)
-    return Pace(load, load, memory, round(max(values["gap"], 0.0), 8))
+    host = round(max(float(np.exp(values["host"])), 1.0), 2)
+    return Pace(load, load, memory, round(max(values["gap"], 0.0), 8), host)
 
 
 def _start(cell: tuple[str, str]) -> Values:
@@ -131,7 +138,10 @@ def _start(cell: tuple[str, str]) -> Values:
     gpu = cell[1].split(" ")[0]
     known = eras()[cell[0]].pace
     pace = known.get(cell[1]) or known.get(cell[1].replace(gpu, GENERATIONS[gpu])) or Pace(1.2, 1.2)
-    return {"load": float(np.log(pace.gemm)), "memory": float(np.log(pace.memory)), "gap": pace.gap}
+    # launches that bind nothing have no derivative: the first fit starts from vTrain's
+    host = pace.host if pace.host > 1.0 else eras()["megatron-2021"].pace[SINGLE].host
+    load, memory, host = (float(np.log(v)) for v in (pace.gemm, pace.memory, host))
+    return {"load": load, "memory": memory, "gap": pace.gap, "host": host}
 
 
 @lru_cache(maxsize=1)
@@ -147,7 +157,7 @@ def _samples() -> Iterator[Sample]:
         try:
             job = job_of(record)
             machine = machine_for(record)
-            simulate(job, architecture_of(record), machine, must_fit=False)
+            check(job, architecture_of(record), machine.network.fabric)
         except (Unsupported, PlanError):
             continue
         own, kin = pace_keys(machine.gpu, job.dtype)
@@ -155,32 +165,52 @@ def _samples() -> Iterator[Sample]:
         yield Sample(number, record["family"], job.software, own)
 
 
-def _log_ratio(number: int, values: Values) -> float:
+Times = Mapping[tuple[str, Pace], tuple[float, float]]
+"""Job and factors -> step time [s] and tokens of the step."""
+
+
+@lru_cache(maxsize=4096)
+def _job(number: int) -> str:
+    """What makes two records the same job: releases often differ in nothing else."""
+    record = _records()[number]
+    job = job_of(record).model_copy(update={"name": ""})
+    return "|".join((job.model_dump_json(), record["gpu"], record["gpus"], record["nic_gbps"]))
+
+
+def _times(pool: ProcessPoolExecutor, points: list[tuple[int, Values]]) -> Times:
+    """Step times of records under factors, each job once."""
+    wanted = {(_job(n), _pace(v)): (n, _pace(v)) for n, v in points}
+    return dict(zip(wanted, pool.map(_time, wanted.values(), chunksize=5), strict=True))
+
+
+def _time(task: tuple[int, Pace]) -> tuple[float, float]:
+    record = _records()[task[0]]
+    pace = waiting(task[1], int(record["gpus"]))
+    step = simulate(job_of(record), architecture_of(record), machine_for(record), pace=pace, must_fit=False)
+    return step.step_time, step.tokens
+
+
+def _log_ratio(number: int, values: Values, times: Times) -> float:
     """Logarithm of predicted over measured step time of one record."""
     record = _records()[number]
-    step = simulate(
-        job_of(record), architecture_of(record), machine_for(record), pace=_pace(values), must_fit=False
-    )
+    seconds, tokens = times[_job(number), _pace(values)]
     if record["step_time_s"]:
         measured = float(record["step_time_s"])
     else:
-        measured = step.tokens / (float(record["tokens_s_gpu"]) * int(record["gpus"]))
-    return float(np.log(step.step_time / measured))
+        measured = tokens / (float(record["tokens_s_gpu"]) * int(record["gpus"]))
+    return float(np.log(seconds / measured))
 
 
-def _error(task: tuple[int, Values]) -> float:
-    return _log_ratio(*task)
+def _moved(values: Values) -> list[Values]:
+    """The values with each parameter a step further."""
+    return [{**values, name: max(values[name], 0.0) + STEP[name]} for name in PARAMETERS]
 
 
-def _linear(task: tuple[int, Values]) -> tuple[float, list[float]]:
+def _linear(number: int, values: Values, times: Times) -> tuple[float, list[float]]:
     """The logarithm at some values and its derivatives."""
-    number, values = task
-    base = _log_ratio(number, values)
-    slopes = []
-    for name in PARAMETERS:
-        moved = {**values, name: max(values[name], 0.0) + STEP[name]}
-        slopes.append((_log_ratio(number, moved) - base) / STEP[name])
-    return base, slopes
+    base = _log_ratio(number, values, times)
+    moved = zip(PARAMETERS, _moved(values), strict=True)
+    return base, [(_log_ratio(number, there, times) - base) / STEP[name] for name, there in moved]
 
 
 def _names(cell: tuple[str, str]) -> dict[str, str]:
@@ -281,6 +311,7 @@ def _single_pace(x: Floats) -> Pace:
 
 def _single_step(task: tuple[dict[str, str], Pace]) -> float:
     record, pace = task
+    pace = waiting(pace, int(record["gpus"]))
     return simulate(single_job(record), single_model(record), single_machine(record), pace=pace).step_time
 
 
@@ -314,7 +345,9 @@ def _write(
     lines = ["# Software eras, oldest first; `pace` is written by tools/fit_training.py."]
     for era, row in data.items():
         lines += [f"{era}:", f"  what: {json.dumps(row['what'])}", f"  attention: {row['attention']}"]
+        lines += [f"  flash: {row['flash']}"] if row.get("flash") else []
         lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
+        lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         if era == "megatron-2021":

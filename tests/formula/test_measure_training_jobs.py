@@ -36,10 +36,27 @@ def test_nemo_hides_tensor_parallel_communication_of_dense_models() -> None:
 
 def test_eras_follow_the_release() -> None:
     bridge = {r["software"]: habits_of(r).era for r in RECORDS.values() if r["model"] == "gpt-oss-120b"}
-    assert bridge["Megatron-Bridge 26.04"] == "megatron-2025-unfused"
+    assert bridge["Megatron-Bridge 26.04"] == "megatron-2025"
     assert bridge["Megatron-Bridge 26.08"] == "megatron-2026"
+    before = first("mbridge", model="gpt-oss-120b") | {"software": "Megatron-Bridge 25.09"}
+    assert habits_of(before).era == "megatron-2025-unfused"
+    hopper = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.06")
+    assert habits_of(hopper).era == "megatron-2025"
     assert habits_of(first("mbridge-llama3-70b", software="Megatron-Bridge 25.09")).era == "megatron-2025"
     assert habits_of(first("dgxc-llama3-70b", software="NeMo 24.09")).era == "nemo-2024"
+
+
+def test_recipes_say_how_experts_exchange_and_what_is_graphed() -> None:
+    latest = job_of(first("mbridge", model="qwen3-30b-a3b", gpu="GB200", software="Megatron-Bridge 26.06"))
+    assert (latest.cuda_graphs, latest.overlap.ep, latest.expert_nodes) == (("step",), True, 8)
+    plain = job_of(first("mbridge", model="gpt-oss-120b", gpu="GB300", software="Megatron-Bridge 26.02"))
+    assert (set(plain.cuda_graphs), plain.overlap.ep) == ({"attention", "router"}, False)
+    assert plain.expert_nodes is None
+    # a table whose layout is that of the release before counts as that release's
+    older = first("mbridge", model="qwen3-235b-a22b", gpu="B300", software="Megatron-Bridge 26.02.01")
+    assert job_of(older).overlap.ep
+    assert not job_of(first("simumax")).cuda_graphs
+    assert job_of(first("mbridge", kind="lora", gpu="GB300")).cuda_graphs == ("mlp",)
 
 
 def test_sharding_is_as_the_record_says() -> None:

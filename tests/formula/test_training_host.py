@@ -11,6 +11,7 @@ from railwright.spec.study import Overlap
 from railwright.training import simulate
 from railwright.training.chain import Chain
 from railwright.training.constants import constant
+from railwright.training.eras import Pace
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from training_cases import DENSE, MOE, job, machine, priced
@@ -72,7 +73,7 @@ def test_a_layer_takes_its_kernels_or_its_launches() -> None:
 
 def test_experts_wait_per_layer_and_dense_models_over_both_passes() -> None:
     # kernels that take no time: what is left is launching
-    free = {"predict": priced(1e18, 0.0), "kernel": lambda operator: 1e-12}
+    free = {"predict": priced(1e18, 0.0), "kernel": lambda operator: 1e-12, "pace": Pace()}
     one = job(batch=32, overlap=Overlap(dp=False))
     dense = simulate(one, DENSE, machine(4), **free)  # type: ignore[arg-type]
     known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
@@ -81,6 +82,21 @@ def test_experts_wait_per_layer_and_dense_models_over_both_passes() -> None:
     known = launch_times(layer_operators(MOE, "moe", 1024, 1024, ep=8), H100)
     moe = simulate(wanted, MOE, machine(4), **free)  # type: ignore[arg-type]
     assert exposed(moe) == pytest.approx(8 * (known.forward + known.backward + 4 * OPERATION), rel=1e-3)
+
+
+def test_graphs_take_launches_from_the_host() -> None:
+    layer = layer_operators(MOE, "moe", 4096, 1024)
+    plain, step = launch_times(layer, H100), launch_times(layer, H100, graphs=("step",))
+    assert (step.forward, step.backward, step.collective) == (0.0, 0.0, 0.0)
+    attention, router = (launch_times(layer, H100, graphs=(part,)) for part in ("attention", "router"))
+    both = launch_times(layer, H100, graphs=("attention", "router"))
+    saved = [plain.forward - one.forward for one in (attention, router, both)]
+    assert saved[0] > 0 < saved[1]
+    assert saved[2] == pytest.approx(saved[0] + saved[1])
+    # experts have no mlp that a graph could hold; a dense layer is attention and mlp
+    assert launch_times(layer, H100, graphs=("mlp",)) == plain
+    dense = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100, graphs=("attention", "mlp"))
+    assert (dense.forward, dense.backward) == (0.0, 0.0)
 
 
 def test_long_kernels_leave_no_trace_of_the_host() -> None:

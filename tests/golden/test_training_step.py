@@ -1,8 +1,8 @@
 """Small steps whose whole result is kept: nothing moves unasked.
 
 Rewrite with `RAILWRIGHT_GOLDEN=write pytest tests/golden/test_training_step.py` and name the cause in the
-commit.  Network and kernels are the closed forms of `training_cases`, so only training and the model's
-operators can move it.
+commit.  Network and kernels are the closed forms of `training_cases`, without an era's factors, so only
+training and the model's operators can move it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from railwright.spec.study import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.eras import Pace
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 FILE = Path(__file__).parent / "test_training_step.json"
@@ -31,7 +32,7 @@ CASES: dict[str, TrainingJob] = {
 
 def summary(wanted: TrainingJob) -> dict[str, Any]:
     arch = MOE if wanted.layout.expert > 1 else DENSE
-    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
+    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline, pace=Pace())
     return {
         "step_time": result.step_time,
         "exposed": {s.kind: s.exposed for s in result.shares},

@@ -65,13 +65,17 @@ class Profile:
         return self.attention["forward" if phase == "forward" else "backward"]
 
 
-def profile_of(gpu: Gpu) -> Profile:
-    """The profile of a catalogue GPU: its own row, else its generation's, else the general one."""
-    return _profile(gpu.name, gpu.generation)
+def profile_of(gpu: Gpu, flash: str = "") -> Profile:
+    """The profile of a catalogue GPU: its own row, else its generation's, else the general one.
+
+    flash  attention kernels in order of preference ('triton flash-2'): the first that the generation has a
+           row for; without one its usual kernel
+    """
+    return _profile(gpu.name, gpu.generation, flash)
 
 
 @cache
-def _profile(name: str, generation: str) -> Profile:
+def _profile(name: str, generation: str, flash: str) -> Profile:
     tables = _tables()
     own = _best(tables["gemm"], _words(name), _words(generation))
     stands = "" if own["tokens"] and set(own["tokens"]) <= _words(name) else _stands_for(own)
@@ -90,8 +94,9 @@ def _profile(name: str, generation: str) -> Profile:
     }
     base = gemm["bf16"]
     kin = own["generation"] or next((g for g in sorted(_words(generation))), "")
-    rows = {row["generation"]: row for row in tables["attention"]}
-    chosen = rows.get(kin, rows[""])
+    rows = {(row["generation"], row.get("kernel", "")): row for row in tables["attention"]}
+    wanted = next((rows[kin, one] for one in flash.split() if (kin, one) in rows), None)
+    chosen = wanted or rows.get((kin, ""), rows["", ""])
     attention = {
         phase: Row(
             base.fixed,

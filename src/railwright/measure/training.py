@@ -18,7 +18,7 @@ from railwright.measure.training_jobs import DTYPES, architecture_of, architectu
 from railwright.measure.vtrain import single_rows
 from railwright.training import simulate
 from railwright.training.constants import width_of
-from railwright.training.eras import Pace, pace_keys
+from railwright.training.eras import Pace, pace_keys, waiting
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 
@@ -81,7 +81,9 @@ def record_row(record: Mapping[str, str], family: str) -> Row:
     pace = (
         _left_out().get(record["family"], {}).get(f"{job.software} | {pace_keys(machine.gpu, job.dtype)[0]}")
     )
-    blind = step if pace is None else simulate(job, arch, machine, pace=Pace(**pace), must_fit=False)
+    blind = step
+    if pace is not None:
+        blind = simulate(job, arch, machine, pace=waiting(Pace(**pace), gpus), must_fit=False)
     source, left_out = record["source"], blind.step_time
     return Row(family, record["id"], what, step.step_time, measured, "s/step", source, left_out=left_out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -90,25 +91,22 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     found = HABITS.get(name, HABITS[""])
     if software.startswith(("NeMo 25.04", "NVIDIA NeMo Framework Release 25.0")):
         return Habits("megatron-2025", tp=True, gradients="bf16", source=found.source)
-    if software.startswith(LATEST):
-        return replace(found, era="megatron-2026")
-    if record["model"].startswith("gpt-oss") and software in UNFUSED_SINKS:
+    if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
         return replace(found, era="megatron-2025-unfused")
+    if recipe_of(record).get("fused"):
+        return replace(found, era="megatron-2026")
     return found
 
 
-LATEST = ("Megatron-Bridge 26.06", "Megatron-Bridge 26.08")
-"""Releases from which mixture-of-experts steps are a quarter to a third shorter on the same machines."""
-
-UNFUSED_SINKS = tuple(
-    f"Megatron-Bridge {v}" for v in ("25.09", "25.11", "26.02", "26.02.01", "26.04", "26.04.01")
-)
-"""Releases whose attention with learned sinks (gpt-oss) is not one fused kernel."""
+UNFUSED_SINKS = "Megatron-Bridge 25.09"
+"""Release whose attention with learned sinks (gpt-oss) is not one fused kernel: Transformer Engine needs
+cuDNN 9.13.1 for that (fused_attn.cpp, softmax type), its container has 9.11.0, that of 25.11 has 9.13.1
+(Megatron-Bridge, docs/releases/software-versions.md)."""
 
 
 RACK = 64
-"""GPUs that jobs over several NVL72 racks use of each: whole trays, so that groups of powers of two stay inside
-one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
+"""GPUs that jobs over several NVL72 racks use of each: whole trays, so that groups of powers of two stay
+inside one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
 
 
 def machine_for(record: Mapping[str, str]) -> Machine:
@@ -119,6 +117,7 @@ def machine_for(record: Mapping[str, str]) -> Machine:
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:
     """The record's job. Raises Unsupported for what is not modelled."""
+    record = {**record, **SCRIPTS.get((record["family"], record["software"]), {})}
     _check(record)
     habits = habits_of(record)
     tensor = _number(record, "tp")
@@ -147,7 +146,13 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             **_sharding(record, habits),
             **_recompute(record),
         ),
-        overlap=Overlap(tp=habits.tp and parallel and not moe, dp=habits.dp, pp=habits.pp),
+        overlap=Overlap(
+            tp=habits.tp and parallel and not moe,
+            dp=habits.dp,
+            pp=habits.pp,
+            ep=recipe_of(record).get("hidden") == "yes",
+        ),
+        **_experts(record),
         software=habits.era,
         lora=_adapters(record),
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
@@ -180,19 +185,40 @@ def _adapters(record: Mapping[str, str]) -> Lora | None:
     return Lora(rank=rank, targets=targets)  # type: ignore[arg-type]
 
 
-RECIPES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("deepseek-v3", "GB300"): ("mla_up_proj",),
-    ("deepseek-v3", "GB200"): ("mla_up_proj",),
-    ("deepseek-v3", "B300"): ("mla_up_proj",),
-    ("deepseek-v3", "B200"): ("mla_up_proj", "mlp"),
-    ("deepseek-v3", "H100"): ("mla_up_proj", "mlp"),
-    ("gpt-oss-120b", "GB200"): ("layernorm", "moe_act"),
-    ("gpt-oss-120b", "B200"): ("layernorm", "moe_act"),
-    ("gpt-oss-120b", "H100"): ("layernorm", "moe_act"),
-}
-"""Parts of a layer that Megatron-Bridge's recipes compute again, which its tables of results do not say.
-Source: scripts/performance/configs/{deepseek,gpt_oss}/*_workload_base_configs.py, recompute_modules; releases
-and number formats differ in it, this is the most frequent one."""
+def recipe_of(record: Mapping[str, str]) -> Mapping[str, str]:
+    """What Megatron-Bridge's recipe of a record's release says beyond its tables of results; {} for others.
+
+    dispatcher  alltoall, deepep or hybridep
+    hidden      'yes': expert all-to-alls run beside other microbatches' compute
+    graphs      what is launched as CUDA graphs (`TrainingJob.cuda_graphs`)
+    recompute   modules computed again
+    fused       'yes': the MLP of the experts is one fused kernel
+    Source: scripts/performance/configs at the tag of the release (tools/carry_recipes.py).
+    """
+    return _recipes().get(tuple(record[k] for k in RECIPE_KEYS), {})
+
+
+RECIPE_KEYS = ("software", "kind", "model", "gpu", "dtype", "gbs")
+
+
+@lru_cache(maxsize=1)
+def _recipes() -> Mapping[tuple[str, ...], Mapping[str, str]]:
+    text = resources.files("railwright.measure").joinpath("data/recipes.csv").read_text(encoding="utf-8")
+    return {tuple(row[k] for k in RECIPE_KEYS): row for row in csv.DictReader(text.splitlines())}
+
+
+def _experts(record: Mapping[str, str]) -> dict[str, Any]:
+    """How experts exchange tokens and how layers are launched, by the record's recipe.
+
+    DeepEP and HybridEP send one copy to each server: at most 4 in DeepSeek-V3's groups, else any number.
+    """
+    recipe = recipe_of(record)
+    flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
+    nodes = 4 if record["model"] == "deepseek-v3" else int(record["gpus"])
+    return {
+        "expert_nodes": nodes if flexible else None,
+        "cuda_graphs": tuple(recipe.get("graphs", "").split()),
+    }
 
 
 OFFLOADED = {
@@ -218,8 +244,16 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     sent = OFFLOADED.get((record["model"], record["gpu"], DTYPES.get(record["dtype"], "")))
     if sent and record["fsdp"] not in ("", "0", "False"):
         return {"offload": ("activations",), "offload_layers": sent}
-    modules = RECIPES.get((record["model"], record["gpu"]))
+    modules = tuple(recipe_of(record).get("recompute", "").split())
     return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
+
+
+SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
+    ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
+}
+"""What logs do not say but the submission's scripts do, by family and software.
+Source: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged) and
+conf/custom.yaml (virtual_pipeline_model_parallel_size 12)."""
 
 
 def _check(record: Mapping[str, str]) -> None:

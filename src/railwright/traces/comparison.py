@@ -17,15 +17,16 @@ from typing import get_args
 from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.compute import kernel_time
+from railwright.compute import kernel_time, profile_of
 from railwright.errors import RailwrightError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import TrainingJob
 from railwright.traces.measured import Collective, Step
 from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
-from railwright.training.eras import pace_of
+from railwright.training.eras import era_of, pace_of
 from railwright.training.placement import GroupKind
+from railwright.training.plan import job_gpus
 from railwright.training.timeline import Lane
 
 COMPUTE = {
@@ -162,7 +163,7 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
 
 def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:
     """Busy seconds of compute with kernels of some kinds only, on a free network."""
-    pace = pace_of(job, machine.gpu)
+    pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
     factor = {
         "gemm": pace.gemm,
         "grouped_gemm": pace.gemm,
@@ -170,8 +171,12 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
         "memory": pace.memory,
     }
 
+    profile = profile_of(machine.gpu, era_of(job).flash)
+
     def kernel(operator: Operator) -> float:
-        return factor[operator.kind] * kernel_time(operator, machine.gpu) if operator.kind in kinds else 0.0
+        if operator.kind not in kinds:
+            return 0.0
+        return factor[operator.kind] * kernel_time(operator, machine.gpu, profile)
 
     def free(m: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
         ranks = len(groups[0])

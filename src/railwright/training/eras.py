@@ -8,7 +8,7 @@ state of the software; its factors are fitted on published steps, per GPU genera
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -18,6 +18,7 @@ from railwright.errors import PlanError
 from railwright.model.operators import CoreAttention
 from railwright.spec.study import TrainingJob
 from railwright.training.constants import width_of
+from railwright.training.stragglers import wait_factor
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,29 @@ class Era:
     """One state of the software.
 
     attention  how the core attention runs
+    flash      kernels that run it where it is one, the first that the GPU's generation has in
+               compute/data/attention.yaml; '' for its usual one
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
+    fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 
     name: str
     what: str
     attention: CoreAttention
+    flash: str
     scatter_gather: bool
+    fused_experts: str
     pace: dict[str, Pace]
+
+    def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
+        """Whether experts run as one fused MLP on a GPU in a number format."""
+        return (
+            bool(self.fused_experts)
+            and gpu.generation.startswith(self.fused_experts)
+            and width_of(dtype) == "fp8"
+        )
 
 
 def era_of(job: TrainingJob) -> Era:
@@ -67,11 +81,22 @@ def era_of(job: TrainingJob) -> Era:
     return known[job.software]
 
 
-def pace_of(job: TrainingJob, gpu: Gpu) -> Pace:
-    """The factors of a job's era on a GPU: its own, else its generation's, else those of isolated kernels."""
+def pace_of(job: TrainingJob, gpu: Gpu, gpus: int | None = None) -> Pace:
+    """The factors of a job's era on a GPU: its own, else its generation's, else those of isolated kernels.
+
+    gpus  in the job, for the wait for the slowest; default: as many as the job asks for
+    """
     known = era_of(job).pace
     own, kin = pace_keys(gpu, job.dtype)
-    return known.get(own) or known.get(kin) or Pace()
+    return waiting(known.get(own) or known.get(kin) or Pace(), gpus or job.gpus or 1)
+
+
+def waiting(pace: Pace, gpus: int) -> Pace:
+    """A pace with the wait for the slowest of `gpus` GPUs: kernel times grow, launches and gaps do not."""
+    factor = wait_factor(gpus)
+    return replace(
+        pace, gemm=factor * pace.gemm, attention=factor * pace.attention, memory=factor * pace.memory
+    )
 
 
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
@@ -92,7 +117,9 @@ def eras() -> dict[str, Era]:
             name,
             row["what"],
             row["attention"],
+            row.get("flash", ""),
             row["scatter_gather"],
+            row.get("fused_experts", ""),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )
         for name, row in data.items()

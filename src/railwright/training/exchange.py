@@ -47,19 +47,23 @@ class Exchange:
 
         With `expert_nodes` a token crosses the network once per server of its experts, and is passed on
         inside the server meanwhile: what that takes longer comes after (DeepEP's high-throughput kernels;
-        DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
+        DeepSeek-V3, arXiv 2412.19437, section 3.2.2).  Inside it goes once to every GPU with any of its
+        experts (DeepEP, csrc/kernels/layout.cu: tokens are counted per rank, not per expert).
         """
         if self.job.layout.expert == 1:
             return ()
         size = routed_size(self.job, self.arch, self.part)
         limit = self.job.expert_nodes
         servers = self._servers()
-        if limit is None or servers == 1:
+        if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
         top = self.arch.experts_per_token
+        local = size * copies_per_token(top, self.job.layout.expert) / top
+        if servers == 1:
+            return (self.prices.comm("ep", purpose, "all_to_all", local, "ep"),)
         share = copies_per_token(top, min(limit, servers)) / top
         between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep")
-        inside = self.prices.comm("ep", f"{purpose}, inside servers", "all_to_all", size, "ep_local")
+        inside = self.prices.comm("ep", f"{purpose}, inside servers", "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)
         return between, inside._replace(seconds=longer, wire=0.0)
 

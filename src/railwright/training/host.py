@@ -2,12 +2,12 @@
 
 PyTorch launches kernels ahead of the GPU.  The GPU waits only where launching takes longer than running:
 over a whole pass where nothing stops the host, layer by layer where the host itself waits for the GPU.  CUDA
-graphs launch at once what they hold; none are assumed.
+graphs launch at once what they hold (`TrainingJob.cuda_graphs`): that costs the host nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from railwright.catalog.parts import Gpu
@@ -29,20 +29,46 @@ class LaunchTimes:
     collective: float
 
 
-def launch_times(operators: LayerOperators, gpu: Gpu, factor: float = 1.0) -> LaunchTimes:
+ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts"})
+"""What a graph of router and preprocessing holds (Megatron-LM, cuda_graph_scope: moe_router,
+moe_preprocess)."""
+
+
+def launch_times(
+    operators: LayerOperators, gpu: Gpu, factor: float = 1.0, graphs: tuple[str, ...] = ()
+) -> LaunchTimes:
     """Host time to launch a layer's kernels, `factor` times that of the sources (`eras.Pace.host`).
+
+    graphs  parts of the layer that CUDA graphs hold (`TrainingJob.cuda_graphs`)
 
     A product or attention is one call through a framework module, its weight gradient one more operation;
     each expert of a grouped product adds its own part; all else, collectives too, costs one operation per
     kernel.  Embedding, head and optimizer are left out: few launches, long kernels.
     Sources: training/data/constants.yaml, host_*.
     """
+    if "step" in graphs:
+        return LaunchTimes(0.0, 0.0, 0.0)
     pace = factor * (constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0)
+    held = _held(operators, graphs)
+
+    def launched(found: Iterable[Operator]) -> float:
+        return pace * sum(_seconds(op) for op in found if op.name.rsplit(", ", 1)[0] not in held)
+
     return LaunchTimes(
-        pace * sum(map(_seconds, operators.forward)),
-        pace * sum(map(_seconds, (*operators.backward_input, *operators.backward_weight))),
+        launched(operators.forward),
+        launched((*operators.backward_input, *operators.backward_weight)),
         pace * constant("host_operation_seconds"),
     )
+
+
+def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
+    """Names of the operators that CUDA graphs of some parts of a layer hold."""
+    names = [op.name for op in operators.forward]
+    between = names.index("mlp norm")
+    parts = {"attention": frozenset(names[:between]), "router": ROUTER}
+    if "router" not in names:
+        parts["mlp"] = frozenset(names[between:])
+    return frozenset(name for graph in graphs for name in parts.get(graph, ()))
 
 
 def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> float:

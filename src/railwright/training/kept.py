@@ -17,6 +17,7 @@ from railwright.training.stages import StageShape
 LOSS: dict[str, Loss] = {
     "megatron-2025": "fused",
     "megatron-2025-unfused": "fused",
+    "megatron-2026": "fused",
     "fsdp-2024": "eager",
 }
 """Eras whose loss keeps 16-bit logits and writes their gradient in place (Megatron-Bridge,

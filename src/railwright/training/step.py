@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
-from railwright.compute import kernel_time
+from railwright.compute import kernel_time, profile_of
 from railwright.compute.time import peak_rate
 from railwright.model import flops_per_token, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
@@ -53,7 +53,8 @@ def simulate(
 
     predict  how one collective is priced; default: the network's, `collectives.predict`
     kernel   how one operator is timed [s]; default: `compute.kernel_time` on the machine's GPU, at `pace`
-    pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU
+    pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU, with
+             the wait for the slowest of the job's GPUs
     must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to fit)
     most_events  events of passes that the timeline may carry before it shows whole passes
 
@@ -65,8 +66,8 @@ def simulate(
     memory = (check_memory if must_fit else peak_memory)(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
-    pace = pace or pace_of(job, machine.gpu)
-    timed = kernel or kernel_timer(machine, pace)
+    pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
+    timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
     stages, placed = _passes(job, arch, prices, timed, pace)
     endings = _end(job, arch, prices, timed, pace, stages, placed)
     step_time = max(e.end for e in endings)
@@ -112,8 +113,9 @@ class Staged:
     stage: Stage
 
 
-def kernel_timer(machine: Machine, pace: Pace) -> KernelTime:
-    """Times of operators in a step at a software era's pace, on the machine's GPU. [s]"""
+def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
+    """Times of operators in a step at an era's pace and with its attention kernel. [s]"""
+    profile = profile_of(machine.gpu, flash)
     factor = {
         "gemm": pace.gemm,
         "grouped_gemm": pace.gemm,
@@ -122,7 +124,9 @@ def kernel_timer(machine: Machine, pace: Pace) -> KernelTime:
     }
 
     def timed(operator: Operator) -> float:
-        return factor[operator.kind] * kernel_time(operator, machine.gpu) + pace.gap * operator.launches
+        return (
+            factor[operator.kind] * kernel_time(operator, machine.gpu, profile) + pace.gap * operator.launches
+        )
 
     return timed
 

@@ -29,6 +29,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
+from railwright.training.fused import DISPATCH, EXPERTS, inside
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lora import frozen, with_adapters
@@ -84,7 +85,7 @@ class Work:
         for kind in kinds:
             operators = self._operators(kind)
             self._layers[kind] = costs(operators, kernel_time)
-            self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host)
+            self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
             core = sum(kernel_time(op) for op in operators.recomputed if op.name in CORE)
             rest = sum(kernel_time(op) for op in operators.recomputed if op.name not in CORE)
             self._again[kind] = (rest, core)
@@ -149,6 +150,10 @@ class Work:
             attention=era_of(job).attention,
             modules=job.layout.recompute_modules,
         )
+        if kind == "moe" and job.expert_nodes is not None:
+            operators = inside(operators, DISPATCH)
+        if kind == "moe" and era_of(job).fuses_experts(self.prices.machine.gpu, job.dtype):
+            operators = inside(operators, EXPERTS)
         if layout.context > 1:
             operators = on_context_ranks(
                 operators, layout.context_kind, layout.context, job.micro_batch, self.arch.heads // self.tp

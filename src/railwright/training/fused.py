@@ -1,0 +1,40 @@
+"""Kernels that a dispatcher or an era runs inside others: their memory traffic and launches fall away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from railwright.model.architecture import Operator
+from railwright.model.operators import LayerOperators
+
+DISPATCH = frozenset({"permute", "permute, backward", "unpermute", "unpermute, backward"})
+"""DeepEP and HybridEP send a token's row from where it lies to every GPU that needs it, and add up what comes
+back: the sender never writes one copy per expert.  Source: deepseek-ai/DeepEP, README (dispatch, combine);
+Megatron-LM, moe/token_dispatcher.py, MoEFlexTokenDispatcher (permutes only what has arrived)."""
+
+EXPERTS = frozenset(
+    {
+        "experts activation",
+        "experts activation, backward",
+        "experts down, cast",
+        "experts up, gradient cast",
+    }
+)
+"""A fused grouped MLP computes the activation and casts its result in the epilogue of the products, both
+ways.  Source: Transformer Engine v2.18 release notes (fused grouped MLP); Megatron-Bridge,
+scripts/performance, cutedsl_fused_grouped_mlp."""
+
+
+def inside(operators: LayerOperators, names: frozenset[str]) -> LayerOperators:
+    """The operators with those of some names at no cost; they keep their place."""
+
+    def each(found: Iterable[Operator]) -> tuple[Operator, ...]:
+        return tuple(replace(op, bytes=0.0, launches=0) if op.name in names else op for op in found)
+
+    return replace(
+        operators,
+        forward=each(operators.forward),
+        backward_input=each(operators.backward_input),
+        recomputed=each(operators.recomputed),
+    )
