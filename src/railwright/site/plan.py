@@ -22,11 +22,11 @@ from railwright.site.floor import Floor, Rack, lay_out, whereabouts
 from railwright.site.limits import worst_imbalance
 from railwright.site.loading import constant, load_site_parts
 from railwright.site.parts import SiteParts
-from railwright.site.runs import Runs, run_cables
+from railwright.site.runs import Runs, run_cables, tier_lengths
 from railwright.site.storage import StoragePlan, plan_storage
 from railwright.spec.site import Site
 from railwright.spec.study import Study
-from railwright.units import show_power
+from railwright.units import show_length, show_power
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,10 @@ def plan_site(
     liquid, air = sum(h.liquid for h in heat), sum(h.air for h in heat)
     pue = site.cooling.pue or typical_pue(liquid / (liquid + air))
     storage = _storage(study, site, networks, parts, checkpoint)
-    notes = tuple(_notes(racks, heat, site, fill, parts, networks))
+    notes = (
+        *_notes(racks, heat, site, fill, parts, networks),
+        *_length_notes(study, runs, networks),
+    )
     return SitePlan(
         study.name,
         site,
@@ -195,6 +198,20 @@ def _notes(
     )
     if assumed:
         notes.append(f"power supplies from memory or estimated: {', '.join(assumed)}; check the data sheets")
+    return notes
+
+
+def _length_notes(study: Study, runs: Mapping[str, Runs], networks: Mapping[str, Fabric]) -> list[str]:
+    """Where the study's own cable lengths, which latencies and counts of optics use, are too short."""
+    notes = []
+    for name, run in runs.items():
+        assumed = getattr(study.cluster, name).lengths
+        for tier, (_, _, longest) in tier_lengths(run, networks[name]).items():
+            if longest > (wrote := getattr(assumed, tier)) * (1 + 1e-9):
+                notes.append(
+                    f"{name}.lengths.{tier}: the study says {show_length(wrote)}, the longest is "
+                    f"{show_length(longest)} here"
+                )
     return notes
 
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railwright.fabric import Role
+from railwright.fabric import Fabric, Role
 from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.names import device_names
 from railwright.site.billing import bill
 from railwright.site.circuits import feed_name
 from railwright.site.connecting import cord_name
 from railwright.site.feeding import landing
+from railwright.site.runs import Runs, tier_lengths
 
 if TYPE_CHECKING:
     from railwright.site.plan import SitePlan
@@ -210,14 +211,18 @@ def plan_dict(plan: SitePlan) -> dict[str, Any]:
             for f in plan.feeds
         },
         "busway_runs": sum(plan.busways.values()),
-        "cables": {name: _cables(run) for name, run in plan.runs.items()},
+        "cables": {name: _cables(run, plan.networks[name]) for name, run in plan.runs.items()},
         "storage": _storage(plan),
         "notes": list(plan.notes),
     }
 
 
-def _cables(run: Any) -> dict[str, Any]:
+def _cables(run: Runs, fabric: Fabric) -> dict[str, Any]:
     return {
+        "tiers": {
+            tier: {"shortest": low, "mean": mean, "longest": high}
+            for tier, (low, mean, high) in tier_lengths(run, fabric).items()
+        },
         "count": len(run.cable),
         "bundles": run.bundles,
         "longest": float(run.length.max(initial=0.0)),

@@ -18,6 +18,7 @@ from railwright.site.media import Whole, alike_in_cages, ladder, rungs, stock_le
 from railwright.site.parts import OPTICAL, CableKind, SiteParts
 from railwright.spec.site import Site
 
+TIERS = {Role.NODE_LEAF: "node_leaf", Role.LEAF_SPINE: "leaf_spine", Role.SPINE_CORE: "spine_core"}
 _PARTS = {Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}
 
 
@@ -68,6 +69,16 @@ class Runs:
     bundle: Whole
     bundles: int
     modules: tuple[Modules, ...]
+
+
+def tier_lengths(run: Runs, fabric: Fabric) -> dict[str, tuple[float, float, float]]:
+    """Shortest, mean and longest cable of every tier of a network, by the words of the study. [m]"""
+    found = {}
+    for role, word in TIERS.items():
+        mine = run.length[fabric.role[run.cable] == role]
+        if len(mine):
+            found[word] = float(mine.min()), float(mine.mean()), float(mine.max())
+    return found
 
 
 def tray_way(x_a: Floats, y_a: Floats, x_b: Floats, y_b: Floats, cross: NDArray[np.float64]) -> Floats:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from railwright.errors import PlanError, nearest
 from railwright.fabric import Fabric, Role
 from railwright.site.parts import SiteParts, StorageKind
@@ -22,6 +24,7 @@ class Requirement:
 
     per_node   largest rate one server asks for, reading a restart or writing its share
     network    what the servers' ports on the storage network carry together; 0 where there is none
+    hosts      what the ports of its storage hosts carry together; 0 where the study names none
     """
 
     checkpoint: float
@@ -32,6 +35,7 @@ class Requirement:
     capacity: float
     per_node: float
     network: float
+    hosts: float
     nodes: int
 
     @property
@@ -83,10 +87,12 @@ def requirement(
     if math.inf in (write, restart):
         raise PlanError("site.storage: checkpoint_time and restart_time must be above zero")
     dataset = gpus * need.read_per_gpu
-    network = 0.0
+    network = hosts = 0.0
     if storage is not None:
-        cables = (storage.role == Role.NODE_LEAF) & (storage.server[storage.a] < nodes)
-        network = float(storage.rate[cables].sum())
+        cables = storage.role == Role.NODE_LEAF
+        server = np.maximum(storage.server[storage.a], storage.server[storage.b])
+        network = float(storage.rate[cables & (server < nodes)].sum())
+        hosts = float(storage.rate[cables & (server >= nodes)].sum())
     return Requirement(
         checkpoint,
         write,
@@ -96,6 +102,7 @@ def requirement(
         need.dataset + (need.kept + 1) * checkpoint,
         max(write, restart, dataset) / nodes,
         network,
+        hosts,
         nodes,
     )
 
@@ -161,6 +168,11 @@ def _notes(need: Requirement, storage: Fabric | None) -> list[str]:
         notes.append(
             f"the servers' ports on the storage network carry {show_rate(need.network)} of the "
             f"{show_rate(most)} needed: more ports_per_server or a faster rate"
+        )
+    if 0 < need.hosts < most:
+        notes.append(
+            f"the ports of the study's storage hosts carry {show_rate(need.hosts)} of the {show_rate(most)} "
+            "needed: more `hosts` on the storage network"
         )
     if need.mean_write and need.write > 10 * need.mean_write:
         notes.append(
