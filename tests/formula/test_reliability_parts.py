@@ -12,7 +12,7 @@ from railwright.model import count_parameters, load_model
 from railwright.reliability import goodput, part_rates
 from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
 from railwright.reliability.constants import DAY, YEAR, constants, restart_time
-from railwright.reliability.fabric_faults import network_faults, step_time
+from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.goodput import recovery_times
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
@@ -161,7 +161,7 @@ def test_a_spine_lost_within_the_spares_costs_nothing_more_than_one_beyond() -> 
     job, arch = study().jobs[0], load_model("llama-3-8b")
     held = stock(machine().network.fabric, job)
     parts = {p.name: p for p in components(held, Reliability())}
-    found = network_faults(job, arch, machine(), parts, 1, 478080.0)
+    found = network_faults(job, arch, machine(), parts, 1, Mending(478080.0, 600.0, 2))
     live = dict(found.live)
     assert live[5] == 1.0
     assert live[3] >= live[4] >= live[5]
@@ -169,6 +169,11 @@ def test_a_spine_lost_within_the_spares_costs_nothing_more_than_one_beyond() -> 
     assert all(row.bound_loss >= row.loss - 1e-12 for row in found.spares)
     leaf = next(row for row in found.faults if row.what == "leaf")
     assert (leaf.slowdown, leaf.lost_servers) == (None, 2)
+    # Without spares the job stands still while its leaf is mended.
+    alone = network_faults(job, arch, machine(), parts, 1, Mending(478080.0, 600.0, 0))
+    events = parts["leaf"].rate * parts["leaf"].units / YEAR
+    still = next(row for row in alone.faults if row.what == "leaf").expected
+    assert still == pytest.approx(1 - math.exp(-events * 478080.0))
     nic = next(row for row in found.faults if row.what == "nic")
     assert nic.slowdown is not None
     assert nic.slowdown >= 1.0

@@ -118,6 +118,8 @@ def _show_components(g: Goodput, every: bool) -> None:
     ]
     header = ("", "units", "%/year", "range", "per 1,000 node-days", "one every", "share")
     print_table(header, rows, right=True)
+    if g.nodes < 10:
+        return
     worst = f"The worst tenth of the servers causes {_percent(g.lemons)} of the server failures (lemons)."
     typer.echo(worst)
 
@@ -143,7 +145,7 @@ def _show_recovery(g: Goodput) -> None:
 
 def _show_run(g: Goodput) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_time
+    from railwright.units import show_count, show_time
 
     run = g.forecast
     typer.echo(
@@ -153,7 +155,9 @@ def _show_run(g: Goodput) -> None:
     names = ("p10", "p50", "p90", "p99", "mean")
     rows = [
         ("wall time", *map(show_time, run.wall)),
-        ("million GPU-hours", *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours)),
+        ("million GPU-hours", *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours))
+        if run.gpu_hours[0] >= 1e6
+        else ("GPU-hours", *map(show_count, run.gpu_hours)),
         ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)

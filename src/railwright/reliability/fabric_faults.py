@@ -6,8 +6,9 @@ are mended.  How much slower is not assumed here: the step is simulated again on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -50,20 +51,34 @@ def step_time(job: TrainingJob, arch: Transformer, machine: Machine, faults: Seq
     return known[key]
 
 
+@dataclass(frozen=True)
+class Mending:
+    """How long an element is out, and what else can be done about it.
+
+    repair  mean time until it is mended [s]
+    swap    what a planned swap of one server costs the job [s]
+    kept    spare servers
+    """
+
+    repair: float
+    swap: float
+    kept: int
+
+
 def network_faults(
     job: TrainingJob,
     arch: Transformer,
     machine: Machine,
     parts: Mapping[str, Component],
     spares: int,
-    repair: float,
+    times: Mending,
     tell: Tell = lambda what: None,
 ) -> NetworkFaults:
     """The step under a dead NIC, leaf, trunk cable, core and dead spines; what spare spines are worth.
 
     parts   components by name, for their numbers and rates
     spares  spines of a pod and plane beyond the need, as the study says
-    repair  mean time until an element is mended [s]
+    times   of mending and swapping
 
     One element of each kind stands for all: the first that the job touches.  Kinds that can only be milder
     than one that costs nothing are not simulated.
@@ -90,11 +105,11 @@ def network_faults(
         milder = what in ("spine", "trunk") and bool(live) and max(live.values()) <= 1 + SAME
         tell(f"step with a dead {what}")
         rows.append(
-            _row(what, element, parts[what], repair, slowed, milder, _lost(fabric, job, element))
+            _row(what, element, parts[what], times, slowed, milder, _lost(fabric, job, element))
         )  # fmt: skip
     full = len(above) if _tapers(fabric) else len(above) - spares
     gpus = job_gpus(job, fabric)
-    worth = _worth(len(above), spares, full, live, parts["spine"], repair, gpus) if live else ()
+    worth = _worth(len(above), spares, full, live, parts["spine"], times.repair, gpus) if live else ()
     if worth:
         own = next(w for w in worth if w.spares == spares)
         rows = [replace(r, expected=own.loss) if r.what == "spine" else r for r in rows]
@@ -157,26 +172,34 @@ def _lost(fabric: Fabric, job: TrainingJob, element: str) -> int:
 
 
 def _row(
-    what: str, element: str, part: Component, repair: float, slowed: Callable[[Sequence[str]], float],
-    milder: bool, lost: int,
+    what: str, element: str, part: Component, times: Mending,
+    slowed: Callable[[Sequence[str]], float], milder: bool, lost: int,
 ) -> NetworkFault:  # fmt: skip
+    events = part.rate * part.units / YEAR
+    # Share of the time in which at least one of them is out.
+    out = 1 - math.exp(-events * times.repair)
     if lost:
-        why = f"takes {lost} server{'s' if lost > 1 else ''} of the job away: it restarts on spares"
+        servers = f"{lost} server{'s' if lost > 1 else ''} of the job"
+        if lost > times.kept:
+            why = f"takes {servers} away, more than there are spares: it stands still until mended"
+            return NetworkFault(what, element, None, lost, out, why)
+        why = f"takes {servers} away: it restarts on spares"
         return NetworkFault(what, element, None, lost, 0.0, why)
     try:
         slowdown = 1.0 if milder else slowed([element])
     except PlanError as no:
         return NetworkFault(what, element, None, 0, 0.0, str(no))
-    expected = min(part.rate * part.units * repair / YEAR, 1.0) * (1 - 1 / slowdown)
+    expected = out * (1 - 1 / slowdown)
     if what == "nic":
         expected = 0.0
         why = "its server is swapped for a spare; the slowdown is that of carrying on with it"
+    elif milder:
+        why = "milder than dead spines, which cost nothing"
     elif slowdown <= 1 + SAME:
-        why = (
-            "the others have room for its traffic"
-            if not milder
-            else "milder than dead spines, which cost nothing"
-        )
+        why = "the others have room for its traffic"
+    elif what == "link" and times.swap < times.repair * (1 - 1 / slowdown) and times.kept:
+        expected = min(events * times.swap, 1.0)
+        why = "its server is swapped for a spare, which costs less than carrying on"
     else:
         why = "the step waits for the traffic that moves to the others"
     return NetworkFault(what, element, slowdown, 0, expected, why)
@@ -216,7 +239,7 @@ def _worth(
 def _words(rows: Sequence[NetworkFault], worth: Sequence[SpareSwitch], own: int) -> tuple[str, ...]:
     words = []
     for row in rows:
-        if row.slowdown is not None and row.slowdown > 1 + SAME and row.what != "nic":
+        if row.slowdown is not None and row.slowdown > 1 + SAME and row.what not in ("nic", "link"):
             words.append(f"A dead {row.what} makes the step {row.slowdown:.3f} x as long until it is mended.")
     harmless = [r.what for r in rows if r.slowdown is not None and r.slowdown <= 1 + SAME]
     if harmless:

@@ -16,7 +16,7 @@ from railwright.model import load_model
 from railwright.reliability import closed, montecarlo
 from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
 from railwright.reliability.constants import DAY, HOUR, YEAR, constant, restart_time
-from railwright.reliability.fabric_faults import network_faults, step_time
+from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.formulas import (
     ettr_meta,
     ettr_renewal,
@@ -84,36 +84,24 @@ def goodput(
     size = asked.checkpoint.size or checkpoint_size(job, arch)
     saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, mtti)
     recovery = recovery_times(asked, saved, parts, held.gpus)
-    found = (
-        network_faults(
-            job, arch, machine, {p.name: p for p in parts}, study.cluster.compute.spare_spines,
-            constant("repair_mean").value, tell,
-        )
-        if network
-        else None
-    )  # fmt: skip
-    replicas = Sizes.of(job, fabric).replicas
-    figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
-    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("spares")
     trace = stepfun() if asked.trace is None else read_trace(asked.trace)
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
     wanted = tuple(spares(trace, held.nodes, out_rate, share) for share in (0.99, 0.999))
-    beyond = study.cluster.servers - held.servers
     # A rack-scale server is several of the nodes that fail and are swapped one by one.
     nodes_each = held.nodes / held.servers
     enough = math.ceil(wanted[0].replayed / nodes_each)
+    beyond = study.cluster.servers - held.servers
     kept = asked.spares if asked.spares is not None else beyond or enough
+    mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
+    by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
+    found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
+    replicas = Sizes.of(job, fabric).replicas
+    figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
+    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("Monte Carlo")
-    short, missing = shortage(
-        trace,
-        held.nodes,
-        out_rate,
-        int(kept * nodes_each),
-        ideal / closed.ettr(figures),
-        asked.samples,
-        asked.seed,
-    )
+    length, nodes_kept = ideal / closed.ettr(figures), int(kept * nodes_each)
+    short, missing = shortage(trace, held.nodes, out_rate, nodes_kept, length, asked.samples, asked.seed)
     waits = np.minimum(missing / replicas, 1.0) if asked.elastic else short
     figures = replace(figures, waiting=float(waits.mean()))
     forecast = _forecast(asked, held, parts, saved, recovery, figures, kept, ideal, waits)
@@ -305,11 +293,9 @@ def _notes(
     low, _ = wanted
     kept, enough = spare
     if kept < enough:
-        notes.append(f"{kept} spare servers are fewer than the {enough} that 99 % of the time ask for.")
+        notes.append(f"Spare servers: {kept}, fewer than the {enough} that 99 % of the time ask for.")
     elif asked.spares is None and kept == enough:
-        notes.append(
-            f"The {kept} spare servers are assumed beside the study's cluster, which has none to spare."
-        )
+        notes.append(f"Spare servers: {kept}, assumed beside the study's cluster, which has none to spare.")
     notes.append(
         f"Spare nodes: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
         f"{low.replayed}, and a cluster that fails together like the trace's own for {low.scaled}."

@@ -47,7 +47,7 @@ def answer(g: Goodput) -> tuple[str, ...]:
     first = max(g.components, key=lambda c: c.share)
     words.append(
         f"The largest cause is {first.name} ({100 * first.share:.0f} % of the interruptions); "
-        f"{g.spares} spare servers ({100 * g.spares / g.servers:.1f} %) are kept, "
-        f"{g.wanted[0].replayed} nodes keep the job whole 99 % and {g.wanted[1].replayed} 99.9 % of the time."
+        f"spare servers kept: {g.spares} ({100 * g.spares / g.servers:.1f} %); nodes that keep the job "
+        f"whole: {g.wanted[0].replayed} for 99 % and {g.wanted[1].replayed} for 99.9 % of the time."
     )
     return tuple(words)
