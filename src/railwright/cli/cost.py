@@ -12,7 +12,7 @@ from railwright.errors import PlanError, RailwrightError
 
 if TYPE_CHECKING:
     from railwright.cost import Comparison
-    from railwright.spec.study import Study
+    from railwright.cost.priced import Priced
 
 SHOWN_SWINGS = 6
 OTHERS = ("iceland", "texas")
@@ -54,109 +54,32 @@ def cost(
         return
     if study is None:
         raise RailwrightError("give a study, or --prices for the price book")
-    from railwright.cli.studies import open_study
+    from railwright.cli.studies import open_study, refuse_unknown_names
+    from railwright.study.evaluate import Workshop
+    from railwright.study.rooms import goodput, served
+    from railwright.study.rooms import money as money_of
 
     asked = open_study(study)
-    found, runs = priced(asked, tuple(region or OTHERS))
+    refuse_unknown_names(asked)
+    workshop = Workshop.of(asked)
+    failing = goodput(asked, workshop) if asked.reliability is not None else None
+    serving = served(asked, workshop, lambda what: None)
+    found = money_of(asked, workshop, failing, serving, tuple(region or OTHERS))
     if as_json:
-        typer.echo(json.dumps(as_plain(found, runs), indent=2, allow_nan=False))
+        from railwright.report.rooms_json import money as plain
+
+        typer.echo(json.dumps(plain(found), indent=2, allow_nan=False))
     else:
-        _print(found, runs)
+        _print(found)
     if out is not None:
-        _write(found, out)
+        _write(found.comparison, out)
 
 
-def priced(study: Study, regions: tuple[str, ...]) -> tuple[Comparison, list[tuple[str, float]]]:
-    """The comparison of a study, and (job, GPU-hours) of its training jobs, nothing failing.
-
-    A study without a section `money` is reckoned with that section's defaults.
-    """
-    from railwright.cost import Case, compare, levels, price_book
-    from railwright.cost.quantities import quantities
-    from railwright.fabric import build_networks
-    from railwright.spec.money import Money
-    from railwright.study.evaluate import Workshop
-
-    money = study.money or Money()
-    workshop = Workshop.of(study)
-    machine = workshop.machine(study)
-    book = price_book(money.prices)
-    networks = build_networks(study.cluster, workshop.catalog)
-    case = Case(quantities(list(networks.items()), workshop.catalog, book), levels(money.use), money)
-    return compare(case, book, regions), _runs(study, machine)
-
-
-def _runs(study: Study, machine: Any) -> list[tuple[str, float]]:
-    from railwright.model import load_model
-    from railwright.training import simulate
-
-    found = []
-    for job in study.jobs:
-        step = simulate(job, load_model(job.model), machine)
-        gpus = job.gpus or machine.network.fabric.num_gpus
-        steps = job.tokens / (job.global_batch * job.sequence)
-        found.append((job.name, steps * step.step_time * gpus / 3600))
-    return found
-
-
-def as_plain(found: Comparison, runs: list[tuple[str, float]]) -> dict[str, Any]:
-    """The comparison as plain values; a figure that does not exist is null."""
-
-    def number(value: Any) -> float | None:
-        x = float(value)
-        return x if x < 1e300 else None
-
-    return {
-        "gpus": found.case.cluster.gpus,
-        "gpu_hours_wanted_a_month": found.case.wanted,
-        "ways": [
-            {
-                "name": c.name,
-                "kind": c.kind,
-                "upfront_usd": number(c.upfront),
-                "usd_a_month": {k: number(v) for k, v in c.parts.items()},
-                "usd_per_gpu_hour": number(c.per_gpu_hour),
-                "usd_per_gpu_hour_5_50_95": found.ranges[c.name],
-                "cheapest_in_share_of_draws": found.cheapest[c.name],
-                "owned": c.owned,
-                "usd_per_run": {name: number(hours * float(c.per_gpu_hour)) for name, hours in runs},
-            }
-            for c in found.costs
-        ],
-        "break_even": [
-            {"own": b.own, "cloud": b.cloud, "months": number(b.months), "utilisation": number(b.utilisation)}
-            for b in found.breaks
-        ],
-        "swings": [{"item": s.item, "low": s.low, "high": s.high, "source": s.source} for s in found.swings],
-        "carbon": [
-            {
-                "region": c.region,
-                "kwh_a_year": c.energy,
-                "g_per_kwh": c.intensity,
-                "kg_a_year": c.operation,
-                "kg_making_a_year": c.making,
-                "g_per_gpu_hour": number(c.per_gpu_hour),
-                "usd_per_gpu_hour_owned": number(found.owned_in[c.region]),
-                "source": c.source,
-            }
-            for c in found.carbon
-        ],
-        "prices_nobody_read": list(found.unread),
-    }
-
-
-def dollars(value: float) -> str:
-    """'$ 1.2 million', '$ 310,000', '$ 2.95'."""
-    if value == float("inf"):
-        return "–"
-    if abs(value) >= 1e6:
-        return f"${value / 1e6:,.3g} M" if abs(value) < 1e9 else f"${value / 1e9:,.3g} bn"
-    return f"${value:,.0f}" if abs(value) >= 100 else f"${value:,.2f}"
-
-
-def _print(found: Comparison, runs: list[tuple[str, float]]) -> None:
+def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
+    from railwright.report.money import dollars
 
+    found = priced.comparison
     case, money = found.case, found.case.money
     best = found.costs[0]
     low, _, high = found.ranges[best.name]
@@ -185,11 +108,14 @@ def _print(found: Comparison, runs: list[tuple[str, float]]) -> None:
         )
     print_table(("way", "upfront", "a month", "GPU-hour", "5 % to 95 %", "cheapest"), rows, right=True)
     typer.echo("")
-    for name, hours in runs:
+    for run in priced.runs:
+        failing = "nothing failing" if run.goodput == 1 else f"{100 * run.goodput:.1f} % of the time training"
         typer.echo(
-            f"A run of '{name}' takes {hours:,.0f} GPU-hours, nothing failing: "
-            f"{dollars(hours * float(best.per_gpu_hour))} ({best.name})."
+            f"A run of '{run.job}' takes {run.gpu_hours:,.0f} GPU-hours, {failing}: "
+            f"{dollars(run.cost(best))} ({best.name})."
         )
+    for one in priced.served:
+        typer.echo(f"A million output tokens of '{one.job}': {dollars(one.cost(best))} ({best.name}).")
     _print_breaks(found)
     typer.echo("\nA GPU-hour of the best owned way, by the prices it hangs on most:")
     for s in found.swings[:SHOWN_SWINGS]:

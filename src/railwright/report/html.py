@@ -14,6 +14,10 @@ from railwright.report.markup import Html, join, tag, unbroken
 from railwright.report.page_audit import audit_section, networks_section
 from railwright.report.page_collectives import collectives_section
 from railwright.report.page_fabric import fabric_section, variants_section
+from railwright.report.page_goodput import goodput_section
+from railwright.report.page_money import money_section
+from railwright.report.page_serving import serving_section
+from railwright.report.page_site import site_section
 from railwright.report.page_step import step_section
 from railwright.report.page_trust import error_section, made_section, sources_section
 from railwright.report.page_why import (
@@ -54,6 +58,10 @@ def page(result: Result) -> str:
         ("published", "Published effects", published_section(result)),
         ("communication", "The step's communication", used_section(result)),
         ("memory", "Memory", memory_section(result)),
+        ("serving", "Serving", serving_section(result)),
+        ("failures", "Failures and goodput", goodput_section(result)),
+        ("site", "The room", site_section(result)),
+        ("money", "Money and carbon", money_section(result)),
         ("assumptions", "Assumptions and their sources", sources_section(result)),
         ("error", "Expected error, and what is not modelled", error_section(result)),
         ("made", "How this was made", made_section(result)),

@@ -17,6 +17,7 @@ from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.solution import Bottleneck
 from railwright.report.figures import letter
+from railwright.report.rooms_json import rooms
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.critical import critical_path
 from railwright.training.result import StepResult
@@ -50,6 +51,7 @@ def results(result: Result) -> dict[str, Any]:
             }
             for p in result.published
         ],
+        **rooms(result.rooms),
         "assumptions": [{"name": a.name, "value": a.value, "source": a.source} for a in result.assumptions],
         "warnings": list(result.warnings),
         "study": result.study.model_dump(mode="json"),

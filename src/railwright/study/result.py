@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright.collectives.prediction import CollectivePrediction
+from railwright.cost.priced import Priced
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric
+from railwright.reliability.result import Goodput
+from railwright.serving.result import ServingResult
+from railwright.site.plan import SitePlan
 from railwright.spec.study import Study
 from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult
@@ -95,12 +99,23 @@ class Assumption:
     source: str
 
 
+@dataclass(frozen=True, eq=False)
+class Rooms:
+    """The rooms beside training; None, or empty, where the study has no such section."""
+
+    serving: tuple[ServingResult, ...] = ()
+    goodput: Goodput | None = None
+    site: SitePlan | None = None
+    money: Priced | None = None
+
+
 @dataclass(frozen=True)
 class Result:
     """Everything `railwright run` knows at the end.
 
     answer     three sentences
     what_ifs   the first job with one thing changed that no study has to write down (`training.whatif`)
+    rooms      serving, failures, site and money, where the study has these sections
     spec_hash  SHA-256 of the study's canonical JSON
     """
 
@@ -116,3 +131,4 @@ class Result:
     warnings: tuple[str, ...]
     seconds: float
     what_ifs: tuple[SensitivityRow, ...] = ()
+    rooms: Rooms = field(default_factory=Rooms)

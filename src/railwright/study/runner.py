@@ -15,6 +15,7 @@ from railwright.study.assumptions import assumptions
 from railwright.study.evaluate import Workshop, evaluate, with_critical_path
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
+from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
 
 Progress = Callable[[str, float], None]
@@ -71,6 +72,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         tell("what if: network, overlap, memory, compute")
         asked = what_if_rows(study, base, workshop)
         done += 1
+    beside = rooms(study, workshop, tell)
     tell("writing the answer")
     return Result(
         study=study,
@@ -85,6 +87,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         warnings=_warnings(variants),
         seconds=time.perf_counter() - started,
         what_ifs=asked,
+        rooms=beside,
     )
 
 

@@ -1,0 +1,150 @@
+"""The page's money and carbon: every way side by side, when owning pays, what it hangs on."""
+
+from __future__ import annotations
+
+from railwright.cost.priced import Priced
+from railwright.report.charts import stacked_bar
+from railwright.report.markup import Child, Html, join, tag
+from railwright.report.money import dollars
+from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
+from railwright.report.page_table import data_table
+from railwright.study.result import Result
+from railwright.units import show_count
+
+MOST_SWINGS = 8
+
+
+def money_section(result: Result) -> Html | None:
+    """Only where the study has a section `money`."""
+    priced = result.rooms.money
+    if priced is None:
+        return None
+    found, best = priced.comparison, priced.best
+    low, _, high = found.ranges[best.name]
+    words = (
+        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted (90 % between "
+        f"{dollars(low)} and {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
+        "of the draws of all prices."
+    )
+    own = priced.best_owned
+    return join(
+        [
+            tag("p", words),
+            *_runs(priced),
+            _ways(priced),
+            tag("figure", draw_waterfall(own), tag("figcaption", f"A GPU-hour of {own.name}, part by part.")),
+            tag(
+                "figure",
+                draw_break_even(found),
+                tag(
+                    "figcaption",
+                    "Purchase at once against rent, without interest and residual value; a dot is where "
+                    "owning has paid for itself.",
+                ),
+            ),
+            _breaks(priced),
+            _swings(priced),
+            _carbon(priced),
+            _unread(priced),
+        ]
+    )
+
+
+def _runs(priced: Priced) -> list[Html]:
+    best, found = priced.best, []
+    for run in priced.runs:
+        failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
+        text = f"A run of {run.job} takes {show_count(run.gpu_hours)} GPU-hours, {failing}: "
+        found.append(tag("p", f"{text}{dollars(run.cost(best))} ({best.name})."))
+    for one in priced.served:
+        cost = f"A million output tokens of {one.job}: {dollars(one.cost(best))} ({best.name})."
+        found.append(tag("p", cost))
+    return found
+
+
+def _ways(priced: Priced) -> Html:
+    found = priced.comparison
+    longest = max(float(c.monthly) for c in found.costs)
+    rows: list[list[Child]] = []
+    for c in found.costs:
+        parts = [(PARTS[k], float(v), f"{k}: {dollars(float(v))} a month") for k, v in c.parts.items()]
+        low, _, high = found.ranges[c.name]
+        bar = stacked_bar(parts, longest, label=f"{c.name}: {dollars(float(c.monthly))} a month")
+        rows.append(
+            [
+                c.name,
+                dollars(float(c.upfront)) if float(c.upfront) else "–",
+                dollars(float(c.monthly)),
+                bar,
+                dollars(float(c.per_gpu_hour)),
+                f"{dollars(low)} to {dollars(high)}",
+                f"{100 * found.cheapest[c.name]:.0f} %",
+            ]
+        )
+    heads = ("way", "upfront", "a month", "of it", "GPU-hour", "5 % to 95 %", "cheapest in")
+    key = tag(
+        "ul",
+        *(tag("li", tag("span", class_=f"swatch {look}"), name) for name, look in PARTS.items()),
+        class_="key",
+    )
+    table = data_table(
+        "Every way of having these GPUs, cheapest first [USD]", heads, rows, (1, 2, 4, 5, 6), wide=(3,)
+    )
+    return join([table, key])
+
+
+def _breaks(priced: Priced) -> Html | None:
+    own = priced.best_owned.name
+    rows: list[list[Child]] = []
+    for b in priced.comparison.breaks:
+        if b.own == own:
+            months = f"{b.months:.0f} months" if b.months < 1e6 else "never"
+            use = f"above {100 * b.utilisation:.0f} % use" if b.utilisation <= 1 else "at no use"
+            rows.append([b.cloud, months, use])
+    if not rows:
+        return None
+    heads = ("against", "paid back in", "cheaper over the years")
+    return data_table(f"When {own} pays", heads, rows, (1, 2))
+
+
+def _swings(priced: Priced) -> Html:
+    rows: list[list[Child]] = [
+        [s.item, dollars(s.low), dollars(s.high), tag("span", s.source, class_="soft")]
+        for s in priced.comparison.swings[:MOST_SWINGS]
+    ]
+    caption = f"A GPU-hour of {priced.best_owned.name} with one price at either end of its range"
+    return data_table(caption, ("price", "from", "to", "source"), rows, (1, 2), wide=(3,))
+
+
+def _carbon(priced: Priced) -> Html:
+    found = priced.comparison
+    rows: list[list[Child]] = [
+        [
+            c.region,
+            f"{c.energy / 1e6:,.2f} GWh",
+            f"{c.operation / 1e3:,.0f} t",
+            f"{c.making / 1e3:,.0f} t" if c.making else "not known",
+            f"{c.per_gpu_hour:,.0f} g",
+            dollars(found.owned_in[c.region]),
+            tag("span", f"{c.intensity:g} g/kWh, {c.source}", class_="soft"),
+        ]
+        for c in found.carbon
+    ]
+    heads = (
+        "region",
+        "energy a year",
+        "operation",
+        "making the GPUs",
+        "a GPU-hour",
+        "owned there",
+        "intensity",
+    )
+    return data_table("Energy and CO2e of a year, location-based", heads, rows, (1, 2, 3, 4, 5), wide=(6,))
+
+
+def _unread(priced: Priced) -> Html | None:
+    unread = priced.comparison.unread
+    if not unread:
+        return None
+    text = f"From memory or estimated, read in no source: {', '.join(unread)}."
+    return tag("p", f"{text} Put your own quotes in their place.", class_="note")
