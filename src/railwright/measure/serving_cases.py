@@ -125,20 +125,23 @@ def slice_of(case: Case) -> str:
     name = case["set"]
     if name == "silicon":
         kind = "MoE" if architecture_of(case).is_moe else "dense"
-        return f"{kind}, online" if case["mode"] == "agg" else f"{kind}, prefill apart"
+        return kind if case["mode"] == "agg" else f"{kind} P/D"
     return SLICES[name]
 
 
 SLICES = {
-    "nim": "dense, online",
-    "dli": "static batch",
-    "splitwise": "static batch",
-    "trtllm": "offline throughput",
+    "nim": "dense",
+    "dli": "static",
+    "splitwise": "static",
+    "trtllm": "offline",
     "mlperf": "MLPerf",
-    "llmservingsim": "per request",
-    "infersim": "one phase",
+    "llmservingsim": "replay",
+    "infersim": "phase",
 }
-"""Slice of each set; InferenceX and AIConfigurator's own runs ('silicon') are dense or MoE."""
+"""Slice of each set; InferenceX and AIConfigurator's own runs ('silicon') are dense or MoE, 'P/D' with
+prefill apart.  'static': one batch; 'offline': every request queued at once; 'replay': recorded requests;
+'phase': full
+batches of one phase."""
 
 
 def engine_group(case: Case) -> str:

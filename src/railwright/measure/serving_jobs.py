@@ -48,6 +48,19 @@ ASYNCHRONOUS = ("0.15", "0.18", "0.19")
 """Releases of vLLM that prepare a step while the last one runs without being told to."""
 
 
+PREFILL_TOKENS = 16384
+"""Of InferSim's prefill measurements (alibaba/InferSim@f2293da, example/qwen3-*/*.sh)."""
+
+
+def prefill_alone(case: Case) -> ServingJob:
+    """InferSim's prefill measurement: prompts of 4,096 tokens on one GPU, and nothing else."""
+    job = pose(case).job
+    prompts = PREFILL_TOKENS // job.client.input
+    client = job.client.model_copy(update={"output": 1, "concurrency": prompts, "requests": 10 * prompts})
+    settings = {"client": client, "layout": ServingLayout(), "max_batched_tokens": PREFILL_TOKENS}
+    return job.model_copy(update=settings)
+
+
 def engine_of(case: Case) -> str:
     """The engine profile of a case, by engine and release. Raises Unsupported.
 
@@ -160,7 +173,9 @@ def _settings(case: Case) -> dict[str, Any]:
     """Scheduler settings that a case's documents state; everything else is the engine profile's."""
     if case["set"] == "mlperf":
         engine = _mlperf_engine(case)
-        named = {"max_requests": engine.get("requests"), "max_batched_tokens": engine.get("tokens")}
+        requests, tokens = engine.get("requests"), engine.get("tokens")
+        # a step decodes no more requests than it has tokens for, whatever batch the engine is built for
+        named = {"max_requests": requests and min(requests, tokens), "max_batched_tokens": tokens}
         if "vLLM" in case["engine"]:
             return {"prefix_cache": False, **REDHAT[gpu_of(case), case["mode"]]}
         return {k: v for k, v in named.items() if v} | {"prefix_cache": False}
@@ -191,11 +206,13 @@ def _inferencex_settings(case: Case) -> dict[str, Any]:
     """Arguments of InferenceX's launch scripts, single node (the multi-node recipes are not carried)."""
     prompt, concurrency = number(case, "isl"), number(case, "concurrency")
     engine, model = case["engine"], model_of(case).split("/")[-1].lower()
+    memory: dict[str, Any] = {}
     if case["mode"] == "disagg":
         return {"prefix_cache": False}
     if "sglang" in engine:
         wide = number(case, "tp_size") == 8
         tokens, requests = (32768, 128) if wide else (8192, 32)
+        memory = {"memory_fraction": 0.82 if wide else 0.95}
     elif "vllm" in engine:
         tokens = 2 * prompt if model == "minimax-m2.5" else 8192
         requests = concurrency if gpu_of(case) in ("H100", "H200") else 512
@@ -206,4 +223,4 @@ def _inferencex_settings(case: Case) -> dict[str, Any]:
     else:
         need = -(-(concurrency + prompt + 64) // 64) * 64
         tokens, requests = max(need, 8192), max(concurrency, 1)
-    return {"max_batched_tokens": tokens, "max_requests": requests, "prefix_cache": False}
+    return {"max_batched_tokens": tokens, "max_requests": requests, "prefix_cache": False, **memory}

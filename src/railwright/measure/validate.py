@@ -8,11 +8,12 @@ from importlib import resources
 from itertools import chain
 
 from railwright.errors import RailwrightError, nearest
-from railwright.measure import training_bars
+from railwright.measure import serving_bars, training_bars
 from railwright.measure.collectives import collective_rows
 from railwright.measure.counts import design_rows, parameter_rows
 from railwright.measure.effects import effect_rows
 from railwright.measure.moe import moe_rows
+from railwright.measure.serving import serving_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
 from railwright.measure.training import memory_rows, records, training_rows
 
@@ -23,6 +24,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "effects": effect_rows,
     "memory": memory_rows,
     "training": training_rows,
+    "serving": serving_rows,
 }
 """What `railwright validate FAMILY` can be asked for."""
 
@@ -44,4 +46,6 @@ def validate(family: str | None = None) -> ValidationTable:
     asked: list[str] = []
     if family in (None, "training"):
         asked = training_bars.lines(training_bars.reached(rows, skipped, {r["id"]: r for r in records()}))
+    if family in (None, "serving"):
+        asked += ([""] if asked else []) + serving_bars.lines(serving_bars.reached(rows, skipped))
     return ValidationTable(rows, skipped, bars, tuple(asked))
