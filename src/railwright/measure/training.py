@@ -10,12 +10,15 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.measure.korthikanti import korthikanti_rows
 from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of, machine_for
 from railwright.measure.vtrain import single_rows
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import width_of
 from railwright.training.eras import Pace, pace_keys, waiting
@@ -43,7 +46,7 @@ def record_rows() -> Iterator[Row | Skipped]:
         try:
             yield record_row(record, family)
         except (Unsupported, PlanError) as no:
-            yield Skipped(family, record["id"], _grouped(str(no), record["id"]))
+            yield Skipped(family, record["id"], _grouped(str(no), ANY))
 
 
 def memory_rows() -> Iterator[Row | Skipped]:
@@ -68,24 +71,34 @@ def family_of(record: Mapping[str, str]) -> str:
 
 def record_row(record: Mapping[str, str], family: str) -> Row:
     """One record predicted, also with factors its family had no say in. Raises Unsupported or PlanError."""
-    job, arch, gpus = job_of(record), architecture_of(record), int(record["gpus"])
-    machine = machine_for(record)
-    step = simulate(job, arch, machine, must_fit=False)
+    job, gpus, machine = job_of(record), int(record["gpus"]), machine_for(record)
+    same = job.model_copy(update={"name": ANY}), architecture_of(record), machine
+    seconds, tokens = _simulated(*same)
     what = (
         f"{gpus} GPUs, TP{record['tp'] or 1} PP{record['pp'] or 1} EP{record['ep'] or 1} {record['software']}"
     )
     if record["step_time_s"]:
         measured = float(record["step_time_s"])
     else:
-        measured = step.tokens / (float(record["tokens_s_gpu"]) * gpus)
+        measured = tokens / (float(record["tokens_s_gpu"]) * gpus)
     pace = (
         _left_out().get(record["family"], {}).get(f"{job.software} | {pace_keys(machine.gpu, job.dtype)[0]}")
     )
-    blind = step
-    if pace is not None:
-        blind = simulate(job, arch, machine, pace=waiting(Pace(**pace), gpus), must_fit=False)
-    source, left_out = record["source"], blind.step_time
-    return Row(family, record["id"], what, step.step_time, measured, "s/step", source, left_out=left_out)
+    left_out = seconds if pace is None else _simulated(*same, waiting(Pace(**pace), gpus))[0]
+    return Row(family, record["id"], what, seconds, measured, "s/step", record["source"], left_out=left_out)
+
+
+ANY = "record"
+"""Name of a job that several records ran: releases often differ in nothing that is modelled."""
+
+
+@lru_cache(maxsize=2048)
+def _simulated(
+    job: TrainingJob, arch: Transformer, machine: Machine, pace: Pace | None = None
+) -> tuple[float, int]:
+    """Step time [s] and tokens of a step."""
+    step = simulate(job, arch, machine, pace=pace, must_fit=False)
+    return step.step_time, step.tokens
 
 
 @lru_cache(maxsize=1)
