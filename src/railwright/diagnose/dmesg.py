@@ -21,7 +21,7 @@ _XID = re.compile(
 _SYSLOG = re.compile(
     r"^(?:[A-Z][a-z]{2} +\d+ [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) kernel(?:\[\d+\])?:"
 )
-_KERNEL = re.compile(r"kernel|NVRM|^\[|^<\d+>|^kern|^\d+,\d+,\d+", re.MULTILINE)
+_KERNEL = re.compile(r"kernel|NVRM|^\[|^<\d+>|^kern|^\d+,\d+,\d+,[-+c]", re.MULTILINE)
 
 
 @dataclass(frozen=True)

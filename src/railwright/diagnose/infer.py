@@ -206,12 +206,12 @@ def _children(scorer: _Scorer, state: _State) -> list[tuple[float, int, int, int
 
 def _totals(scores: Floats) -> tuple[Floats, Ints]:
     """(ln sum over ways and grid, best of them) per candidate, of scores (3 K', S)."""
+    if not len(scores):
+        return np.zeros(0), np.zeros(0, np.int64)
     ways = scores.reshape(-1, 3, len(GRID))
     out, into, both = ways[:, 0], ways[:, 1], ways[:, 2]
     logs = np.stack([out + into + both, out + both, into + both], axis=1) + grid_prior()
     flat = logs.reshape(len(logs), -1)
-    if not len(flat):
-        return np.zeros(0), np.zeros(0, np.int64)
     best = flat.argmax(axis=1)
     top = flat[np.arange(len(flat)), best]
     return top + np.log(np.exp(flat - top[:, None]).sum(axis=1)), best

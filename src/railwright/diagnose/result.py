@@ -13,7 +13,8 @@ class Suspect:
     kind          'gpu', 'nic', 'cable', 'leaf', 'spine', 'core', 'node' or 'rank'
     probability   that this fault exists: that of `element` and of `alternatives` together
     alternatives  (element, kind, probability) of every reading that this evidence meets alike,
-                  `element` first
+                  `element` first, twelve at most
+    readings      how many there are
     left          part of the rate left; 1 where it slows nothing, None where nothing was measured
     way           'both', 'out' or 'in' (as seen from the GPU)
     evidence      what speaks for it, strongest first
@@ -27,6 +28,7 @@ class Suspect:
     kind: str
     probability: float
     alternatives: tuple[tuple[str, str, float], ...]
+    readings: int
     left: float | None
     way: str
     evidence: tuple[str, ...]

@@ -53,10 +53,14 @@ def findings(result: Diagnosis) -> list[Finding]:
 
 
 def _suspect_lines(number: int, suspect: Suspect) -> list[str]:
-    out = [f"{number}. {suspect.kind} {suspect.element}: {suspect.probability:.0%}, {_state(suspect)}"]
-    if len(suspect.alternatives) > 1:
-        others = ", ".join(f"{kind} {name} {p:.0%}" for name, kind, p in suspect.alternatives[:4])
-        out.append(f"   one of: {others}")
+    name = f"{suspect.kind} {suspect.element}"
+    if suspect.readings > 1:
+        others = suspect.readings - 1
+        name += f", or {others} other{'s' if others > 1 else ''} that cannot be told from it"
+    out = [f"{number}. {name}: {suspect.probability:.0%}, {_state(suspect)}"]
+    if suspect.readings > 1:
+        told = ", ".join(f"{kind} {name} {p:.0%}" for name, kind, p in suspect.alternatives[:4])
+        out.append(f"   one of: {told}{' …' if suspect.readings > 4 else ''}")
     out += [f"   - {sentence}" for sentence in suspect.evidence]
     if suspect.against:
         out.append(f"   - against it: {suspect.against} sound measurement(s) through it")

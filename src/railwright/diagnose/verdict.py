@@ -65,7 +65,7 @@ def _suspect(elements: Elements, evidence: Evidence, posed: Problem, found: Foun
     gpus, words = blast_of(elements, first)
     left = float(found.left[k])
     return Suspect(
-        readings[0][0], readings[0][1], whole, readings[:12], left if measured else None,
+        readings[0][0], readings[0][1], whole, readings[:12], len(readings), left if measured else None,
         WAYS[int(found.variant[k])], told, against, gpus, words,
         settles(tuple(kind for _, kind, _ in readings), readings[0][0]),
     )  # fmt: skip
@@ -115,7 +115,8 @@ def marked(elements: Elements, result: Diagnosis) -> Fabric | None:
     capacity = fabric.capacity.copy()
     for suspect in result.faults:
         left = 0.5 if suspect.left is None or suspect.left > 0.99 else suspect.left
-        for name, _, _ in suspect.alternatives[:1]:
+        best = suspect.alternatives[0][2]
+        for name in (name for name, _, p in suspect.alternatives if p > 0.8 * best):
             cables = _cables(elements, fabric, name)
             for links in (2 * cables, 2 * cables + 1):
                 capacity[links] = np.minimum(
