@@ -1,0 +1,115 @@
+"""80 % bands of TTFT and TPOT: where published means lie over our predictions, each group weighing the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+
+from railwright.measure.serving_cases import cases, engine_group, gpu_of, model_of
+from railwright.measure.table import Row, quantile
+from railwright.model.hf_config import load_model
+
+LEVEL = 0.8
+"""Share of measurements that a band shall contain."""
+FEWEST = 3
+"""A kind of model on one engine with fewer groups (model, GPU) gets the band of its kind of model."""
+ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
+"""First word of an engine profile -> the engine as cases name it."""
+LATENCIES = ("TTFT", "TPOT")
+
+
+def bands(engine: str, gpu: str, model: str) -> dict[str, tuple[float, float]]:
+    """'TTFT' and 'TPOT' -> (low, high) of measured over predicted means; empty where nothing is known.
+
+    engine  profile;  gpu  catalogue name (unused as yet: no GPU has enough cases of its own)
+    model   bundled architecture's name, or a path's
+    """
+    try:
+        kind = "moe" if load_model(model).is_moe else "dense"
+    except Exception:  # a model of the user's own whose file is elsewhere: the wider band
+        kind = "moe"
+    known = _known()
+    name = ENGINES.get(engine.split("-")[0], "")
+    found = {}
+    for latency in LATENCIES:
+        band = known.get(f"{kind} {name} {latency}") or known.get(f"{kind} {latency}")
+        if band is not None:
+            found[latency] = band
+    return found
+
+
+@lru_cache(maxsize=1)
+def _known() -> Mapping[str, tuple[float, float]]:
+    from ruamel.yaml import YAML
+
+    path = resources.files("railwright.measure").joinpath("data/serving_bands.yaml")
+    if not path.is_file():
+        return {}
+    rows = YAML(typ="safe").load(path.read_text(encoding="utf-8"))["bands"]
+    return {name: (float(row["low"]), float(row["high"])) for name, row in rows.items()}
+
+
+def written(rows: Sequence[Row]) -> str:
+    """The bands as YAML: measure/data/serving_bands.yaml.
+
+    rows  of `railwright validate serving`; means and medians of online and static runs are taken
+    """
+    by_id = {case["id"]: case for case in cases()}
+    lines = [
+        "# Written by tools/serving_bands.py from `railwright validate serving`; do not edit.",
+        "# 80 % band of measured over predicted means; every group (model, GPU) weighs the same.  No constant is",
+        "# fitted on these cases, so each is out of sample.  An engine is here with at least",
+        f"# {FEWEST} groups of its own; others get the band of their kind of model.",
+        "bands:",
+    ]
+    for kind in ("dense", "moe"):
+        for engine in ("", *ENGINES.values()):
+            for latency in LATENCIES:
+                chosen = [
+                    r
+                    for r in rows
+                    if r.family.endswith(f": {latency}")
+                    and ("MoE" in r.family or _is_moe(by_id[r.record])) == (kind == "moe")
+                    and (not engine or engine_group(by_id[r.record]).endswith(engine))
+                ]
+                groups = {r.record: f"{model_of(by_id[r.record])} {gpu_of(by_id[r.record])}" for r in chosen}
+                if len(set(groups.values())) < (FEWEST if engine else 1):
+                    continue
+                low, high = band_of(chosen, groups)
+                name = " ".join(part for part in (kind, engine, latency) if part)
+                ratios = [r.measured / r.predicted for r in chosen]
+                lines += [
+                    f"  {name}:",
+                    f"    low: {low:.2f}",
+                    f"    high: {high:.2f}",
+                    f'    source: "railwright validate serving: {len(chosen)} cases of {len(set(groups.values()))} '
+                    f'groups, median {quantile(ratios, 0.5):.2f}"',
+                ]
+    return "\n".join(lines) + "\n"
+
+
+def _is_moe(case: Mapping[str, str]) -> bool:
+    return load_model(model_of(case)).is_moe
+
+
+def band_of(rows: Sequence[Row], groups: Mapping[str, str]) -> tuple[float, float]:
+    """Quantiles of measured over predicted, each group with the same weight in all.
+
+    The tails are those of n groups, not of infinitely many: (1 - LEVEL) / 2 times 1 - 1 / n, so that a band
+    from few groups is wider.
+    """
+    sizes = Counter(groups[r.record] for r in rows)
+    ordered = sorted((r.measured / r.predicted, 1.0 / sizes[groups[r.record]]) for r in rows)
+    total = float(len(sizes))
+    tail = (1.0 - LEVEL) / 2.0 * (1.0 - 1.0 / total)
+    below, low, high = 0.0, ordered[0][0], ordered[-1][0]
+    for ratio, weight in ordered:
+        if below / total <= tail:
+            low = ratio
+        below += weight
+        if below / total >= 1.0 - tail:
+            high = ratio
+            break
+    return low, high
