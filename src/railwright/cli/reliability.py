@@ -12,6 +12,10 @@ from railwright.cli.studies import StudyArgument, open_study
 
 if TYPE_CHECKING:
     from railwright.reliability import Goodput
+    from railwright.reliability.result import NetworkFault
+
+SHOWN = 5e-4
+"""Smallest share of the wall time with a row of its own."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -75,7 +79,7 @@ class _Silent:
 def _show(g: Goodput, every: bool) -> None:
     for sentence in g.answer:
         typer.echo(sentence)
-    _show_losses(g)
+    _show_losses(g, every)
     _show_components(g, every)
     _show_recovery(g)
     _show_run(g)
@@ -87,11 +91,14 @@ def _show(g: Goodput, every: bool) -> None:
             typer.echo(f"- {note}")
 
 
-def _show_losses(g: Goodput) -> None:
+def _show_losses(g: Goodput, every: bool) -> None:
     from railwright.cli.tables import print_table
 
     typer.echo("\nWhere the time goes")
-    rows = [("training", _percent(g.goodput)), *((what, _percent(share)) for what, share in g.losses)]
+    rows = [
+        ("training", _percent(g.goodput)),
+        *((what, _percent(share)) for what, share in g.losses if every or share >= SHOWN),
+    ]
     print_table(("", "of the wall time"), rows, right=True)
     typer.echo("\nThe same by each published definition")
     print_table(("", "", "formula"), [(d.name, f"{d.value:.3f}", d.formula) for d in g.definitions])
@@ -179,7 +186,7 @@ def _show_network(g: Goodput) -> None:
     typer.echo(f"\nFailed network elements (step on the sound fabric: {show_time(found.healthy)})")
     rows = [
         (
-            row.what, row.element, "restarts" if row.slowdown is None else f"{row.slowdown:.3f} x",
+            row.what, row.element, _step(row),
             f"{100 * row.expected:.3f} %", row.why,
         )
         for row in found.faults
@@ -199,6 +206,13 @@ def _show_network(g: Goodput) -> None:
             ],
             right=True,
         )  # fmt: skip
+
+
+def _step(row: NetworkFault) -> str:
+    """What becomes of the step."""
+    if row.slowdown is None:
+        return "stands still" if row.expected else "restarts"
+    return f"{row.slowdown:.3f} x"
 
 
 def _show_tornado(g: Goodput, every: bool) -> None:

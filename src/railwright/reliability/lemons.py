@@ -6,9 +6,6 @@ from scipy.stats import gamma
 
 from railwright.reliability.constants import constant
 
-PER_NODE = 1.46
-"""Faults a node over which `fault_spread` was counted (584 faults on 400 nodes)."""
-
 
 def worst_tenth(nodes: float, rate: float) -> float:
     """Share of all server failures that the worst tenth of the servers causes, in the long run. [1]
@@ -17,7 +14,7 @@ def worst_tenth(nodes: float, rate: float) -> float:
     nodes, which would equal their mean if all nodes were alike (negative binomial).
     """
     spread = constant("fault_spread").value
-    shape = PER_NODE / (spread - 1)
+    shape = constant("faults_per_node").value / (spread - 1)
     if nodes < 10 or not rate:
         return 0.1
     cut = gamma.ppf(0.9, shape, scale=1 / shape)

@@ -9,12 +9,10 @@ from railwright.reliability.closed import Figures, goodput
 from railwright.reliability.constants import YEAR, constant
 from railwright.reliability.formulas import best_interval
 from railwright.reliability.parts import Stock
+from railwright.reliability.published import superlinear
 from railwright.reliability.result import CheckpointTimes, Component, RecoveryTimes, Swing
 from railwright.spec.reliability import Reliability
 from railwright.units import show_rate, show_time
-
-CORRELATED = 2.8
-"""Failures at 100,000 GPUs over the sum of the parts: FT-HSDP, see published.py."""
 
 
 def tornado(
@@ -50,8 +48,8 @@ def tornado(
         if asked.correlated == 1:
             found.append(
                 Swing(
-                    "correlated failures", "x 1", f"x {CORRELATED}", goodput(figures),
-                    at(mtti=figures.mtti / CORRELATED), "FT-HSDP at 100,000 GPUs",
+                    "correlated failures", "x 1", f"x {superlinear():.1f}", goodput(figures),
+                    at(mtti=figures.mtti / superlinear()), "FT-HSDP at 100,000 GPUs",
                 )
             )  # fmt: skip
     hardware = 1 - sum(p.share for p in parts if p.name == "software")
