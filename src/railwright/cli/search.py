@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,7 +152,7 @@ def _show(result: SearchResult) -> None:
         typer.echo(f"Every layout that was not simulated takes at least {show_time(result.proof)} a step.\n")
     else:
         typer.echo("No layout is left that was not simulated.\n")
-    header = ("", "step", "memory", "network", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
+    header = ("", "step", "GiB", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
     rows = [_row(str(i + 1), one) for i, one in enumerate(result.best)]
     if result.own is not None:
         rows.append(_row("as written", result.own))
@@ -179,13 +180,13 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
         *(["expert tp 1"] if s["expert_tensor"] == 1 and s["tensor"] > 1 else []),
         *([str(s["placement"])] if s["placement"] != "packed" else []),
         *([f"offload {'+'.join(s['offload'])}"] if s["offload"] else []),
-        "overlap " + ("+".join(k for k in ("tp", "ep", "dp", "pp") if s[f"overlap_{k}"]) or "none"),
+        "overlap " + ("+".join(_overlapped(s)) or "none"),
     ]
     return (
         title,
         show_time(one.time),
-        f"{one.memory / GIB:.1f} GiB",
-        f"{one.network / 1e9:.1f} GB",
+        f"{one.memory / GIB:.1f}",
+        f"{one.network / 1e9:.1f}",
         str(s["tensor"]),
         str(s["context"]),
         f"{s['pipeline']} x {s['virtual_pipeline']}",
@@ -194,6 +195,13 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
         str(s["recompute"]),
         ", ".join(other),
     )
+
+
+def _overlapped(setting: Mapping[str, Any]) -> list[str]:
+    """Kinds of communication that are there and overlapped."""
+    there = {"tp": "tensor", "ep": "expert", "cp": "context", "pp": "pipeline"}
+    kinds = ("tp", "cp", "ep", "dp", "pp")
+    return [k for k in kinds if setting[f"overlap_{k}"] and (k == "dp" or setting[there[k]] > 1)]
 
 
 def _plain(result: SearchResult) -> dict[str, Any]:

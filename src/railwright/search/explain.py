@@ -54,15 +54,19 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
         verb = "saves" if change < 0 else "costs"
         words.append(
             f"{NAMES[kind].capitalize()} {verb} {show_time(abs(change))} "
-            f"({show_time(before.get(kind, 0.0))} to {show_time(after.get(kind, 0.0))})"
+            f"({_time(before.get(kind, 0.0))} to {_time(after.get(kind, 0.0))})"
             + (f": {why}." if why else ".")
         )
     if own.setting["placement"] != best.setting["placement"]:
         words.append(f"Placement: {PLACEMENTS[best.setting['placement']]}.")
+    network = (
+        f"; what one GPU sends in groups that span servers goes from {own.network / 1e9:.1f} to "
+        f"{best.network / 1e9:.1f} GB a step"
+    )
     words.append(
-        f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the "
-        f"fullest GPU; what one GPU sends in groups that span servers goes from {own.network / 1e9:.1f} to "
-        f"{best.network / 1e9:.1f} GB a step."
+        f"Memory goes from {_gib(own.memory)} to {_gib(best.memory)} of {_gib(capacity)} on the fullest GPU"
+        + (network if own.network or best.network else "")
+        + "."
     )
     return tuple(words)
 
@@ -115,7 +119,7 @@ def _compute(own: Candidate, best: Candidate) -> str:
     if a["recompute"] != b["recompute"]:
         found.append(f"recomputation is {b['recompute']} instead of {a['recompute']}")
     if a["tensor"] != b["tensor"]:
-        found.append(f"products are cut over {b['tensor']} GPUs instead of {a['tensor']}")
+        found.append(f"products are {_cut(b['tensor'])} instead of {_cut(a['tensor'])}")
     if a["micro_batch"] != b["micro_batch"]:
         found.append(f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}")
     if a["sequence_parallel"] != b["sequence_parallel"] and max(a["tensor"], b["tensor"]) > 1:
@@ -129,11 +133,16 @@ def _compute(own: Candidate, best: Candidate) -> str:
     return ", ".join(found)
 
 
+def _cut(parts: int) -> str:
+    return "whole" if parts == 1 else f"cut over {parts} GPUs"
+
+
 def _tensor(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
     found = []
     if a["tensor"] != b["tensor"]:
-        found.append(f"tensor groups of {b['tensor']} instead of {a['tensor']}")
+        groups = f"groups of {b['tensor']}" if b["tensor"] > 1 else "no tensor groups"
+        found.append(f"{groups} instead of {a['tensor'] if a['tensor'] > 1 else 'none'}")
     if a["overlap_tp"] != b["overlap_tp"]:
         found.append("collectives are " + ("hidden behind products" if b["overlap_tp"] else "not overlapped"))
     if a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
@@ -189,6 +198,10 @@ def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "+".join(value) or "none" if isinstance(value, tuple) else str(value)
+
+
+def _time(seconds: float) -> str:
+    return show_time(seconds) if seconds > 0 else "none"
 
 
 def _gib(size: float) -> str:
