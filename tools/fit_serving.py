@@ -81,7 +81,7 @@ def _limits(low: list[float], high: list[float]) -> tuple[Floats, Floats]:
     return np.log(low), np.log(high)
 
 
-GEMM_LIMITS = _limits([1.5e-6, 0.1, 0.2, 1.0, 0.05, 0.05], [2e-5, 1.0, 1.0, 600.0, 1e3, 1e3])
+GEMM_LIMITS = _limits([1.5e-6, 0.1, 0.2, 1.0, 0.05, 0.05, 0.01], [2e-5, 1.0, 1.0, 600.0, 1e3, 1e3, 1e2])
 ATTENTION_LIMITS = _limits([3e-6, 0.02, 1e-9, 0.3, 1e-12], [1e-4, 1.0, 1e4, 1.0, 1e-6])
 EXPERT_LIMITS = _limits([1e-6, 0.02, 0.2, 0.1, 1e-13], [3e-4, 1.0, 1.0, 300.0, 1e-6])
 """What a constant can be on any machine: no fraction above one, no kernel without a launch."""
@@ -106,7 +106,10 @@ def main(wheel: Path, folder: Path, only: str | None = None) -> None:
 
 
 def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
-    """Dense products of 1 to 16,384 rows by dtype, quantising the activations included."""
+    """Dense products of 1 to 16,384 rows by dtype, quantising the activations included.
+
+    Matrices of 8 to 268 million weights, at most eight times as long as wide, as layers have.
+    """
     folder, speeds = SPEEDS[gpu]
     for dtype, tables in GEMM.items():
         engine = tables.get(gpu, tables[""])
@@ -114,12 +117,12 @@ def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
         if table is None:
             continue
         m, n, k, seconds = (np.asarray(table[c], float) for c in ("m", "n", "k", "latency"))
-        keep = (table["gemm_dtype"] == dtype) & (np.minimum(n, k) >= 512) & (m <= 16384)
-        keep &= (n * k >= 2**20) & (n * k <= 2**29)
+        keep = (table["gemm_dtype"] == dtype) & (np.minimum(n, k) >= 1024) & (m <= 16384)
+        keep &= (n * k >= 2**23) & (n * k <= 2**28) & (np.maximum(n, k) <= 8 * np.minimum(n, k))
         at = sample(np.flatnonzero(keep), m)
         if len(at):
             model = partial(_gemm, speeds=speeds, peak=PEAK[dtype], width=WIDTH[dtype])
-            start = np.log([4e-6, 0.8, 0.75, 100.0, 8.0, 4.0])
+            start = np.log([4e-6, 0.8, 0.75, 100.0, 8.0, 4.0, 0.5])
             shape = (m[at], n[at], k[at])
             found = fitted(model, shape, seconds[at] / 1e3, start, groups_of(n[at], k[at]), GEMM_LIMITS)
             yield (
@@ -128,7 +131,7 @@ def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
             )
 
 
-GEMM_FIELDS = "fixed compute memory depth square small"
+GEMM_FIELDS = "fixed compute memory depth square small even"
 ATTENTION_FIELDS = "fixed compute ramp memory unit"
 EXPERT_FIELDS = "fixed compute memory pad row"
 
@@ -178,6 +181,9 @@ def _attention(table: Columns, gpu: str, engine: str, kv: str, *, latent: bool, 
     if not prefill:
         # faster than the memory could feed it, so fed by the cache; what is slower is the kernel's own
         total = batch * length * shared * cached
+        beyond = keep & (total > 3 * CACHE[gpu]) & (total / seconds > 1.1 * speeds.bandwidth)
+        if beyond.sum() > 0.02 * keep.sum():
+            return None  # the table reads less than it says: faster than the memory is
         held = seconds < 9e-6 + 1.15 * total / speeds.bandwidth
         keep &= (total < 0.1 * CACHE[gpu]) | (total > 1.5 * CACHE[gpu]) | ~held
     at = sample(np.flatnonzero(keep), batch * length)

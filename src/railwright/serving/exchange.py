@@ -47,12 +47,14 @@ class Place:
 def all_reduce_seconds(place: Place, ranks: int, sizes: Floats) -> Floats:
     """One all-reduce over `ranks` neighbouring GPUs, by size of the buffer [byte]. [s]
 
-    The engine's own kernel as measured where all ranks are in one server, else NCCL's.
+    The engine's own kernel as measured where all ranks are in one server with NVLink, else NCCL's: without it
+    engines use their own for two GPUs at most (vllm custom_all_reduce.py).
     """
     if ranks == 1:
         return np.zeros_like(sizes)
     own = None
-    if place.engine.all_reduce == "custom" and ranks <= place.machine.server.gpus:
+    joined = place.machine.gpu.scale_up_bandwidth > 0 or ranks == 2
+    if place.engine.all_reduce == "custom" and joined and ranks <= place.machine.server.gpus:
         own = place.kernels.all_reduce(ranks, sizes)
     return own if own is not None else nccl_seconds(place, "all_reduce", ranks, sizes)
 

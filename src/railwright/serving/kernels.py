@@ -32,7 +32,11 @@ class Speeds:
 
 @dataclass(frozen=True)
 class GemmRow:
-    """Constants of products in one dtype, as `compute.gemm.gemm_seconds` takes them."""
+    """Constants of products in one dtype, as `compute.gemm.gemm_seconds` takes them.
+
+    even  share of products whose tiles a library deals so that no wave runs partly filled (persistent kernels
+          that split the last tiles, odd tile shapes)
+    """
 
     fixed: float
     compute: float
@@ -40,6 +44,7 @@ class GemmRow:
     depth: float
     square: float
     small: float
+    even: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,10 @@ def gemm_seconds(
         small=row.small,
         sms=speeds.sms,
     )
+    dealt = row.fixed + np.maximum(
+        2.0 * m * n * k / (row.compute * speeds.peak * peak), moved / (row.memory * speeds.bandwidth)
+    )
+    time = row.even * dealt + (1.0 - row.even) * time
     if quantise:
         time = time + QUANTISED * m * k / (row.memory * speeds.bandwidth)
     return np.asarray(time)

@@ -110,9 +110,7 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     parts["mlp"] = dense * _mlp(stage, replayed, arch.ffn / layout.tensor, gated) if dense else 0 * own
     if moe:
         parts["experts"] = moe * _experts(stage, replayed, np.maximum(tokens, 1.0))
-    norms = 0 if stage.place.engine.fused_norms and layout.tensor > 1 else 2
-    qk = 1 if arch.qk_norm else 0
-    parts["norms"] = layers * (norms + qk) * stage.elementwise(replayed * arch.hidden * 8.0)
+    parts["norms"] = layers * _norms(stage, replayed)
     wide = replayed * arch.hidden * 2.0
     reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
     meetings = 2 * layers if layout.attention_data == 1 else layers + dense
@@ -125,6 +123,15 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     parts["head"] = _head(stage, own, mixed=mixed)
     parts["launches"] = _launches(stage, own, np.asarray(sum(parts.values())), mixed=mixed)
     return parts
+
+
+def _norms(stage: Stage, rows: Floats) -> Floats:
+    """The norms of one layer, each with its residual: inside the all-reduce they cost their bytes alone."""
+    moved = rows * stage.arch.hidden * 8.0
+    each = stage.elementwise(moved)
+    fused = stage.place.engine.fused_norms and stage.layout.tensor > 1
+    both = 2 * (each - stage.elementwise(0 * moved)) if fused else 2 * each
+    return both + each if stage.arch.qk_norm else both
 
 
 def _attention_products(stage: Stage, rows: Floats, *, mixed: bool) -> Floats:
