@@ -30,6 +30,7 @@ from railwright.cli import (
     queue,
     reliability,
     search,
+    serve,
     site,
     studies,
     traces,
@@ -114,6 +115,7 @@ fabric.add_to(app)
 catalog.add_to(app)
 model.add_to(app)
 demand.add_to(app)
+serve.add_to(app)
 cost.add_to(app)
 deploy.add_to(app)
 queue.add_to(app)

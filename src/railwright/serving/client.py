@@ -21,7 +21,7 @@ Longs = NDArray[np.int64]
 OPEN_LOOP_REQUESTS = 1000
 """Requests of an open-loop run where nobody says how many. Source: vLLM `bench serve`, --num-prompts."""
 PER_SLOT = 10
-"""Requests of a closed-loop run for each in flight. Source: InferenceX benchmarks, num_prompts = conc * 10."""
+"""Requests of a closed-loop run for each in flight. Source: InferenceX, num_prompts = conc * 10."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Workload:
     concurrency  requests in flight at most, 0: no bound; one that would be more waits for another to end
     waves        `concurrency` are sent at once, and the next when all of them have ended
     warmup       first requests that count in no statistic
-    part_ptr     (N + 1,) CSR of the prefix of each prompt: parts of `part_tokens` tokens that others may share
+    part_ptr     (N + 1,) CSR of the prefix of each prompt: parts of `part_tokens` tokens others may share
     parts        ids from 0 to H - 1
     part_tokens  tokens of one part
     """
@@ -77,7 +77,7 @@ def workload(client: Client, shared: SharedPrefix | None = None, folder: Path | 
 
 
 def lengths(client: Client, num: int) -> tuple[Longs, Longs]:
-    """Tokens of prompts and answers, uniform from (1 - spread) x to 1 x what is asked for, both ends included.
+    """Tokens of prompts and answers, uniform from (1 - spread) x to 1 x what is asked, ends included.
 
     The same numbers as benchmark_serving.py draws with the same seed: numpy's legacy generator, all prompts
     first. Source: SemiAnalysisAI/InferenceX, utils/bench_serving/benchmark_serving.py, sample_random_requests

@@ -71,8 +71,7 @@ def transfers(
     others  standing traffic of other jobs, each a pattern whose demands offer `size` bytes a second
 
     Every rank that decodes fetches the layers and heads it holds from the ranks that computed them; all those
-    flows of one request end together.  Other jobs' traffic slows down with what shares its links, never offers
-    more than it has.
+    flows of one request end together.  Other jobs' traffic slows down with what shares its links.
     Raises PlanError where ranks have no live path.
     """
     assert job.prefill is not None
@@ -111,10 +110,10 @@ def transfers(
 def _shares(
     arch: Transformer, source: ServingLayout, target: ServingLayout
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-    """Ranks of a prefill and of a decode replica, and the part of a request's keys and values that goes between.
+    """Ranks of a prefill and of a decode replica, and the part of a request's keys and values between them.
 
-    Where attention data parallelism puts a request on one of several groups each has its part of all requests.
-    Latent keys and values, and heads fewer than tensor ranks, are on several ranks: each fetches its own copy.
+    Where attention data parallelism puts a request on one of several groups each has its part of them all.
+    Latent keys and values, and heads fewer than tensor ranks, lie on several ranks: each fetches a copy.
     """
     heads = 1 if arch.attention == "mla" else arch.kv_heads
     senders, receivers = _holdings(source, heads), _holdings(target, heads)
@@ -168,7 +167,7 @@ def _loads(routes: Routes, first: int, fraction: Floats) -> dict[int, float]:
 def _classes(
     rows: list[dict[int, float]], capacity: Floats, bounds: list[float], machine: Machine
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats, tuple[str, ...]]:
-    """CSR of the rows over links that differ: of those that all rows load alike only the tightest can hold up.
+    """CSR of the rows over links that differ: of those loaded alike only the tightest can hold up.
 
     bounds  of the last rows, each a link of its own [byte/s]
     """

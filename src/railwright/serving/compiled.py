@@ -34,7 +34,7 @@ def compiled_loop(state: State) -> tuple[Callable[[State], int], State]:
 
 
 def _packed(state: State) -> tuple[Any, Any, State]:
-    """All whole numbers in one array, after a header of (first index, width) of each field; the reals; views."""
+    """All whole numbers in one array, after (first index, width) of each field; the reals; views."""
     header = 2 * len(State._fields)
     size = {False: header, True: 0}
     places = []

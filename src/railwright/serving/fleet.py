@@ -25,8 +25,8 @@ Role = Literal["both", "prefill", "decode"]
 class Scheduler:
     """How an engine fills its steps.
 
-    policy         'mixed': decoders and parts of prompts in one step (vLLM v1, TensorRT-LLM in-flight batching);
-                   'prefill-first': waiting prompts in steps of their own, before any decode (SGLang, vLLM v0);
+    policy         'mixed': decoders and parts of prompts in one step (vLLM v1, TensorRT-LLM in flight);
+                   'prefill-first': waiting prompts in steps of their own, before decodes (SGLang, vLLM v0);
                    'static': a batch starts together, and the next when its longest answer has ended
     token_budget   tokens of one step; a static batch has none
     max_requests   requests that run at once
@@ -81,7 +81,7 @@ class Pool:
 class Transfers:
     """What keys and values cross from prefill to decode replicas (`cluster.transfers`).
 
-    ptr, link, weight  CSR: row i * (decode replicas) + j is the way from prefill replica i to decode replica j,
+    ptr, link, weight  CSR: row i * (decode replicas) + j is the way from prefill replica i to decoder j,
                        the rows after that other jobs' standing traffic; a byte of the transfer puts `weight`
                        bytes on the link
     capacity     (L,) bytes/s
@@ -143,8 +143,9 @@ def _flaws(work: Workload, fleet: Fleet) -> Iterator[str]:
         need = int(work.prompt.max()) + pool.table.block if pool.role == "prefill" else longest
         if need > held:
             yield (
-                f"A request needs {need:,} tokens of keys and values and a {pool.role} replica holds {held:,} "
-                "beside the weights; use more GPUs per replica, fp8 keys and values, or shorter requests."
+                f"A request needs {need:,} tokens of keys and values and a replica for '{pool.role}' holds "
+                f"{held:,} beside the weights; use more GPUs per replica, fp8 keys and values, or shorter "
+                "requests."
             )
         plan = pool.scheduler
         queries = pool.speculation.drafted + 1 if pool.speculation else 1

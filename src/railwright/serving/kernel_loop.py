@@ -1,4 +1,4 @@
-"""The event loop: one event is the end of a run of engine steps, a request sent or routed, a transfer, an outage.
+"""The event loop: an event is the end of a run of steps, a request sent or routed, a transfer, an outage.
 
 Runs interpreted and compiled; see `kernel_rows`.  Events of one moment are taken in the order runs (by lane),
 outages, transfers, landings, requests sent, requests routed; only then do idle lanes start their next step.
@@ -108,7 +108,7 @@ FINISHED, LOG_FULL, STUCK = 0, 1, 2
 
 
 def advance(s: Any) -> int:
-    """Run events until all requests are over (FINISHED), the log is full, or nothing can ever happen (STUCK)."""
+    """Run events until all requests are over, the log is full, or nothing can ever happen."""
     num = s.count[REQUESTS]
     while True:
         now = s.clock[NOW]

@@ -43,7 +43,8 @@ def along(s: Any, at: int, x: float, values: int) -> float:
     if weight < 0.0:
         weight = 0.0
     low: float = s.price[values]
-    return low + (s.price[values + 1] - low) * weight
+    value: float = low + (s.price[values + 1] - low) * weight
+    return value
 
 
 def rows_time(s: Any, y: int, tokens: int, mixed: int) -> float:
@@ -69,7 +70,8 @@ def prefill_time(s: Any, y: int, new: int, cached: int) -> float:
     high = along(s, column, float(cached), at + width)
     weight = (new - s.price[row]) / (s.price[row + 1] - s.price[row])
     # Below the first point attention shrinks with the tokens, down to nothing.
-    return low * (new / s.price[row]) if weight < 0.0 else low + (high - low) * weight
+    seconds: float = low * (new / s.price[row]) if weight < 0.0 else low + (high - low) * weight
+    return seconds
 
 
 def decode_row(s: Any, y: int, decoders: int) -> int:

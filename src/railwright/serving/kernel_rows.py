@@ -67,7 +67,7 @@ AFTER, OLDER, NEWER, LANE, REPLICA, SOURCE, SOURCE_OWN, SHARED, HIT, LOSSES, STA
 )  # fmt: skip
 TOTAL, SOURCE_SHARED, REQUEST_ROWS = 22, 23, 24
 # PROMPT tokens; PASSES decode steps after the first token; PARTS, PART0 of its prefix in `part`; LEFT passes;
-# HELD tokens its next prefill ends with; FILLED of them computed; OWN blocks; SINCE lane step it decodes from;
+# HELD tokens its next prefill ends with; FILLED of them computed; OWN blocks; SINCE step it decodes from;
 # CROSS lane step of its next block; FINISH lane step of its last token; AFTER next in the queue it stands in;
 # OLDER, NEWER neighbours in order of admission; SHARED parts it refers to; HIT prefix tokens found computed;
 # LOSSES times it was preempted or lost; TOTAL most tokens it will hold
@@ -95,12 +95,13 @@ HOME, STEP, DECODERS, GROWERS, HEAPED, YOUNGEST, PARTIAL, FRESH, FRESH_END, STEP
 )  # fmt: skip
 BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, LANE_ROWS = 12, 13, 14, 15, 16, 17
 # HOME replica; STEP decode steps so far; GROWERS decoders whose cache grows; HEAPED entries of its heap;
-# YOUNGEST admitted last; PARTIAL a prompt partly computed, or -1; FRESH prompts whose last part is in this step;
+# YOUNGEST admitted last; PARTIAL a prompt partly computed, or -1; FRESH prompts that this step completes;
 # STEPS of the run under way; ADVANCES 1 if decoders are in it; BATCH requests of a static batch
 
 # run
 START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7
-# START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes longer; CONTEXT sum over decoders;
+# START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes
+# longer; CONTEXT sum over decoders;
 # LAST end of the last decode step; JOIN_SUM of the moments at which decoders joined since
 
 # replica
@@ -108,8 +109,8 @@ POOL, LANE0, USED, CACHED, RUNNING_NOW, LOAD, HEAD, TAIL, QUEUE, LAND, LAND_END,
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 )  # fmt: skip
 LRU, MRU, NEXT_TOUCHED, PREEMPTIONS, REPLICA_ROWS = 13, 14, 15, 16, 17
-# USED blocks that something refers to; CACHED blocks of prefixes that nobody refers to; LOAD requests routed here
-# and not over; LRU, MRU ends of the list of unreferred parts
+# USED blocks that something refers to; CACHED blocks of prefixes that nobody refers to; LOAD requests routed
+# here and not over; LRU, MRU ends of the list of unreferred parts
 
 # pool
 POLICY, WHOLE, BUDGET, MOST, BLOCKS, BLOCK, WINDOW, QUERIES, RESERVES, STAGES, ROLE, OVERLAPS = (

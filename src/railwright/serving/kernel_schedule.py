@@ -157,10 +157,9 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
         return 0.0
     attention = 0.0
     budget = room_left(s, lane, y)
-    if s.lane[PARTIAL][lane] != NOBODY:
-        if budget > 0:
-            attention += add_chunk(s, lane, y, s.lane[PARTIAL][lane], budget)
-            budget -= s.lane[CHUNK_TOKENS][lane]
+    if s.lane[PARTIAL][lane] != NOBODY and budget > 0:
+        attention += add_chunk(s, lane, y, s.lane[PARTIAL][lane], budget)
+        budget -= s.lane[CHUNK_TOKENS][lane]
     while s.replica[HEAD][v] != NOBODY and s.replica[RUNNING_NOW][v] < s.pool[MOST][y]:
         i = s.replica[HEAD][v]
         if s.request[STANDING][i] == REMOTE:
@@ -197,7 +196,7 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
 
 
 def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
-    """Put up to `room` tokens of request i's prompt into the lane's next step; seconds their attention takes."""
+    """Put up to `room` tokens of request i's prompt into the next step; seconds of their attention."""
     filled = s.request[FILLED][i]
     new = min(s.request[HELD][i] - filled, room)
     s.request[FILLED][i] = filled + new
@@ -278,7 +277,8 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
 
 def run_time(takes: float, slope: float, steps: int) -> float:
     """Seconds of so many steps, each longer than the one before by `slope`."""
-    return takes * steps + slope * (0.5 * steps * (steps - 1))
+    seconds: float = takes * steps + slope * (0.5 * steps * (steps - 1))
+    return seconds
 
 
 def pass_stages(s: Any, v: int, y: int, now: float, gpu: float, host: float) -> float:
@@ -290,7 +290,8 @@ def pass_stages(s: Any, v: int, y: int, now: float, gpu: float, host: float) -> 
         start = max(s.stage[base + k], ready)
         s.stage[base + k] = start + each
         ready = start + each + s.rate[HOP][y]
-    return ready - s.rate[HOP][y] + (0.0 if s.pool[OVERLAPS][y] else host)
+    ends: float = ready - s.rate[HOP][y] + (0.0 if s.pool[OVERLAPS][y] else host)
+    return ends
 
 
 def enlist(s: Any, lane: int, i: int) -> None:

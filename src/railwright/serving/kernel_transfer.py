@@ -1,8 +1,8 @@
 """Keys and values on their way from prefill to decode replicas: max-min fair rates on the fabric's links.
 
 Runs interpreted and compiled; see `kernel_rows`.  Transfers of one pair of replicas cross the same links with
-the same weights (a byte of the transfer puts `weight` bytes on the link), so that a transfer is one flow; other
-jobs' standing traffic takes part as flows with a bound of their own.
+the same weights (a byte of the transfer puts `weight` bytes on the link), so that a transfer is one flow;
+other jobs' standing traffic takes part as flows with a bound of their own.
 """
 
 from __future__ import annotations

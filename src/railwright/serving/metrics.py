@@ -1,4 +1,4 @@
-"""What users see of a run: TTFT, TPOT, inter-token and end-to-end latency, throughput, goodput; and timelines.
+"""What users see of a run: TTFT, TPOT, inter-token and end-to-end latency, throughput, goodput, timelines.
 
 Legend: N requests, E runs of like steps.
 """
@@ -30,14 +30,14 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Floats) -> Distribution:
-        """Percentiles between values are interpolated linearly, as numpy and `vllm bench serve` do; NaN of none."""
+        """Percentiles interpolate linearly, as numpy and `vllm bench serve` do; NaN of no values."""
         if not len(values):
             return cls(*[float("nan")] * 4)
         return cls(float(values.mean()), *(float(p) for p in np.percentile(values, (50, 90, 99))))
 
     @classmethod
     def weighted(cls, values: Floats, weights: Floats) -> Distribution:
-        """Of values that stand for `weights` tokens each: the least that no less than the share is at or below."""
+        """Of values that stand for `weights` tokens each: the least with the share at or below it."""
         if not weights.sum():
             return cls(*[float("nan")] * 4)
         order = np.argsort(values, kind="stable")
@@ -54,18 +54,22 @@ def counted(run: Run) -> NDArray[np.bool_]:
 
 def ttft(run: Run) -> Floats:
     """(N,) seconds from sending to the first token."""
-    return run.first - run.sent
+    seconds: Floats = run.first - run.sent
+    return seconds
 
 
 def tpot(run: Run) -> Floats:
     """(N,) mean seconds of each further token; NaN for answers of one."""
     more = run.work.output - 1.0
-    return np.divide(run.done - run.first, more, out=np.full(len(more), np.nan), where=more > 0)
+    seconds: Floats = np.full(len(more), np.nan)
+    np.divide(run.done - run.first, more, out=seconds, where=more > 0)
+    return seconds
 
 
 def end_to_end(run: Run) -> Floats:
     """(N,) seconds from sending to the last token."""
-    return run.done - run.sent
+    seconds: Floats = run.done - run.sent
+    return seconds
 
 
 def inter_token(run: Run) -> tuple[Floats, Floats]:
@@ -163,6 +167,17 @@ class Timeline:
     held: Floats
 
 
+_COLUMNS = (
+    r.LOG_START,
+    r.LOG_END,
+    r.LOG_STEPS,
+    r.LOG_DECODERS,
+    r.LOG_CHUNKS,
+    r.LOG_TOKENS,
+    r.LOG_QUEUE,
+)
+
+
 def timelines(run: Run) -> tuple[Timeline, ...]:
     """One for each replica, in order of time."""
     found = []
@@ -172,23 +187,9 @@ def timelines(run: Run) -> tuple[Timeline, ...]:
         for v in range(first, first + pool.replicas):
             log = run.log[run.home[run.log[:, r.LOG_LANE].astype(int)] == v]
             log = log[np.argsort(log[:, r.LOG_END], kind="stable")]
+            start, end, steps, decoders, chunks, tokens, queue = (log[:, column] for column in _COLUMNS)
             found.append(
-                Timeline(
-                    v,
-                    *(
-                        log[:, column]
-                        for column in (
-                            r.LOG_START,
-                            r.LOG_END,
-                            r.LOG_STEPS,
-                            r.LOG_DECODERS,
-                            r.LOG_CHUNKS,
-                            r.LOG_TOKENS,
-                            r.LOG_QUEUE,
-                        )
-                    ),
-                    log[:, r.LOG_USED] / blocks,
-                )
+                Timeline(v, start, end, steps, decoders, chunks, tokens, queue, log[:, r.LOG_USED] / blocks)
             )
         first += pool.replicas
     return tuple(found)

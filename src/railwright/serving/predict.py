@@ -224,8 +224,7 @@ def _token_parts(run: Run, typical: StepParts | None, each: Floats) -> Parts:
 
 
 def decode_step(pool: Pool, decoders: Floats, context: Floats) -> Floats:
-    """Seconds of steps that only decode (E,), by requests in them and their mean context; one stage's share of
-    a pipeline's is counted for every stage."""
+    """Seconds of steps that only decode (E,), by requests in them and their mean context, over all stages."""
     table: StepTable = pool.table
     queries = pool.speculation.drafted + 1 if pool.speculation else 1
     rows = read(decoders * queries, table.tokens, table.decode_rows)

@@ -30,7 +30,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Parts:
-    """Where a mean latency goes: name -> seconds, adding up to it; `network` of it crosses the fabric or NVLink."""
+    """Where a mean latency goes: name -> seconds, adding up to it; `network` of it is on links."""
 
     parts: dict[str, float]
     network: float

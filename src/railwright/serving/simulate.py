@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,8 +23,8 @@ Longs = NDArray[np.int64]
 LoopEngine = Literal["auto", "interpreted", "compiled"]
 
 COMPILED_FROM = 60_000
-"""Runs of steps, by estimate, from which the compiled loop answers: below, the interpreted one takes no longer
-than importing numba (0.7 s) and reading the compiled loop (or, the first time, compiling it)."""
+"""Runs of steps, by estimate, from which the compiled loop answers: below, the interpreted one takes no
+longer than importing numba (0.7 s) and reading the compiled loop (or, the first time, compiling it)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ def simulate(work: Workload, fleet: Fleet, engine: LoopEngine = "auto", seed: in
     compiled = engine == "compiled" or (engine == "auto" and _runs(work, fleet) >= COMPILED_FROM)
     state = build(work, fleet, passes, as_lists=not compiled)
     logs: list[Floats] = []
-    loop = advance
+    loop: Callable[[State], int] = advance
     if compiled:
         from railwright.serving.compiled import compiled_loop
 
@@ -92,17 +93,29 @@ def simulate(work: Workload, fleet: Fleet, engine: LoopEngine = "auto", seed: in
             break
     if answer == STUCK:
         raise PlanError(_stuck(state))
-    when, request = state.when, state.request
+    when = {name: np.array(state.when[row]) for name, row in _MOMENTS.items()}
     return Run(
-        work,
-        fleet,
-        *(np.array(when[row]) for row in (r.SENT, r.QUEUED, r.ADMITTED, r.FIRST, r.DONE, r.HANDED)),
-        *(np.array(request[row], np.int64) for row in (r.REPLICA, r.HIT, r.LOSSES)),
-        passes,
-        np.concatenate(logs).reshape(-1, r.LOG_WIDTH),
-        np.array(state.lane[r.HOME], np.int64),
-        "compiled" if compiled else "interpreted",
+        work=work,
+        fleet=fleet,
+        **when,
+        replica=np.array(state.request[r.REPLICA], np.int64),
+        hit=np.array(state.request[r.HIT], np.int64),
+        losses=np.array(state.request[r.LOSSES], np.int64),
+        passes=passes,
+        log=np.concatenate(logs).reshape(-1, r.LOG_WIDTH),
+        home=np.array(state.lane[r.HOME], np.int64),
+        engine="compiled" if compiled else "interpreted",
     )
+
+
+_MOMENTS = {
+    "sent": r.SENT,
+    "queued": r.QUEUED,
+    "admitted": r.ADMITTED,
+    "first": r.FIRST,
+    "done": r.DONE,
+    "handed": r.HANDED,
+}
 
 
 def decode_steps(output: Longs, speculation: Speculation | None, seed: int = 0) -> Longs:

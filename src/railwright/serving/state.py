@@ -1,4 +1,4 @@
-"""The simulator's state from a workload and a fleet: the arrays, or lists of lists, that the event loop runs on.
+"""The simulator's state from a workload and a fleet: arrays, or lists of lists, that the loop runs on.
 
 Legend: N requests, W lanes, V replicas, Y pools.
 """

@@ -80,17 +80,16 @@ def _open(path: Path) -> IO[str]:
 
 def _table(path: Path, first: str, file: IO[str], limit: int | None) -> TraceRequests:
     header = [name.strip() for name in next(csv.reader([first]))]
-    for names, moment, failures in ((AZURE, _date, False), (BURSTGPT, _seconds, True)):
-        if all(name in header for name in names):
-            columns = [header.index(name) for name in names]
-            break
-    else:
-        known = (*AZURE, *BURSTGPT)
-        near = "".join(nearest(name, known) for name in header[:3])
+    known = {AZURE: (_date, False), BURSTGPT: (_seconds, True)}
+    names = next((names for names in known if all(name in header for name in names)), None)
+    if names is None:
+        near = "".join(nearest(name, (*AZURE, *BURSTGPT)) for name in header[:3])
         raise RailwrightError(
             f"{path}:1: the columns {', '.join(header)} are no trace's{near}; known are Azure's "
             f"({', '.join(AZURE)}), BurstGPT's ({', '.join(BURSTGPT)}) and Mooncake's JSON lines"
         )
+    moment, failures = known[names]
+    columns = [header.index(name) for name in names]
     rows: list[tuple[float, int, int]] = []
     skipped = 0
     for line, row in enumerate(csv.reader(file), 2):

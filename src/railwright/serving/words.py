@@ -92,8 +92,8 @@ def _network(first: Parts, each: Parts, across: bool) -> str:
     where = "over the fabric between servers" if across else "over NVLink inside a server"
     if moved >= 0.3:
         return (
-            f"The network is a bottleneck: moving keys and values between replicas takes {100 * moved:.0f} % of "
-            "TTFT."
+            "The network is a bottleneck: moving keys and values between replicas takes "
+            f"{100 * moved:.0f} % of TTFT."
         )
     if token >= 0.3:
         what = (
