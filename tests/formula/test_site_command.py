@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one_line
-from railwright.site import plan_site
-from railwright.spec import load_study_text
+from railwright.site import plan_site, planned_lengths
+from railwright.spec import load_study, load_study_text, override
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 STUDY = """railwright: 1
 name: sixteen
@@ -119,6 +121,26 @@ def test_drawings_show_every_machine_of_the_racks_they_show():
     line = str(draw_one_line(plan))
     assert all(f"feed {feed}:" in line for feed in "ABC")
     assert "worst 32 of 48 A" in line
+
+
+def test_echelon_stands_in_one_rack_with_its_four_fabrics():
+    """Twelve cables a server: 8 compute, 2 storage, one in-band, one out of band."""
+    plan = plan_site(load_study(EXAMPLES / "echelon-single-rack.yaml"))
+    assert len(plan.racks) == 1
+    assert list(plan.runs) == ["compute", "storage", "inband", "oob"]
+    servers = plan.networks["compute"].num_servers
+    hosts = plan.networks["storage"].num_servers - servers
+    assert sum(len(run.cable) for run in plan.runs.values()) == 12 * servers + 2 * hosts
+    assert all(run.bundles == 0 for run in plan.runs.values()), "nothing leaves the rack"
+
+
+def test_planned_lengths_go_back_into_the_study():
+    study = load_study_text(STUDY)
+    short = override(study, {"cluster.compute.lengths.node_leaf": "2 m"})
+    plan = plan_site(short)
+    assert any("the study says 2 m" in note for note in plan.notes)
+    again = plan_site(override(short, planned_lengths(plan)))
+    assert not any("the study says" in note for note in again.notes)
 
 
 def test_2048_nodes_with_four_networks_are_planned_within_ten_seconds():

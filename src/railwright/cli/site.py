@@ -23,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in base units.
 
 def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file on the application."""
-    site = group("The room: racks, power, cooling, cable runs and storage of a study.")
+    site = group("Racks, power, cooling, cables and storage of a room.")
     site.command("plan")(plan)
     site.command("power")(power)
     site.command("storage")(storage)

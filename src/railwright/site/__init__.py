@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "SitePlan": "plan",
     "plan_site": "plan",
+    "planned_lengths": "plan",
     "SiteParts": "parts",
     "load_site_parts": "loading",
     "bill": "billing",
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from railwright.site.parts import SiteParts as SiteParts
     from railwright.site.plan import SitePlan as SitePlan
     from railwright.site.plan import plan_site as plan_site
+    from railwright.site.plan import planned_lengths as planned_lengths
     from railwright.site.rows import cable_rows as cable_rows
     from railwright.site.rows import csv_files as csv_files
     from railwright.site.rows import power_rows as power_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,6 +133,18 @@ def plan_site(
         storage,
         notes,
     )
+
+
+def planned_lengths(plan: SitePlan) -> dict[str, str]:
+    """Changes to the study that give every tier its longest planned cable: dotted field -> '9.8 m'.
+
+    `spec.override(study, planned_lengths(plan))` is the study with them, for latencies and counts of optics.
+    """
+    return {
+        f"cluster.{name}.lengths.{tier}": f"{math.ceil(longest * 10 - 1e-6) / 10:g} m"
+        for name, run in plan.runs.items()
+        for tier, (_, _, longest) in tier_lengths(run, plan.networks[name]).items()
+    }
 
 
 def _check_room(racks: list[Rack], site: Site) -> None:
