@@ -77,17 +77,11 @@ def cost(
 
 def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
-    from railwright.report.money import dollars
+    from railwright.report.money import dollars, money_words
 
     found = priced.comparison
     case, money = found.case, found.case.money
-    best = found.costs[0]
-    low, _, high = found.ranges[best.name]
-    sure = found.cheapest[best.name]
-    typer.echo(
-        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted "
-        f"({dollars(low)} to {dollars(high)}); cheapest in {100 * sure:.0f} % of the draws of all prices."
-    )
+    typer.echo(money_words(priced)[0])
     use = case.wanted / (case.cluster.gpus * 730.5)
     typer.echo(
         f"{case.cluster.gpus:,} GPUs over {money.years:g} years in '{money.region}', {100 * use:.0f} % "
@@ -108,14 +102,8 @@ def _print(priced: Priced) -> None:
         )
     print_table(("way", "upfront", "a month", "GPU-hour", "5 % to 95 %", "cheapest"), rows, right=True)
     typer.echo("")
-    for run in priced.runs:
-        failing = "nothing failing" if run.goodput == 1 else f"{100 * run.goodput:.1f} % of the time training"
-        typer.echo(
-            f"A run of '{run.job}' takes {run.gpu_hours:,.0f} GPU-hours, {failing}: "
-            f"{dollars(run.cost(best))} ({best.name})."
-        )
-    for one in priced.served:
-        typer.echo(f"A million output tokens of '{one.job}': {dollars(one.cost(best))} ({best.name}).")
+    for sentence in money_words(priced)[1:]:
+        typer.echo(sentence)
     _print_breaks(found)
     typer.echo("\nA GPU-hour of the best owned way, by the prices it hangs on most:")
     for s in found.swings[:SHOWN_SWINGS]:

@@ -16,6 +16,7 @@ from railwright.cost.options import (
     Number,
     best_split,
     check_region,
+    hybrid,
     middle,
     owned,
     providers,
@@ -132,12 +133,11 @@ def ways(case: Case, draw: Draw, book: Book, splits: list[Cost] | None = None) -
         first = middle(book)
         cheap = min(clouds, key=lambda cloud: float(rented(case, first, cloud, "on-demand").monthly))
         if splits is None:
-            mixed = best_split(case, draw, "colo", cheap)
+            both = [best_split(case, draw, base, cheap) for base in ("own", "colo")]
+            mixed = min(both, key=lambda c: float(c.monthly))
         else:
-            from railwright.cost.options import hybrid
-
-            share = next(c.owned for c in splits if c.kind == "hybrid")
-            mixed = hybrid(case, draw, "colo", cheap, share)
+            known = next(c for c in splits if c.kind == "hybrid")
+            mixed = hybrid(case, draw, known.name.split()[0], cheap, known.owned)
         found.append(mixed)
     return found
 

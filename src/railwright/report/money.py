@@ -1,6 +1,9 @@
-"""Amounts of money in words."""
+"""Money in words."""
 
 from __future__ import annotations
+
+from railwright.cost.priced import Priced
+from railwright.units import show_count
 
 
 def dollars(value: float) -> str:
@@ -10,3 +13,30 @@ def dollars(value: float) -> str:
     if abs(value) >= 1e6:
         return f"${value / 1e6:,.3g} M" if abs(value) < 1e9 else f"${value / 1e9:,.3g} bn"
     return f"${value:,.0f}" if abs(value) >= 100 else f"${value:,.2f}"
+
+
+def money_words(priced: Priced) -> list[str]:
+    """The cheapest way and how sure that is, the best owned way, what runs and tokens cost."""
+    found, best, own = priced.comparison, priced.best, priced.best_owned
+    low, _, high = found.ranges[best.name]
+    words = [
+        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted (90 % between "
+        f"{dollars(low)} and {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
+        "of the draws of all prices."
+    ]
+    if own is not best:
+        words.append(
+            f"Owned at best ({own.name}): {dollars(float(own.per_gpu_hour))}, {dollars(float(own.upfront))} "
+            "at the start."
+        )
+    for run in priced.runs:
+        failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
+        words.append(
+            f"A run of {run.job} takes {show_count(run.gpu_hours)} GPU-hours, {failing}: "
+            f"{dollars(run.cost(best))} ({best.name})."
+        )
+    words += [
+        f"A million output tokens of {one.job}: {dollars(one.cost(best))} ({best.name})."
+        for one in priced.served
+    ]
+    return words

@@ -5,11 +5,10 @@ from __future__ import annotations
 from railwright.cost.priced import Priced
 from railwright.report.charts import stacked_bar
 from railwright.report.markup import Child, Html, join, tag
-from railwright.report.money import dollars
+from railwright.report.money import dollars, money_words
 from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.units import show_count
 
 MOST_SWINGS = 8
 
@@ -19,18 +18,11 @@ def money_section(result: Result) -> Html | None:
     priced = result.rooms.money
     if priced is None:
         return None
-    found, best = priced.comparison, priced.best
-    low, _, high = found.ranges[best.name]
-    words = (
-        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted (90 % between "
-        f"{dollars(low)} and {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
-        "of the draws of all prices."
-    )
+    found = priced.comparison
     own = priced.best_owned
     return join(
         [
-            tag("p", words),
-            *_runs(priced),
+            *(tag("p", sentence) for sentence in money_words(priced)),
             _ways(priced),
             tag("figure", draw_waterfall(own), tag("figcaption", f"A GPU-hour of {own.name}, part by part.")),
             tag(
@@ -48,18 +40,6 @@ def money_section(result: Result) -> Html | None:
             _unread(priced),
         ]
     )
-
-
-def _runs(priced: Priced) -> list[Html]:
-    best, found = priced.best, []
-    for run in priced.runs:
-        failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
-        text = f"A run of {run.job} takes {show_count(run.gpu_hours)} GPU-hours, {failing}: "
-        found.append(tag("p", f"{text}{dollars(run.cost(best))} ({best.name})."))
-    for one in priced.served:
-        cost = f"A million output tokens of {one.job}: {dollars(one.cost(best))} ({best.name})."
-        found.append(tag("p", cost))
-    return found
 
 
 def _ways(priced: Priced) -> Html:

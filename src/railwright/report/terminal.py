@@ -22,8 +22,9 @@ from railwright.report.figures import (
     small_point,
     sweeps,
 )
+from railwright.report.money import money_words
 from railwright.study.result import Result, VariantResult
-from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
+from railwright.units import show_change, show_count, show_power, show_rate, show_share, show_size, show_time
 
 TOP_ROWS = 6
 
@@ -45,6 +46,7 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
     _sensitivity(result, console)
     _what_ifs(result, console)
     _published(result, console)
+    _rooms(result, console)
     _error(result, console)
     for warning in result.warnings:
         console.print(Text(f"! {warning}", style="yellow"))
@@ -214,6 +216,28 @@ def _published(result: Result, console: Console) -> None:
     for effect in result.published:
         table.add_row(Text(effect.name), Text(effect.published), Text(effect.predicted))
     console.print(table)
+
+
+def _rooms(result: Result, console: Console) -> None:
+    """Serving, failures, the room and money in their own sentences, where the study has them."""
+    found = result.rooms
+    for job in found.serving:
+        _heading(console, f"Serving {job.name}")
+        for sentence in job.words:
+            console.print(Text(sentence))
+    if found.goodput is not None:
+        _heading(console, "Failures")
+        for sentence in found.goodput.answer:
+            console.print(Text(sentence))
+    if (site := found.site) is not None:
+        _heading(console, "The room")
+        kinds = ", ".join(f"{count} {kind}" for kind, count in site.kinds.items())
+        text = f"{len(site.racks)} racks ({kinds}), {show_power(site.power)} of machines, "
+        console.print(Text(f"{text}{show_power(site.site_power)} of the site (PUE {site.pue:.2f})."))
+    if found.money is not None:
+        _heading(console, "Money")
+        for sentence in money_words(found.money):
+            console.print(Text(sentence))
 
 
 def _error(result: Result, console: Console) -> None:
