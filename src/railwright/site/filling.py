@@ -14,7 +14,7 @@ from railwright.site.parts import Intake, RackKind, SiteParts
 from railwright.spec.site import Site
 from railwright.units import show_power
 
-GENERIC_SWITCH, HOST = "switch", "storage-server"
+GENERIC_SWITCH, LARGE_SWITCH, HOST = "switch", "large-switch", "storage-server"
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,12 @@ def server_machine(server: Server, parts: SiteParts) -> Machine:
 
 
 def switch_machine(switch: Switch, kind: str, parts: SiteParts) -> Machine:
-    """A switch of the catalogue as a machine; one without a record has two supplies, either enough."""
-    intake = parts.machines.get(switch.name) or parts.machines[GENERIC_SWITCH]
+    """A switch of the catalogue as a machine; one without a record has two supplies, either enough.
+
+    Raises PlanError where no source gives its power.
+    """
+    large = switch.power_max > constant("c14_power")
+    intake = parts.machines.get(switch.name) or parts.machines[LARGE_SWITCH if large else GENERIC_SWITCH]
     watts = switch.power_max or intake.power
     if not watts:
         raise PlanError(
