@@ -8,7 +8,8 @@ runs; communications that cross servers at the same time share the NICs evenly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "emb", "pp", "host", "co
 """In the order in which an idle instant is charged when several communications run at once: the inner
 ones block the compute lane, data-parallel buckets only run beside it."""
 
+_PLACE = {lane: i for i, lane in enumerate(LANES)}
 
 QUIET = ("compute", "host", "copy")
 """Lanes beside which compute keeps its pace: no network, no kernels of NCCL."""
@@ -78,13 +80,16 @@ class Pass:
 
     duration  until the last task that is not on the dp lane has finished [s]
     left      what is left on the dp lane then
-    exposed   seconds of `duration` by lane: 'compute' while it computes, else the one lane waited for
     """
 
     spans: tuple[Span, ...]
     duration: float
     left: tuple[Begun, ...]
-    exposed: dict[str, float] = field(hash=False)
+
+    @cached_property
+    def exposed(self) -> dict[str, float]:
+        """Seconds of `duration` by lane: 'compute' while it computes, else the one lane waited for."""
+        return exposure(self.spans, self.duration)
 
 
 @dataclass(slots=True)
@@ -149,9 +154,9 @@ def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = (
                 del active[lane]
                 left -= lane != "dp"
         idle = [lane for lane in lanes if lane not in active]
-    spans.sort(key=lambda s: (s.start, s.end, LANES.index(s.task.lane)))
+    spans.sort(key=lambda s: (s.start, s.end, _PLACE[s.task.lane]))
     rest = _rest(tasks, active.get("dp"), queues["dp"][head.get("dp", 0) :], begun)
-    return Pass(tuple(spans), now, rest, exposure(spans, now))
+    return Pass(tuple(spans), now, rest)
 
 
 def drain(begun: Sequence[Begun], seconds: float) -> tuple[list[Span], tuple[Begun, ...]]:

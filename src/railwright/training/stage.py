@@ -222,7 +222,8 @@ class Stage:
             bucket = needed.get(task.layer, -1)
             if bucket in place and task.lane == "compute":
                 after = (*after, place[bucket])
-            found.append(task._replace(after=after))
+            lane, name, kind, duration, _, layer, size, wire = task
+            found.append(Task(lane, name, kind, duration, after, layer, size, wire))
         return found
 
     def _let_run(self, until: float) -> None:
