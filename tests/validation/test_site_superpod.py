@@ -1,7 +1,8 @@
 """Published rooms of DGX SuperPODs against plans of the same machines.
 
 Sources: the H100 reference architecture in a third party's copy (cidian.kuaisou.com: 127 nodes, 4 UFM
-appliances and 5 management servers in 38 racks); docs.nvidia.com, scalable infrastructure B200 (two DGX in a rack, over
+appliances and 5 management servers in 38 racks); docs.nvidia.com, scalable infrastructure B200 (two DGX in a
+rack, over
 25 kW) and B300 (four in a rack, over 50 kW; 56 kW on three PDUs).
 """
 
