@@ -48,6 +48,8 @@ class Engine:
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
     request         tokenizer, HTTP, queues, of a request before its first step and after [s]
     expert_exchange  how tokens meet experts of other GPUs under attention data parallelism
+    decode_time, prefill_time  GPU time of decode steps and of steps with prefill over what the measured kernels
+                    say; 1 but in a calibrated profile (`railwright calibrate`)
     sources         field name -> where its value comes from; '*' for the rest
     """
 
@@ -82,6 +84,8 @@ class Engine:
     collective_wait: float = 0.0
     attention_pace: float = 1.0
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"
+    decode_time: float = 1.0
+    prefill_time: float = 1.0
     sources: dict[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     def limits(self, job: ServingJob, gpu: Gpu) -> tuple[int, int]:

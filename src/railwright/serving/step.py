@@ -73,13 +73,13 @@ def tabulate(
     prefill = prefill_attention(stage, chunks[:, None], contexts[None, :])
     return StepTable(
         tokens=tokens,
-        decode_rows=sum_of(row_parts(stage, tokens, mixed=False)) + drafted,
-        mixed_rows=sum_of(row_parts(stage, tokens, mixed=True)),
+        decode_rows=(sum_of(row_parts(stage, tokens, mixed=False)) + drafted) * engine.decode_time,
+        mixed_rows=sum_of(row_parts(stage, tokens, mixed=True)) * engine.prefill_time,
         requests=batches,
         contexts=contexts,
-        decode=decode,
+        decode=decode * engine.decode_time,
         chunks=chunks,
-        prefill=prefill,
+        prefill=prefill * engine.prefill_time,
         stages=cut.pipeline,
         hop=hop_seconds(stage.place, cut, HOP_TOKENS * arch.hidden * 2.0),
         kv_tokens=memory.kv_tokens,
@@ -118,6 +118,8 @@ def step_parts(
     if prefill:
         new, cached = (np.array(column, float) for column in zip(*prefill, strict=True))
         parts["prefill attention"] = float(prefill_attention(stage, new, cached).sum())
+    measured = engine.prefill_time if prefill else engine.decode_time
+    parts = {name: value * measured for name, value in parts.items()}
     host = engine.host_step + engine.host_request * (decoding + len(prefill))
     busy = sum(parts.values())
     return StepParts(parts, host, max(busy, host) if engine.overlaps else busy + host)
