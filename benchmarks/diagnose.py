@@ -28,14 +28,12 @@ from railwright.diagnose.elements import Elements, elements_of
 from railwright.diagnose.evidence import Evidence
 from railwright.diagnose.infer import infer
 from railwright.diagnose.likelihood import DEAD, GRID, SPAN
-from railwright.diagnose.paths import Crossed, Routing, crossed, traffic_of
+from railwright.diagnose.paths import Routing, crossed
 from railwright.diagnose.schedule import rounds
-from railwright.diagnose.simulate import Planted, measured
+from railwright.diagnose.simulate import Planted, hashed, measured
 from railwright.diagnose.verdict import diagnose
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Role
-from railwright.network.paths import find_routes
-from railwright.network.solution import Network
 from railwright.spec import override
 
 STATIC = Routing("static")
@@ -66,7 +64,7 @@ def bars(trials: int) -> None:
                 faults = [Planted(int(rng.choice(pools[k])), float(rng.uniform(0.3, 0.8))) for k in kinds]
                 rates = tuple(measured(c, STATIC, faults, rng) for c in paths[:count])
                 start = time.perf_counter()
-                posed = problem(Evidence(rates), elements.weights(), 1.0)
+                posed = problem(Evidence(rates), elements.weights(), elements.slows(), 1.0)
                 answer = infer(posed)
                 slowest = max(slowest, time.perf_counter() - start)
                 first = np.argsort(-answer.probability, kind="stable")[:many]
@@ -91,15 +89,15 @@ def calibration(trials: int, file: str) -> None:
     told: list[tuple[float, bool]] = []
     plans = rounds(fabric, STATIC, 8)
     for _ in range(trials):
-        hashed = rng.random() < 0.5
-        routing = Routing("ecmp") if hashed else STATIC
+        unknown = rng.random() < 0.5
+        routing = Routing("ecmp") if unknown else STATIC
         src, dst = plans[int(rng.integers(len(plans)))].transfers()
         known = crossed(elements, routing, src, dst)
-        taken = _taken(elements, src, dst, int(rng.integers(2**31))) if hashed else None
+        taken = hashed(elements, src, dst, int(rng.integers(2**31))) if unknown else None
         faults = _drawn(elements, weights, rng)
         clean = measured(known, routing, faults, rng, sigma=1e-9, taken=taken)
         rates = replace(clean, y=_scattered(clean.y, rng), sigma=np.full(len(clean), noise().healthy))
-        posed = problem(Evidence((rates,)), weights, 1.0)
+        posed = problem(Evidence((rates,)), weights, elements.slows(), 1.0)
         answer = infer(posed)
         real = {int(posed.class_of[f.element]) for f in faults}
         told += [(float(p), k in real) for k, p in enumerate(answer.probability) if p >= EDGES[0]]
@@ -182,13 +180,12 @@ def picture(rows: list[tuple[float, float, int]], gap: float, suspects: int) -> 
 def _drawn(elements: Elements, weights: np.ndarray, rng: np.random.Generator) -> list[Planted]:
     """Faults as the prior has them: how many, which, how much is left, which way."""
     n = noise()
-    prior = weights / weights.sum()
+    prior, slows = weights / weights.sum(), elements.slows()
     faults = []
     for element in rng.choice(len(elements), rng.poisson(1.0), p=prior, replace=False).tolist():
         draw = rng.random()
-        left = 1.0 if draw < n.no_effect else 0.01 if draw < n.no_effect + n.dead else 0.0
-        if not left:
-            left = float(np.exp(rng.uniform(GRID[-2], GRID[1])))
+        left = float(np.exp(rng.uniform(GRID[-2], GRID[1]))) if draw > n.dead else 0.01
+        left = left if rng.random() < slows[element] else 1.0
         way = "both" if rng.random() > n.one_way else str(rng.choice(["out", "in"]))
         faults.append(Planted(element, left, way))
     return faults
@@ -201,22 +198,6 @@ def _scattered(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     scatter = rng.standard_t(n.tails, len(y)) * scale * np.sqrt((n.tails - 2) / n.tails)
     disturbed = rng.random(len(y)) < n.outlier
     return np.where(disturbed, rng.uniform(0.3 - SPAN, 0.3, len(y)), np.maximum(y, DEAD) + scatter)
-
-
-def _taken(elements: Elements, src: np.ndarray, dst: np.ndarray, seed: int) -> Crossed:
-    """The paths that a hash really took."""
-    fabric = elements.fabric
-    assert fabric is not None
-    known = crossed(elements, Routing("ecmp"), src, dst)
-    routes = find_routes(Network(fabric, "ecmp", seed), traffic_of(src, dst))
-    ptr, link, _ = routes.flat()
-    obs = np.repeat(np.arange(len(src)), np.diff(ptr))
-    head = np.where(link % 2, fabric.a[link // 2], fabric.b[link // 2])
-    size = len(elements)
-    on = np.concatenate([obs * size + elements.of_cable[link // 2], obs * size + elements.of_device[head]])
-    keep = (known.weight > 1 - 1e-9) | np.isin(known.obs * size + known.element, on)
-    kept = known.obs[keep], known.element[keep], known.way[keep]
-    return Crossed(*kept, np.ones(int(keep.sum())))
 
 
 def _pools(elements: Elements, fabric: Fabric) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from railwright.diagnose.constants import expected_faults
 from railwright.diagnose.infer import infer
 from railwright.diagnose.likelihood import GRID, grid_prior, log_rate
 from railwright.diagnose.paths import crossed
-from railwright.diagnose.simulate import Planted, measured
+from railwright.diagnose.simulate import Planted, hashed, measured
 
 ELEMENTS = machine(64)
 PLAN = rounds(ELEMENTS.fabric, STATIC, 4)
@@ -25,7 +25,7 @@ KINDS = np.array(ELEMENTS.kind)
 
 
 def posterior(evidence: Evidence):
-    posed = problem(evidence, ELEMENTS.weights(), expected_faults())
+    posed = problem(evidence, ELEMENTS.weights(), ELEMENTS.slows(), expected_faults())
     return posed, infer(posed)
 
 
@@ -88,7 +88,8 @@ def test_densities_integrate_to_one():
         density = np.exp(log_rate(y, np.full(len(y), 0.03), np.full(len(y), mean)))
         # the even part of outliers is 5 wide and stands on 8 here
         assert np.trapezoid(density, y) == pytest.approx(1 + 0.001 * (8 / 5 - 1), abs=1e-4)
-    assert np.exp(grid_prior()).sum() == pytest.approx(1.0)
+    assert np.exp(grid_prior()[:, 0]).sum() == pytest.approx(1.0)
+    assert np.exp(grid_prior()[:, 1:]).sum() == pytest.approx(1.0)
     assert len(GRID) == grid_prior().shape[1]
 
 
@@ -99,7 +100,7 @@ def test_two_elements_and_one_event_by_hand():
     both (1 - .999 x .2 x .6) x .0001.
     """
     event = Event("seen", ((0, 0.8), (1, 0.4)), 0.001)
-    posed = problem(Evidence((), (event,)), np.array([0.01, 0.01]), 1.0)
+    posed = problem(Evidence((), (event,)), np.array([0.01, 0.01]), np.array([0.5, 0.5]), 1.0)
     found = infer(posed)
     none, both = 0.001 * 0.99**2, (1 - 0.999 * 0.12) * 1e-4
     a, b = (1 - 0.999 * 0.2) * 0.0099, (1 - 0.999 * 0.6) * 0.0099
@@ -121,7 +122,7 @@ def test_hashed_paths_stop_at_the_leaf_and_say_so():
     assert any("as far as the leaf" in sentence for sentence in found.unidentifiable)
     # a cable between switches: each path that may cross it does so by chance, so nobody can be named
     cable = int(ELEMENTS.of_cable[fabric.role == 3][40])
-    truth = [crossed(ELEMENTS, STATIC, *one.transfers()) for one in PLAN]
+    truth = [hashed(ELEMENTS, *one.transfers(), seed) for seed, one in enumerate(PLAN)]
     rates = tuple(
         measured(c, ecmp, [Planted(cable, 0.5)], rng, taken=t) for c, t in zip(known, truth, strict=True)
     )

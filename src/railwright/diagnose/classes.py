@@ -22,7 +22,9 @@ class Problem:
 
     class_of   (E,) class of each element, -1 for elements that no evidence touches
     prior      (E,) probability of a fault before the evidence
+    slows      (E,) part of an element's faults that slow what goes through it
     log_odds   (K,) ln of the prior odds of a class: that one of its elements is at fault
+    log_slow, log_still  (K,) ln of the part of a class's faults that slow, and that do not
     rates      all rates, or None; entries (row, class, way, weight, spread) hold each class once
     quiet      (K,) ln likelihood ratio of the checks that showed nothing
     event_of, event_class, event_seen  entries: event, class, probability that it shows
@@ -31,7 +33,10 @@ class Problem:
 
     class_of: Ints
     prior: Floats
+    slows: Floats
     log_odds: Floats
+    log_slow: Floats
+    log_still: Floats
     rates: Rates | None
     row: Ints
     klass: Ints
@@ -53,10 +58,11 @@ class Problem:
         return np.flatnonzero(self.class_of == k)
 
 
-def problem(evidence: Evidence, weights: Floats, expected: float) -> Problem:
+def problem(evidence: Evidence, weights: Floats, slows: Floats, expected: float) -> Problem:
     """Gather elements into classes of equal evidence.
 
     weights   (E,) faults a year
+    slows     (E,) part of them that slow what goes through the element
     expected  faults expected before the evidence
     """
     count = len(weights)
@@ -77,6 +83,7 @@ def problem(evidence: Evidence, weights: Floats, expected: float) -> Problem:
     class_of[touched] = place[inverse.reshape(-1)]
     classes = len(marks)
     mass = np.bincount(class_of[touched], prior[touched], classes)
+    slow = np.clip(np.bincount(class_of[touched], (prior * slows)[touched], classes) / mass, 1e-9, 1 - 1e-9)
     head = np.full(classes, -1, np.int64)
     head[class_of[touched][::-1]] = np.flatnonzero(touched)[::-1]
     leads = np.zeros(count, np.bool_)
@@ -91,7 +98,8 @@ def problem(evidence: Evidence, weights: Floats, expected: float) -> Problem:
         weight, spread = rates.weight[kept], rates.spread[kept]
     own = leads[cause]
     return Problem(
-        class_of, prior, np.log(mass / np.maximum(1 - mass, 1e-9)), rates, row, klass, way, weight, spread,
+        class_of, prior, slows, np.log(mass / np.maximum(1 - mass, 1e-9)), np.log(slow), np.log1p(-slow),
+        rates, row, klass, way, weight, spread,
         quiet[head], event_of[own], class_of[cause[own]], seen[own],
         np.array([e.leak for e in evidence.events]),
     )  # fmt: skip

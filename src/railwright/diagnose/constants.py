@@ -50,7 +50,6 @@ class Noise:
     faulty: float
     tails: float
     outlier: float
-    no_effect: float
     dead: float
     one_way: float
 
@@ -59,6 +58,12 @@ def rate(kind: str) -> float:
     """Faults of one element of a kind [1/year]; leaves, spines and cores are switches."""
     named = "switch" if kind in ("leaf", "spine", "core") else kind
     return float(_evidence()["rates"][named]["value"])
+
+
+def slows(kind: str) -> float:
+    """Part of the faults of a kind of element that slow what goes through it."""
+    named = "switch" if kind in ("leaf", "spine", "core") else kind
+    return float(_evidence()["slows"][named])
 
 
 def expected_faults() -> float:

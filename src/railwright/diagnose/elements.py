@@ -5,13 +5,13 @@ Legend: E elements; N devices and C cables of a fabric.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.diagnose.constants import rate
+from railwright.diagnose.constants import rate, slows
 from railwright.errors import RailwrightError, nearest
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.fabric.names import device_names
@@ -63,10 +63,17 @@ class Elements:
 
     def weights(self) -> Floats:
         """(E,) faults a year, before they are scaled to what is expected in the machine."""
+        return self._by_kind(rate)
+
+    def slows(self) -> Floats:
+        """(E,) part of the faults that slow what goes through the element."""
+        return self._by_kind(slows)
+
+    def _by_kind(self, value: Callable[[str], float]) -> Floats:
         if not self.kind:
             return np.zeros(0)
         kinds, which = np.unique(np.array(self.kind), return_inverse=True)
-        return np.array([rate(str(kind)) for kind in kinds])[which.reshape(-1)]
+        return np.array([value(str(kind)) for kind in kinds])[which.reshape(-1)]
 
     def rank(self, number: int) -> int:
         """The element of a rank's software."""

@@ -145,8 +145,9 @@ def _scorer(problem: Problem) -> _Scorer:
     place = np.full(problem.num_classes, -1, np.int64)
     place[candidates] = np.arange(len(candidates))
     base = np.zeros((3 * len(candidates), len(GRID)))
+    slow, still = problem.log_slow[candidates], problem.log_still[candidates]
     if rates is None or not len(candidates):
-        return _Scorer(problem, candidates, (), base, _totals(base))
+        return _Scorer(problem, candidates, (), base, _totals(base, slow, still))
     mine = np.flatnonzero(place[problem.klass] >= 0)
     kinds = np.rint(problem.weight[mine] * 4096) + 0.5 * problem.spread[mine] * (problem.weight[mine] < 1)
     parts: list[tuple[float, bool, csc_array, csr_array]] = []
@@ -170,13 +171,14 @@ def _scorer(problem: Problem) -> _Scorer:
     mean = np.zeros(len(rates))
     for weight, spread, matrix, _ in parts:
         base += matrix @ table(rates.y, rates.sigma, mean, weight, spread)
-    return _Scorer(problem, candidates, tuple(parts), base, _totals(base))
+    return _Scorer(problem, candidates, tuple(parts), base, _totals(base, slow, still))
 
 
 def _children(scorer: _Scorer, state: _State) -> list[tuple[float, int, int, int]]:
     """(ln posterior, candidate, variant, grid point) of the best sets with one fault more."""
     total, flat = scorer.alone
-    rates = scorer.problem.rates
+    problem = scorer.problem
+    rates = problem.rates
     changed = np.flatnonzero(state.mean < 0)
     if len(changed) and rates is not None:
         total, flat = total.copy(), flat.copy()
@@ -185,12 +187,11 @@ def _children(scorer: _Scorer, state: _State) -> list[tuple[float, int, int, int
         # Only candidates on a path that the set explains are judged otherwise than alone.
         touched = np.unique(np.concatenate([part.indices // 3 for _, _, part in columns]))
         rows = (3 * touched[:, None] + np.arange(3)).reshape(-1)
-        scores = scorer.scores[rows]
+        scores, which = scorer.scores[rows], scorer.candidates[touched]
         for weight, spread, part in columns:
             now = table(y, sigma, mean, weight, spread) - table(y, sigma, 0 * mean, weight, spread)
             scores += csr_array(part)[rows] @ now
-        total[touched], flat[touched] = _totals(scores)
-    problem = scorer.problem
+        total[touched], flat[touched] = _totals(scores, problem.log_slow[which], problem.log_still[which])
     total = total + (problem.log_odds + problem.quiet + _event_gain(problem, state))[scorer.candidates]
     here = [i for i, k in enumerate(scorer.candidates.tolist()) if k in state.key]
     total[here] = -np.inf
@@ -204,13 +205,18 @@ def _children(scorer: _Scorer, state: _State) -> list[tuple[float, int, int, int
     return found
 
 
-def _totals(scores: Floats) -> tuple[Floats, Ints]:
-    """(ln sum over ways and grid, best of them) per candidate, of scores (3 K', S)."""
+def _totals(scores: Floats, slow: Floats, still: Floats) -> tuple[Floats, Ints]:
+    """(ln sum over ways and grid, best of them) per candidate, of scores (3 K', S).
+
+    slow, still  (K',) ln of the part of its faults that slow, and that do not
+    """
     if not len(scores):
         return np.zeros(0), np.zeros(0, np.int64)
     ways = scores.reshape(-1, 3, len(GRID))
     out, into, both = ways[:, 0], ways[:, 1], ways[:, 2]
     logs = np.stack([out + into + both, out + both, into + both], axis=1) + grid_prior()
+    logs[:, :, 0] += still[:, None]
+    logs[:, :, 1:] += slow[:, None, None]
     flat = logs.reshape(len(logs), -1)
     best = flat.argmax(axis=1)
     top = flat[np.arange(len(flat)), best]

@@ -25,10 +25,13 @@ SPAN = 5.0
 
 @cache
 def grid_prior() -> Floats:
-    """(3, S) ln prior of (way, rate left): both ways, out alone, in alone."""
+    """(3, S) ln prior of (way, rate left): both ways, out alone, in alone.
+
+    The first column, no effect, and the others add up to 1 each: a class says how its faults divide.
+    """
     n = noise()
-    slow = (1 - n.no_effect - n.dead) / (len(GRID) - 2)
-    left = np.array([n.no_effect, *[slow] * (len(GRID) - 2), n.dead])
+    slow = (1 - n.dead) / (len(GRID) - 2)
+    left = np.array([1.0, *[slow] * (len(GRID) - 2), n.dead])
     ways = np.array([1 - n.one_way, n.one_way / 2, n.one_way / 2])
     prior: Floats = np.log(ways[:, None] * left[None, :])
     return prior

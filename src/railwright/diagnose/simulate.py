@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import ANY, Rates
-from railwright.diagnose.paths import Crossed, Routing, rates_of
+from railwright.diagnose.paths import Crossed, Routing, crossed, need_fabric, rates_of, traffic_of
+from railwright.network.paths import find_routes
+from railwright.network.solution import Network
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
@@ -45,3 +49,17 @@ def measured(
     y = y + rng.normal(0.0, sigma, count)
     labels = [f"transfer {i}" for i in range(count)]
     return rates_of(crossing, routing, y, np.full(count, sigma), labels, "simulated")
+
+
+def hashed(elements: Elements, src: Ints, dst: Ints, seed: int) -> Crossed:
+    """The elements that ECMP really takes transfers over, for one seed of its hash."""
+    fabric = need_fabric(elements)
+    known = crossed(elements, Routing("ecmp"), src, dst)
+    ptr, link, _ = find_routes(Network(fabric, "ecmp", seed), traffic_of(src, dst)).flat()
+    obs = np.repeat(np.arange(len(src)), np.diff(ptr))
+    head = np.where(link % 2, fabric.a[link // 2], fabric.b[link // 2])
+    size = len(elements)
+    on = np.concatenate([obs * size + elements.of_cable[link // 2], obs * size + elements.of_device[head]])
+    keep = (known.weight > 1 - 1e-9) | np.isin(known.obs * size + known.element, on)
+    count = int(keep.sum())
+    return Crossed(known.obs[keep], known.element[keep], known.way[keep], np.ones(count))

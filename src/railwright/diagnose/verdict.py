@@ -35,7 +35,7 @@ def diagnose(
     routing  how paths of new tests run; None: none are proposed
     most     faults at once
     """
-    posed = problem(evidence, elements.weights(), expected_faults())
+    posed = problem(evidence, elements.weights(), elements.slows(), expected_faults())
     found = infer(posed, most)
     order = np.argsort(-found.probability, kind="stable")
     shown = [int(k) for k in order if found.probability[k] >= SHOW]
@@ -52,8 +52,10 @@ def diagnose(
 
 def _suspect(elements: Elements, evidence: Evidence, posed: Problem, found: Found, k: int) -> Suspect:
     members = posed.members(k)
-    shares = posed.prior[members] / posed.prior[members].sum()
-    # Members of one class differ at most in what they were before the evidence.
+    left = float(found.left[k])
+    # Members of one class differ at most in what they were before the evidence, and in what slows.
+    shares = posed.prior[members] * (posed.slows[members] if left < 1 else 1 - posed.slows[members])
+    shares = shares / shares.sum()
     order = np.lexsort((members, -shares))
     whole = float(found.probability[k])
     readings = tuple(
@@ -63,7 +65,6 @@ def _suspect(elements: Elements, evidence: Evidence, posed: Problem, found: Foun
     first = int(members[order[0]])
     told, against, measured = _why(evidence, posed, found, k)
     gpus, words = blast_of(elements, first)
-    left = float(found.left[k])
     return Suspect(
         readings[0][0], readings[0][1], whole, readings[:12], len(readings), left if measured else None,
         WAYS[int(found.variant[k])], told, against, gpus, words,
