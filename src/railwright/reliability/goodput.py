@@ -100,9 +100,15 @@ def goodput(
     figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
     ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("Monte Carlo")
-    length, nodes_kept = ideal / closed.ettr(figures), int(kept * nodes_each)
-    short, missing = shortage(trace, held.nodes, out_rate, nodes_kept, length, asked.samples, asked.seed)
-    waits = np.minimum(missing / replicas, 1.0) if asked.elastic else short
+    length = ideal / closed.ettr(figures)
+
+    def waits_with(servers: int) -> NDArray[np.float64]:
+        nodes = int(servers * nodes_each)
+        short, missing = shortage(trace, held.nodes, out_rate, nodes, length, asked.samples, asked.seed)
+        return np.minimum(missing / replicas, 1.0) if asked.elastic else short
+
+    waits = waits_with(kept)
+    covered = replace(figures, waiting=float((waits if kept == enough else waits_with(enough)).mean()))
     figures = replace(figures, waiting=float(waits.mean()))
     forecast = _forecast(asked, held, parts, saved, recovery, figures, kept, ideal, waits)
     swings = tornado(asked, held, parts, saved, recovery, figures)
@@ -114,6 +120,7 @@ def goodput(
         definitions=definitions(held.nodes, figures, parts),
         ettr=closed.ettr(figures), goodput=closed.goodput(figures), losses=closed.losses(figures),
         forecast=forecast, spares=kept, wanted=wanted,
+        enough=(enough, closed.goodput(covered)),
         target=(asked.target, recovery_for(asked.target, mtti, saved.block, saved.lag)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),

@@ -206,6 +206,7 @@ class Goodput:
     target      (wanted ratio, longest recovery that reaches it at this checkpoint [s]; negative: none does)
     lemons      share of the interruptions that the worst tenth of the servers causes
     spares      hot spares assumed; `wanted` says how many 99 % and 99.9 % of the time take
+    enough      (spare servers for 99 % of the time, goodput with them)
     """
 
     job: str
@@ -228,6 +229,7 @@ class Goodput:
     forecast: Forecast
     spares: int
     wanted: tuple[Spares, ...]
+    enough: tuple[int, float]
     target: tuple[float, float]
     network: NetworkFaults | None
     tornado: tuple[Swing, ...]

@@ -7,47 +7,60 @@ from railwright.units import show_count, show_time
 
 
 def answer(g: Goodput) -> tuple[str, ...]:
-    """Four or five sentences: how often, what it costs, until when, and what would help."""
-    run, saved = g.forecast, g.checkpoint
+    """A few sentences: how often, what it costs, until when, and what would help."""
+    every = show_time(g.mtti)
+    low, high = show_time(g.mtti_low), show_time(g.mtti_high)
     words = [
-        f"{g.job} on {g.gpus:,} GPUs is interrupted every {show_time(g.mtti)} "
-        f"({g.per_1000_node_days:.2f} per 1,000 node-days; {show_time(g.mtti_low)} to "
-        f"{show_time(g.mtti_high)} over the range of the rates), and takes "
-        f"{show_time(g.recovery.mean)} to train again.",
-        f"It trains {100 * g.ettr:.1f} % of the time with a checkpoint every {show_time(saved.interval)}; "
-        + (
-            f"goodput is {100 * g.goodput:.1f} %."
-            if g.ettr - g.goodput < 5e-4
-            else f"goodput, less what missing servers, a degraded fabric and link flaps take, is "
-            f"{100 * g.goodput:.1f} %."
-        ),
+        f"{g.job} on {g.gpus:,} GPUs is interrupted every {every} ({g.per_1000_node_days:.2f} per 1,000 "
+        f"node-days; {low} to {high} over the range of the rates), and takes {show_time(g.recovery.mean)} to "
+        "train again.",
+        f"With servers at hand it trains {_percent(g.ettr)} of the time, with a checkpoint every "
+        f"{show_time(g.checkpoint.interval)}; {_goodput(g)}.",
+        _end(g),
     ]
-    if run.finished > 0.5:
-        p10, p50, p90, _, _ = run.wall
+    servers, better = g.enough
+    if better > g.goodput + 0.005:
         words.append(
-            f"The run ends after {show_time(p50)} ({show_time(p10)} to {show_time(p90)} in eight of ten "
-            f"cases) instead of {show_time(run.ideal)}, and takes "
-            f"{show_count(run.gpu_hours[1])} GPU-hours."
+            f"With {servers} spare servers instead of {g.spares} it would train {_percent(better)} of the time."
         )
-    else:
-        words.append("The run does not end: it loses work faster than it saves it.")
-    wanted, longest = g.target
-    if g.ettr >= wanted:
-        words.append(f"{100 * wanted:.0f} % is reached, with recoveries of up to {show_time(longest)}.")
-    elif longest > 0:
-        words.append(
-            f"For {100 * wanted:.0f} %, recovery would have to take {show_time(longest)} or less with these "
-            "checkpoints."
-        )
-    else:
-        words.append(
-            f"{100 * wanted:.0f} % is out of reach with checkpoints that block for {show_time(saved.block)}, "
-            "however quick the recovery."
-        )
+    words.append(_target(g))
     first = max(g.components, key=lambda c: c.share)
     words.append(
-        f"The largest cause is {first.name} ({100 * first.share:.0f} % of the interruptions); "
-        f"spare servers kept: {g.spares} ({100 * g.spares / g.servers:.1f} %); nodes that keep the job "
-        f"whole: {g.wanted[0].replayed} for 99 % and {g.wanted[1].replayed} for 99.9 % of the time."
+        f"The largest cause is {first.name} ({100 * first.share:.0f} % of the interruptions); spare servers "
+        f"kept: {g.spares} ({_percent(g.spares / g.servers)}); nodes that keep the job whole: "
+        f"{g.wanted[0].replayed} for 99 % and {g.wanted[1].replayed} for 99.9 % of the time."
     )
     return tuple(words)
+
+
+def _goodput(g: Goodput) -> str:
+    if g.ettr - g.goodput < 5e-4:
+        return f"goodput is {_percent(g.goodput)}"
+    taken = "missing servers, a degraded fabric and link flaps"
+    return f"goodput, less what {taken} take, is {_percent(g.goodput)}"
+
+
+def _end(g: Goodput) -> str:
+    run = g.forecast
+    if run.finished <= 0.5:
+        return "The run does not end: most simulated ones lose work, or wait, faster than they get on."
+    p10, p50, p90 = (show_time(wall) for wall in run.wall[:3])
+    return (
+        f"The run ends after {p50} ({p10} to {p90} in eight of ten cases) instead of {show_time(run.ideal)}, "
+        f"and takes {show_count(run.gpu_hours[1])} GPU-hours."
+    )
+
+
+def _target(g: Goodput) -> str:
+    wanted, longest = g.target
+    share = f"{100 * wanted:.0f} %, servers at hand,"
+    if g.ettr >= wanted:
+        return f"{share} is reached with recoveries of up to {show_time(longest)}."
+    if longest > 0:
+        return f"{share} asks for recoveries of {show_time(longest)} or less with these checkpoints."
+    block = show_time(g.checkpoint.block)
+    return f"{share} is out of reach with checkpoints that block for {block}, however quick the recovery."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
