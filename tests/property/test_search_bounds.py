@@ -121,7 +121,8 @@ def test_brute_force_where_memory_is_short() -> None:
     from dataclasses import replace
 
     base = job(batch=32, sequence=4096)
-    space = Space({"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1), "recompute": ("none", "full"),
+    space = Space({"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1), "recompute": ("none",),
+                   "offload": ((), ("optimizer",)), "overlap_dp": (True,),
                    "overlap_tp": (False,), "overlap_pp": (True,), "schedule": ("auto",)})  # fmt: skip
     one = machine(1)
     found, _ = blocks(space, base, DENSE, one.network.fabric)
