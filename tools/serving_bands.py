@@ -79,9 +79,9 @@ def _tables(rows: list[Row], skipped: list[Skipped], model: dict[str, str], gpu:
         "|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda r: -abs(r.error))[:WORST]:
-        what = row.family.split(": ")[1]
+        what, unit = row.family.split(": ")[1], row.unit
         out.append(
-            f"| {row.error:+.0%} | {row.predicted:.4g} | {row.measured:.4g} | {row.unit} | {what}: {row.what} |"
+            f"| {row.error:+.0%} | {row.predicted:.4g} | {row.measured:.4g} | {unit} | {what}: {row.what} |"
         )
     out += ["", "### Refused", ""]
     reasons: dict[str, int] = {}

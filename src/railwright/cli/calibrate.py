@@ -39,8 +39,11 @@ def calibrate(
     ranks: Annotated[
         int | None, typer.Option("--ranks", min=1, help="Ranks of a group, where a log does not say.")
     ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", help="The study's serving job, for load generators' results.")
+    ] = None,
 ) -> None:
-    """Fit the constants of a cluster to its logs.
+    """Fit the constants of a cluster to its logs, or an engine profile to results of a load generator.
 
     Launch, ramp and usable bandwidth of each family that the logs show, with errors; what they cannot tell is
     refused, with what to measure next.
@@ -59,6 +62,15 @@ def calibrate(
         )
     if out is not None and out.exists() and not force:
         raise RailwrightError(f"{out} exists and is not overwritten; name another file, or say --force")
+
+    from railwright.measure.loadgen import is_result
+
+    results = [file for file in files[:-1] if is_result(Path(file))]
+    if results:
+        from railwright.cli.serve_measured import fit_engine
+
+        fit_engine(files[:-1], open_study(files[-1]), job, out)
+        return
 
     from railwright.measure.calibrate import calibrate as calibrated
     from railwright.measure.calibrate_profile import write_profile

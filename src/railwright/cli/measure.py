@@ -41,7 +41,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="Log of nccl-tests, rccl-tests, OSU or bench.")],
+    log: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG",
+            help="Log of nccl-tests, rccl-tests, OSU or bench; or result of vllm bench serve, aiperf, "
+            "genai-perf, guidellm or inference-perf.",
+        ),
+    ],
     study: Annotated[str, typer.Argument(metavar="STUDY", help="Study file, or the name of a template.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (SI units) instead of text.")] = False,
     html: Annotated[
@@ -53,11 +60,22 @@ def compare(
     ranks: Annotated[
         int | None, typer.Option("--ranks", min=1, help="Ranks of a group, where the log does not say.")
     ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", help="The study's serving job, for a load generator's result.")
+    ] = None,
 ) -> None:
     """Hold a benchmark's log against a study.
 
-    Measured and predicted size by size, and what explains the difference, with the next test.
+    Measured and predicted size by size (collectives) or percentile by percentile (serving), and what explains
+    the difference, with the next test.
     """
+    from railwright.measure.loadgen import is_result
+
+    if is_result(Path(log)):
+        from railwright.cli.serve_measured import show_compared
+
+        show_compared(Path(log), open_study(study), job, as_json, html)
+        return
     from railwright.measure.compare import compare as compared
     from railwright.measure.logs import read_log
 

@@ -1,4 +1,4 @@
-"""80 % bands of TTFT and TPOT: where published means lie over our predictions, each group weighing the same."""
+"""80 % bands of TTFT and TPOT: where published means lie over ours, each group weighing the same."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def written(rows: Sequence[Row]) -> str:
     by_id = {case["id"]: case for case in cases()}
     lines = [
         "# Written by tools/serving_bands.py from `railwright validate serving`; do not edit.",
-        "# 80 % band of measured over predicted means; every group (model, GPU) weighs the same.  No constant is",
-        "# fitted on these cases, so each is out of sample.  An engine is here with at least",
+        "# 80 % band of measured over predicted means; every group (model, GPU) weighs the same.  No",
+        "# constant is fitted on these cases, so each is out of sample.  An engine is here with at least",
         f"# {FEWEST} groups of its own; others get the band of their kind of model.",
         "bands:",
     ]
@@ -75,7 +75,8 @@ def written(rows: Sequence[Row]) -> str:
                     and (not engine or engine_group(by_id[r.record]).endswith(engine))
                 ]
                 groups = {r.record: f"{model_of(by_id[r.record])} {gpu_of(by_id[r.record])}" for r in chosen}
-                if len(set(groups.values())) < (FEWEST if engine else 1):
+                count = len(set(groups.values()))
+                if count < (FEWEST if engine else 1):
                     continue
                 low, high = band_of(chosen, groups)
                 name = " ".join(part for part in (kind, engine, latency) if part)
@@ -84,8 +85,8 @@ def written(rows: Sequence[Row]) -> str:
                     f"  {name}:",
                     f"    low: {low:.2f}",
                     f"    high: {high:.2f}",
-                    f'    source: "railwright validate serving: {len(chosen)} cases of {len(set(groups.values()))} '
-                    f'groups, median {quantile(ratios, 0.5):.2f}"',
+                    f'    source: "railwright validate serving: {len(chosen)} cases of {count} groups, '
+                    f'median {quantile(ratios, 0.5):.2f}"',
                 ]
     return "\n".join(lines) + "\n"
 

@@ -20,6 +20,29 @@ KNOWN = (
 )
 
 
+def is_result(path: Path) -> bool:
+    """Whether a file looks like a load generator's result, by its first lines; logs of collectives do not."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            head = file.read(65536)
+    except OSError:
+        return False
+    if head.startswith("Metric,"):
+        return True
+    return head.lstrip()[:1] in ("{", "[") and any(f'"{word}"' in head for word in TELLING)
+
+
+TELLING = (
+    "mean_ttft_ms",
+    "time_to_first_token",
+    "time_to_first_token_ms",
+    "benchmarks",
+    "load_summary",
+    "ttfts",
+)
+"""Words that only results of load generators hold."""
+
+
 def read_results(path: Path) -> tuple[BenchResult, ...]:
     """Every run in a load generator's result file, in file order.
 
