@@ -44,7 +44,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="N@FROM-UNTIL",
-            help="Replica N is lost for a while, e.g. 0@10-60 (seconds); repeatable. Prefill ones come first.",
+            help="Replica N is lost for a while, e.g. 0@10-60 (seconds); repeatable. Prefill ones first.",
         ),
     ] = None,
 ) -> None:
@@ -177,7 +177,7 @@ def _show(result: ServingResult) -> None:
         (
             "keys and values",
             f"{100 * result.cache.peak:.0f} % of {result.cache.tokens:,} tokens in use at most; "
-            f"{100 * result.cache.hits:.0f} % of prompts found cached; {result.cache.preemptions} preemptions",
+            f"{100 * result.cache.hits:.0f} % of prompts cached; {result.cache.preemptions} preemptions",
         ),
         (
             "power",
