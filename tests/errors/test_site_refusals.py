@@ -51,10 +51,16 @@ def test_each_limit_is_named_with_its_numbers(site: str, words: str):
     assert words in refusal(site)
 
 
-def test_a_server_whose_supplies_nobody_wrote_down_is_refused_with_what_to_write():
-    said = refusal("", server="mi250x-4")
-    assert "power supplies of 'mi250x-4'" in said
-    assert "machines: {mi250x-4: {like: dgx-h100}}" in said
+def test_a_server_whose_supplies_nobody_wrote_down_has_one_more_than_carry_it_and_is_named():
+    text = """
+railwright: 1
+name: unknown
+cluster: {servers: 4, server: mi250x-4, compute: {family: single-switch, switch: sn5600}}
+"""
+    plan = plan_site(load_study_text(text))
+    machine = plan.racks[0].power.machines[0]
+    assert (machine.intake.supplies, machine.intake.watts) == (2, 3e3), "3 kW, and one to spare"
+    assert any("estimated: mi250x-4" in note for note in plan.notes)
 
 
 def test_a_director_drawn_as_modules_has_no_place():

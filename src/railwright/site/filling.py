@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from railwright.catalog.parts import Server, Switch
 from railwright.errors import PlanError
@@ -14,7 +15,9 @@ from railwright.site.parts import Intake, RackKind, SiteParts
 from railwright.spec.site import Site
 from railwright.units import show_power
 
-GENERIC_SWITCH, LARGE_SWITCH, HOST = "switch", "large-switch", "storage-server"
+GENERIC_SERVER, GENERIC_SWITCH, LARGE_SWITCH, HOST = "server", "switch", "large-switch", "storage-server"
+MOST_SUPPLIES = 24
+"""A machine with more cords than a rack has outlets for was no server."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Rooms:
                 f"site.power.pdus_per_rack: {wanted} PDUs do not fit a '{rack.name}', which holds "
                 f"{rack.pdu_slots}"
             )
+        _check_feeds(site)
         return cls(site, parts, rack)
 
     def power(self, machines: Sequence[Machine]) -> RackPower:
@@ -97,16 +101,10 @@ class Rooms:
         return list(range(least, max(self.rack.pdu_slots, least) + 1, step))
 
     def supplying(self, pdus: int) -> Supplying:
-        """The rules for a rack of so many PDUs. Raises PlanError where feeds and PDUs do not fit."""
+        """The rules for a rack of so many PDUs. Raises PlanError where they are fewer than the feeds."""
         power = self.site.power
         pdu = find_part(self.parts.pdus, power.pdu, "PDU")
         feeds = power.feeds or {"n": 1, "n+1": pdus or 3, "2n": 2}[power.redundancy]
-        if power.redundancy == "2n" and feeds != 2:
-            raise PlanError(f"site.power.feeds: 2n means two feeds, not {feeds}; n+1 takes any number")
-        if power.redundancy == "n+1" and feeds < 2:
-            raise PlanError("site.power.feeds: n+1 needs two feeds or more (and as many PDUs)")
-        if power.redundancy == "2n" and pdus % 2:
-            raise PlanError(f"site.power.pdus_per_rack: 2n takes PDUs in pairs, not {pdus}")
         if pdus and feeds > pdus:
             raise PlanError(f"site.power: {pdus} PDUs cannot be spread over {feeds} feeds")
         return Supplying(
@@ -122,10 +120,32 @@ class Rooms:
         )
 
 
+def _check_feeds(site: Site) -> None:
+    """Refuse what no rack could keep: numbers of feeds and PDUs that contradict the redundancy."""
+    power = site.power
+    feeds, pdus = power.feeds, power.pdus_per_rack
+    if power.redundancy == "2n" and feeds not in (None, 2):
+        raise PlanError(f"site.power.feeds: 2n means two feeds, not {feeds}; n+1 takes any number")
+    if power.redundancy == "2n" and pdus is not None and pdus % 2:
+        raise PlanError(f"site.power.pdus_per_rack: 2n takes PDUs in pairs, not {pdus}")
+    if power.redundancy == "n+1" and (feeds == 1 or pdus == 1):
+        raise PlanError("site.power.feeds: n+1 needs two feeds or more (and as many PDUs)")
+    if feeds is not None and pdus is not None and feeds > pdus:
+        raise PlanError(f"site.power: {pdus} PDUs cannot be spread over {feeds} feeds")
+
+
 def server_machine(server: Server, parts: SiteParts) -> Machine:
-    """A server of the catalogue as a machine in a rack. Raises PlanError where its supplies are unknown."""
+    """A server of the catalogue as a machine in a rack.
+
+    One without a record is taken to have as many 3 kW supplies as carry it and one more: no better than
+    what is sold.  Raises PlanError where that is no server (rack-scale systems have shelves).
+    """
     intake = parts.machines.get(server.name)
     if intake is None:
+        each = parts.machines[GENERIC_SERVER]
+        supplies = math.ceil(server.power_max / each.watts) + 1
+        intake = replace(each, name=server.name, supplies=supplies)
+    if intake.supplies > MOST_SUPPLIES and intake.inlet in CORDS:
         raise PlanError(
             f"nobody has written down the power supplies of '{server.name}'; add them to `site.parts`: "
             f"machines: {{{server.name}: {{like: dgx-h100}}}}, or supplies, watts, inlet and source"

@@ -178,8 +178,8 @@ def _ports_per_cage(fabric: Fabric, parts: SiteParts, catalog: Catalog) -> Whole
             switch = find(catalog.switches, fabric.parts[part])
             split = fabric.breakout if kind is Kind.LEAF else 1
             each[fabric.kind == kind] = max(1, switch.ports * split // switch.cages)
-    if fabric.num_gpus:
-        each[fabric.devices(Kind.NIC)] = parts.machines[fabric.parts["server"]].ports_per_cage
+    if fabric.num_gpus and (server := parts.machines.get(fabric.parts["server"])) is not None:
+        each[fabric.devices(Kind.NIC)] = server.ports_per_cage
     return each
 
 
