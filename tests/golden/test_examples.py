@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
-SLOW = {"mixtral-240-h100"}
+SLOW = {"mixtral-240-h100", "goodput-16k-h100"}
 """More than 5 s here; the README's own test and test_study_example.py run this one in full as well."""
 FILES = {"report.html", "result.json", "trace.json", "cables.csv", "sweeps.csv"}
 

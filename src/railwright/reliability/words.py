@@ -21,7 +21,7 @@ def answer(g: Goodput) -> tuple[str, ...]:
     servers, better = g.enough
     if better > g.goodput + 0.005:
         words.append(
-            f"With {servers} spare servers instead of {g.spares} it would train {_percent(better)} of the time."
+            f"With {servers} spare servers instead of {g.spares} it would train {_percent(better)} of it."
         )
     words.append(_target(g))
     first = max(g.components, key=lambda c: c.share)
