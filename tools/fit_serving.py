@@ -51,10 +51,14 @@ CACHE["rtx-pro-6000"] = 128e6
 """Level-2 caches [byte]: keys and values that fit stay there between runs, as they never do in an engine, so
 rows around its size that beat the memory are left out."""
 
+BESIDE_FP8 = "w4a8_mxfp4_mxfp8"
+"""mxfp4 weights with mxfp8 activations: what TensorRT-LLM runs on Blackwell, and so its mxfp4 there."""
+
 PEAK = {"bfloat16": 1.0, "fp8": 2.0, "fp8_block": 2.0, "nvfp4": 4.0, "w4a16_mxfp4": 1.0, "int4_wo": 1.0}
 WIDTH = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "w4a16_mxfp4": 0.53, "int4_wo": 0.53}
 NAMES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
-NAMES |= {"w4a16_mxfp4": "mxfp4", "int4_wo": "int4"}
+NAMES |= {"w4a16_mxfp4": "mxfp4", "int4_wo": "int4", BESIDE_FP8: "mxfp4"}
+PEAK[BESIDE_FP8], WIDTH[BESIDE_FP8] = 2.0, 0.53
 """By the tables' name of a dtype: peak over that of bf16, bytes of a weight with its scales, our name."""
 
 GEMM = {
@@ -63,6 +67,8 @@ GEMM = {
     "fp8_block": {"l40s": "", "rtx-pro-6000": "", "": "sglang/0.5.14"},
     "nvfp4": {"": "vllm/0.24.0"},
 }
+APART = {"fp8": "trtllm/1.3.0rc20", "nvfp4": "trtllm/1.3.0rc20"}
+"""dtype -> table whose products quantise their activations in a kernel of its own ('fp8_apart')."""
 """dtype -> GPU -> table: the engine whose kernels run without a pause of the host between them ('': none)."""
 
 OF_A100 = ("vllm/0.14.0", "trtllm/1.0.0", "sglang/0.5.10")
@@ -111,8 +117,8 @@ def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
     Matrices of 8 to 268 million weights, at most eight times as long as wide, as layers have.
     """
     folder, speeds = SPEEDS[gpu]
-    for dtype, tables in GEMM.items():
-        engine = tables.get(gpu, tables[""])
+    chosen = [(dtype, NAMES[dtype], tables.get(gpu, tables[""])) for dtype, tables in GEMM.items()]
+    for dtype, name, engine in [*chosen, *((d, f"{d}_apart", e) for d, e in APART.items())]:
         table = read(wheel, f"{folder}/gemm/{engine}/gemm_perf.parquet") if engine else None
         if table is None:
             continue
@@ -126,7 +132,7 @@ def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
             shape = (m[at], n[at], k[at])
             found = fitted(model, shape, seconds[at] / 1e3, start, groups_of(n[at], k[at]), GEMM_LIMITS)
             yield (
-                ("gemm", NAMES[dtype]),
+                ("gemm", name),
                 written(GEMM_FIELDS, [*found[0][:4], *_shares(found[0][4:])], found, engine),
             )
 
@@ -217,7 +223,9 @@ def experts(wheel: Path, gpu: str) -> Iterator[Line]:
     """Routed experts of one layer by engine and dtype, where the table shows how many experts have tokens."""
     for engine in OF_A100 if gpu == "a100" else LATEST:
         table = read(wheel, f"{SPEEDS[gpu][0]}/moe/{engine}/moe_perf.parquet")
-        for dtype in sorted(set(table["moe_dtype"].astype(str)) & set(WIDTH)) if table else ():
+        found = set(table["moe_dtype"].astype(str)) & set(WIDTH) if table else set()
+        unused = "w4a16_mxfp4" if engine.startswith("trtllm") and BESIDE_FP8 in found else BESIDE_FP8
+        for dtype in sorted(found - {unused}):
             line = _experts(table or {}, gpu, engine, dtype)
             if line is not None:
                 yield ("experts", engine.split("/")[0], NAMES[dtype]), line
@@ -229,13 +237,15 @@ def _experts(table: Columns, gpu: str, engine: str, dtype: str) -> str | None:
     seconds = np.asarray(table["latency"], float) / 1e3
     source, dealt = table["kernel_source"].astype(str), table["distribution"].astype(str)
     keep = (table["moe_dtype"].astype(str) == dtype) & (hidden >= 2048) & (topk <= 10) & (inner / tp >= 128)
-    keep &= (np.char.find(source, "nongated") < 0) & (seconds < 0.03)
+    # other activations than the models' here have kernels of their own
+    keep &= (np.char.find(source, "nongated") < 0) & (np.char.find(source, "situ") < 0) & (seconds < 0.03)
     if (keep & (source == MIN_LATENCY)).any():
         keep &= source == MIN_LATENCY
     # dealt evenly, each copy to another expert until all have one (above 160 experts the tables deal
     # otherwise); or by a power law, with so many tokens that every expert has some
     even = (dealt == "balanced") & (number <= 160)
-    keep &= even | ((dealt == "power_law_1.01") & (ep == 1) & (tokens * topk >= 16 * number))
+    skewed = (dealt == "power_law_1.01") & (number > 160) & (ep == 1) & (tokens * topk >= 16 * number)
+    keep &= even | skewed
     at = sample(np.flatnonzero(keep), tokens)
     if len(at) < 50:
         return None

@@ -80,9 +80,20 @@ class Stage:
         latent_fp4 = self.job.weights == "nvfp4" and self.arch.attention == "mla"
         return "bf16" if latent_fp4 else self.dense_type
 
-    def product(self, rows: Floats, columns: float, inner: float, weights: Weights) -> Floats:
-        """One product of `rows` activations with a matrix of inner x columns. [s]"""
-        row, peak, width, quantise = self.kernels.gemm(weights)
+    @property
+    def fused(self) -> bool:
+        """Whether norms, and quantising what they give, ride in the all-reduce before them."""
+        return self.place.engine.fused_norms and self.layout.tensor > 1
+
+    def product(
+        self, rows: Floats, columns: float, inner: float, weights: Weights, *, normed: bool = False
+    ) -> Floats:
+        """One product of `rows` activations with a matrix of inner x columns. [s]
+
+        normed  its input comes from a norm
+        """
+        apart = self.place.engine.quantise_apart and not (normed and self.fused)
+        row, peak, width, quantise = self.kernels.gemm(weights, apart=apart)
         shape = Shape(rows, np.full_like(rows, columns), np.full_like(rows, inner))
         return gemm_seconds(shape, row, self.kernels.speeds, peak, width, quantise)
 
@@ -129,8 +140,7 @@ def _norms(stage: Stage, rows: Floats) -> Floats:
     """The norms of one layer, each with its residual: inside the all-reduce they cost their bytes alone."""
     moved = rows * stage.arch.hidden * 8.0
     each = stage.elementwise(moved)
-    fused = stage.place.engine.fused_norms and stage.layout.tensor > 1
-    both = 2 * (each - stage.elementwise(0 * moved)) if fused else 2 * each
+    both = 2 * (each - stage.elementwise(0 * moved)) if stage.fused else 2 * each
     return both + each if stage.arch.qk_norm else both
 
 
@@ -139,10 +149,9 @@ def _attention_products(stage: Stage, rows: Floats, *, mixed: bool) -> Floats:
     heads = stage.heads
     if arch.attention != "mla":
         inner = arch.head_dim * (heads + 2 * stage.kv_heads)
-        return stage.product(rows, inner, arch.hidden, kind) + stage.product(
-            rows, arch.hidden, heads * arch.head_dim, kind
-        )
-    down = stage.product(rows, arch.q_lora + arch.kv_lora + arch.rope_dim, arch.hidden, kind)
+        out = stage.product(rows, arch.hidden, heads * arch.head_dim, kind)
+        return stage.product(rows, inner, arch.hidden, kind, normed=True) + out
+    down = stage.product(rows, arch.q_lora + arch.kv_lora + arch.rope_dim, arch.hidden, kind, normed=True)
     queries = stage.product(rows, heads * (arch.head_dim + arch.rope_dim), arch.q_lora or arch.hidden, kind)
     out = stage.product(rows, arch.hidden, heads * arch.v_head_dim, kind)
     if mixed:
@@ -161,7 +170,7 @@ def _attention_products(stage: Stage, rows: Floats, *, mixed: bool) -> Floats:
 
 
 def _mlp(stage: Stage, rows: Floats, inner: float, gated: int) -> Floats:
-    up = stage.product(rows, gated * inner, stage.arch.hidden, stage.dense_type)
+    up = stage.product(rows, gated * inner, stage.arch.hidden, stage.dense_type, normed=True)
     active = stage.elementwise(rows * inner * (gated + 1) * 2.0)
     return up + active + stage.product(rows, stage.arch.hidden, inner, stage.dense_type)
 

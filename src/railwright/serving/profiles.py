@@ -36,6 +36,7 @@ class Engine:
     windowed_cache  layers with a sliding window keep only their window
     all_reduce      custom: the engine's own kernel inside one NVLink domain; nccl: always NCCL
     fused_norms     norms run inside the all-reduce or the products next to them
+    quantise_apart  activations that no norm in an all-reduce gives are quantised by kernels of their own
     graphs          most requests of a decode step that is one replayed CUDA graph, 0: launched one by one
     mixed_graphs    the same for tokens of a step with prefill
     launches        kernels of one layer that the host launches where there is no graph
@@ -79,6 +80,7 @@ class Engine:
     windowed_cache: bool = True
     all_reduce: AllReduce = "custom"
     fused_norms: bool = False
+    quantise_apart: bool = False
     mixed_graphs: int = 0
     step: float = 50e-6
     collective_wait: float = 0.0
