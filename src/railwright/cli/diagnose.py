@@ -66,7 +66,7 @@ def diagnose(
     html: Annotated[Path | None, typer.Option(help="Also write this page, with the fabric drawn.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Name the element that is at fault, from whatever evidence there is.
+    """Name the element at fault, from any evidence.
 
     Suspects with probabilities and evidence, what they take with them, what this evidence cannot tell, and
     the cheapest next test.  Exit status 1 when a fault is more probable than not.
@@ -272,6 +272,8 @@ def _write_page(path: Path, given: Given, result: Diagnosis) -> None:
         raise RailwrightError(f"'{path}' exists already and is not overwritten; name another file")
     fabric = marked(given.elements, result)
     notes = [*result.unidentifiable, *(t.command for t in result.next_tests), *result.notes]
-    text = suspects_page(f"Diagnosis of {given.title}", lines(result)[0], findings(result), notes, fabric)
+    text = suspects_page(
+        f"Diagnosis of {given.title}", lines(result)[0].rstrip(":"), findings(result), notes, fabric
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
