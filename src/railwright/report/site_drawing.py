@@ -15,7 +15,7 @@ from railwright.site.floor import Rack, alike_racks
 from railwright.site.plan import SitePlan
 from railwright.units import show_length, show_power
 
-UNIT, RACK_WIDTH, GAP, HEAD, FOOT, LABEL = 10.0, 168.0, 22.0, 34.0, 34.0, 210.0
+UNIT, RACK_WIDTH, GAP, HEAD, FOOT, LABEL = 10.0, 168.0, 46.0, 34.0, 34.0, 210.0
 KINDS = ("server", "leaf", "spine", "core", "host")
 RACK_KINDS = {"servers": "server", "network": "leaf", "spines": "spine", "core": "core"}
 
@@ -35,7 +35,8 @@ svg.site .f0{stroke:var(--s0,#0f7f8c)}svg.site .f1{stroke:var(--s1,#b4560b)}
 svg.site .f2{stroke:var(--s2,#7b3fa0)}svg.site .f3{stroke:var(--s3,#2c62c9)}
 svg.site .f4{stroke:var(--s4,#b3261e)}svg.site .f5{stroke:var(--s5,#5d7a0f)}
 svg.site .f6{stroke:var(--s6,#a83a70)}svg.site .f7{stroke:var(--s7,#5d6a76)}
-svg.site .bus{stroke-width:5;stroke-linecap:round}svg.site .wire{fill:none;stroke-width:1.6}
+svg.site .bus{stroke-width:5;stroke-linecap:round}
+svg.site .strip{stroke-width:3.5}svg.site .wire{fill:none;stroke-width:1.6}
 svg.site .pdu{fill:var(--box,#fff);stroke-width:1.6}
 """
 
@@ -224,6 +225,20 @@ def _elevation(rack: Rack, count: int, units: int, left: float, top: float) -> H
         if placed.units > 2:
             under = f"{placed.part}, {show_power(placed.watts)}"
             parts.append(tag("text", under, x=left + 8, y=text_y + 13, class_="tiny"))
+    # PDUs stand upright beside the units, coloured as their feeds are in the one-line diagram.
+    strips = [circuit for circuit in rack.power.circuits if circuit.banks]
+    for number, circuit in enumerate(strips):
+        x = left + RACK_WIDTH + 4 + 5 * number
+        strip = tag(
+            "line",
+            tag("title", _about(circuit)),
+            x1=x,
+            y1=bottom - units * UNIT + 4,
+            x2=x,
+            y2=bottom - 4,
+            class_=f"strip f{circuit.feed % 8}",
+        )
+        parts.append(strip)
     pdus = Counter(circuit.name.split()[0] for circuit in rack.power.circuits)
     feed = ", ".join(f"{n} {word}{'s' if n > 1 and word == 'PDU' else ''}" for word, n in pdus.items())
     worst = max((max(max(c) for c in circuit.lines) for circuit in rack.power.circuits), default=0.0)
