@@ -69,7 +69,8 @@ def score(chosen: str = "") -> Iterator[Scored]:
 
 def answer(case: Case, posed: Posed) -> ServingResult:
     """What `serve` says of a case. Raises Unsupported or RailwrightError."""
-    return serve(posed.job, architecture_of(case), machine_for(case, posed.gpus))
+    machine = machine_for(case, posed.gpus)
+    return serve(posed.job, architecture_of(case), machine, work=posed.load.work)
 
 
 def rows_of(case: Case, posed: Posed, result: ServingResult) -> Iterator[Row]:

@@ -6,18 +6,14 @@ effect on an error.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import lru_cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.measure.machines import Unsupported
 from railwright.measure.serving_cases import Case, measured_requests, mlperf, number
+from railwright.serving.client import Workload, no_parts
 from railwright.spec.serving import Client
 
 Floats = NDArray[np.float64]
@@ -25,11 +21,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Load:
-    """A case's client, the statistic its figures are, and the document that says so."""
+    """A case's client, the statistic its figures are, and the document that says so.
+
+    work  the requests themselves, where no client of a study draws them
+    """
 
     client: Client
     statistic: str
     source: str
+    work: Workload | None = None
 
 
 def load_of(case: Case) -> Load:
@@ -174,10 +174,11 @@ def _mlperf(case: Case) -> Load:
     answers = entropic(draw, count, run["output"], about["longest_output"])
     arrivals = np.cumsum(draw.exponential(1.0 / rate, count)) if rate else np.zeros(count)
     return Load(
-        Client(kind="trace", trace=_trace(case["id"], arrivals, prompts, answers)),
+        Client(kind="trace", trace="the data set, drawn"),
         "mean",
         "mlcommons/inference loadgen (Server: Poisson at target_qps; Offline: all at once); lengths as in "
         "serving_mlperf.yaml",
+        _work(arrivals, prompts, answers),
     )
 
 
@@ -188,10 +189,11 @@ def _replay(case: Case) -> Load:
     prompts = np.array([float(r["input"]) for r in rows])
     answers = np.array([float(r["output"]) for r in rows])
     return Load(
-        Client(kind="trace", trace=_trace(case["id"], arrivals, prompts, answers)),
+        Client(kind="trace", trace="the recorded requests"),
         "mean",
         "casys-kaist/LLMServingSim@5daddb2, bench/README.md: prompts and answers pinned (min_tokens = "
         "max_tokens, ignore_eos), TTFT from the engine's queue on (bench/core/validate.py)",
+        _work(arrivals, prompts, answers),
     )
 
 
@@ -247,19 +249,7 @@ def _mean_of(k: float) -> float:
     return float(1.0 / (-np.expm1(-k)) - 1.0 / k)
 
 
-@lru_cache(maxsize=1)
-def _folder() -> TemporaryDirectory[str]:
-    return TemporaryDirectory(prefix="railwright-serving-")
-
-
-def _trace(name: str, arrivals: Floats, prompts: Floats, answers: Floats) -> str:
-    """A file of these requests in the columns of Azure's traces; its path."""
-    path = Path(_folder().name) / f"{name}.csv"
-    start = datetime(2026, 1, 1)
-    with path.open("w", newline="", encoding="utf-8") as f:
-        writer = csv.writer(f)
-        writer.writerow(("TIMESTAMP", "ContextTokens", "GeneratedTokens"))
-        for arrival, prompt, answer in zip(arrivals, prompts, answers, strict=True):
-            at = start + timedelta(seconds=float(arrival))
-            writer.writerow((at.strftime("%Y-%m-%d %H:%M:%S.%f"), int(prompt), int(answer)))
-    return str(path)
+def _work(arrivals: Floats, prompts: Floats, answers: Floats) -> Workload:
+    """These requests, sent when they say."""
+    lengths = (prompts.astype(np.int64), answers.astype(np.int64))
+    return Workload(arrivals, *lengths, 0, False, 0, *no_parts(len(arrivals)), 0)
