@@ -98,7 +98,7 @@ def test_pipeline_stages_hold_one_batch_each():
 
 
 def test_a_shared_prefix_is_computed_once():
-    # 1 ms for every 10 tokens. B, a second later, finds A's first 64 of 100 tokens: its step is 3.6 ms, not 10.
+    # 1 ms for every 10 tokens. B, a second later, finds A's first 64 of 100 tokens: a step of 3.6 ms, not 10.
     table = flat_table(step=0.0, token=1e-4)
     fleet = one_replica(table, prefix_cache=True)
     run = simulate(requests([0, 1], 100, 1, parts=([[0], [0]], 64)), fleet)
@@ -122,7 +122,7 @@ def test_round_robin_and_least_loaded_routers():
     pool = Pool(flat_table(), Scheduler(max_requests=1), 2)
     work = requests([0, 0.001, 0.002, 0.2], 10, [100, 2, 2, 2])
     assert simulate(work, Fleet((pool,))).replica.tolist() == [0, 1, 0, 1]
-    # Least loaded: the third sees one request on each and takes the first, the fourth the replica that is idle.
+    # Least loaded: the third sees one request on each and takes the first, the fourth the idle one.
     assert simulate(work, Fleet((pool,), "least-loaded")).replica.tolist() == [0, 1, 0, 1]
     work = requests([0, 0.001, 0.1, 0.2], 10, [100, 2, 2, 2])
     assert simulate(work, Fleet((pool,), "least-loaded")).replica.tolist() == [0, 1, 1, 1]
@@ -155,7 +155,7 @@ def test_keys_and_values_cross_the_link_between_replicas():
 
 
 def test_a_lost_replica_gives_its_requests_to_the_other():
-    # Lost at 35 ms after 3 tokens: the other computes 10 + 3 tokens anew, which gives the 4th at 45 ms; the last
+    # Lost at 35 ms after 3 tokens: the other computes 10 + 3 tokens anew, giving the 4th at 45 ms; the last
     # of 6 comes at 65 ms.
     pool = Pool(flat_table(), Scheduler(), 2)
     fleet = Fleet((pool,), outages=(Outage(0, 0.035, 1.0),))

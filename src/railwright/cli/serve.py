@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from railwright.spec.serving import ServingJob
     from railwright.spec.study import Study
 
+ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
+"""First word of an engine profile -> the engine as bands name it."""
+
 
 def add_to(app: typer.Typer) -> None:
     """Hang the command of this file on the application."""
@@ -66,7 +69,7 @@ def serve(
     machine = Machine.of(asked.cluster, catalog, NcclSettings(**asked.nccl.model_dump()), _profile(asked))
     folder = Path(study).parent if Path(study).exists() else None
     result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
-    _show(result)
+    _show(result, arch.is_moe)
     if as_json is not None:
         _write(as_json, plain(result))
     if timeline is not None:
@@ -142,24 +145,31 @@ def _outage(text: str) -> Any:
         ) from None
 
 
-def _show(result: ServingResult) -> None:
+def _show(result: ServingResult, moe: bool) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_power
+    from railwright.units import show_power, show_time
 
     typer.echo(
         f"{result.name}: {result.model} on {result.gpus} {result.gpu}, {result.engine}, "
         f"{result.requests:,} requests"
     )
     typer.echo("")
-    bands = _bands(result)
+    bands = _bands(result, moe)
     rows = (
         ("time to first token", result.ttft, "TTFT"),
         ("time per token", result.tpot, "TPOT"),
         ("between tokens", result.itl, ""),
         ("end to end", result.end_to_end, ""),
     )
-    header = ["", "mean", "p50", "p90", "p99", *(["80 % of means measured"] if bands else []), "promised"]
-    print_table(header, [_row(result, *row, bands) for row in rows], right=True)
+    header = ("", "mean", "p50", "p90", "p99", "promised")
+    print_table(header, [_row(result, title, latency) for title, latency, _ in rows], right=True)
+    known = [
+        f"{show_time(latency.mean * bands[short][0])} to {show_time(latency.mean * bands[short][1])} ({title})"
+        for title, latency, short in rows
+        if short in bands
+    ]
+    if known:
+        typer.echo(f"\n80 % of published means lie, where these are predicted, in {', '.join(known)}.")
     typer.echo("")
     done = result.throughput
     pairs = [
@@ -194,26 +204,16 @@ def _show(result: ServingResult) -> None:
         typer.echo(sentence)
 
 
-def _row(
-    result: ServingResult,
-    title: str,
-    latency: Distribution,
-    short: str,
-    bands: dict[str, tuple[float, float]],
-) -> tuple[str, ...]:
+def _row(result: ServingResult, title: str, latency: Distribution) -> tuple[str, ...]:
     from railwright.units import show_time
 
     values = [show_time(v) for v in (latency.mean, latency.p50, latency.p90, latency.p99)]
-    band = []
-    if bands:
-        low, high = bands.get(short, (0.0, 0.0))
-        band = [f"{show_time(latency.mean * low)} to {show_time(latency.mean * high)}" if high else ""]
     names = {"time to first token": "TTFT", "time per token": "TPOT", "end to end": "end to end"}
     promised = [p for p in result.promises if p.what == names.get(title)]
     verdict = [
         f"{show_time(p.bound)} at p{p.percentile:g}: {'kept' if p.kept else 'MISSED'}" for p in promised
     ]
-    return (title, *values, *band, " ".join(verdict))
+    return (title, *values, " ".join(verdict))
 
 
 def _parts(parts: Parts) -> str:
@@ -223,17 +223,23 @@ def _parts(parts: Parts) -> str:
     return ", ".join(f"{name} {show_time(seconds)}" for name, seconds in ranked if seconds > 0.0)
 
 
-def _bands(result: ServingResult) -> dict[str, tuple[float, float]]:
+def _bands(result: ServingResult, moe: bool) -> dict[str, tuple[float, float]]:
     """'TTFT' and 'TPOT' -> measured over predicted that 80 % of the measurements lie between, where known."""
-    from importlib.util import find_spec
+    import railwright
 
-    if find_spec("railwright.measure.serving_bands") is None:
+    # The file itself: importing the room that writes it takes longer than the answer.
+    path = Path(railwright.__file__).parent / "measure" / "data" / "serving_bands.yaml"
+    if not path.exists():
         return {}
-    from importlib import import_module
+    from ruamel.yaml import YAML
 
-    found: dict[str, tuple[float, float]] = import_module("railwright.measure.serving_bands").bands(
-        result.engine, result.gpu, result.model
-    )
+    rows = YAML(typ="safe").load(path.read_text(encoding="utf-8"))["bands"]
+    kind, engine = "moe" if moe else "dense", ENGINES.get(result.engine.split("-")[0], "")
+    found = {}
+    for latency in ("TTFT", "TPOT"):
+        row = rows.get(f"{kind} {engine} {latency}") or rows.get(f"{kind} {latency}")
+        if row is not None:
+            found[latency] = (float(row["low"]), float(row["high"]))
     return found
 
 

@@ -11,8 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
@@ -105,6 +103,10 @@ def _parts(fabric: Fabric) -> int:
     between = np.flatnonzero(alive & (fabric.role >= Role.LEAF_SPINE))
     a, b = fabric.a[between] - first, fabric.b[between] - first
     size = fabric.num_devices - first
+    # Here, not above: loading it takes longer than building a sound fabric.
+    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import connected_components
+
     _, part = connected_components(csr_array(coo_array((np.ones(len(a)), (a, b)), shape=(size, size))))
     in_use = fabric.b[alive & (fabric.role == Role.NODE_LEAF)] - first
     return len(np.unique(part[in_use]))
