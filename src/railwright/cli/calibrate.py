@@ -43,7 +43,7 @@ def calibrate(
         str | None, typer.Option("--job", help="The study's serving job, for load generators' results.")
     ] = None,
 ) -> None:
-    """Fit the constants of a cluster to its logs, or an engine profile to results of a load generator.
+    """Fit constants to a cluster's logs, or an engine's.
 
     Launch, ramp and usable bandwidth of each family that the logs show, with errors; what they cannot tell is
     refused, with what to measure next.

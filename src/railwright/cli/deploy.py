@@ -22,7 +22,9 @@ def deploy(
     ] = None,
     variant: Annotated[str | None, typer.Option("--variant", help="Name of a variant of the study.")] = None,
 ) -> None:
-    """Recommend how people share the machines, and write the files of day one.
+    """Say how people should share the machines.
+
+    With --out, write the files of day one.
 
     Masks, a queue, Slurm or Kubernetes with Kueue; NCCL's settings for this fabric, a health check with the
     design's figures, containers and notebooks.  Nothing is overwritten.
