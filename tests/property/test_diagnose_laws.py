@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -18,14 +19,29 @@ from railwright.diagnose.likelihood import GRID, grid_prior, log_rate
 from railwright.diagnose.paths import crossed
 from railwright.diagnose.simulate import Planted, hashed, measured
 
-ELEMENTS = machine(64)
-PLAN = rounds(ELEMENTS.fabric, STATIC, 4)
-PATHS = [crossed(ELEMENTS, STATIC, *one.transfers()) for one in PLAN]
-KINDS = np.array(ELEMENTS.kind)
+
+@cache
+def elements():
+    return machine(64)
+
+
+@cache
+def plan():
+    return rounds(elements().fabric, STATIC, 4)
+
+
+@cache
+def paths():
+    return [crossed(elements(), STATIC, *one.transfers()) for one in plan()]
+
+
+@cache
+def kinds():
+    return np.array(elements().kind)
 
 
 def posterior(evidence: Evidence):
-    posed = problem(evidence, ELEMENTS.weights(), ELEMENTS.slows(), expected_faults())
+    posed = problem(evidence, elements().weights(), elements().slows(), expected_faults())
     return posed, infer(posed)
 
 
@@ -33,8 +49,8 @@ def posterior(evidence: Evidence):
 @given(st.sampled_from(["nic", "leaf", "spine", "node"]), st.floats(0.3, 0.8), st.integers(0, 2**31))
 def test_one_fault_is_first_after_two_rounds(kind, left, seed):
     rng = np.random.default_rng(seed)
-    fault = Planted(int(rng.choice(np.flatnonzero(kind == KINDS))), left)
-    posed, found = posterior(Evidence(tuple(measured(c, STATIC, [fault], rng) for c in PATHS[:2])))
+    fault = Planted(int(rng.choice(np.flatnonzero(kind == kinds()))), left)
+    posed, found = posterior(Evidence(tuple(measured(c, STATIC, [fault], rng) for c in paths()[:2])))
     assert found.probability.argmax() == posed.class_of[fault.element]
     assert found.left[posed.class_of[fault.element]] == pytest.approx(left, abs=0.06)
 
@@ -43,7 +59,7 @@ def test_one_fault_is_first_after_two_rounds(kind, left, seed):
 @given(st.integers(0, 2**31))
 def test_a_sound_machine_has_no_fault(seed):
     rng = np.random.default_rng(seed)
-    _, found = posterior(Evidence(tuple(measured(c, STATIC, [], rng) for c in PATHS)))
+    _, found = posterior(Evidence(tuple(measured(c, STATIC, [], rng) for c in paths())))
     assert found.none > 0.9
 
 
@@ -51,18 +67,18 @@ def test_a_sound_machine_has_no_fault(seed):
 @given(st.integers(0, 2**31))
 def test_the_order_of_the_evidence_does_not_matter(seed):
     rng = np.random.default_rng(seed)
-    faults = [Planted(int(e), 0.5) for e in rng.choice(len(ELEMENTS), 2, replace=False)]
-    rates = [measured(c, STATIC, faults, rng) for c in PATHS[:2]]
-    one = diagnose(ELEMENTS, Evidence(tuple(rates)))
-    other = diagnose(ELEMENTS, Evidence(tuple(reversed(rates))))
+    faults = [Planted(int(e), 0.5) for e in rng.choice(len(elements()), 2, replace=False)]
+    rates = [measured(c, STATIC, faults, rng) for c in paths()[:2]]
+    one = diagnose(elements(), Evidence(tuple(rates)))
+    other = diagnose(elements(), Evidence(tuple(reversed(rates))))
     first = {s.element: round(s.probability, 9) for s in one.suspects}
     assert first == {s.element: round(s.probability, 9) for s in other.suspects}
 
 
 def test_probabilities_of_one_answer_add_up():
     rng = np.random.default_rng(3)
-    fault = Planted(int(np.flatnonzero(KINDS == "nic")[5]), 0.5)
-    posed, found = posterior(Evidence((measured(PATHS[0], STATIC, [fault], rng),)))
+    fault = Planted(int(np.flatnonzero(kinds() == "nic")[5]), 0.5)
+    posed, found = posterior(Evidence((measured(paths()[0], STATIC, [fault], rng),)))
     assert found.expected == pytest.approx(found.probability.sum(), abs=1e-6)
     assert found.none + sum(w for k, w in found.sets if k) <= 1 + 1e-9
     # one round of pairs: both partners are equally likely, and so said
@@ -70,15 +86,15 @@ def test_probabilities_of_one_answer_add_up():
 
 
 def test_a_matching_tells_partners_apart_in_the_second_round():
-    for one, other in pairwise(PLAN):
+    for one, other in pairwise(plan()):
         partner = dict(zip(one.a.tolist(), one.b.tolist(), strict=True))
         assert all(partner.get(a) != b for a, b in zip(other.a.tolist(), other.b.tolist(), strict=True))
         assert len(np.unique(np.concatenate([other.a, other.b]))) == 2 * len(other)
 
 
 def test_nearly_no_pair_meets_another_on_a_cable():
-    for one in PLAN:
-        assert len(one) == ELEMENTS.fabric.num_gpus // 2
+    for one in plan():
+        assert len(one) == elements().fabric.num_gpus // 2
         assert np.mean(one.shared == 1) > 0.95
 
 
@@ -113,20 +129,20 @@ def test_two_elements_and_one_event_by_hand():
 def test_hashed_paths_stop_at_the_leaf_and_say_so():
     ecmp = Routing("ecmp")
     rng = np.random.default_rng(5)
-    fabric = ELEMENTS.fabric
-    known = [crossed(ELEMENTS, ecmp, *one.transfers()) for one in PLAN]
-    leaf = int(np.flatnonzero(KINDS == "leaf")[2])
+    fabric = elements().fabric
+    known = [crossed(elements(), ecmp, *one.transfers()) for one in plan()]
+    leaf = int(np.flatnonzero(kinds() == "leaf")[2])
     rates = tuple(measured(c, ecmp, [Planted(leaf, 0.5)], rng) for c in known)
-    found = diagnose(ELEMENTS, Evidence(rates), ecmp)
-    assert found.faults[0].element == ELEMENTS.name[leaf]
+    found = diagnose(elements(), Evidence(rates), ecmp)
+    assert found.faults[0].element == elements().name[leaf]
     assert any("as far as the leaf" in sentence for sentence in found.unidentifiable)
     # a cable between switches: each path that may cross it does so by chance, so nobody can be named
-    cable = int(ELEMENTS.of_cable[fabric.role == 3][40])
-    truth = [hashed(ELEMENTS, *one.transfers(), seed) for seed, one in enumerate(PLAN)]
+    cable = int(elements().of_cable[fabric.role == 3][40])
+    truth = [hashed(elements(), *one.transfers(), seed) for seed, one in enumerate(plan())]
     rates = tuple(
         measured(c, ecmp, [Planted(cable, 0.5)], rng, taken=t) for c, t in zip(known, truth, strict=True)
     )
-    answer = diagnose(ELEMENTS, Evidence(rates), ecmp)
+    answer = diagnose(elements(), Evidence(rates), ecmp)
     assert any(s.probability > 0.9 and s.readings > 1 for s in answer.suspects)
     assert all(p < 0.5 for s in answer.suspects for _, _, p in s.alternatives)
     assert any("as far as the leaf" in sentence for sentence in answer.unidentifiable)
