@@ -253,8 +253,13 @@ def _experts(table: Columns, gpu: str, engine: str, dtype: str) -> str | None:
     active = np.minimum(number / ep, np.maximum(rows, 1.0))
     columns = tuple(c[at] for c in (rows, active, hidden, inner / tp))
     model = partial(_grouped, speeds=SPEEDS[gpu][1], peak=PEAK[dtype], width=WIDTH[dtype])
-    start = np.log([3e-5, 0.4, 0.6, 30.0, 1e-9])
-    found = fitted(model, columns, seconds[at], start, groups_of(hidden[at], inner[at]), EXPERT_LIMITS)
+    # tiles that round up far and a memory that is not reached look alike: the better of both is kept
+    starts = [np.log([3e-5, 0.4, memory, pad, 1e-9]) for memory, pad in ((0.85, 64.0), (0.5, 2.0))]
+    groups = groups_of(hidden[at], inner[at])
+    found = min(
+        (fitted(model, columns, seconds[at], start, groups, EXPERT_LIMITS) for start in starts),
+        key=lambda fit: fit[1],
+    )
     return written(EXPERT_FIELDS, list(found[0]), found, engine)
 
 
