@@ -44,21 +44,8 @@ def closed_loop(num: int, prompt: int, output: int) -> Workload:
     )  # fmt: skip
 
 
-def main() -> None:
-    num = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
-    fleet = Fleet((Pool(table(), Scheduler()),))
-    for prompt, output in ((250, 250), (500, 500)):
-        for engine, some in (("interpreted", num // 10), ("compiled", num)):
-            work = closed_loop(some, prompt, output)
-            if engine == "compiled":
-                simulate(closed_loop(300, prompt, output), fleet, engine)
-            wall, cpu = time.perf_counter(), time.process_time()
-            run = simulate(work, fleet, engine)
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            print(
-                f"{prompt} in, {output} out, {engine:<11} {some:>7,} requests, {len(run.log):>7,} runs of steps, "
-                f"{run.end:8,.0f} s of traffic: {some / cpu:>9,.0f} requests/s of CPU, {some / wall:>9,.0f} of wall"
-            )
+def cold() -> None:
+    """One answer of the command, before this process is large: a child begins as its copy."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = time.perf_counter()
     command = [sys.executable, "-m", "railwright.cli.main"]
@@ -71,6 +58,24 @@ def main() -> None:
         f"{after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime:.2f} s of CPU, "
         f"{after.ru_maxrss / 1024:.0f} MB"
     )
+
+
+def main() -> None:
+    cold()
+    num = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+    fleet = Fleet((Pool(table(), Scheduler()),))
+    for prompt, output in ((250, 250), (500, 500)):
+        for engine, some in (("interpreted", num // 10), ("compiled", num)):
+            work = closed_loop(some, prompt, output)
+            if engine == "compiled":
+                simulate(closed_loop(300, prompt, output), fleet, engine)
+            wall, cpu = time.perf_counter(), time.process_time()
+            run = simulate(work, fleet, engine)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            print(
+                f"{prompt} in, {output} out, {engine:<11} {some:>7,} requests, {len(run.log):>7,} runs, "
+                f"{run.end:8,.0f} s of traffic: {some / cpu:>9,.0f} requests/s of CPU, {some / wall:>9,.0f} of wall"
+            )
 
 
 if __name__ == "__main__":

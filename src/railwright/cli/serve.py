@@ -164,9 +164,9 @@ def _show(result: ServingResult, moe: bool) -> None:
     header = ("", "mean", "p50", "p90", "p99", "promised")
     print_table(header, [_row(result, title, latency) for title, latency, _ in rows], right=True)
     known = [
-        f"{show_time(latency.mean * bands[short][0])} to {show_time(latency.mean * bands[short][1])} ({title})"
+        f"{show_time(latency.mean * low)} to {show_time(latency.mean * high)} ({title})"
         for title, latency, short in rows
-        if short in bands
+        for low, high in ([bands[short]] if short in bands else [])
     ]
     if known:
         typer.echo(f"\n80 % of published means lie, where these are predicted, in {', '.join(known)}.")

@@ -1,0 +1,151 @@
+"""Replicas on the fabric: who sits where, what keys and values cross, and `network.solve` as the judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railwright.catalog import load_catalog
+from railwright.collectives import Machine, NcclSettings
+from railwright.errors import PlanError
+from railwright.model import load_model
+from railwright.network import solve
+from railwright.serving import kernel_rows as r
+from railwright.serving.cluster import places, transfers
+from railwright.serving.kernel_transfer import begin_transfer
+from railwright.serving.predict import fleet_of, serve
+from railwright.serving.profiles import engine_of
+from railwright.serving.state import build
+from railwright.spec.serving import Client, PrefillPool, ServingJob, ServingLayout, Slo
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.traffic import Traffic
+
+MODEL = load_model("llama-3.1-70b")
+CATALOG = load_catalog()
+
+
+def machine(servers: int = 4, **network) -> Machine:
+    compute = ComputeNetwork(**({"family": "rail-optimised", "switch": "qm9700"} | network))
+    cluster = Cluster(servers=servers, server="dgx-h100", compute=compute)
+    return Machine.of(cluster, CATALOG, NcclSettings())
+
+
+def job(tensor: int = 4, prefill: int = 4, replicas: int = 2, prefills: int = 2, **other) -> ServingJob:
+    return ServingJob(
+        name="chat",
+        model="llama-3.1-70b",
+        weights="fp8",
+        layout=ServingLayout(tensor=tensor),
+        replicas=replicas,
+        prefill=PrefillPool(replicas=prefills, layout=ServingLayout(tensor=prefill)) if prefill else None,
+        client=other.pop("client", Client(concurrency=8, requests=40, input=2048, output=128)),
+        **other,
+    )
+
+
+def test_replicas_are_packed_and_do_not_cross_servers_edges():
+    first, second = places(job(tensor=8, prefill=4, prefills=1), machine())
+    assert [list(one) for one in first] == [[0, 1, 2, 3]]
+    # Eight GPUs do not fit beside the four: the next server.
+    assert [list(one) for one in second] == [list(range(8, 16)), list(range(16, 24))]
+    with pytest.raises(PlanError, match="need 40 GPUs"):
+        places(job(tensor=8, prefill=8, replicas=4, prefills=1), machine())
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [(4, 4), (8, 4), (4, 8), (2, 8), (1, 4)])
+def test_a_transfer_alone_takes_what_the_network_says(prefill, decode):
+    # One request's keys and values, rank to rank, as flows of `network.solve`; and as one flow of ours.
+    place = machine()
+    asked = job(tensor=decode, prefill=prefill, replicas=1, prefills=8 // prefill)
+    moved = transfers(asked, MODEL, place, engine_of(asked))
+    (source, *_), (target, *_) = places(asked, place)
+    # Eight key/value heads: rank t of T holds heads from 8 t / T on.
+    pairs = [
+        (s, d, max(min((s + 1) / prefill, (d + 1) / decode) - max(s / prefill, d / decode), 0.0))
+        for s in range(prefill)
+        for d in range(decode)
+    ]
+    src, dst, part = (np.array(column) for column in zip(*[p for p in pairs if p[2] > 0], strict=True))
+    size = 1e9
+    traffic = Traffic(
+        source[src].astype(np.int32),
+        target[dst].astype(np.int32),
+        np.full(len(src), -1, np.int32),
+        part * size,
+    )
+    entries = slice(moved.ptr[0], moved.ptr[1])
+    alone = float((moved.weight[entries] / moved.capacity[moved.link[entries]]).max()) * size
+    assert alone == pytest.approx(solve(place.network, traffic).time, rel=1e-6)
+
+
+def test_transfers_at_once_share_links_as_the_network_says():
+    # Both prefill replicas send to one decode replica: its NICs halve the rate of each.
+    place = machine()
+    asked = job(tensor=4, prefill=4, replicas=2, prefills=2)
+    fleet = fleet_of(asked, MODEL, place, engine_of(asked))
+    from serving_cases import requests
+
+    state = build(requests(np.zeros(4), 1000, 10), fleet, np.full(4, 9), as_lists=True)
+    sends = [(0, 2), (1, 2), (1, 3)]
+    for i, (source, target) in enumerate(sends):
+        state.request[r.SOURCE][i], state.request[r.REPLICA][i] = source, target
+        begin_transfer(state, i, 0.0)
+    gpus = [g for pool in places(asked, place) for g in pool]
+    src = np.concatenate([gpus[s] for s, _ in sends])
+    dst = np.concatenate([gpus[d] for _, d in sends])
+    solved = solve(
+        place.network,
+        Traffic(src, dst, np.full(12, -1, np.int32), np.full(12, fleet.transfers.token_bytes * 1000 / 4)),
+    )
+    ours = [state.flow[r.REMAINING][i] / state.flow[r.SPEED][i] for i in range(3)]
+    # All rates are equal here or the first to end decides: compare that.
+    assert min(ours) == pytest.approx(solved.finish.min(), rel=1e-6)
+
+
+def test_bytes_of_keys_and_values():
+    # Llama 3.1 70B: 80 layers x 8 heads x 128 x 2 (keys, values) x 2 bytes = 327,680 bytes a token.
+    asked = job()
+    assert transfers(asked, MODEL, machine(), engine_of(asked)).token_bytes == 327_680
+
+
+def test_an_oversubscribed_fabric_and_other_jobs_slow_transfers_down():
+    fast = serve(job(), MODEL, machine())
+    asked = job()
+    kv = "keys and values to the decoder"
+    none = np.array([-1], np.int32)
+    # Other jobs offer each NIC of the decode replicas' servers its whole rate: half is left.
+    others = [
+        Traffic(np.array([16 + k], np.int32), np.array([8 + k], np.int32), none, np.array([50e9]))
+        for k in range(8)
+    ]
+    slow = serve(asked, MODEL, machine(), others=others)
+    assert slow.ttft_parts.parts[kv] > 1.5 * fast.ttft_parts.parts[kv]
+    assert slow.ttft_parts.network > 0
+    # Two replicas under different leaves, 8 to 1 oversubscribed.
+    far = {"family": "fat-tree", "switch": "qm9700", "servers_per_group": 1, "tiers": 2}
+    even = serve(asked, MODEL, machine(**far)).ttft_parts.parts[kv]
+    thin = serve(asked, MODEL, machine(oversubscription=8.0, **far)).ttft_parts.parts[kv]
+    assert thin > 1.5 * even
+
+
+def test_an_answer_adds_up_and_says_what_matters():
+    asked = job(prefill=0, replicas=1, slo=Slo(ttft="1 s", tpot="50 ms"))
+    result = serve(asked, MODEL, machine(1))
+    assert result.gpus == 4
+    assert result.ttft_parts.total == pytest.approx(result.ttft.mean)
+    assert result.tpot_parts.total == pytest.approx(result.tpot.mean)
+    assert result.itl.mean == pytest.approx(result.tpot.mean, rel=0.02)
+    assert result.throughput.output_tokens == pytest.approx(40 * 128 / result.throughput.seconds)
+    assert result.kept is True
+    assert any(word.startswith("Yes: within 1 s") for word in result.words)
+    assert "not the bottleneck" in result.bottleneck
+
+
+def test_a_replica_lost_costs_the_tail():
+    from railwright.serving.fleet import Outage
+
+    asked = job(prefill=0, replicas=2)
+    sound = serve(asked, MODEL, machine(1))
+    hurt = serve(asked, MODEL, machine(1), outages=[Outage(0, 1.0, 4.0)])
+    assert hurt.cache.preemptions > 0
+    assert hurt.end_to_end.p99 > sound.end_to_end.p99
