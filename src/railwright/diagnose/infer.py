@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 ANOMALY = 2.5
 """Scatters below the expectation at which a rate makes the elements on its path candidates."""
-WIDE, NARROW, KEPT, ENOUGH = 40, 6, 96, 14.0
+WIDE, NARROW, KEPT, ENOUGH = 24, 4, 64, 10.0
 """Sets kept of each size, those kept even when `ENOUGH` (ln odds) behind the best, children of each."""
 VARIANTS = ((0, 1, 2), (0, 2), (1, 2))
 """Ways that a fault takes: both, out alone, in alone; entries of way 2 are hit by all of them."""
