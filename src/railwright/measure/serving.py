@@ -22,6 +22,7 @@ from railwright.measure.serving_cases import (
     slice_of,
 )
 from railwright.measure.serving_jobs import Posed, pose, prefill_alone
+from railwright.measure.serving_reasons import reason_of
 from railwright.measure.table import Row, Skipped
 from railwright.serving.predict import serve
 from railwright.serving.result import ServingResult
@@ -123,7 +124,9 @@ def figures(case: Case, posed: Posed, result: ServingResult) -> dict[str, float]
 def _row(case: Case, what: str, predicted: float, measured: float, unit: str) -> Row:
     family = f"serving {slice_of(case)}: {what}"
     described = f"{model_of(case).split('/')[-1]} on {gpu_of(case)}, {case['engine']}, {_load_text(case)}"
-    return Row(family, case["id"], described, predicted, measured, unit, case["source"])
+    return Row(
+        family, case["id"], described, predicted, measured, unit, case["source"], reason_of(case, what)
+    )
 
 
 def _load_text(case: Case) -> str:

@@ -1,0 +1,98 @@
+"""Why a published serving case is missed by much, where documents or the run itself tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from railwright.measure.serving_cases import Case, gpu_of, number
+
+EDGE = (
+    "the rate offered is the largest that the submitter's system could hold: where our capacity is a "
+    "little lower, "
+    "requests queue for the whole run"
+)
+RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
+    (lambda c: c["mode"] in ("mlperf_server", "mlperf_interactive"), "T", EDGE),
+    (
+        lambda c: c["mode"] == "disagg" and not c["concurrency"],
+        "TTFT",
+        "no document states how many requests are in flight; the batches of all decode workers were taken",
+    ),
+    (
+        lambda c: c["mode"] == "disagg" and gpu_of(c) == "H100",
+        "TTFT",
+        "5 to 12 s to the first token with 6 to 30 requests in flight on 64 GPUs: not the time of "
+        "prompts or transfers",
+    ),
+    (
+        lambda c: (
+            c["set"] == "silicon"
+            and c["engine"] == "trtllm"
+            and c["isl"] == c["osl"] == "1024"
+            and number(c, "tp_size") < 8
+        ),
+        "TTFT",
+        "the engine holds prompts back for up to 20 steps (batch_wait_timeout_iters in InferenceX's "
+        "script), which "
+        "is not modelled",
+    ),
+    (
+        lambda c: c["set"] == "silicon" and "sglang" in c["engine"] and c["mode"] == "agg",
+        "TTFT",
+        "requests are received every 10 or 30 steps only (--scheduler-recv-interval in InferenceX's "
+        "script), which "
+        "is not modelled",
+    ),
+    (
+        lambda c: c["set"] == "nim" and number(c, "concurrency") >= 10,
+        "TTFT",
+        "clients run in lock step, and all prompts of a wave end together in the measured engine "
+        "(genai-perf's "
+        "quartiles), in ours as they are computed",
+    ),
+    (
+        lambda c: c["set"] == "nim",
+        "TPOT",
+        "TensorRT plans without CUDA graphs: what a step costs beside its kernels is estimated",
+    ),
+    (
+        lambda c: c["set"] == "splitwise",
+        "TTFT",
+        "vLLM of 2023: prompts in eager PyTorch with kernels and NCCL of its time, for which there is no "
+        "measurement",
+    ),
+    (
+        lambda c: c["set"] == "llmservingsim" and "4090" in c["system"],
+        "T",
+        "the run's own cache holds 41,408 tokens, so requests queue for most of the time; ours is smaller",
+    ),
+    (
+        lambda c: "RTXPRO6000" in c["system"],
+        "T",
+        "no kernel of this card was measured but its products and attention by relatives",
+    ),
+    (
+        lambda c: c["set"] == "infersim",
+        "",
+        "H20: no kernel of it was measured; those of H100 are scaled by its peaks, which it reaches more "
+        "fully",
+    ),
+    (
+        lambda c: c["set"] == "dli" and c["system"] in ("L40S", "H100 NVL") and number(c, "tp_size") > 2,
+        "T",
+        "all-reduces over PCIe, or over bridges that join pairs only: the host's PCIe tree is not in the "
+        "record",
+    ),
+    (
+        lambda c: "gpt-oss" in c["model"] and gpu_of(c) == "B200",
+        "TPOT",
+        "experts in mxfp4: engines of 2026 multiply them with mxfp8 activations, for which there is no "
+        "measurement",
+    ),
+)
+"""(which cases, first letters of what is measured, why); the first that fits stands beside large errors."""
+
+
+def reason_of(case: Case, what: str) -> str:
+    """Why, or '' where it is not known."""
+    return next((why for fits, metric, why in RULES if what.startswith(metric) and fits(case)), "")
