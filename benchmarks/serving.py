@@ -73,8 +73,9 @@ def main() -> None:
             run = simulate(work, fleet, engine)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             print(
-                f"{prompt} in, {output} out, {engine:<11} {some:>7,} requests, {len(run.log):>7,} runs, "
-                f"{run.end:8,.0f} s of traffic: {some / cpu:>9,.0f} requests/s of CPU, {some / wall:>9,.0f} of wall"
+                f"{prompt} + {output} tokens, {engine:<11} {some:>7,} requests, {len(run.log):>7,} runs, "
+                f"{run.end:7,.0f} s of traffic: {some / cpu:>8,.0f} requests/s of CPU, "
+                f"{some / wall:>8,.0f} of wall"
             )
 
 
