@@ -14,6 +14,7 @@ import typer
 
 from railwright import __version__
 from railwright.cli import (
+    bill,
     calibrate,
     catalog,
     cost,
@@ -117,6 +118,7 @@ model.add_to(app)
 demand.add_to(app)
 serve.add_to(app)
 cost.add_to(app)
+bill.add_to(app)
 deploy.add_to(app)
 queue.add_to(app)
 reliability.add_to(app)
