@@ -71,17 +71,13 @@ def _tables(rows: list[Row], skipped: list[Skipped], model: dict[str, str], gpu:
             for name, count, size, bias in spread(mine, group):
                 short = family.removeprefix("serving ")
                 out.append(f"| {short} | {name} | {count} | {size:.1%} | {bias:+.1%} |")
-    out += [
-        "",
-        f"### The {WORST} worst",
-        "",
-        "| error | predicted | measured | unit | case |",
-        "|---|---|---|---|---|",
-    ]
+    out += ["", f"### The {WORST} worst", "", "| error | predicted | measured | case | why |"]
+    out.append("|---|---|---|---|---|")
     for row in sorted(rows, key=lambda r: -abs(r.error))[:WORST]:
         what, unit = row.family.split(": ")[1], row.unit
         out.append(
-            f"| {row.error:+.0%} | {row.predicted:.4g} | {row.measured:.4g} | {unit} | {what}: {row.what} |"
+            f"| {row.error:+.0%} | {row.predicted:.4g} | {row.measured:.4g} {unit} | {what}: {row.what} | "
+            f"{row.reason or 'not known'} |"
         )
     out += ["", "### Refused", ""]
     reasons: dict[str, int] = {}
