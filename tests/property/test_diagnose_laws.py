@@ -14,6 +14,8 @@ from diagnose_cases import STATIC, machine
 from railwright.diagnose import Event, Evidence, Routing, diagnose, rounds
 from railwright.diagnose.classes import problem
 from railwright.diagnose.constants import expected_faults
+from railwright.diagnose.counters import Snapshot, counter_evidence
+from railwright.diagnose.evidence import together
 from railwright.diagnose.infer import infer
 from railwright.diagnose.likelihood import GRID, grid_prior, log_rate
 from railwright.diagnose.paths import crossed
@@ -146,3 +148,17 @@ def test_hashed_paths_stop_at_the_leaf_and_say_so():
     assert any(s.probability > 0.9 and s.readings > 1 for s in answer.suspects)
     assert all(p < 0.5 for s in answer.suspects for _, _, p in s.alternatives)
     assert any("as far as the leaf" in sentence for sentence in answer.unidentifiable)
+
+
+def test_counters_split_what_transfers_cannot():
+    """A NIC, its GPU's lane and its cable are on the same paths; errors on the port speak for the cable."""
+    rng = np.random.default_rng(0)
+    nic = elements().find("server-07/nic-2")
+    rates = Evidence(tuple(measured(c, STATIC, [Planted(nic, 0.5)], rng) for c in paths()[:2]))
+    alone = diagnose(elements(), rates, STATIC).faults
+    assert len(alone) == 1
+    assert {kind for _, kind, _ in alone[0].alternatives} == {"gpu", "nic", "cable"}
+    counted = Snapshot({("server-07/nic-2", 1): {"SymbolErrorCounter": 900}}, 0, "counters")
+    both = diagnose(elements(), together([rates, counter_evidence(elements(), counted)]), STATIC)
+    assert [(s.kind, s.readings) for s in both.faults] == [("cable", 1)]
+    assert "server-07/nic-2 port 1" in both.faults[0].element
