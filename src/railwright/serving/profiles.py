@@ -49,7 +49,7 @@ class Engine:
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
     request         tokenizer, HTTP, queues, of a request before its first step and after [s]
     expert_exchange  how tokens meet experts of other GPUs under attention data parallelism
-    decode_time, prefill_time  GPU time of decode steps and of steps with prefill over what the measured kernels
+    decode_time, prefill_time  GPU time of decode steps and of steps with prefill over what measured kernels
                     say; 1 but in a calibrated profile (`railwright calibrate`)
     sources         field name -> where its value comes from; '*' for the rest
     """

@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 class StepTable:
     """Times of one replica's engine steps [s], by what is in the batch.
 
-    A step with T tokens in all, of them D requests decoding with mean context c and prefill chunks i of n_i new
-    tokens after p_i cached ones, takes on the GPU
+    A step with T tokens in all, of them D requests decoding with mean context c and prefill chunks i of n_i
+    new tokens after p_i cached ones, takes on the GPU
 
         rows(T) + decode(D, c) + sum_i prefill(n_i, p_i)
 
-    where `rows` is `decode_rows` for a step without prefill and `mixed_rows` with it, everything but attention
+    where `rows` is `decode_rows` for a step without prefill and `mixed_rows` with it: all but attention
     (products, experts, norms, collectives, sampling).  The host adds `host_step` + `host_request` for every
     request in the batch: beside the GPU's time where the engine `overlaps` it, after it otherwise.
 
@@ -35,13 +35,16 @@ class StepTable:
     decode       (R, C) seconds of decode attention
     chunks       (N,) grid of new tokens of one chunk, rising
     prefill      (N, C) seconds of prefill attention of one chunk
-    stages       pipeline stages: a batch passes them one after another, `stages` batches are in flight, and the
-                 times above are those of the slowest stage
+    stages       pipeline stages: a batch passes them one after another, `stages` batches are in flight, and
+                 the times above are those of the slowest stage
     hop          seconds from one stage to the next
     kv_tokens    tokens of keys and values that fit beside the weights
     block        tokens of one block of keys and values
     host_step, host_request, overlaps  see above
     request      seconds spent on a request outside steps (tokenizer, HTTP), before its first token
+
+    With attention data parallelism the batch is dealt evenly over the groups of the replica.
+    With speculative decoding T counts the tokens checked; drafting them is in `decode_rows` and `decode`.
 
     Between grid points values are interpolated linearly; beyond the last they grow with its slope.
     """
