@@ -1,0 +1,71 @@
+"""Who asks: people, their jobs, and how fast both grow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from railwright.errors import RailwrightError, nearest
+
+Task = Literal["inference", "lora", "finetune", "pretrain"]
+TASKS: tuple[Task, ...] = get_args(Task)
+
+HOURS_OF_WEEK = 168.0
+LARGEST = 4096
+"""GPUs of one job up to which the ladder is meant; beyond, a study of its own is due."""
+MOST_LOAD = 16384.0
+"""GPUs busy on average up to which it is meant."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a group of people wants of GPUs.
+
+    gpu_hours  of one user in a week, on whatever GPU the step has [h]
+    job_gpus   GPUs of a usual job
+    sequence   tokens of a sequence, or of a request with its answer
+    tokens     of one run, None: not said
+    growth     of the load in a year, 0.5 for half as much again
+    """
+
+    users: int
+    gpu_hours: float
+    model: str
+    task: Task
+    job_gpus: int = 1
+    sequence: int = 4096
+    tokens: float | None = None
+    growth: float = 0.0
+
+    @property
+    def load(self) -> float:
+        """GPUs busy on average, now."""
+        return self.users * self.gpu_hours / HOURS_OF_WEEK
+
+
+def check(ask: Ask) -> None:
+    """Raises RailwrightError naming the option, what it was, and what it may be."""
+    if ask.task not in TASKS:
+        hint = nearest(str(ask.task), TASKS) or f"; choose one of {', '.join(TASKS)}"
+        raise RailwrightError(f"--task: there is no '{ask.task}'{hint}")
+    for option, value in (
+        ("--users", ask.users), ("--gpu-hours", ask.gpu_hours), ("--job-gpus", ask.job_gpus),
+        ("--sequence", ask.sequence), ("--tokens", ask.tokens),
+    ):  # fmt: skip
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise RailwrightError(f"{option} is {value:g}; give a number above 0")
+    if not (-0.9 <= ask.growth <= 20 and math.isfinite(ask.growth)):
+        raise RailwrightError(
+            f"--growth is {ask.growth:g}; give the change of a year, from -0.9 to 20, e.g. 0.5 for half more"
+        )
+    if ask.job_gpus > LARGEST:
+        raise RailwrightError(
+            f"--job-gpus is {ask.job_gpus:,}; this ladder ends at jobs of {LARGEST:,} GPUs, "
+            "write a study for larger ones (railwright init)"
+        )
+    if ask.load > MOST_LOAD:
+        raise RailwrightError(
+            f"--users {ask.users:,} with --gpu-hours {ask.gpu_hours:g} keep {ask.load:,.0f} GPUs busy; this "
+            f"ladder ends at {MOST_LOAD:,.0f}, write a study for more (railwright init)"
+        )

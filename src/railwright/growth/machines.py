@@ -1,0 +1,30 @@
+"""The machines of a step as a `Machine` whose network a job sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.catalog import find
+from railwright.catalog.parts import Catalog, Server
+from railwright.collectives import Machine
+from railwright.collectives.prediction import NcclSettings
+from railwright.growth.parts import Speed
+from railwright.spec.study import Cluster, ComputeNetwork
+
+
+def machine_of(server: Server, machines: int, speed: Speed, catalog: Catalog) -> Machine:
+    """So many servers on one network, no wider than it must be: rails where a server has several adapters.
+
+    The server keeps its GPUs and gets the network's adapters.
+    """
+    box = replace(server, nic=speed.nic, nics=speed.nics)
+    ports = find(catalog.switches, speed.switch).ports
+    if machines * box.nics <= ports and speed.nics == 1:
+        family = "single-switch"
+    else:
+        family = "rail-optimised" if speed.nics > 1 else "fat-tree"
+    cluster = Cluster(
+        servers=machines, server=box.name, compute=ComputeNetwork(family=family, switch=speed.switch)
+    )
+    known = replace(catalog, servers={**catalog.servers, box.name: box})
+    return Machine.of(cluster, known, NcclSettings())

@@ -1,0 +1,144 @@
+"""What the growth path is: rungs, networks, and what is carried over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from railwright.growth.asking import Ask
+from railwright.growth.parts import Reuse
+from railwright.spec.serving import ServingJob
+from railwright.spec.study import TrainingJob
+
+
+@dataclass(frozen=True)
+class Span:
+    """A figure with the range it is expected in."""
+
+    low: float
+    middle: float
+    high: float
+
+    def times(self, factor: float) -> Span:
+        return Span(self.low * factor, self.middle * factor, self.high * factor)
+
+    def plus(self, other: Span) -> Span:
+        return Span(self.low + other.low, self.middle + other.middle, self.high + other.high)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One job on one kind of machine: the fewest GPUs, from those asked for, in whose memory it fits.
+
+    gpus      it takes;  layout  in words
+    memory    of its fullest GPU [byte], of capacity [byte]
+    """
+
+    gpus: int
+    layout: str
+    memory: float
+    capacity: float
+    job: TrainingJob | ServingJob
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Tokens a second of one GPU, and whether somebody measured it.
+
+    rate  training: tokens trained on; inference: tokens of answers [1/s]
+    kind  'published' or 'model'; note: whose measurement, or the error band of the model
+    """
+
+    rate: Span
+    kind: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the ladder under this load.
+
+    fit, refused   how a job lies on it, or why it does not; one of them is set
+    places         jobs that run at once
+    wait           mean wait over mean job length at today's load; infinite where the line never ends
+    most           GPUs busy on average at which the wait passes its bound
+    outgrown       years from now at which the load does; 0: it has; infinite: it never does
+    data_network   slowest network that carries what is saved or loaded; network: with the jobs' traffic too,
+                   '' where not even the fastest does
+    power          of all its machines and switches [W]; outlet: where one machine is plugged in
+    office         whether that is an outlet of an office
+    price          of machines, switches and cables [USD]; unread: whether a price nobody read is in it
+    hourly         of a GPU-hour at work, owned [USD]; run: of one run [USD]
+    run_time       of one run of the tokens asked for [s]
+    """
+
+    name: str
+    title: str
+    server: str
+    machines: int
+    gpus: int
+    gpu: str
+    fit: Fit | None
+    refused: str
+    places: int
+    wait: float
+    most: float
+    outgrown: float
+    data_network: str
+    network: str
+    power: float
+    outlet: str
+    office: bool
+    pace: Pace | None
+    price: Span | None
+    unread: bool
+    hourly: Span | None
+    run_cost: Span | None
+    run_time: Span | None
+
+    @property
+    def works(self) -> bool:
+        """Whether jobs fit and nobody waits too long today."""
+        return self.fit is not None and self.outgrown > 0
+
+
+@dataclass(frozen=True)
+class NetworkRow:
+    """The job over several servers on one network.
+
+    rate     what a server sends in all [byte/s]
+    exposed  communication between servers during which GPUs wait, over the step
+    relative tokens per second over those of the fastest network
+    layout   in words, the fastest of the short list there
+    saving   time for one checkpoint, or one load of the weights [s]
+    """
+
+    name: str
+    rate: float
+    exposed: float
+    relative: float
+    layout: str
+    saving: float
+    enough: bool
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The answer.
+
+    now         index of the step that fits today
+    spans       whether a job spans servers on the step that fits (else the network table is a what-if)
+    across      GPUs and servers of the job of the network table; no_network: why there is none
+    words       the answer in sentences, most important first
+    notes       what is assumed or doubtful
+    """
+
+    ask: Ask
+    rungs: tuple[Rung, ...]
+    now: int
+    spans: bool
+    across: tuple[int, int]
+    networks: tuple[NetworkRow, ...]
+    no_network: str
+    reused: tuple[tuple[str, Reuse, bool], ...]
+    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
