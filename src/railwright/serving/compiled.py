@@ -33,6 +33,12 @@ def compiled_loop(state: State) -> tuple[Callable[[State], int], State]:
     return (lambda state: entry(whole, real)), views
 
 
+def is_kept() -> bool:
+    """Whether this very source was compiled on this machine before, so that it only has to be read."""
+    folder = cache_folder(Path(__file__).parent)
+    return folder is not None and any(folder.rglob("*advance*.nbi"))
+
+
 def _packed(state: State) -> tuple[Any, Any, State]:
     """All whole numbers in one array, after (first index, width) of each field; the reals; views."""
     header = 2 * len(State._fields)

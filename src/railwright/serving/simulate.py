@@ -22,9 +22,11 @@ Longs = NDArray[np.int64]
 
 LoopEngine = Literal["auto", "interpreted", "compiled"]
 
-COMPILED_FROM = 60_000
-"""Runs of steps, by estimate, from which the compiled loop answers: below, the interpreted one takes no
-longer than importing numba (0.7 s) and reading the compiled loop (or, the first time, compiling it)."""
+COMPILED_FROM = 20_000
+"""Runs of steps, by estimate, from which the compiled loop answers where it was compiled before: below, the
+interpreted one takes no longer than importing numba and reading it (1.2 s)."""
+COMPILE_FROM = 600_000
+"""Runs of steps from which compiling it first (half a minute and more) pays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ def simulate(work: Workload, fleet: Fleet, engine: LoopEngine = "auto", seed: in
     """
     check(work, fleet)
     passes = decode_steps(work.output, fleet.pools[-1].speculation, seed)
-    compiled = engine == "compiled" or (engine == "auto" and _runs(work, fleet) >= COMPILED_FROM)
+    compiled = engine == "compiled" or (engine == "auto" and _pays(_runs(work, fleet)))
     state = build(work, fleet, passes, as_lists=not compiled)
     logs: list[Floats] = []
     loop: Callable[[State], int] = advance
@@ -139,6 +141,15 @@ def decode_steps(output: Longs, speculation: Speculation | None, seed: int = 0) 
     reached = np.concatenate([[0], np.cumsum(given)])
     steps: Longs = np.searchsorted(reached, reached[start] + after, side="left") - start
     return steps
+
+
+def _pays(runs: float) -> bool:
+    """Whether the compiled loop answers sooner."""
+    if runs < COMPILED_FROM:
+        return False
+    from railwright.serving.compiled import is_kept
+
+    return runs >= COMPILE_FROM or is_kept()
 
 
 def _runs(work: Workload, fleet: Fleet) -> float:
