@@ -109,7 +109,7 @@ def ask(python: str, questions: list[dict[str, Any]]) -> dict[str, Any]:
 def main(python: str, cold: bool) -> None:
     """Both on every online case; one line a GPU and engine."""
     from railwright.measure.serving import score
-    from railwright.measure.serving_cases import cases, engine_group, figure
+    from railwright.measure.serving_cases import architecture_of, cases, engine_group, figure
 
     chosen = [dict(case) for case in cases() if case["set"] == "silicon"]
     theirs = ask(python, [question(case) for case in chosen])
@@ -124,7 +124,7 @@ def main(python: str, cold: bool) -> None:
         for what in ("TPOT", "TTFT"):
             measured = figure(case, f"{what.lower()}_ms")
             their = None if "refused" in answer or not measured else answer[what.lower()] / measured - 1.0
-            kind = "MoE" if any("MoE" in row.family for row in ours[case["id"]].rows) else "dense"
+            kind = "MoE" if architecture_of(case).is_moe else "dense"
             errors[f"{engine_group(case)}, {kind}", what].append((rows.get(what), their))
     head = f"{'GPU | engine':<34}{'what':<6}{'cases':>6}{'Railwright':>12}{'AIConf.':>10}"
     print(head + f"{'both: Railwright':>18}{'AIConf.':>10}")
@@ -146,32 +146,43 @@ def main(python: str, cold: bool) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"Railwright:     {spent / len(chosen):.3f} CPU-s a case (mean), {peak:.0f} MiB with all cases")
     if cold:
-        _cold(python, question(chosen[0]), chosen[0]["id"])
+        _cold(python, question(chosen[0]))
 
 
 def _mean(values: list[float]) -> str:
     return f"{mean(values):.1%}" if values else "-"
 
 
-def _cold(python: str, asked: dict[str, Any], name: str) -> None:
+EXAMPLE = Path(__file__).parent.parent / "examples" / "serve-llama-70b.yaml"
+
+
+def _cold(python: str, asked: dict[str, Any]) -> None:
     """One answer of each from a fresh process: wall clock, CPU seconds and memory."""
-    mine = (
-        "from railwright.measure.serving import score; "
-        f"rows = [s for s in score({name!r})]; "
-        "import resource; u = resource.getrusage(resource.RUSAGE_SELF); "
-        "print(u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
-    )
-    started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", mine], capture_output=True, text=True, check=True)
+    serve = [str(Path(sys.executable).parent / "railwright"), "serve", str(EXAMPLE)]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    measured = ["/usr/bin/env", "python3", "-c", RUN, *serve]
+    done = subprocess.run(measured, capture_output=True, text=True, check=True)
     wall = time.perf_counter() - started
-    cpu, memory = (float(x) for x in done.stdout.split()[-2:])
-    print(f"\none answer, cold: Railwright {wall:.2f} s, {cpu:.2f} CPU-s, {memory:.0f} MiB")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
+    spent, memory = _spent(before), done.stderr.split()[-1]
+    print(f"\none answer, cold: railwright serve {wall:.2f} s, {spent:.2f} CPU-s, {memory} MiB")
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     found = ask(python, [asked])
-    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"                  AIConfigurator {wall:.2f} s, {used:.2f} CPU-s, {found['peak_mib']:.0f} MiB")
+    wall = time.perf_counter() - started
+    spent, memory = _spent(before), f"{found['peak_mib']:.0f}"
+    print(f"                  AIConfigurator {wall:.2f} s, {spent:.2f} CPU-s, {memory} MiB")
+
+
+RUN = (
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    "print(round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024), file=sys.stderr)"
+)
+"""Runs a command and says its peak memory [MiB], its own and not that of what ran before it."""
+
+
+def _spent(before: resource.struct_rusage) -> float:
+    """CPU seconds of children since then."""
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":
