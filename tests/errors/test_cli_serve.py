@@ -76,3 +76,12 @@ def test_mistakes_are_named(tmp_path):
         assert expected in said
     status, said = _run(_study(tmp_path, without))
     assert (status, "has no serving job" in said) == (2, True)
+
+
+def test_answers_of_one_token_have_no_time_per_token(tmp_path):
+    figures = tmp_path / "f.json"
+    status, said = _run(_study(tmp_path, STUDY.replace("output: 32", "output: 1")), "--json", str(figures))
+    assert status == 0, said
+    assert "nan" not in said
+    read = json.loads(figures.read_text())
+    assert (read["tpot_seconds"]["mean"], read["slo_kept"]) == (None, True)

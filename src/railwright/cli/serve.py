@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +72,7 @@ def serve(
     result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
     _show(result, arch.is_moe)
     if as_json is not None:
-        _write(as_json, plain(result))
+        _write(as_json, _finite(plain(result)))
     if timeline is not None:
         from railwright.serving.metrics import perfetto
 
@@ -166,7 +167,7 @@ def _show(result: ServingResult, moe: bool) -> None:
     known = [
         f"{show_time(latency.mean * low)} to {show_time(latency.mean * high)} ({title})"
         for title, latency, short in rows
-        for low, high in ([bands[short]] if short in bands else [])
+        for low, high in ([bands[short]] if short in bands and not isnan(latency.mean) else [])
     ]
     if known:
         typer.echo(f"\n80 % of published means lie, where these are predicted, in {', '.join(known)}.")
@@ -175,7 +176,7 @@ def _show(result: ServingResult, moe: bool) -> None:
     pairs = [
         ("output tokens/s", f"{result.tokens_per_second:,.0f}"),
         ("per GPU", f"{result.tokens_per_second_per_gpu:,.0f}"),
-        ("per user", f"{result.tokens_per_second_per_user:,.1f}"),
+        ("per user", f"{result.tokens_per_second_per_user:,.1f}".replace("inf", "-")),
         ("requests/s", f"{done.requests:.3g}"),
     ]
     if result.goodput is not None:
@@ -207,7 +208,8 @@ def _show(result: ServingResult, moe: bool) -> None:
 def _row(result: ServingResult, title: str, latency: Distribution) -> tuple[str, ...]:
     from railwright.units import show_time
 
-    values = [show_time(v) for v in (latency.mean, latency.p50, latency.p90, latency.p99)]
+    every = (latency.mean, latency.p50, latency.p90, latency.p99)
+    values = ["-" if isnan(v) else show_time(v) for v in every]
     names = {"time to first token": "TTFT", "time per token": "TPOT", "end to end": "end to end"}
     promised = [p for p in result.promises if p.what == names.get(title)]
     verdict = [
@@ -241,6 +243,15 @@ def _bands(result: ServingResult, moe: bool) -> dict[str, tuple[float, float]]:
         if row is not None:
             found[latency] = (float(row["low"]), float(row["high"]))
     return found
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for what JSON cannot say: an answer of one token has no time per token."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _write(file: Path, content: Any) -> None:
