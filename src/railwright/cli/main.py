@@ -24,6 +24,7 @@ from railwright.cli import (
     diagnose,
     emulate,
     fabric,
+    grow,
     measure,
     model,
     moe,
@@ -118,6 +119,7 @@ model.add_to(app)
 demand.add_to(app)
 serve.add_to(app)
 cost.add_to(app)
+grow.add_to(app)
 bill.add_to(app)
 deploy.add_to(app)
 queue.add_to(app)

@@ -1,0 +1,158 @@
+"""What each network makes of a job over several servers: how long GPUs wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright.catalog import find
+from railwright.catalog.parts import Catalog, Server
+from railwright.collectives import Machine
+from railwright.errors import PlanError
+from railwright.growth.asking import Ask
+from railwright.growth.fitting import fitting_jobs, layout_words
+from railwright.growth.machines import machine_of
+from railwright.growth.pace import fastest
+from railwright.growth.parts import Speed, constant, saved_bytes, speeds
+from railwright.growth.result import NetworkRow
+from railwright.model import count_parameters
+from railwright.model.architecture import Transformer
+from railwright.serving.exchange import Place, hop_seconds
+from railwright.serving.constants import kernels_of
+from railwright.serving.profiles import engine_of
+from railwright.serving.step import step_parts
+from railwright.spec.serving import ServingJob
+from railwright.spec.study import TrainingJob
+from railwright.training import StepResult
+from railwright.training.result import COMMUNICATION
+
+
+def training_rows(
+    ask: Ask, arch: Transformer, server: Server, servers: int, catalog: Catalog
+) -> tuple[tuple[NetworkRow, ...], str]:
+    """The job over so many servers on every network; and why there is no row, where there is none.
+
+    The short list: of each pipeline depth and sharding the fastest on the fastest network; on every network
+    the fastest of them is taken, since a slow network asks for another layout than a fast one.
+    """
+    gpus = servers * server.gpus
+    best = speeds()[-1]
+    reference = machine_of(server, servers, best, catalog)
+    listed = short_list(fitting_jobs(ask, arch, reference, gpus), arch, reference)
+    if not listed:
+        return (), f"{ask.model} does not fit {servers} {server.name} for {ask.task} in any layout tried"
+    found: list[tuple[Speed, TrainingJob, StepResult]] = []
+    for speed in speeds():
+        machine = reference if speed is best else machine_of(server, servers, speed, catalog)
+        job, step = fastest(listed, arch, machine) or _never()
+        found.append((speed, job, step))
+    top = max(step.tokens_per_second for _, _, step in found)
+    rows = []
+    for speed, job, step in found:
+        share = exposed_between(job, step, server.gpus)
+        rows.append(
+            _row(ask, arch, speed, catalog, share, step.tokens_per_second / top, layout_words(job))
+        )
+    return tuple(rows), ""
+
+
+def short_list(jobs: Sequence[TrainingJob], arch: Transformer, machine: Machine) -> list[TrainingJob]:
+    """Of every pipeline depth and sharding the fastest."""
+    groups: dict[tuple[int, int], list[TrainingJob]] = {}
+    for job in jobs:
+        groups.setdefault((job.layout.pipeline, job.layout.zero), []).append(job)
+    found = [best for group in groups.values() if (best := fastest(group, arch, machine)) is not None]
+    found.sort(key=lambda one: -one[1].tokens_per_second)
+    return [job for job, _ in found]
+
+
+def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
+    """Exposed communication of groups that leave a server, over the step; tensor groups never do here, and
+    expert groups only where they are wider than a server."""
+    inside = {"tp"}
+    if job.layout.expert * (job.layout.expert_tensor or job.layout.tensor) <= each:
+        inside.add("ep")
+    kinds = [kind for kind in COMMUNICATION if kind not in inside]
+    return sum(s.exposed for s in step.shares if s.kind in kinds) / step.step_time
+
+
+def serving_rows(
+    ask: Ask, arch: Transformer, job: ServingJob, server: Server, catalog: Catalog
+) -> tuple[NetworkRow, ...]:
+    """A replica over its servers on every network: what passing activations on adds to a decode step.
+
+    A replica inside one server sends nothing to another: what is left is loading its weights.
+    """
+    servers = -(-job.layout.gpus // server.gpus)
+    steps: list[tuple[Speed, float, float]] = []
+    for speed in speeds():
+        if servers == 1:
+            steps.append((speed, 0.0, 1.0))
+            continue
+        machine = machine_of(server, servers, speed, catalog)
+        batch = int(constant("serving_batch"))
+        own = step_parts(job, arch, machine, decoding=batch, context=ask.sequence).total
+        engine = engine_of(job)
+        place = Place(machine, engine, kernels_of(machine.gpu, engine.kernels), 0)
+        hops = (job.layout.pipeline - 1) * hop_seconds(place, job.layout, batch * arch.hidden * 2.0)
+        # one token crosses every stage, so a request waits for all stages' work and all hops
+        steps.append((speed, hops, own * job.layout.pipeline))
+    shares = [(speed, hops / (hops + own), 1.0 / (hops + own)) for speed, hops, own in steps]
+    top = max(rate for _, _, rate in shares)
+    return tuple(
+        _row(ask, arch, speed, catalog, share, rate / top, layout_words(job)) for speed, share, rate in shares
+    )
+
+
+def saving_time(ask: Ask, arch: Transformer, speed: Speed, catalog: Catalog) -> float:
+    """One checkpoint or one load of the weights over what a server sends. [s]"""
+    size = count_parameters(arch).total * saved_bytes(ask.task)
+    return size / rate_of(speed, catalog)
+
+
+def rate_of(speed: Speed, catalog: Catalog) -> float:
+    """What a server sends in all. [byte/s]"""
+    nic = find(catalog.nics, speed.nic)
+    return nic.rate * nic.ports * speed.nics
+
+
+def data_speed(ask: Ask, arch: Transformer, catalog: Catalog) -> Speed:
+    """Slowest network on which what is saved or loaded every hour passes in its share of it."""
+    bound = constant("network_share") * constant("save_interval")
+    for speed in speeds():
+        if saving_time(ask, arch, speed, catalog) <= bound:
+            return speed
+    return speeds()[-1]
+
+
+def slowest_enough(rows: Sequence[NetworkRow]) -> NetworkRow | None:
+    """The slowest network from which on all keep exposed communication within its share; None without."""
+    found = None
+    for row in reversed(rows):
+        if not row.enough:
+            break
+        found = row
+    return found
+
+
+def _row(
+    ask: Ask,
+    arch: Transformer,
+    speed: Speed,
+    catalog: Catalog,
+    exposed: float,
+    relative: float,
+    layout: str,
+) -> NetworkRow:
+    return NetworkRow(
+        speed.name,
+        rate_of(speed, catalog),
+        exposed,
+        relative,
+        layout,
+        saving_time(ask, arch, speed, catalog),
+        exposed <= constant("network_share"),
+    )
+
+
+def _never() -> tuple[TrainingJob, StepResult]:
+    raise PlanError("no layout of the short list runs on this network; write a study for it (railwright init)")

@@ -1,0 +1,147 @@
+"""The growth path in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from railwright.growth.parts import constant
+from railwright.growth.result import Growth, Rung
+from railwright.growth.networks import slowest_enough
+from railwright.units import show_count, show_time
+
+GIB = 2.0**30
+WEEK = 7 * 86400.0
+FAR = 10.0
+"""Years beyond which a date says nothing."""
+
+
+def answered(growth: Growth) -> Growth:
+    """The same, with its answer and its notes in words."""
+    return replace(growth, words=tuple(_words(growth)), notes=tuple(_notes(growth)))
+
+
+def _words(growth: Growth) -> Iterator[str]:
+    ask, rung = growth.ask, growth.rungs[growth.now]
+    fit = rung.fit
+    assert fit is not None
+    people = f"{ask.users} {'person' if ask.users == 1 else 'people'}"
+    yield (
+        f"Now: a {rung.title}{machines_words(rung)}. {people} at {ask.gpu_hours:g} GPU-hours a week keep "
+        f"{ask.load:.3g} of its {rung.gpus:,} GPUs busy; a job takes {fit.gpus:,}, and waits "
+        f"{wait_words(rung.wait)} of its own length on average."
+    )
+    for small in growth.rungs[: growth.now]:
+        yield f"A {small.title} is too small: {too_small(small)}."
+    yield _next(growth)
+    yield _network(growth)
+
+
+def _next(growth: Growth) -> str:
+    """What makes them move on, and when."""
+    rung = growth.rungs[growth.now]
+    reason = (
+        f"jobs wait {constant('wait_share'):.0%} of their own length, at {rung.most:.3g} GPUs busy"
+    )
+    after = next((r for r in growth.rungs[growth.now + 1 :] if r.fit is not None), None)
+    to = f"a {after.title}{machines_words(after)}" if after else "more servers in the same cluster"
+    if math.isinf(rung.outgrown):
+        change = "does not grow" if growth.ask.growth == 0 else "shrinks"
+        return f"Next: {to}, once {reason}; the load {change}, so nothing makes you move."
+    users = math.ceil(growth.ask.users * rung.most / growth.ask.load)
+    when = years_words(rung.outgrown)
+    return f"Next: {to}, {when}, with about {users:,} people: by then {reason}."
+
+
+def _network(growth: Growth) -> str:
+    """Which network, and what asks for it."""
+    rung = growth.rungs[growth.now]
+    data = (
+        f"{rung.data_network} to storage carries "
+        f"{'the weights' if growth.ask.task in ('inference', 'lora') else 'an hourly checkpoint'} within "
+        f"{constant('network_share') * constant('save_interval') / 60:g} minutes"
+    )
+    gpus, servers = growth.across
+    fastest = growth.networks[-1] if growth.networks else None
+    enough = slowest_enough(growth.networks)
+    if fastest is None:
+        return f"Network: {data}; {growth.no_network}."
+    share = f"{constant('network_share'):.0%}"
+    if growth.ask.task == "inference" and not growth.spans:
+        return f"Network: {data}; a replica stays inside one server, so no request crosses the network."
+    if enough is None:
+        table = f"not even {fastest.name} keeps it within {share} of the step ({fastest.exposed:.0%} there)"
+    else:
+        table = f"{enough.name} is the slowest that keeps it within {share} of the step ({enough.exposed:.1%})"
+    if growth.spans:
+        return f"Network: a job spans {servers} servers ({gpus:,} GPUs), whose traffic shows; {table}; {data}."
+    return (
+        f"Network: {data}, and no job leaves its server; if one takes {servers} servers ({gpus} GPUs), their "
+        f"traffic shows, and {table}."
+    )
+
+
+def _notes(growth: Growth) -> Iterator[str]:
+    ask = growth.ask
+    yield (
+        "GPU-hours count as stated on every step: faster GPUs of a later step would do the same work in fewer."
+    )
+    yield (
+        "Waits are those of jobs sent at random around the clock (Erlang C); people who send all of theirs "
+        "in office hours wait longer."
+    )
+    rung = growth.rungs[growth.now]
+    fit = rung.fit
+    if fit is not None and fit.gpus > ask.job_gpus:
+        yield (
+            f"A job asks for {ask.job_gpus:,} GPU{'s' if ask.job_gpus > 1 else ''}, but takes {fit.gpus:,} "
+            f"on a {rung.title} (memory, or whole servers)."
+        )
+    if rung.run_time is not None and fit is not None and ask.tokens is not None:
+        weekly = ask.users * ask.gpu_hours
+        needed = rung.run_time.middle * fit.gpus / 3600.0
+        if needed > weekly * 4:
+            yield (
+                f"One run takes {show_count(needed)} GPU-hours, {show_count(needed / weekly)} weeks of all "
+                f"that these people ask for: either the runs are rarer, or the GPU-hours are more."
+            )
+        if rung.run_time.middle > 13 * WEEK:
+            yield f"One run lasts {show_time(rung.run_time.middle)} on {fit.gpus:,} GPUs: give jobs more GPUs."
+    if any(r.unread for r in growth.rungs):
+        yield "Prices of some parts were read in no source (cost/data/prices.yaml); put quotes in their place."
+    if any(r.pace is None and r.fit is not None for r in growth.rungs):
+        yield "No throughput is known where none is shown: neither published nor modelled for that GPU."
+
+
+def machines_words(rung: Rung) -> str:
+    return f" of {rung.machines:,} {rung.server}" if rung.machines > 1 else f" ({rung.server})"
+
+
+def too_small(rung: Rung) -> str:
+    """Why a step does not do today."""
+    if rung.fit is None:
+        return rung.refused
+    if math.isinf(rung.wait):
+        return f"the load is more than its {rung.gpus:,} GPUs give, and the line grows without end"
+    return f"jobs wait {wait_words(rung.wait)} of their own length"
+
+
+def wait_words(share: float) -> str:
+    if math.isinf(share):
+        return "without end"
+    return "less than 1 %" if share < 0.01 else f"{share:.0%}".replace("%", " %")
+
+
+def years_words(years: float) -> str:
+    """'now', 'in about 14 months', 'in about 3 years', 'never'."""
+    if years == 0:
+        return "now"
+    if math.isinf(years):
+        return "never"
+    if years > FAR:
+        return f"in more than {FAR:g} years"
+    months = max(1, round(years * 12))
+    if months < 24:
+        return f"in about {months} month{'s' if months > 1 else ''}"
+    return f"in about {years:.1f} years"
