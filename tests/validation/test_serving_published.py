@@ -14,6 +14,7 @@ from railwright.measure.serving import score
 from railwright.measure.serving_bands import bands
 from railwright.measure.serving_bars import left_out, lines, peer_error, reached
 from railwright.measure.serving_cases import cases
+from railwright.measure.serving_reasons import reason_of
 from railwright.measure.table import Row, Skipped
 
 CASES = {
@@ -102,3 +103,9 @@ def test_what_was_carried_is_what_was_collected() -> None:
         ):
             stated = next((measured[n] for n in names if n in measured), None)
             assert (float(case[column]) if case[column] else None) == stated
+
+
+def test_a_reason_is_of_the_right_sign() -> None:
+    case = next(c for c in cases() if c["id"] == "mlperf_5.1-0015_llama2-70b-99_Server")
+    assert "largest that the submitter's system could hold" in reason_of(case, "TTFT", high=True)
+    assert reason_of(case, "TTFT", high=False) == ""

@@ -125,7 +125,14 @@ def _row(case: Case, what: str, predicted: float, measured: float, unit: str) ->
     family = f"serving {slice_of(case)}: {what}"
     described = f"{model_of(case).split('/')[-1]} on {gpu_of(case)}, {case['engine']}, {_load_text(case)}"
     return Row(
-        family, case["id"], described, predicted, measured, unit, case["source"], reason_of(case, what)
+        family,
+        case["id"],
+        described,
+        predicted,
+        measured,
+        unit,
+        case["source"],
+        reason_of(case, what, predicted > measured),
     )
 
 
