@@ -103,7 +103,7 @@ RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
 def reason_of(case: Case, what: str, high: bool) -> str:
     """Why, or '' where it is not known.
 
-    high  whether ours is above the measured figure: a queue at the edge of capacity is no reason for the contrary
+    high  whether ours is above the measured: a queue at the edge of capacity is no reason for the contrary
     """
     rules = (rule for rule in RULES if high or rule[2] != EDGE)
     return next((why for fits, metric, why in rules if what.startswith(metric) and fits(case)), "")
