@@ -89,7 +89,7 @@ def _limits(low: list[float], high: list[float]) -> tuple[Floats, Floats]:
 
 GEMM_LIMITS = _limits([1.5e-6, 0.1, 0.2, 1.0, 0.05, 0.05, 0.01], [2e-5, 1.0, 1.0, 600.0, 1e3, 1e3, 1e2])
 ATTENTION_LIMITS = _limits([3e-6, 0.02, 1e-9, 0.3, 1e-12], [1e-4, 1.0, 1e4, 1.0, 1e-6])
-EXPERT_LIMITS = _limits([1e-6, 0.02, 0.2, 0.1, 1e-13], [3e-4, 1.0, 1.0, 300.0, 1e-6])
+EXPERT_LIMITS = _limits([1e-6, 0.02, 0.2, 0.1, 1e-13, 1e-8], [3e-4, 1.0, 1.0, 300.0, 1e-6, 1e-4])
 """What a constant can be on any machine: no fraction above one, no kernel without a launch."""
 
 
@@ -139,7 +139,7 @@ def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
 
 GEMM_FIELDS = "fixed compute memory depth square small even"
 ATTENTION_FIELDS = "fixed compute ramp memory unit"
-EXPERT_FIELDS = "fixed compute memory pad row"
+EXPERT_FIELDS = "fixed compute memory pad row spread"
 
 
 def _shares(odds: Floats) -> Floats:
@@ -251,10 +251,10 @@ def _experts(table: Columns, gpu: str, engine: str, dtype: str) -> str | None:
         return None
     rows = tokens * topk / ep
     active = np.minimum(number / ep, np.maximum(rows, 1.0))
-    columns = tuple(c[at] for c in (rows, active, hidden, inner / tp))
+    columns = tuple(c[at] for c in (rows, active, hidden, inner / tp, (ep > 1).astype(float)))
     model = partial(_grouped, speeds=SPEEDS[gpu][1], peak=PEAK[dtype], width=WIDTH[dtype])
     # tiles that round up far and a memory that is not reached look alike: the better of both is kept
-    starts = [np.log([3e-5, 0.4, memory, pad, 1e-9]) for memory, pad in ((0.85, 64.0), (0.5, 2.0))]
+    starts = [np.log([3e-5, 0.4, memory, pad, 1e-9, 1e-6]) for memory, pad in ((0.85, 64.0), (0.5, 2.0))]
     groups = groups_of(hidden[at], inner[at])
     found = min(
         (fitted(model, columns, seconds[at], start, groups, EXPERT_LIMITS) for start in starts),
@@ -264,9 +264,18 @@ def _experts(table: Columns, gpu: str, engine: str, dtype: str) -> str | None:
 
 
 def _grouped(
-    x: Floats, r: Floats, a: Floats, h: Floats, i: Floats, *, speeds: Speeds, peak: float, width: float
+    x: Floats,
+    r: Floats,
+    a: Floats,
+    h: Floats,
+    i: Floats,
+    e: Floats,
+    *,
+    speeds: Speeds,
+    peak: float,
+    width: float,
 ) -> Floats:
-    return experts_seconds(r, a, h, i, ExpertRow(*x), speeds, peak, width)
+    return experts_seconds(r, a, h, i, ExpertRow(*x), speeds, peak, width, spread=e)
 
 
 def reductions(wheel: Path, gpu: str) -> Iterator[Line]:

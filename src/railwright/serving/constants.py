@@ -158,4 +158,4 @@ def kernels_of(gpu: Gpu, family: str) -> Kernels:
 
 
 def _row(kind: type[Kind], row: dict[str, Any]) -> Kind:
-    return kind(**{f.name: float(row[f.name]) for f in fields(kind)})
+    return kind(**{f.name: float(row.get(f.name, 0.0)) for f in fields(kind)})

@@ -73,6 +73,7 @@ class ExpertRow:
     compute  fraction of the dense peak of the dtype;  memory  fraction of the memory bandwidth
     pad      rows that a tile of every busy expert works beyond its own
     row      time of one routed copy of a token beyond its share of bytes and work [s]
+    spread   more fixed time where other GPUs have experts too, so that some tokens are another's [s]
     """
 
     fixed: float
@@ -80,6 +81,7 @@ class ExpertRow:
     memory: float
     pad: float
     row: float
+    spread: float = 0.0
 
 
 RAMP_BYTES = 32e6
@@ -179,15 +181,17 @@ def experts_seconds(
     peak: float,
     width: float,
     matrices: float = 3.0,
+    spread: ArrayLike = 0.0,
 ) -> Floats:
     """Routed experts of one layer on one GPU. [s]
 
     rows    copies of tokens that this GPU's experts work on;  active  its experts that have any
     hidden, inner  widths of an expert (inner after tensor parallelism);  matrices  3 gated, 2 not
+    spread  1 under expert parallelism, else 0
     """
     r, a, h, i = (np.asarray(v, float) for v in (rows, active, hidden, inner))
     weights = matrices * h * i
     moved = a * weights * width + r * (4.0 * h + 2.0 * matrices * i)
     flops = 2.0 * (r + row.pad * a) * weights
     longest = np.maximum(moved / (row.memory * speeds.bandwidth), flops / (row.compute * speeds.peak * peak))
-    return np.asarray(row.fixed + row.row * r + longest)
+    return np.asarray(row.fixed + row.spread * np.asarray(spread) + row.row * r + longest)

@@ -191,7 +191,16 @@ def _experts(stage: Stage, own: Floats, tokens: Floats) -> Floats:
     row, peak, width = stage.kernels.experts(stage.job.weights)
     matrices = 3.0 if arch.gated else 2.0
     routed = experts_seconds(
-        rows, active, arch.hidden, inner, row, stage.kernels.speeds, peak, width, matrices
+        rows,
+        active,
+        arch.hidden,
+        inner,
+        row,
+        stage.kernels.speeds,
+        peak,
+        width,
+        matrices,
+        float(layout.expert > 1),
     )
     router = stage.product(own, arch.experts, arch.hidden, "bf16")
     if not arch.shared_ffn:
