@@ -64,7 +64,8 @@ def written(rows: Sequence[Row]) -> str:
     lines = [
         "# Written by tools/serving_bands.py from `railwright validate serving`; do not edit.",
         "# 80 % band of measured over predicted means; every group (model, GPU) weighs the same.  No",
-        "# constant is fitted on these cases, so each is out of sample.  An engine is here with at least",
+        "# constant is fitted to these cases, but some mechanisms were chosen after a look at them",
+        "# (docs/serving/engine.md, After looking).  An engine is here with at least",
         f"# {FEWEST} groups of its own; others get the band of their kind of model.",
         "bands:",
     ]
