@@ -24,9 +24,7 @@ def grow(
     users: Annotated[int, typer.Option("--users", "-u", help="People who share the GPUs.")],
     gpu_hours: Annotated[float, typer.Option("--gpu-hours", help="GPU-hours of one user in a week.")],
     model: Annotated[str, typer.Option("--model", "-m", help="Bundled name or config.json.")],
-    task: Annotated[
-        str, typer.Option("--task", help="inference, lora, finetune or pretrain.")
-    ] = "finetune",
+    task: Annotated[str, typer.Option("--task", help="inference, lora, finetune or pretrain.")] = "finetune",
     job_gpus: Annotated[int, typer.Option("--job-gpus", help="GPUs of a usual job.")] = 1,
     sequence: Annotated[
         int, typer.Option("--sequence", "-s", help="Tokens of a sequence, or of a request with its answer.")
@@ -72,7 +70,7 @@ def _show(found: Growth) -> None:
         ("a job", [_fit(r) for r in found.rungs]),
         ("wait / length today", [_wait(r) for r in found.rungs]),
         ("outgrown", [_outgrown(r) for r in found.rungs]),
-        ("network", [r.network or "none is enough" for r in found.rungs]),
+        ("network", [(r.network or "none is enough") if r.fit else "-" for r in found.rungs]),
         ("tokens/s a GPU", [_pace(r.pace) for r in found.rungs]),
         ("power", [show_power(r.power) for r in found.rungs]),
         ("plug of a machine", [r.outlet for r in found.rungs]),
@@ -90,25 +88,33 @@ def _show(found: Growth) -> None:
         typer.echo("")
         inside = found.ask.task == "inference" and not found.spans
         what = "Replicas inside one server" if inside else f"A job on {servers} servers ({gpus:,} GPUs)"
-        typer.echo(f"{what}, by network:")
+        layouts = list(dict.fromkeys(row.layout for row in found.networks))
+        typer.echo(f"{what}, {layouts[0]}, by network:" if len(layouts) == 1 else f"{what}, by network:")
         print_table(
-            ("network", "of a server", "exposed", "of the fastest", "save or load", "layout"),
+            (
+                "network", "a server sends", "GPUs wait", "speed", "save or load",
+                *(["layout"] if len(layouts) > 1 else []),
+            ),
             [
                 (
                     f"{row.name}{'' if row.enough else ' *'}", show_bit_rate(row.rate),
-                    show_share(row.exposed), f"{row.relative:.0%}", show_time(row.saving), row.layout,
+                    show_share(row.exposed), f"{100 * row.relative:.0f} %", show_time(row.saving),
+                    *([row.layout] if len(layouts) > 1 else []),
                 )
                 for row in found.networks
             ],
         )  # fmt: skip
-        typer.echo("* GPUs wait too long for this one.")
+        if not all(row.enough for row in found.networks):
+            typer.echo("* too slow for this job")
     typer.echo("")
     typer.echo("What is reused:")
     for step, reuse, can in found.reused:
         keeps = reuse.becomes if can else "stays as it is: it has too few adapter slots for the network"
         typer.echo(f"- {reuse.what} ({step}): {keeps}")
     typer.echo("")
-    notes = [*dict.fromkeys(f"Throughput of {r.gpu}, {r.pace.kind}: {r.pace.note}." for r in found.rungs if r.pace)]
+    notes = [
+        *dict.fromkeys(f"Throughput of {r.gpu}, {r.pace.kind}: {r.pace.note}." for r in found.rungs if r.pace)
+    ]
     for note in [*notes, *found.notes]:
         typer.echo(note)
 
@@ -117,7 +123,8 @@ def _fit(rung: Rung) -> str:
     if rung.fit is None:
         return "does not fit"
     fit = rung.fit
-    return f"{fit.gpus:,} GPU{'s' if fit.gpus > 1 else ''}, {fit.memory / GIB:.0f} of {fit.capacity / GIB:.0f} GiB, {fit.layout}"
+    gpus = f"{fit.gpus:,} GPU{'s' if fit.gpus > 1 else ''}"
+    return f"{gpus}, {fit.memory / GIB:.0f} of {fit.capacity / GIB:.0f} GiB, {fit.layout}"
 
 
 def _wait(rung: Rung) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from railwright.catalog.parts import Gpu, Server
 from railwright.collectives import Machine
 from railwright.errors import PlanError
-from railwright.growth.asking import LARGEST, Ask
+from railwright.growth.asking import Ask
 from railwright.growth.parts import batch_of, constant
 from railwright.growth.result import Fit
 from railwright.model.architecture import Transformer
@@ -60,9 +60,9 @@ def training_jobs(ask: Ask, arch: Transformer, gpus: int, each: int) -> Iterator
                                 tensor=tensor,
                                 pipeline=pipeline,
                                 expert=expert,
-                                zero=zero,  # type: ignore[arg-type]
+                                zero=zero,
                                 sequence_parallel=tensor > 1,
-                                recompute=recompute,  # type: ignore[arg-type]
+                                recompute=recompute,
                             ),
                         )
                         for recompute in ("none", "selective", "full")
@@ -154,8 +154,3 @@ def _experts(arch: Transformer, gpus: int, inside: int) -> tuple[int, ...]:
         default=1,
     )
     return (1, widest) if widest > 1 else (1,)
-
-
-def largest(most: int) -> int:
-    """GPUs a job may take at most on a step of so many; 0 for the cluster, which grows."""
-    return most or LARGEST

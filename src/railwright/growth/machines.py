@@ -19,12 +19,12 @@ def machine_of(server: Server, machines: int, speed: Speed, catalog: Catalog) ->
     """
     box = replace(server, nic=speed.nic, nics=speed.nics)
     ports = find(catalog.switches, speed.switch).ports
-    if machines * box.nics <= ports and speed.nics == 1:
-        family = "single-switch"
+    if speed.nics > 1:
+        network = ComputeNetwork(family="rail-optimised", switch=speed.switch)
+    elif machines <= ports:
+        network = ComputeNetwork(family="single-switch", switch=speed.switch)
     else:
-        family = "rail-optimised" if speed.nics > 1 else "fat-tree"
-    cluster = Cluster(
-        servers=machines, server=box.name, compute=ComputeNetwork(family=family, switch=speed.switch)
-    )
+        network = ComputeNetwork(family="fat-tree", switch=speed.switch)
+    cluster = Cluster(servers=machines, server=box.name, compute=network)
     known = replace(catalog, servers={**catalog.servers, box.name: box})
     return Machine.of(cluster, known, NcclSettings())

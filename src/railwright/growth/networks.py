@@ -16,8 +16,8 @@ from railwright.growth.parts import Speed, constant, saved_bytes, speeds
 from railwright.growth.result import NetworkRow
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
-from railwright.serving.exchange import Place, hop_seconds
 from railwright.serving.constants import kernels_of
+from railwright.serving.exchange import Place, hop_seconds
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import step_parts
 from railwright.spec.serving import ServingJob
@@ -38,31 +38,33 @@ def training_rows(
     best = speeds()[-1]
     reference = machine_of(server, servers, best, catalog)
     listed = short_list(fitting_jobs(ask, arch, reference, gpus), arch, reference)
+    bubbles = {job.layout: _bubble(step) for job, step in listed}
     if not listed:
         return (), f"{ask.model} does not fit {servers} {server.name} for {ask.task} in any layout tried"
     found: list[tuple[Speed, TrainingJob, StepResult]] = []
     for speed in speeds():
         machine = reference if speed is best else machine_of(server, servers, speed, catalog)
-        job, step = fastest(listed, arch, machine) or _never()
+        job, step = fastest([job for job, _ in listed], arch, machine) or _never()
         found.append((speed, job, step))
     top = max(step.tokens_per_second for _, _, step in found)
     rows = []
     for speed, job, step in found:
-        share = exposed_between(job, step, server.gpus)
-        rows.append(
-            _row(ask, arch, speed, catalog, share, step.tokens_per_second / top, layout_words(job))
-        )
+        longer = max(_bubble(step) - bubbles[job.layout], 0.0) / step.step_time
+        share = exposed_between(job, step, server.gpus) + longer
+        relative = step.tokens_per_second / top
+        rows.append(_row(ask, arch, speed, servers, catalog, share, relative, layout_words(job)))
     return tuple(rows), ""
 
 
-def short_list(jobs: Sequence[TrainingJob], arch: Transformer, machine: Machine) -> list[TrainingJob]:
-    """Of every pipeline depth and sharding the fastest."""
+def short_list(
+    jobs: Sequence[TrainingJob], arch: Transformer, machine: Machine
+) -> list[tuple[TrainingJob, StepResult]]:
+    """Of every pipeline depth and sharding the fastest, with its step."""
     groups: dict[tuple[int, int], list[TrainingJob]] = {}
     for job in jobs:
         groups.setdefault((job.layout.pipeline, job.layout.zero), []).append(job)
     found = [best for group in groups.values() if (best := fastest(group, arch, machine)) is not None]
-    found.sort(key=lambda one: -one[1].tokens_per_second)
-    return [job for job, _ in found]
+    return sorted(found, key=lambda one: -one[1].tokens_per_second)
 
 
 def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
@@ -73,6 +75,10 @@ def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
         inside.add("ep")
     kinds = [kind for kind in COMMUNICATION if kind not in inside]
     return sum(s.exposed for s in step.shares if s.kind in kinds) / step.step_time
+
+
+def _bubble(step: StepResult) -> float:
+    return sum(s.exposed for s in step.shares if s.kind == "bubble")
 
 
 def serving_rows(
@@ -99,14 +105,15 @@ def serving_rows(
     shares = [(speed, hops / (hops + own), 1.0 / (hops + own)) for speed, hops, own in steps]
     top = max(rate for _, _, rate in shares)
     return tuple(
-        _row(ask, arch, speed, catalog, share, rate / top, layout_words(job)) for speed, share, rate in shares
+        _row(ask, arch, speed, servers, catalog, share, rate / top, layout_words(job))
+        for speed, share, rate in shares
     )
 
 
-def saving_time(ask: Ask, arch: Transformer, speed: Speed, catalog: Catalog) -> float:
-    """One checkpoint or one load of the weights over what a server sends. [s]"""
+def saving_time(ask: Ask, arch: Transformer, speed: Speed, servers: int, catalog: Catalog) -> float:
+    """One checkpoint or one load of the weights, each server its share of it. [s]"""
     size = count_parameters(arch).total * saved_bytes(ask.task)
-    return size / rate_of(speed, catalog)
+    return size / servers / rate_of(speed, catalog)
 
 
 def rate_of(speed: Speed, catalog: Catalog) -> float:
@@ -115,11 +122,12 @@ def rate_of(speed: Speed, catalog: Catalog) -> float:
     return nic.rate * nic.ports * speed.nics
 
 
-def data_speed(ask: Ask, arch: Transformer, catalog: Catalog) -> Speed:
-    """Slowest network on which what is saved or loaded every hour passes in its share of it."""
+def data_speed(ask: Ask, arch: Transformer, servers: int, catalog: Catalog) -> Speed:
+    """Slowest network on which what a job on so many servers saves or loads every hour passes in its share
+    of it."""
     bound = constant("network_share") * constant("save_interval")
     for speed in speeds():
-        if saving_time(ask, arch, speed, catalog) <= bound:
+        if saving_time(ask, arch, speed, servers, catalog) <= bound:
             return speed
     return speeds()[-1]
 
@@ -138,21 +146,25 @@ def _row(
     ask: Ask,
     arch: Transformer,
     speed: Speed,
+    servers: int,
     catalog: Catalog,
     exposed: float,
     relative: float,
     layout: str,
 ) -> NetworkRow:
+    most = constant("network_share")
     return NetworkRow(
         speed.name,
         rate_of(speed, catalog),
         exposed,
         relative,
         layout,
-        saving_time(ask, arch, speed, catalog),
-        exposed <= constant("network_share"),
+        saving_time(ask, arch, speed, servers, catalog),
+        exposed <= most and relative >= 1.0 - most,
     )
 
 
 def _never() -> tuple[TrainingJob, StepResult]:
-    raise PlanError("no layout of the short list runs on this network; write a study for it (railwright init)")
+    raise PlanError(
+        "no layout of the short list runs on this network; write a study for it (railwright init)"
+    )

@@ -1,4 +1,4 @@
-"""Tokens a second of one GPU: as published where somebody has measured this model on this GPU, else our model."""
+"""Tokens a second of one GPU: as published where somebody has measured this model on it, else our model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ from railwright.spec.serving import ServingJob
 from railwright.spec.study import TrainingJob
 from railwright.training import StepResult, simulate
 
-KINDS: dict[Task, tuple[str, ...]] = {"lora": ("lora",), "finetune": ("sft", "pretrain"), "pretrain": ("pretrain",)}
-"""Kinds of published training records that a task is compared with: full fine-tuning does pre-training's work."""
+KINDS: dict[Task, tuple[str, ...]] = {
+    "lora": ("lora",),
+    "finetune": ("sft", "pretrain"),
+    "pretrain": ("pretrain",),
+}
+"""Kinds of published records that a task is compared with: full fine-tuning does pre-training's work."""
 
 
 def fastest(
@@ -43,7 +47,9 @@ def predicted(step: StepResult) -> Pace:
     rate = step.tokens_per_second_per_gpu
     low, high = step.error_low, step.error_high
     return Pace(
-        Span(rate / high, rate, rate / low), "model", f"measured steps take {low:.2f} to {high:.2f} times ours"
+        Span(rate / high, rate, rate / low),
+        "model",
+        f"measured steps take {low:.2f} to {high:.2f} times ours",
     )
 
 
@@ -74,7 +80,7 @@ def published(ask: Ask, arch: Transformer, gpu: str, gpus: int, dtype: str = "bf
     Runs of sequences from half to twice as long, on up to four times fewer or more GPUs.
     """
     if ask.task == "inference":
-        return _published_serving(arch, gpu)
+        return _published_serving(ask, arch, gpu)
     near = [
         (rate, runs_on, source)
         for kind, label, shape, its_dtype, sequence, runs_on, rate, source in _training()
@@ -102,8 +108,9 @@ def _shape(arch: Transformer) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def _training() -> tuple[tuple[str, str, tuple[int, ...], str, int, int, float, str], ...]:
     """(kind, GPU, shape, dtype, sequence, GPUs, tokens/s per GPU, source) of every usable record."""
+    from railwright.measure.machines import Unsupported
     from railwright.measure.training import records
-    from railwright.measure.training_jobs import Unsupported, architecture_of
+    from railwright.measure.training_jobs import architecture_of
 
     rows = []
     for row in records():
@@ -122,14 +129,20 @@ def _training() -> tuple[tuple[str, str, tuple[int, ...], str, int, int, float, 
     return tuple(rows)
 
 
-def _published_serving(arch: Transformer, gpu: str) -> Pace | None:
-    """The best output rates of 16-bit runs under load, any engine."""
+def _published_serving(ask: Ask, arch: Transformer, gpu: str) -> Pace | None:
+    """Output rates of 16-bit runs, any engine: requests from half to twice as long, at least half as many at
+    once as our model computes."""
     from railwright.measure.machines import Unsupported
     from railwright.measure.serving_cases import cases, gpu_of, model_of
 
     rates: list[tuple[float, str]] = []
     for case in cases():
         if case["precision"] not in ("bf16", "fp16") or not case["tokens_s_gpu"] or case["mode"] != "agg":
+            continue
+        length = float(case["isl"]) + float(case["osl"])
+        if float(case["concurrency"] or 0) < constant("serving_batch") / 2:
+            continue
+        if not ask.sequence / 2 <= length <= 2 * ask.sequence:
             continue
         try:
             same = model_of(case) == arch.name and gpu_of(case) == label_of(gpu)
@@ -141,5 +154,5 @@ def _published_serving(arch: Transformer, gpu: str) -> Pace | None:
         return None
     rates.sort()
     middle, source = rates[len(rates) // 2]
-    note = f"{len(rates)} published cases of all loads: {source}"
+    note = f"{len(rates)} published case{'s' if len(rates) > 1 else ''} under load: {source}"
     return Pace(Span(rates[0][0], middle, rates[-1][0]), "published", note)

@@ -82,9 +82,7 @@ def reuses() -> tuple[Reuse, ...]:
     rows: list[Reuse] = []
     for row in _data("reuse"):
         source = rows[-1].source if row["source"] == "same" else row["source"]
-        rows.append(
-            Reuse(row["from"], row["what"], row["becomes"], row["needs"], source, row["status"])
-        )
+        rows.append(Reuse(row["from"], row["what"], row["becomes"], row["needs"], source, row["status"]))
     return tuple(rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Gpu, Server
@@ -20,15 +20,14 @@ from railwright.growth.fitting import (
 from railwright.growth.machines import machine_of
 from railwright.growth.networks import data_speed, serving_rows, slowest_enough, training_rows
 from railwright.growth.pace import fastest, predicted, predicted_serving, published
-from railwright.growth.parts import Speed, Step, constant, reuses, speeds, steps
-from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Reuse, Rung, Span
+from railwright.growth.parts import Reuse, Speed, Step, constant, reuses, speeds, steps
+from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Rung, Span
 from railwright.growth.supply import Prices, bill, hourly, outlet_of, rack_machines
 from railwright.growth.waiting import most_load, places, wait_share
 from railwright.growth.words import answered
 from railwright.model.architecture import Transformer
 from railwright.spec.serving import ServingJob
 from railwright.spec.study import TrainingJob
-from railwright.training import peak_memory
 
 FEWEST = 1e-6
 
@@ -58,10 +57,11 @@ def grow(
     """
     check(ask)
     tell = progress or (lambda _: None)
-    data = data_speed(ask, arch, catalog)
     ladder = steps()
     tell("memory")
-    kinds = {name: _kind(name, ladder, ask, arch, catalog) for name in dict.fromkeys(s.server for s in ladder)}
+    kinds = {
+        name: _kind(name, ladder, ask, arch, catalog) for name in dict.fromkeys(s.server for s in ladder)
+    }
     last = kinds[ladder[-1].server]
     if last.fit is None:
         raise PlanError(
@@ -79,7 +79,7 @@ def grow(
     for step in ladder:
         kind = kinds[step.server]
         machines = _machines(step, kind, ask, due, rungs)
-        rung = _rung(step, kind, machines, ask, data, enough, rows, catalog, prices)
+        rung = _rung(step, kind, machines, ask, arch, enough, rows, catalog, prices)
         rungs.append(rung)
         if rung.fit is not None:
             due = None if math.isinf(rung.outgrown) else rung.outgrown
@@ -98,46 +98,42 @@ def _kind(name: str, ladder: tuple[Step, ...], ask: Ask, arch: Transformer, cata
     gpu = find(catalog.gpus, server.gpu)
     counts = [step.machines for step in ladder if step.server == name]
     most = LARGEST if 0 in counts else max(counts) * server.gpus
-    if ask.task == "inference":
-        fit = serving_fit(ask, arch, server, gpu, most)
-    else:
-        fit = _training_fit(ask, arch, server, gpu, most, catalog)
-    if fit is None:
+    find_fit = _serving_fit if ask.task == "inference" else _training_fit
+    found = find_fit(ask, arch, server, gpu, most, catalog)
+    if found is None:
         return _Kind(server, gpu, None, None, short_of_memory(ask, server, gpu, most))
-    return _fast(ask, arch, server, gpu, fit, catalog)
+    fit, ours = found
+    return _Kind(server, gpu, fit, published(ask, arch, gpu.name, fit.gpus) or ours, "")
 
 
 def _training_fit(
     ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int, catalog: Catalog
-) -> Fit | None:
-    """The fewest GPUs from those asked for; the layout is that of least memory until a pace is asked for."""
+) -> tuple[Fit, Pace] | None:
+    """The fewest GPUs from those asked for, in the fastest layout that fits, and our pace."""
     for gpus in sizes(ask.job_gpus, server.gpus, most):
         machine = machine_of(server, -(-gpus // server.gpus), speeds()[-1], catalog)
         jobs = fitting_jobs(ask, arch, machine, gpus)
-        if jobs:
-            return Fit(gpus, layout_words(jobs[0]), 0.0, gpu.hbm_bytes, jobs[0])
+        best = fastest(jobs, arch, machine)
+        if best is not None:
+            job, step = best
+            fit = Fit(gpus, layout_words(job), step.memory.total, gpu.hbm_bytes, job)
+            return fit, predicted(step)
     return None
 
 
-def _fast(ask: Ask, arch: Transformer, server: Server, gpu: Gpu, fit: Fit, catalog: Catalog) -> _Kind:
-    """The fastest layout of the fit, and its pace: published, else our model's."""
+def _serving_fit(
+    ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int, catalog: Catalog
+) -> tuple[Fit, Pace | None] | None:
+    """Replicas for the GPUs asked for, and our pace; none on GPUs that no serving kernel was measured on."""
+    fit = serving_fit(ask, arch, server, gpu, most)
+    if fit is None:
+        return None
+    assert isinstance(fit.job, ServingJob)
     machine = machine_of(server, -(-fit.gpus // server.gpus), speeds()[-1], catalog)
-    ours: Pace | None = None
-    if isinstance(fit.job, ServingJob):
-        try:
-            ours = predicted_serving(fit.job, arch, machine)
-        except PlanError:
-            ours = None
-    else:
-        best = fastest(fitting_jobs(ask, arch, machine, fit.gpus), arch, machine)
-        if best is not None:
-            job, result = best
-            ours = predicted(result)
-            fit = Fit(fit.gpus, layout_words(job), result.memory.total, gpu.hbm_bytes, job)
-        else:
-            memory = peak_memory(fit.job, arch, machine.network.fabric, gpu.hbm_bytes)
-            fit = replace(fit, memory=memory.total)
-    return _Kind(server, gpu, fit, published(ask, arch, gpu.name, fit.gpus) or ours, "")
+    try:
+        return fit, predicted_serving(fit.job, arch, machine)
+    except PlanError:
+        return fit, None
 
 
 def _networks(
@@ -184,7 +180,7 @@ def _rung(
     kind: _Kind,
     machines: int,
     ask: Ask,
-    data: Speed,
+    arch: Transformer,
     enough: NetworkRow | None,
     rows: tuple[NetworkRow, ...],
     catalog: Catalog,
@@ -197,6 +193,7 @@ def _rung(
     slots = places(machines, server.gpus, fit.gpus) if fit else 0
     most = most_load(slots, constant("wait_share")) * fit.gpus if fit else 0.0
     wait = wait_share(slots, ask.load / fit.gpus) if fit else math.inf
+    data = data_speed(ask, arch, -(-fit.gpus // server.gpus) if fit else 1, catalog)
     crossing = fit is not None and fit.gpus > server.gpus
     needed = _wider(data, enough, rows) if crossing else data.name
     jobs = next((s for s in speeds() if s.name == needed), speeds()[-1])
@@ -220,7 +217,7 @@ def _rung(
 
 
 def _wider(data: Speed, enough: NetworkRow | None, rows: tuple[NetworkRow, ...]) -> str:
-    """The network of jobs that cross servers, never slower than what is saved takes; '' where none is enough."""
+    """The network of jobs that cross servers, never slower than data asks for; '' where none is enough."""
     if enough is None:
         return ""
     order = [row.name for row in rows]

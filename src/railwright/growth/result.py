@@ -106,9 +106,11 @@ class NetworkRow:
     """The job over several servers on one network.
 
     rate     what a server sends in all [byte/s]
-    exposed  communication between servers during which GPUs wait, over the step
+    exposed  communication between servers during which GPUs wait, and what it adds to the pipeline's bubble,
+             over the step
     relative tokens per second over those of the fastest network
     layout   in words, the fastest of the short list there
+    enough   neither waits nor the layout it forces cost more than their bound
     saving   time for one checkpoint, or one load of the weights [s]
     """
 

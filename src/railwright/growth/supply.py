@@ -68,9 +68,7 @@ def outlet_of(watts: float) -> tuple[str, bool]:
     return f"{plug.receptacle} through a {pdus[0].title.split(' (')[0]}", False
 
 
-def bill(
-    server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catalog, prices: Prices
-) -> Bill:
+def bill(server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catalog, prices: Prices) -> Bill:
     """Machines, the jobs' network between them, and the Ethernet beside it; one machine needs no switch."""
     price, unread = server_price(server, prices)
     total = price.times(machines)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from railwright.growth.parts import constant
-from railwright.growth.result import Growth, Rung
 from railwright.growth.networks import slowest_enough
+from railwright.growth.parts import constant
+from railwright.growth.result import Growth, NetworkRow, Rung
 from railwright.units import show_count, show_time
 
 GIB = 2.0**30
@@ -41,9 +41,7 @@ def _words(growth: Growth) -> Iterator[str]:
 def _next(growth: Growth) -> str:
     """What makes them move on, and when."""
     rung = growth.rungs[growth.now]
-    reason = (
-        f"jobs wait {constant('wait_share'):.0%} of their own length, at {rung.most:.3g} GPUs busy"
-    )
+    reason = f"jobs wait {percent(constant('wait_share'))} of their own length, at {rung.most:.3g} GPUs busy"
     after = next((r for r in growth.rungs[growth.now + 1 :] if r.fit is not None), None)
     to = f"a {after.title}{machines_words(after)}" if after else "more servers in the same cluster"
     if math.isinf(rung.outgrown):
@@ -67,26 +65,32 @@ def _network(growth: Growth) -> str:
     enough = slowest_enough(growth.networks)
     if fastest is None:
         return f"Network: {data}; {growth.no_network}."
-    share = f"{constant('network_share'):.0%}"
+    share = percent(constant("network_share"))
     if growth.ask.task == "inference" and not growth.spans:
         return f"Network: {data}; a replica stays inside one server, so no request crosses the network."
     if enough is None:
-        table = f"not even {fastest.name} keeps it within {share} of the step ({fastest.exposed:.0%} there)"
+        table = f"not even {fastest.name} keeps what that costs within {share} ({_cost(fastest)} there)"
     else:
-        table = f"{enough.name} is the slowest that keeps it within {share} of the step ({enough.exposed:.1%})"
+        table = f"{enough.name} is the slowest that keeps what that costs within {share} ({_cost(enough)})"
     if growth.spans:
-        return f"Network: a job spans {servers} servers ({gpus:,} GPUs), whose traffic shows; {table}; {data}."
+        return (
+            f"Network: a job spans {servers} servers ({gpus:,} GPUs), which wait for traffic between them; "
+            f"{table}; {data}."
+        )
     return (
-        f"Network: {data}, and no job leaves its server; if one takes {servers} servers ({gpus} GPUs), their "
-        f"traffic shows, and {table}."
+        f"Network: {data}, and no job leaves its server; if one takes {servers} servers ({gpus} GPUs), GPUs "
+        f"wait for traffic between them; {table}."
     )
+
+
+def _cost(row: NetworkRow) -> str:
+    """What a network costs against the fastest, waits or the layout it forces."""
+    return percent(max(row.exposed, 1.0 - row.relative))
 
 
 def _notes(growth: Growth) -> Iterator[str]:
     ask = growth.ask
-    yield (
-        "GPU-hours count as stated on every step: faster GPUs of a later step would do the same work in fewer."
-    )
+    yield ("GPU-hours count as stated on every step; faster GPUs of a later step do the same work in fewer.")
     yield (
         "Waits are those of jobs sent at random around the clock (Erlang C); people who send all of theirs "
         "in office hours wait longer."
@@ -107,9 +111,10 @@ def _notes(growth: Growth) -> Iterator[str]:
                 f"that these people ask for: either the runs are rarer, or the GPU-hours are more."
             )
         if rung.run_time.middle > 13 * WEEK:
-            yield f"One run lasts {show_time(rung.run_time.middle)} on {fit.gpus:,} GPUs: give jobs more GPUs."
+            lasts = show_time(rung.run_time.middle)
+            yield f"One run lasts {lasts} on {fit.gpus:,} GPUs: give jobs more GPUs."
     if any(r.unread for r in growth.rungs):
-        yield "Prices of some parts were read in no source (cost/data/prices.yaml); put quotes in their place."
+        yield "Prices of some parts were read in no source (cost/data/prices.yaml): ask for quotes."
     if any(r.pace is None and r.fit is not None for r in growth.rungs):
         yield "No throughput is known where none is shown: neither published nor modelled for that GPU."
 
@@ -130,7 +135,12 @@ def too_small(rung: Rung) -> str:
 def wait_words(share: float) -> str:
     if math.isinf(share):
         return "without end"
-    return "less than 1 %" if share < 0.01 else f"{share:.0%}".replace("%", " %")
+    return percent(share)
+
+
+def percent(share: float) -> str:
+    """'25 %'; 'less than 1 %' below."""
+    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"
 
 
 def years_words(years: float) -> str:
