@@ -226,6 +226,16 @@ def finishing(order: tuple[Unit, ...], chunks: int) -> frozenset[Unit]:
     return frozenset(last[c] for c in range(chunks) if c in last)
 
 
+def finishing_of(layout: Layout, microbatches: int) -> tuple[frozenset[Unit], ...]:
+    """`finishing` of every stage under a layout."""
+    return _finishing(layout.pipeline, route_of(layout).chunks, microbatches, schedule_name(layout))
+
+
+@lru_cache(maxsize=64)
+def _finishing(stages: int, chunks: int, microbatches: int, name: str) -> tuple[frozenset[Unit], ...]:
+    return tuple(finishing(order, chunks) for order in schedule(stages, chunks, microbatches, name))
+
+
 def _alternate(forward: list[Unit], backward: list[Unit], warm_up: int) -> tuple[Unit, ...]:
     """Warm-up forwards, then one forward and one backward in turn, then the remaining backwards."""
     count = len(forward)

@@ -92,7 +92,7 @@ class DataParallel:
 class Stage:
     """State of one stage while its passes are placed in time order.
 
-    finishing  units after which a chunk's gradients are complete
+    order      its passes; finishing  units after which a chunk's gradients are complete
     units      per chunk, its parts whose parameters are sharded (zero 3)
     """
 
@@ -103,32 +103,38 @@ class Stage:
         book: PassBook,
         prices: Prices,
         data: DataParallel,
+        order: tuple[Unit, ...],
         finishing: frozenset[Unit],
         units: Mapping[int, Units] | None = None,
     ) -> None:
         self.chunks, self.buckets = tuple(chunks), tuple(buckets)
         self.book, self.prices, self.data = book, prices, data
-        self.finishing, self.units = finishing, units or {}
+        self.order, self.finishing, self.units = order, finishing, units or {}
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
         gathered = data.zero in (1, 2)
-        self._gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
+        self.gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
         self._pending: tuple[Begun, ...] = ()
         self._quiet: dict[tuple[int, str], Pass] = {}
         self._now = 0.0
-        self._needed: list[dict[int, int]] = []
+        self.needed: list[dict[int, int]] = []
         offset = 0
         for held in self.buckets:
-            self._needed.append(gate_of(held, offset))
+            self.needed.append(gate_of(held, offset))
             offset += len(held)
         if data.overlapped:
-            self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self._gathers))
+            self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self.gathers))
 
     def run(self, unit: Unit, start: float) -> float:
         """Place one pass at `start`; returns its duration [s]."""
         placed = self._place(unit, start)
         self.passes.append((start, unit, placed))
         return placed.duration
+
+    def resume(self, now: float, left: float) -> None:
+        """As after passes of which the last ended at `now`, with `left` seconds of dp work to do then."""
+        self._now = now
+        self._pending = (Begun(Task("dp", "left", "left", left), None, left, 0.0),) if left else ()
 
     def after_passes(self, finish: float) -> float:
         """Place what reductions are left after the last pass; returns when all gradients are there [s]."""
@@ -144,7 +150,7 @@ class Stage:
 
     def gather(self, start: float) -> float:
         """Gather parameters after the optimizer where that is not overlapped; returns the end [s]."""
-        return start if self.data.overlapped else self.exchange(self._gathers, start)
+        return start if self.data.overlapped else self.exchange(self.gathers, start)
 
     def exchange(self, tasks: Sequence[Task], start: float) -> float:
         """Run dp tasks one after the other with nothing beside them; returns the end [s]."""
@@ -154,20 +160,20 @@ class Stage:
         return start
 
     def _place(self, unit: Unit, start: float) -> Pass:
-        chunks = self._chunks(unit)
+        chunks = self.chunks_of(unit)
         self._let_run(start)
-        begins = self._begins(unit)
+        begins = self.begins(unit)
         if not self._pending and begins is None:
             known = self._quiet.get((unit.chunk, unit.kind))
             if known is None:
                 known = self._quiet[unit.chunk, unit.kind] = self.book.passed(chunks, unit.kind)
             placed = known
         else:
-            needed = self._needed[unit.chunk] if unit.kind == "F" and self._pending else {}
+            needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
             placed = self.book.run(
                 (chunks, unit.kind, begins, tuple(needed.items())),
                 self._pending,
-                lambda: self._beside(self._with_dp(unit, chunks, begins), needed),
+                lambda: self._beside(self.with_dp(unit, chunks, begins), needed),
             )
             self._keep(placed.spans, start)
             self._pending = tuple(
@@ -177,12 +183,13 @@ class Stage:
         self._now = start + placed.duration
         return placed
 
-    def _chunks(self, unit: Unit) -> Passed:
+    def chunks_of(self, unit: Unit) -> Passed:
+        """The chunks of one pass."""
         if unit.kind == "FB":
             return self.chunks[unit.chunk], self.chunks[1 - unit.chunk]
         return (self.chunks[unit.chunk],)
 
-    def _begins(self, unit: Unit) -> str | None:
+    def begins(self, unit: Unit) -> str | None:
         """What dp tasks a pass begins: 'gathers', 'shards' (and their reductions), 'buckets' or none."""
         data = self.data
         if data.zero == 3:
@@ -194,7 +201,7 @@ class Stage:
             return "buckets"
         return None
 
-    def _with_dp(self, unit: Unit, chunks: Passed, begins: str | None) -> list[Task]:
+    def with_dp(self, unit: Unit, chunks: Passed, begins: str | None) -> list[Task]:
         """A pass's tasks with the dp tasks it begins."""
         tasks, data = self.book.tasks(chunks, unit.kind), self.data
         if begins is None:

@@ -27,11 +27,11 @@ from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
 from railwright.training.offload import copy_times, update_time
-from railwright.training.pipeline import Placed, compose
+from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check, domain_of, job_gpus, microbatches
 from railwright.training.result import StepResult
-from railwright.training.schedule import finishing, orders_of, route_of, schedule_name
+from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
@@ -68,8 +68,18 @@ def simulate(
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
-    stages, placed = _passes(job, arch, prices, timed, pace)
-    endings = _end(job, arch, prices, timed, pace, stages, placed)
+    stages, send = stages_of(job, arch, prices, timed, pace)
+    placed = compose(
+        tuple(s.stage.order for s in stages),
+        route_of(job.layout).chunks,
+        microbatches(job, groups.sizes.data),
+        lambda stage, unit, start: stages[stage].stage.run(unit, start),
+        send,
+        blocking=not job.overlap.pp,
+        route=route_of(job.layout),
+    )
+    finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
+    endings = endings_of(job, arch, prices, timed, pace, stages, finish)
     step_time = max(e.end for e in endings)
     chosen = critical(stages, placed, endings, step_time)
     shown, notes = timeline(
@@ -131,18 +141,19 @@ def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
     return timed
 
 
-def _passes(
+def stages_of(
     job: TrainingJob, arch: Transformer, prices: Prices, timed: KernelTime, pace: Pace
-) -> tuple[list[Staged], tuple[tuple[Placed, ...], ...]]:
-    """Run all passes of all stages."""
+) -> tuple[list[Staged], float]:
+    """All stages before their first pass, and one transfer between neighbours. [s]"""
     layout = job.layout
     sizes = prices.groups.sizes
     count = microbatches(job, sizes.data)
     book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, prices.machine)))
     exchange = DataParallel.of(job, gradient_bytes(job))
-    route, orders = route_of(layout), orders_of(layout, count)
+    chunks, orders = route_of(layout).chunks, orders_of(layout, count)
+    finishes = finishing_of(layout, count)
     staged = []
-    for shape, order in zip(stage_shapes(arch, layout, job.lora), orders, strict=True):
+    for shape, order, finish in zip(stage_shapes(arch, layout, job.lora), orders, finishes, strict=True):
         trained = job.lora is None
         buckets = [
             make_buckets(
@@ -155,26 +166,16 @@ def _passes(
             )
             for c, chunk in enumerate(shape.chunks)
         ]
-        units = (
-            {c: sharded_units(job, shape, c, prices) for c in range(route.chunks)} if layout.zero == 3 else {}
+        units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
+        staged.append(
+            Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, order, finish, units))
         )
-        finish = finishing(order, route.chunks)
-        staged.append(Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, finish, units)))
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")
         if era_of(job).scatter_gather and not layout.sequence_parallel:
             send += prices.time("pp", "pp gather", "all_gather", activation_size(job, arch), "tp")
-    placed = compose(
-        orders,
-        route.chunks,
-        count,
-        lambda stage, unit, start: staged[stage].stage.run(unit, start),
-        send,
-        blocking=not job.overlap.pp,
-        route=route,
-    )
-    return staged, placed
+    return staged, send
 
 
 def sharded_units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -> Units:
@@ -189,18 +190,20 @@ def sharded_units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -
     return units_of(job, chunk, held, trained, prices)
 
 
-def _end(
+def endings_of(
     job: TrainingJob,
     arch: Transformer,
     prices: Prices,
     timed: KernelTime,
     pace: Pace,
     staged: Sequence[Staged],
-    placed: Sequence[Sequence[Placed]],
+    finish: Sequence[float],
 ) -> list[Ending]:
-    """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage."""
+    """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage.
+
+    finish  of each stage, when its last pass (and its blocking send) is over [s]
+    """
     layout, sizes, each = job.layout, prices.groups.sizes, gradient_bytes(job)
-    finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
     reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]
     tied = 0.0 if job.lora else tied_parameters(arch, layout) * each
     ready = list(reduced)

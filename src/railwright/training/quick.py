@@ -1,0 +1,168 @@
+"""The length of a step and nothing else: `step.simulate`'s step, its passes placed by compiled code.
+
+For those who ask for thousands of layouts; `tests/twin/test_training_quick.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railwright.collectives.machine import Machine
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
+from railwright.training.communication import Prices
+from railwright.training.costs import KernelTime
+from railwright.training.eras import Pace
+from railwright.training.lanes import LANES, Task
+from railwright.training.plan import microbatches
+from railwright.training.schedule import route_of, schedule, schedule_name
+from railwright.training.stage import Stage
+from railwright.training.step import endings_of, stages_of
+
+Arrays = tuple[NDArray[Any], ...]
+KINDS = {"F": 0, "B": 1, "I": 2, "W": 3, "FB": 4}
+_LANE = {lane: i for i, lane in enumerate(LANES)}
+
+
+def step_seconds(
+    job: TrainingJob, arch: Transformer, machine: Machine, prices: Prices, kernel: KernelTime, pace: Pace
+) -> float:
+    """`simulate(...).step_time` of a job that passed `plan.check`, whether or not it fits. [s]
+
+    prices, kernel, pace  as `simulate` has them
+    """
+    staged, send = stages_of(job, arch, prices, kernel, pace)
+    finish = _finish(job, [s.stage for s in staged], send, prices)
+    return max(e.end for e in endings_of(job, arch, prices, kernel, pace, staged, finish))
+
+
+def pass_times(tasks: list[Task], slowdown: float) -> tuple[float, float]:
+    """Duration of a pass with nothing beside it, and the end of its last compute: `lanes.run`'s. [s]"""
+    from railwright.training.kernel_step import alone
+
+    duration, last = alone(*_tasks([tasks])[0], slowdown)
+    assert duration >= 0.0, "tasks wait for each other"
+    return duration, last
+
+
+def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) -> list[float]:
+    """When the last pass of each stage (and its blocking send) is over; stages are left as after it. [s]"""
+    from railwright.training.kernel_step import play
+
+    layout, count = job.layout, microbatches(job, prices.groups.sizes.data)
+    route = route_of(layout)
+    ptr, kind, chunk, microbatch, other = _orders(layout.pipeline, route.chunks, count, schedule_name(layout))
+    templates = _Templates()
+    quiet, begins = np.empty(len(kind), np.int64), np.full(len(kind), -1)
+    for s, stage in enumerate(stages):
+        here = slice(ptr[s], ptr[s + 1])
+        _assign(stage, templates, kind[here], chunk[here], quiet[here], begins[here])
+    tasks, first = templates.arrays()
+    begun = np.diff(first)[np.maximum(begins, 0)] * (begins >= 0)
+    most = max(len(stage.gathers) + int(begun[ptr[s] : ptr[s + 1]].sum()) for s, stage in enumerate(stages))
+    waiting, waiting_wire = np.zeros((len(stages), most + 1)), np.zeros((len(stages), most + 1))
+    tag = np.zeros((len(stages), most + 1), np.int64)
+    low, high = np.zeros(len(stages), np.int64), np.zeros(len(stages), np.int64)
+    layers = max(len(c.layers) for stage in stages for c in stage.chunks)
+    gate = np.full((len(stages), route.chunks, layers + 2), -1)
+    for s, stage in enumerate(stages):
+        if not stage.data.overlapped:
+            continue
+        high[s] = len(stage.gathers)
+        for q, task in enumerate(stage.gathers):
+            waiting[s, q], waiting_wire[s, q], tag[s, q] = task.duration - task.wire, task.wire, q
+        for c, needed in enumerate(stage.needed):
+            for layer, bucket in needed.items():
+                gate[s, c, layer + 1] = bucket
+    pieces = range(route.pieces)
+    finish, now, left = (np.zeros(len(stages)) for _ in range(3))
+    placed = play(
+        *tasks, first, ptr, kind, chunk, microbatch, other, quiet, begins,
+        np.array([[route.piece(s, c) for c in range(route.chunks)] for s in range(len(stages))]),
+        np.array([route.stage(q) for q in pieces]),
+        np.array([route.first(q) for q in pieces]),
+        np.array([route.last(q) for q in pieces]),
+        count, waiting, waiting_wire, tag, low, high, gate,
+        stages[0].book.slowdown, send, not job.overlap.pp, finish, now, left,
+    )  # fmt: skip
+    assert placed, "the schedule deadlocks"
+    for stage, at, rest in zip(stages, now, left, strict=True):
+        stage.resume(float(at), float(rest))
+    return [float(f) for f in finish]
+
+
+class _Templates:
+    """Task lists of passes, each once, as arrays one after the other."""
+
+    def __init__(self) -> None:
+        self.number: dict[Any, int] = {}
+        self.lists: list[list[Task]] = []
+
+    def add(self, key: Any, stage: Stage, unit: Any, begins: str | None) -> int:
+        """Number of a unit's tasks, with the dp tasks it begins."""
+        if key not in self.number:
+            self.number[key] = len(self.lists)
+            self.lists.append(stage.with_dp(unit, stage.chunks_of(unit), begins))
+        return self.number[key]
+
+    def arrays(self) -> tuple[Arrays, NDArray[np.int64]]:
+        return _tasks(self.lists)
+
+
+def _assign(stage: Stage, templates: _Templates, kind: Any, chunk: Any, quiet: Any, begins: Any) -> None:
+    """Templates of one stage's units, in place."""
+    code = kind * len(stage.chunks) + chunk
+    _, firsts = np.unique(code, return_index=True)
+    finishing = {unit: i for i, unit in enumerate(stage.order) if unit in stage.finishing}
+    for i in firsts.tolist():
+        unit = stage.order[i]
+        alike = code == code[i]
+        chunks = stage.chunks_of(unit)
+        quiet[alike] = templates.add((chunks, unit.kind), stage, unit, None)
+        usual = next(
+            (u for u in (stage.order[n] for n in np.flatnonzero(alike).tolist()) if u not in finishing), None
+        )
+        begun = stage.begins(usual) if usual is not None else None
+        if begun is not None and usual is not None:
+            begins[alike] = templates.add(_key(stage, usual, begun), stage, usual, begun)
+    for unit, i in finishing.items():
+        begun = stage.begins(unit)
+        begins[i] = templates.add(_key(stage, unit, begun), stage, unit, begun) if begun is not None else -1
+
+
+def _key(stage: Stage, unit: Any, begun: str) -> Any:
+    """What decides a pass with the dp tasks it begins."""
+    return stage.chunks_of(unit), unit.kind, begun, stage.buckets[unit.backward_chunk]
+
+
+def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
+    """Lane, time alone and on the wire, layer, and what each waits for (pointers, indices in its list)."""
+    every = [task for tasks in lists for task in tasks]
+    wire = np.array([t.wire for t in every], float)
+    ptr = np.zeros(len(every) + 1, np.int64)
+    np.cumsum([len(t.after) for t in every], out=ptr[1:])
+    arrays = (
+        np.array([_LANE[t.lane] for t in every], np.int8),
+        np.array([t.duration for t in every], float) - wire,
+        wire,
+        np.array([t.layer for t in every], np.int64),
+        ptr,
+        np.array([d for t in every for d in t.after], np.int64),
+    )
+    first = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(tasks) for tasks in lists], out=first[1:])
+    return arrays, first
+
+
+@lru_cache(maxsize=64)
+def _orders(stages: int, chunks: int, count: int, name: str) -> Arrays:
+    """Where each stage's units begin; kind, chunk, microbatch and other microbatch of each."""
+    orders = schedule(stages, chunks, count, name)
+    ptr = np.zeros(stages + 1, np.int64)
+    np.cumsum([len(order) for order in orders], out=ptr[1:])
+    flat = [(KINDS[u.kind], u.chunk, u.microbatch, u.other) for order in orders for u in order]
+    return (ptr, *np.ascontiguousarray(np.array(flat, np.int64).T))

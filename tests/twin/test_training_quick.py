@@ -1,0 +1,80 @@
+"""The compiled step is the interpreted one: lanes, pending data-parallel work, pipeline, ends."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright.collectives import predict
+from railwright.errors import PlanError
+from railwright.spec.study import Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.communication import Prices
+from railwright.training.eras import pace_of
+from railwright.training.lanes import LANES, Task, run
+from railwright.training.placement import place
+from railwright.training.plan import check, job_gpus
+from railwright.training.quick import pass_times, step_seconds
+from railwright.training.step import kernel_timer
+from training_cases import DENSE, MOE, job, machine
+
+LAYOUTS = [
+    {"pipeline": 1, "zero": 0},
+    {"pipeline": 1, "zero": 1, "tensor": 2},
+    {"pipeline": 1, "zero": 2},
+    {"pipeline": 1, "zero": 3},
+    {"pipeline": 1, "zero": 3, "reshard": False},
+    {"pipeline": 2, "zero": 2, "reduce_each": False},
+    {"pipeline": 2, "zero": 3, "reduce_each": False},
+    {"pipeline": 4, "zero": 1, "tensor": 2, "sequence_parallel": True},
+    {"pipeline": 4, "zero": 1, "virtual_pipeline": 2},
+    {"pipeline": 2, "zero": 2, "virtual_pipeline": 4},
+    {"pipeline": 4, "zero": 1, "schedule": "zb-h1"},
+    {"pipeline": 4, "zero": 0, "schedule": "gpipe"},
+    {"pipeline": 4, "zero": 1, "schedule": "dualpipe"},
+    {"pipeline": 4, "zero": 1, "offload": ("optimizer",)},
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("arch", [DENSE, MOE], ids=["dense", "experts"])
+def test_a_step_takes_what_the_simulation_says(layout: dict[str, object], arch: object) -> None:
+    experts = {"expert": 2} if arch is MOE else {}
+    ran = 0
+    for overlap in (Overlap(), Overlap(dp=False, pp=False), Overlap(dp=True, tp=True, ep=True)):
+        asked = job(batch=64, overlap=overlap, **layout, **experts)
+        try:
+            expected = simulate(asked, arch, machine(2)).step_time  # type: ignore[arg-type]
+        except PlanError:
+            continue
+        assert _quick(asked, arch) == pytest.approx(expected, rel=1e-12)
+        ran += 1
+    assert ran
+
+
+def _quick(asked: TrainingJob, arch: object) -> float:
+    one = machine(2)
+    fabric = one.network.fabric
+    check(asked, arch, fabric)  # type: ignore[arg-type]
+    pace = pace_of(asked, one.gpu, job_gpus(asked, fabric))
+    prices = Prices(one, place(asked, fabric), predict)
+    return step_seconds(asked, arch, one, prices, kernel_timer(one, pace), pace)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 40), slowdown=st.sampled_from([1.0, 1.1, 1.5]))
+def test_lanes_of_a_pass(seed: int, count: int, slowdown: float) -> None:
+    """Random tasks on all lanes: the same duration and the same end of compute."""
+    rng = random.Random(seed)
+    tasks = []
+    for i in range(count):
+        seconds = rng.choice([0.0, 1.0, 1.0, rng.random()])
+        wire = rng.choice([0.0, seconds, seconds * rng.random()])
+        after = tuple(sorted(rng.sample(range(i), rng.randint(0, min(i, 3)))))
+        tasks.append(Task(rng.choice(LANES[:8]), "x", "x", seconds, after, wire=wire))
+    expected = run(tasks, slowdown)
+    last = max((s.end for s in expected.spans if s.task.lane == "compute"), default=0.0)
+    assert pass_times(tasks, slowdown) == pytest.approx((expected.duration, last), rel=1e-12, abs=1e-15)
