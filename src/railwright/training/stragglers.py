@@ -2,7 +2,7 @@
 
 No two GPUs compute the same step in the same time: silicon and cooling set their clocks under one power
 limit.  A synchronous step ends with the slowest.  Relative times of the GPUs of one step are taken as normal
-with standard deviation `gpu_spread`, so that the slowest of n takes 1 + gpu_spread * m(n) times the mean, m(n)
+with standard deviation `gpu_spread`: the slowest of n takes 1 + gpu_spread * m(n) times the mean, with m(n)
 the mean of the largest of n standard normals (1.4 for 8, 2.3 for 64, 3.0 for 512, 3.8 for 8,192).
 
 The spread is measured within steps, between the healthy GPUs of a traced job: what all of them share (input,
