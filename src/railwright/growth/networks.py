@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server
 from railwright.collectives import Machine
-from railwright.errors import PlanError
 from railwright.growth.asking import Ask
 from railwright.growth.fitting import fitting_jobs, layout_words
 from railwright.growth.machines import machine_of
-from railwright.growth.pace import fastest
+from railwright.growth.pace import steps_of
 from railwright.growth.parts import Speed, constant, saved_bytes, speeds
 from railwright.growth.result import NetworkRow
 from railwright.model import count_parameters
@@ -21,31 +20,40 @@ from railwright.serving.exchange import Place, hop_seconds
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import step_parts
 from railwright.spec.serving import ServingJob
-from railwright.spec.study import TrainingJob
-from railwright.training import StepResult
+from railwright.spec.study import Layout, TrainingJob
+from railwright.training import StepResult, simulate
 from railwright.training.result import COMMUNICATION
 
 
 def training_rows(
-    ask: Ask, arch: Transformer, server: Server, servers: int, catalog: Catalog
+    ask: Ask,
+    arch: Transformer,
+    server: Server,
+    servers: int,
+    catalog: Catalog,
+    known: Sequence[tuple[TrainingJob, StepResult]] = (),
 ) -> tuple[tuple[NetworkRow, ...], str]:
     """The job over so many servers on every network; and why there is no row, where there is none.
 
     The short list: of each pipeline depth and sharding the fastest on the fastest network; on every network
     the fastest of them is taken, since a slow network asks for another layout than a fast one.
+    known  the job's layouts on the fastest network, where they have been simulated already
     """
     gpus = servers * server.gpus
     best = speeds()[-1]
-    reference = machine_of(server, servers, best, catalog)
-    listed = short_list(fitting_jobs(ask, arch, reference, gpus), arch, reference)
-    bubbles = {job.layout: _bubble(step) for job, step in listed}
+    if not known:
+        reference = machine_of(server, servers, best, catalog)
+        known = steps_of(fitting_jobs(ask, arch, reference, gpus), arch, reference)
+    listed = short_list(known)
     if not listed:
         return (), f"{ask.model} does not fit {servers} {server.name} for {ask.task} in any layout tried"
-    found: list[tuple[Speed, TrainingJob, StepResult]] = []
-    for speed in speeds():
-        machine = reference if speed is best else machine_of(server, servers, speed, catalog)
-        job, step = fastest([job for job, _ in listed], arch, machine) or _never()
-        found.append((speed, job, step))
+    bubbles = {job.layout: _bubble(step) for job, step in listed}
+    most = {job.layout: step.tokens_per_second for job, step in listed}
+    found = [(best, *listed[0])]
+    for speed in reversed(speeds()[:-1]):
+        machine = machine_of(server, servers, speed, catalog)
+        found.append((speed, *_fastest_of([job for job, _ in listed], arch, machine, most)))
+    found.reverse()
     top = max(step.tokens_per_second for _, _, step in found)
     rows = []
     for speed, job, step in found:
@@ -56,15 +64,12 @@ def training_rows(
     return tuple(rows), ""
 
 
-def short_list(
-    jobs: Sequence[TrainingJob], arch: Transformer, machine: Machine
-) -> list[tuple[TrainingJob, StepResult]]:
-    """Of every pipeline depth and sharding the fastest, with its step."""
-    groups: dict[tuple[int, int], list[TrainingJob]] = {}
-    for job in jobs:
-        groups.setdefault((job.layout.pipeline, job.layout.zero), []).append(job)
-    found = [best for group in groups.values() if (best := fastest(group, arch, machine)) is not None]
-    return sorted(found, key=lambda one: -one[1].tokens_per_second)
+def short_list(steps: Sequence[tuple[TrainingJob, StepResult]]) -> list[tuple[TrainingJob, StepResult]]:
+    """Of every pipeline depth and sharding the fastest.  steps: fastest first."""
+    found: dict[tuple[int, int], tuple[TrainingJob, StepResult]] = {}
+    for job, step in steps:
+        found.setdefault((job.layout.pipeline, job.layout.zero), (job, step))
+    return list(found.values())
 
 
 def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
@@ -75,6 +80,25 @@ def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
         inside.add("ep")
     kinds = [kind for kind in COMMUNICATION if kind not in inside]
     return sum(s.exposed for s in step.shares if s.kind in kinds) / step.step_time
+
+
+def _fastest_of(
+    jobs: Sequence[TrainingJob], arch: Transformer, machine: Machine, most: dict[Layout, float]
+) -> tuple[TrainingJob, StepResult]:
+    """The fastest job on a machine whose network is slower than those before it.
+
+    most  tokens a second of each layout on a faster network, which it cannot pass here; brought up to date
+    """
+    found: tuple[TrainingJob, StepResult] | None = None
+    for job in sorted(jobs, key=lambda one: -most[one.layout]):
+        if found is not None and most[job.layout] <= found[1].tokens_per_second:
+            break
+        step = simulate(job, arch, machine, most_events=0)
+        most[job.layout] = step.tokens_per_second
+        if found is None or step.tokens_per_second > found[1].tokens_per_second:
+            found = (job, step)
+    assert found is not None
+    return found
 
 
 def _bubble(step: StepResult) -> float:
@@ -161,10 +185,4 @@ def _row(
         layout,
         saving_time(ask, arch, speed, servers, catalog),
         exposed <= most and relative >= 1.0 - most,
-    )
-
-
-def _never() -> tuple[TrainingJob, StepResult]:
-    raise PlanError(
-        "no layout of the short list runs on this network; write a study for it (railwright init)"
     )

@@ -27,19 +27,17 @@ KINDS: dict[Task, tuple[str, ...]] = {
 """Kinds of published records that a task is compared with: full fine-tuning does pre-training's work."""
 
 
-def fastest(
+def steps_of(
     jobs: Sequence[TrainingJob], arch: Transformer, machine: Machine
-) -> tuple[TrainingJob, StepResult] | None:
-    """The job of most tokens a second, and its step; None where none can run."""
-    best: tuple[TrainingJob, StepResult] | None = None
+) -> list[tuple[TrainingJob, StepResult]]:
+    """The jobs that can run, each with its step; most tokens a second first."""
+    found = []
     for job in jobs:
         try:
-            step = simulate(job, arch, machine, most_events=0)
+            found.append((job, simulate(job, arch, machine, most_events=0)))
         except PlanError:
             continue
-        if best is None or step.tokens_per_second > best[1].tokens_per_second:
-            best = (job, step)
-    return best
+    return sorted(found, key=lambda one: -one[1].tokens_per_second)
 
 
 def predicted(step: StepResult) -> Pace:

@@ -19,7 +19,7 @@ from railwright.growth.fitting import (
 )
 from railwright.growth.machines import machine_of
 from railwright.growth.networks import data_speed, serving_rows, slowest_enough, training_rows
-from railwright.growth.pace import fastest, predicted, predicted_serving, published
+from railwright.growth.pace import predicted, predicted_serving, published, steps_of
 from railwright.growth.parts import Reuse, Speed, Step, constant, reuses, speeds, steps
 from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Rung, Span
 from railwright.growth.supply import Prices, bill, hourly, outlet_of, rack_machines
@@ -28,19 +28,23 @@ from railwright.growth.words import answered
 from railwright.model.architecture import Transformer
 from railwright.spec.serving import ServingJob
 from railwright.spec.study import TrainingJob
+from railwright.training import StepResult
 
+_Steps = list[tuple[TrainingJob, StepResult]]
 FEWEST = 1e-6
+"""Loads and years below which nothing is said."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One kind of machine: how the job lies on it (None: it does not), and its pace there."""
+    """One kind of machine: how the job lies on it (None: it does not), its pace there, the layouts tried."""
 
     server: Server
     gpu: Gpu
     fit: Fit | None
     pace: Pace | None
     why: str
+    tried: tuple[tuple[TrainingJob, StepResult], ...] = ()
 
 
 def grow(
@@ -102,28 +106,28 @@ def _kind(name: str, ladder: tuple[Step, ...], ask: Ask, arch: Transformer, cata
     found = find_fit(ask, arch, server, gpu, most, catalog)
     if found is None:
         return _Kind(server, gpu, None, None, short_of_memory(ask, server, gpu, most))
-    fit, ours = found
-    return _Kind(server, gpu, fit, published(ask, arch, gpu.name, fit.gpus) or ours, "")
+    fit, ours, tried = found
+    return _Kind(server, gpu, fit, published(ask, arch, gpu.name, fit.gpus) or ours, "", tuple(tried))
 
 
 def _training_fit(
     ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int, catalog: Catalog
-) -> tuple[Fit, Pace] | None:
+) -> tuple[Fit, Pace | None, _Steps] | None:
     """The fewest GPUs from those asked for, in the fastest layout that fits, and our pace."""
     for gpus in sizes(ask.job_gpus, server.gpus, most):
         machine = machine_of(server, -(-gpus // server.gpus), speeds()[-1], catalog)
         jobs = fitting_jobs(ask, arch, machine, gpus)
-        best = fastest(jobs, arch, machine)
-        if best is not None:
-            job, step = best
+        found = steps_of(jobs, arch, machine)
+        if found:
+            job, step = found[0]
             fit = Fit(gpus, layout_words(job), step.memory.total, gpu.hbm_bytes, job)
-            return fit, predicted(step)
+            return fit, predicted(step), found
     return None
 
 
 def _serving_fit(
     ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int, catalog: Catalog
-) -> tuple[Fit, Pace | None] | None:
+) -> tuple[Fit, Pace | None, _Steps] | None:
     """Replicas for the GPUs asked for, and our pace; none on GPUs that no serving kernel was measured on."""
     fit = serving_fit(ask, arch, server, gpu, most)
     if fit is None:
@@ -131,9 +135,9 @@ def _serving_fit(
     assert isinstance(fit.job, ServingJob)
     machine = machine_of(server, -(-fit.gpus // server.gpus), speeds()[-1], catalog)
     try:
-        return fit, predicted_serving(fit.job, arch, machine)
+        return fit, predicted_serving(fit.job, arch, machine), []
     except PlanError:
-        return fit, None
+        return fit, None, []
 
 
 def _networks(
@@ -143,7 +147,8 @@ def _networks(
     job: TrainingJob | ServingJob = kind.fit.job
     if isinstance(job, ServingJob):
         return serving_rows(ask, arch, job, kind.server, catalog), ""
-    return training_rows(ask, arch, kind.server, servers, catalog)
+    known = kind.tried if kind.fit.gpus == servers * kind.server.gpus else ()
+    return training_rows(ask, arch, kind.server, servers, catalog, known)
 
 
 def _machines(step: Step, kind: _Kind, ask: Ask, due: float | None, before: list[Rung]) -> int:
