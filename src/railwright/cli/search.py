@@ -43,19 +43,43 @@ def search(
         int, typer.Option("--front", min=0, help="Leaner points to look for, each with 85 % of the memory.")
     ] = 3,
     export: Annotated[
-        str | None, typer.Option("--export", help="Print the best one: megatron, nemo, torchtitan or study.")
+        str | None,
+        typer.Option(
+            "--export",
+            help="Print the best one: megatron, nemo, torchtitan or study; of a serving job vllm, sglang, "
+            "trtllm or study.",
+        ),
     ] = None,
+    serving: Annotated[
+        bool, typer.Option("--serving", help="Search for a serving job: the fewest GPUs that keep its SLO.")
+    ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", min=1e-6, help="Serving: requests a second; default: the job's client."),
+    ] = None,
+    dtypes: Annotated[
+        bool, typer.Option("--dtypes", help="Serving: try bf16 and fp8 weights and keys and values too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Find the best layouts of a training job.
+    """Find the best layouts of a job.
 
-    Every layout of the space is bounded from below; the most promising are simulated until none left can win.
+    Of a training job: every layout of the space is bounded from below; the most promising are simulated until
+    none left can win. Of a serving job (--serving, or where there is no other): the fewest GPUs that keep its
+    SLO at its load.
     """
     _known("--objective", objective, OBJECTIVES)
+    from railwright.cli.search_serving import search_serving_job, serving_wanted
+
+    asked = open_study(study)
+    if serving_wanted(asked, job, serving):
+        search_serving_job(asked, study, job, gpus, top, space, front, export, as_json, quiet, rate, dtypes)
+        return
+    if rate is not None or dtypes:
+        raise RailwrightError("--rate and --dtypes are of serving jobs; add --serving")
     if export is not None:
         _known("--export", export, FORMS)
-    asked = open_study(study)
     chosen = _job(asked, job)
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
@@ -117,6 +141,7 @@ def _job(asked: Study, name: str | None) -> TrainingJob:
         return asked.jobs[0]
     names = [one.name for one in asked.jobs]
     if name not in names:
+        names += [one.name for one in asked.serving]
         hint = nearest(name, names) or f"; its jobs are {', '.join(names)}"
         raise RailwrightError(f"the study has no job '{name}'{hint}")
     return asked.jobs[names.index(name)]

@@ -38,6 +38,8 @@ class Load:
     passes   (N,) decode steps of each request;  output  (N,) tokens
     counted  first request that counts in statistics
     queries  tokens of one request in a decode step
+    burst    tokens of prompts sent at once in the beginning that must be computed within the SLO's TTFT: the
+             shortest of them, without as many as may be late of all requests
     """
 
     rate: float | None
@@ -50,9 +52,12 @@ class Load:
     output: Longs
     counted: int
     queries: int
+    burst: float
 
     @classmethod
-    def of(cls, work: Workload, client: Client, speculation: Speculation | None, caches: bool) -> Load:
+    def of(
+        cls, work: Workload, client: Client, slo: Slo, speculation: Speculation | None, caches: bool
+    ) -> Load:
         """From a workload; `caches`: whether the engine keeps prefixes."""
         shared = np.diff(work.part_ptr) * work.part_tokens if caches else np.zeros(len(work), np.int64)
         rate = client.rate if client.kind in ("poisson", "constant") else None
@@ -70,6 +75,7 @@ class Load:
             work.output,
             work.warmup,
             speculation.drafted + 1 if speculation else 1,
+            _burst(work, fresh, slo),
         )
 
 
@@ -80,6 +86,7 @@ class Bounds:
     ttft, tpot, end_to_end  the SLO's percentile of each, at least [s]; 0 where the role does not decide it
     rate     requests a second that a replica keeps up with at most, the SLO's TPOT kept
     limit    what sets it: 'TPOT', 'memory' or 'throughput'
+    prompts  tokens of prompts it computes within the SLO's TTFT at most
     a, c     (J,) a decode step over one stage takes at least a + c D, its share of prompts included [s]
     stages, between  stages, and seconds of a pass that are not in them
     """
@@ -89,6 +96,7 @@ class Bounds:
     end_to_end: float
     rate: float
     limit: str
+    prompts: float
     a: Floats
     c: Floats
     stages: int
@@ -140,6 +148,7 @@ def bounds(table: StepTable, plan: Scheduler, role: Role, load: Load, slo: Slo) 
         _percentile(whole, slo.percentile),
         rate,
         limit,
+        _in_time(table, widest, slo) if role != "decode" else float("inf"),
         a if role != "prefill" else np.zeros(0),
         c,
         table.stages,
@@ -184,6 +193,24 @@ def _ceiling(
         return 0.0, limit
     seconds = float((passes * a / m + b * fresh + decode * passes).max())
     return (1.0 / seconds if seconds > 0 else float("inf")), limit
+
+
+def _burst(work: Workload, fresh: Longs, slo: Slo) -> float:
+    """Tokens of prompts sent at the very beginning that must be on time, whatever order they are taken in."""
+    total = len(work) - work.warmup
+    may = total - int((total - 1) * slo.percentile / 100.0) - 1
+    at_once = np.arange(len(work)) < (work.concurrency or len(work))
+    sent = np.sort(fresh[at_once & (work.arrival <= 0.0) & (np.arange(len(work)) >= work.warmup)])
+    return float(sent[: max(len(sent) - may, 0)].sum())
+
+
+def _in_time(table: StepTable, widest: float, slo: Slo) -> float:
+    """Tokens of prompts that a replica computes until the SLO's TTFT is over, at its best pace."""
+    if slo.ttft is None:
+        return float("inf")
+    grid = np.append(table.tokens[table.tokens < widest], widest)
+    seconds = float((_least(table.mixed_rows, table, grid) / grid).min())
+    return max(slo.ttft - table.request, 0.0) / seconds if seconds > 0 else float("inf")
 
 
 def _kept(load: Load, percentile: float) -> tuple[float, float]:

@@ -72,9 +72,8 @@ class Stable:
         engine = engine_of(job)
         work = workload(job.client, job.shared_prefix, folder)
         caches = engine.prefix_cache if job.prefix_cache is None else job.prefix_cache
-        return cls(
-            job, arch, machine, slo, engine, work, Load.of(work, job.client, _speculation(job), caches)
-        )
+        load = Load.of(work, job.client, slo, _speculation(job), caches)
+        return cls(job, arch, machine, slo, engine, work, load)
 
     def own_job(self, setting: Setting, prefill: bool) -> ServingJob:
         """The job of one replica of a setting, as `fleet_of` makes it for either pool."""

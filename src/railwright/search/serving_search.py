@@ -28,7 +28,7 @@ Progress = Callable[[str, float], None]
 
 TIES = 12
 """Plans on the fewest GPUs that are simulated beside the first that keeps the SLO, most promising first."""
-STEPS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+STEPS = (1.5, 2.0, 3.0, 1.25, 4.0, 6.0, 8.0)
 """Times the fewest GPUs at which points of the front are looked for."""
 TRIED = 3
 """Plans simulated for each of them: those with the shortest expected time per token."""
@@ -58,7 +58,7 @@ def search_serving(
     space: ServingSpace | None = None,
     *,
     gpus: int | None = None,
-    front: int = len(STEPS),
+    front: int = 3,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> ServingSearchResult:
@@ -191,7 +191,8 @@ def _judge(hunt: _Hunt, plan: Plan) -> Point | None:
         return point
     missed = f"{said.failed} missed" if said.failed != "rate" else "falls behind"
     hunt.reasons[f"simulated: {missed}"] += 1
-    if hunt.nearest is None or said.strain < hunt.nearest.verdict.strain:
+    # Only on the way to the answer: later ones have as many GPUs or more.
+    if not hunt.points and (hunt.nearest is None or said.strain < hunt.nearest.verdict.strain):
         hunt.nearest = point
     return None
 
@@ -262,6 +263,8 @@ def _within(hunt: _Hunt, role: Role, total: int, asked: list[Setting]) -> list[t
             hunt.reasons["TPOT too long for any load"] += 1
         elif slo.end_to_end is not None and bound.end_to_end > slo.end_to_end:
             hunt.reasons["end to end too long for any load"] += 1
+        elif bound.prompts * replicas < load.burst:
+            hunt.reasons["TTFT too long for the requests sent at once"] += 1
         elif load.rate is not None and bound.rate * replicas < load.rate:
             hunt.reasons[f"too slow for the rate: {bound.limit}"] += 1
         else:

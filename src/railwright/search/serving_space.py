@@ -213,6 +213,9 @@ def _sizes(
                 for context in contexts:
                     if tensor * pipeline * data * context > gpus:
                         continue
+                    if engine.kernels == "trtllm" and data > 1 < tensor:
+                        # Its attention data parallelism leaves each rank whole attention (enable_attention_dp).
+                        continue
                     group = tensor * data
                     for expert in space.values.get("expert") or _experts(arch, engine, group):
                         if group % expert == 0:
