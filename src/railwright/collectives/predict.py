@@ -82,7 +82,9 @@ def _one(
         if group.ranks == 1:
             continue
         algorithm, protocol = selected(op, size, group, machine.nccl)
-        place = (algorithm, op, key)
+        # Rings of a reduce-scatter send what those of an all-gather do.
+        alike: Op = "all_gather" if (algorithm, op) == ("ring", "reduce_scatter") else op
+        place = (algorithm, alike, key)
         if place not in solved.wires:
             solved.wires[place] = _solve(machine, op, algorithm, groups)
         wires, bottleneck = solved.wires[place]

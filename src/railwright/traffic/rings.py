@@ -58,6 +58,14 @@ def heads(fabric: Fabric, members: list[Ints]) -> Ints:
 
     R is the smallest number of NICs that any domain's members own.
     """
+    if len({len(gpus) for gpus in members}) == 1:
+        member = np.stack(members)
+        nic = fabric.nic_of_gpu[member]
+        ranked = np.sort(nic, axis=1)
+        if np.all(ranked[:, 1:] != ranked[:, :-1]):
+            # Every GPU has a NIC of its own and every domain as many: all domains at once.
+            place = fabric.rail[nic].astype(np.int64) * fabric.num_gpus + member
+            return np.take_along_axis(member, np.argsort(place, axis=1), axis=1)
     per_domain: list[Ints] = []
     for gpus in members:
         nics = fabric.nic_of_gpu[gpus]
@@ -76,6 +84,13 @@ def _rings(fabric: Fabric, comm: Communicator, pxn: bool) -> list[tuple[Ints, In
     if len(members) == 1:
         return [(members[0], np.full(len(comm), -1, np.int32), 1)]
     entry = heads(fabric, members)
+    if len({len(gpus) for gpus in members}) == 1:
+        return _alike(fabric, np.stack(members), entry, pxn)
+    return _walked(fabric, members, entry, pxn)
+
+
+def _walked(fabric: Fabric, members: list[Ints], entry: Ints, pxn: bool) -> list[tuple[Ints, Ints, int]]:
+    """`_rings` domain by domain: the definition."""
     num_rings = entry.shape[1]
     answer: list[tuple[Ints, Ints, int]] = []
     for r in range(num_rings):
@@ -94,6 +109,27 @@ def _rings(fabric: Fabric, comm: Communicator, pxn: bool) -> list[tuple[Ints, In
     return answer
 
 
+def _alike(fabric: Fabric, member: Ints, entry: Ints, pxn: bool) -> list[tuple[Ints, Ints, int]]:
+    """`_walked` where every domain has as many members: all walks at once, (R, D, members of a domain).
+
+    member  (D, members of a domain);  entry  (D, R)
+    """
+    each, num_rings = member.shape[1], entry.shape[1]
+    at = np.argmax(member[:, None, :] == entry[:, :, None], axis=2)  # (D, R)
+    place = (at[:, :, None] + np.arange(each)) % each
+    walk = np.take_along_axis(member[:, None, :], place, axis=2)
+    if not pxn:
+        walk[1::2] = walk[1::2, :, ::-1].copy()
+    via = np.full(walk.shape, -1, np.int32)
+    if pxn:
+        handed = fabric.nic_of_gpu[walk[:, :, -1]] != fabric.nic_of_gpu[entry]
+        via[:, :, -1] = np.where(handed, entry, -1)
+    order = walk.swapaxes(0, 1).reshape(num_rings, -1)
+    forward = via.swapaxes(0, 1).reshape(num_rings, -1)
+    return [(order[r], forward[r], num_rings) for r in range(num_rings)]
+
+
 def _edges(order: Ints, forward: Ints, bytes_per_edge: float, num_rings: int) -> Traffic:
     size = np.full(len(order), bytes_per_edge / num_rings)
-    return Traffic(order.astype(np.int32), np.roll(order, -1).astype(np.int32), forward, size)
+    following = np.concatenate((order[1:], order[:1]))
+    return Traffic(order.astype(np.int32), following.astype(np.int32), forward, size)
