@@ -132,3 +132,17 @@ def test_where_both_exist_the_published_pace_lies_in_the_band_of_ours():
     jobs = [j for j in fitting_jobs(ask, arch, machine, 8) if j.layout.pipeline == j.layout.tensor == 1]
     ours = predicted(steps_of(jobs, arch, machine)[0][1]).rate
     assert ours.low <= published_pace(ask, arch, "h100-sxm", 8).rate.middle <= ours.high
+
+
+def test_replicas_inside_servers_need_no_network_between_them_however_many_there_are():
+    """Twelve copies of 8 billion parameters on two servers: each loads 16 GB in at most six minutes."""
+    found = path(job=12)
+    assert not found.spans
+    assert found.rungs[found.now].network == "1 GbE"
+    assert found.networks[0].saving == pytest.approx(2 * 8.03e9 / 125e6, rel=0.01)
+
+
+def test_a_sequence_beyond_the_model_is_said():
+    ask = Ask(2, 5.0, "llama-2-7b", "inference", 1, 8192)
+    found = grow(ask, load_model("llama-2-7b"), load_catalog(), price_book())
+    assert "llama-2-7b was made for 4,096 tokens" in " ".join(found.notes)

@@ -37,10 +37,10 @@ def grow(
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in base units.")] = False,
 ) -> None:
-    """Say which equipment fits now: workstation, server, rack or cluster.
+    """Say which equipment fits now, and what comes after it.
 
-    When to move on (memory, waiting, traffic between servers), which network at each step, what is reused,
-    tokens a second, power, plugs and prices.
+    Workstation, server, rack or cluster; when to move on (memory, waiting, traffic between servers), which
+    network at each step, what is reused, tokens a second, power, plugs and prices.
     """
     from railwright.catalog import load_catalog
     from railwright.cost import price_book

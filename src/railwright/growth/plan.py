@@ -74,7 +74,7 @@ def grow(
         )
     tell("networks")
     each = last.server.gpus
-    servers = max(2, -(-last.fit.gpus // each))
+    servers = max(1 if ask.task == "inference" else 2, -(-last.fit.group // each))
     rows, why_none = _networks(ask, arch, last, servers, catalog)
     enough = slowest_enough(rows)
     tell("steps")
@@ -88,10 +88,10 @@ def grow(
         if rung.fit is not None:
             due = None if math.isinf(rung.outgrown) else rung.outgrown
     now = next(i for i, rung in enumerate(rungs) if rung.works)
-    spans = last.fit.gpus > each
+    spans = last.fit.group > each
     result = Growth(
         ask, tuple(rungs), now, spans, (servers * each, servers), rows, why_none,
-        _reused(enough, rungs, catalog),
+        _reused(enough, rungs, catalog), arch.max_positions or 0,
     )  # fmt: skip
     return answered(result)
 
@@ -198,8 +198,8 @@ def _rung(
     slots = places(machines, server.gpus, fit.gpus) if fit else 0
     most = most_load(slots, constant("wait_share")) * fit.gpus if fit else 0.0
     wait = wait_share(slots, ask.load / fit.gpus) if fit else math.inf
-    data = data_speed(ask, arch, -(-fit.gpus // server.gpus) if fit else 1, catalog)
-    crossing = fit is not None and fit.gpus > server.gpus
+    data = data_speed(ask, arch, -(-fit.group // server.gpus) if fit else 1, catalog)
+    crossing = fit is not None and fit.group > server.gpus
     needed = _wider(data, enough, rows) if crossing else data.name
     jobs = next((s for s in speeds() if s.name == needed), speeds()[-1])
     bought = bill(server, machines, jobs, data, catalog, prices)

@@ -30,6 +30,7 @@ class Fit:
     """One job on one kind of machine: the fewest GPUs, from those asked for, in whose memory it fits.
 
     gpus      it takes;  layout  in words
+    group     of these, GPUs that talk to each other: all in training, one replica in inference
     memory    of its fullest GPU [byte], of capacity [byte]
     """
 
@@ -38,6 +39,10 @@ class Fit:
     memory: float
     capacity: float
     job: TrainingJob | ServingJob
+
+    @property
+    def group(self) -> int:
+        return self.job.layout.gpus if isinstance(self.job, ServingJob) else self.gpus
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class Growth:
     now         index of the step that fits today
     spans       whether a job spans servers on the step that fits (else the network table is a what-if)
     across      GPUs and servers of the job of the network table; no_network: why there is none
+    positions   longest sequence the model was made for; 0: not said
     words       the answer in sentences, most important first
     notes       what is assumed or doubtful
     """
@@ -142,5 +148,6 @@ class Growth:
     networks: tuple[NetworkRow, ...]
     no_network: str
     reused: tuple[tuple[str, Reuse, bool], ...]
+    positions: int = 0
     words: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())

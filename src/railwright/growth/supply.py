@@ -65,7 +65,7 @@ def outlet_of(watts: float) -> tuple[str, bool]:
     if not pdus:
         return "a feed of its own, beyond any PDU of the catalogue", False
     plug = parts.plugs[pdus[0].plug]
-    return f"{plug.receptacle} through a {pdus[0].title.split(' (')[0]}", False
+    return f"{plug.receptacle}, {pdus[0].title.split(' (')[0]}", False
 
 
 def bill(server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catalog, prices: Prices) -> Bill:

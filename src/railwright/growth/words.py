@@ -97,6 +97,10 @@ def _notes(growth: Growth) -> Iterator[str]:
     )
     rung = growth.rungs[growth.now]
     fit = rung.fit
+    if growth.positions and ask.sequence > growth.positions:
+        yield (
+            f"{ask.model} was made for {growth.positions:,} tokens; sequences of {ask.sequence:,} are beyond."
+        )
     if fit is not None and fit.gpus > ask.job_gpus:
         yield (
             f"A job asks for {ask.job_gpus:,} GPU{'s' if ask.job_gpus > 1 else ''}, but takes {fit.gpus:,} "
