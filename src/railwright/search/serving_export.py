@@ -1,6 +1,6 @@
 """The plan found, as arguments of vLLM, SGLang and TensorRT-LLM, or as a study's serving job.
 
-Every name is one the engine's own source defines (tests/formula/serving_arguments.yaml, with commits).  What an
+Every name is one the engine's own source defines (tests/formula/serving_arguments.yaml says where).  What an
 engine has no argument for is a comment.
 """
 
@@ -19,7 +19,7 @@ FP8 = ("fp8",)
 
 
 def export(found: ServingSearchResult, form: str) -> str:
-    """The best plan in one form: 'vllm', 'sglang', 'trtllm' or 'study'. Raises RailwrightError for another."""
+    """The best plan as 'vllm', 'sglang', 'trtllm' or 'study'. Raises RailwrightError for another form."""
     if form not in FORMS:
         hint = nearest(form, FORMS) or f"; choose one of {', '.join(FORMS)}"
         raise RailwrightError(f"there is no export '{form}'{hint}")
@@ -141,15 +141,7 @@ def study(found: ServingSearchResult) -> str:
     if found.best.plan.setting.chunked is not None:
         lines.append("# whether prompts are cut is a matter of the engine's profile (whole_prompts)")
     lines.append("serving:")
-    plain = job.model_dump(mode="json", exclude_defaults=True)
-    if job.slo is not None:
-        times = {
-            key: f"{value:.9g} s"
-            for key, value in job.slo.model_dump(exclude_none=True).items()
-            if key != "percentile"
-        }
-        plain["slo"] = {**times, "percentile": job.slo.percentile}
-    text = _yaml(plain, 2)
+    text = _yaml(job.model_dump(mode="json", exclude_defaults=True), 2)
     return "\n".join([*lines, "  - " + text[0].strip(), *(f"  {line}" for line in text[1:])]) + "\n"
 
 

@@ -214,7 +214,7 @@ def _sizes(
                     if tensor * pipeline * data * context > gpus:
                         continue
                     if engine.kernels == "trtllm" and data > 1 < tensor:
-                        # Its attention data parallelism leaves each rank whole attention (enable_attention_dp).
+                        # Its attention data parallelism leaves every rank a whole attention.
                         continue
                     group = tensor * data
                     for expert in space.values.get("expert") or _experts(arch, engine, group):
