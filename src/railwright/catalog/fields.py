@@ -131,7 +131,7 @@ def kind_of(part: Part) -> str:
 def show(field: Field, value: Any) -> str:
     """A value for people, exact to six digits, in the unit data sheets use."""
     if field.form in ("quantity", "peaks"):
-        return f"{value / parse(f'1 {field.unit}', field.dimension):.6g} {field.unit}"
+        return f"{value / parse(f'1 {field.unit}', field.dimension):.10g} {field.unit}"
     if field.form == "yes or no":
         return "yes" if value else "no"
     return str(value)
