@@ -59,6 +59,14 @@ def test_recipes_say_how_experts_exchange_and_what_is_graphed() -> None:
     assert job_of(first("mbridge", kind="lora", gpu="GB300")).cuda_graphs == ("mlp",)
 
 
+def test_launch_scripts_say_what_tables_leave_out() -> None:
+    # dgxc-benchmarking v25.05: nemotron/launch.sh (--cuda_graphs true on GB200 only), deepseek_v3/pretraining
+    assert job_of(first("dgxc-nemotron4-340b-GB200")).cuda_graphs == ("attention", "mlp")
+    assert not job_of(first("dgxc-nemotron4-15b-H100", software="NeMo 25.04.00")).cuda_graphs
+    deep = job_of(first("dgxc-deepseek-v3-GB200")).layout
+    assert (deep.recompute, deep.recompute_modules) == ("selective", ("core_attn",))
+
+
 def test_sharding_is_as_the_record_says() -> None:
     part = next(r for r in RECORDS.values() if r["fsdp"] == "64")
     assert (job_of(part).layout.zero, job_of(part).layout.shard) == (3, 64)

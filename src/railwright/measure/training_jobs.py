@@ -217,9 +217,15 @@ def _experts(record: Mapping[str, str]) -> dict[str, Any]:
     nodes = 4 if record["model"] == "deepseek-v3" else int(record["gpus"])
     return {
         "expert_nodes": nodes if flexible else None,
-        "cuda_graphs": tuple(recipe.get("graphs", "").split()),
+        "cuda_graphs": GRAPHED.get(
+            (record["family"], record["software"]), tuple(recipe.get("graphs", "").split())
+        ),
     }
 
+
+GRAPHED = {("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00"): ("attention", "mlp")}
+"""Whole layers launched as CUDA graphs by scripts, by family and software.
+Source: dgxc-benchmarking at v25.05 (NeMo 25.04.00), nemotron/launch.sh: "--cuda_graphs true" on GB200."""
 
 OFFLOADED = {
     ("llama3-70b", "GB300", "bf16"): 30,
@@ -250,10 +256,12 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
 
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
     ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
+    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {"recompute": "selective"},
 }
-"""What logs do not say but the submission's scripts do, by family and software.
-Source: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged) and
-conf/custom.yaml (virtual_pipeline_model_parallel_size 12)."""
+"""What logs do not say but their scripts do, by family and software.
+Sources: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged)
+and conf/custom.yaml (virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
+deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200."""
 
 
 def _check(record: Mapping[str, str]) -> None:
