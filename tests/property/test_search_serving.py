@@ -97,7 +97,7 @@ def test_no_replica_outruns_its_ceiling(table: dict, plan: dict, output: int, pr
     assert len(work) / busy <= found.rate * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     table=TABLES,
     plan=PLANS,
@@ -107,7 +107,7 @@ def test_no_replica_outruns_its_ceiling(table: dict, plan: dict, output: int, pr
 def test_beyond_the_ceiling_the_promise_is_broken(
     table: dict, plan: dict, rate: float, tpot_bound: int
 ) -> None:
-    """Where requests come faster than the ceiling, a long run keeps not all of the SLO, or never catches up."""
+    """Where requests come faster than the ceiling, a run misses the SLO or falls behind."""
     priced = flat_table(**table)
     plan = {**plan, "token_budget": max(plan["token_budget"], plan["max_requests"])}
     client = Client(kind="poisson", rate=rate, requests=600, input=200, output=60, spread=0.2)
@@ -116,16 +116,17 @@ def test_beyond_the_ceiling_the_promise_is_broken(
     found = bounds(priced, Scheduler(**plan), "both", Load.of(work, client, slo, None, False), slo)
     if rate < 1.1 * found.rate:
         return
-    run = simulate(work, Fleet((Pool(priced, Scheduler(**plan)),)), "interpreted")
+    run = simulate(work, Fleet((Pool(priced, Scheduler(**plan)),)), "compiled")
     assert verdict(run, slo, rate).failed is not None
 
 
 SMALL = {"tensor": (1, 2), "pipeline": (1, 2), "max_batched_tokens": (None, 1024)}
 LOADS = [
-    (Client(kind="poisson", rate=6.0, requests=300, input=1500, output=120, spread=0.2), "400 ms", "12 ms"),
-    (Client(kind="poisson", rate=30.0, requests=600, input=700, output=150), "300 ms", "20 ms"),
+    (Client(kind="poisson", rate=20.0, requests=300, input=1500, output=120, spread=0.2), "250 ms", "10 ms"),
+    (Client(kind="poisson", rate=70.0, requests=600, input=700, output=150), "200 ms", "20 ms"),
     (Client(kind="constant", rate=8.0, requests=300, input=3000, output=60), "350 ms", "11 ms"),
-    (Client(concurrency=24, requests=240, input=1000, output=100), "900 ms", "14 ms"),
+    (Client(concurrency=100, requests=400, input=1000, output=100), "900 ms", "14 ms"),
+    (Client(kind="poisson", rate=20.0, requests=300, input=1500, output=120), "250 ms", "4 ms"),
 ]
 
 

@@ -6,6 +6,8 @@ engine has no argument for is a comment.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -206,9 +208,10 @@ def _end(lines: list[str], found: ServingSearchResult) -> str:
 def _yaml(values: dict[str, Any], depth: int) -> list[str]:
     lines = []
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             lines += [f"{' ' * depth}{key}:", *_yaml(value, depth + 2)]
         elif value is not None:
-            shown = str(value).lower() if isinstance(value, bool) else str(value)
-            lines.append(f"{' ' * depth}{key}: {shown}")
+            # JSON is YAML: a name that looks like something else is quoted.
+            plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w ./-]*|\d[\w.]* [a-z]+", value)
+            lines.append(f"{' ' * depth}{key}: {value if plain else json.dumps(value)}")
     return lines

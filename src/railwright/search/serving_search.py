@@ -82,7 +82,10 @@ def search_serving(
     best = None
     for total in range(1, hunt.available + 1):
         tell(f"plans on {total} GPUs", 0.8 * total / hunt.available)
+        fewer = hunt.reasons.copy()
         if (best := _cheapest(hunt, total)) is not None:
+            # Why plans as large as the answer failed says nothing of fewer GPUs.
+            hunt.reasons = fewer
             break
     if best is None:
         raise PlanError(nothing(stable, hunt.reasons, hunt.nearest, hunt.available))

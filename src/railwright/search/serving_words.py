@@ -127,11 +127,11 @@ def _own(found: ServingSearchResult) -> str:
     kept = "keeps" if own.kept else "misses"
     missed = [p for p in own.promises if not p.kept]
     how = f" ({', '.join(f'{p.what} {show_time(p.value)}' for p in missed)})" if missed else ""
-    compared = f"As written the job {kept} the SLO{how} on {own.gpus} GPUs"
+    compared = f"As written the job {kept} the SLO{how} on {own.gpus} GPU{'s' if own.gpus > 1 else ''}"
     if own.kept and own.gpus > best.gpus:
         return f"{compared}: {own.gpus - best.gpus} more than needed."
     if own.kept:
-        return f"{compared}: it needs no fewer."
+        return f"{compared}; the plan found takes as many."
     return f"{compared}; the plan found takes {best.gpus}."
 
 
