@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from railwright.search.ends import Ends
 from railwright.search.laws import (
     ALONE,
     BACKWARD,
@@ -33,7 +34,6 @@ from railwright.search.laws import (
     WEIGHTS,
     Floats,
 )
-from railwright.search.pricing import Ends
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from railwright.search.space import Block, Refusal, Space, apply, blocks, settin
 from railwright.spec.study import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.plan import check
+from railwright.training.quick import step_seconds
+from railwright.training.result import StepResult
 
 Objective = Literal["time", "memory"]
 Progress = Callable[[str, float], None]
@@ -79,16 +81,16 @@ def search(
     capacity = machine.gpu.hbm_bytes
     if objective == "memory":
         capacity = run.least_memory()
-    best, proof = run.fastest(top, capacity)
-    found = list(best)
-    limit = best[0].memory
+    first, proof = run.fastest(top, capacity)
+    limit = first[0].memory
     for step in range(steps):
         run.tell(f"the front, {step + 1} of {steps}", 0.9)
         leaner, _ = run.fastest(1, min(limit, capacity) * 0.85)
         if not leaner:
             break
-        found += leaner
         limit = leaner[0].memory
+    best = [run.simulated(one) for one in first]
+    front = _front([*best, *(run.simulated(one) for one in _lean([*run.exact.values()]))])
     own, refused = run.own()
     effort = Effort(
         run.layouts,
@@ -101,8 +103,19 @@ def search(
         time.perf_counter() - started,
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes)
-    front = _front([*run.exact.values()])
     return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A layout, its place in the space, what was known of it before [s], its exact time [s] and memory
+    [byte]."""
+
+    block: int
+    at: int
+    bound: float
+    time: float
+    memory: float
 
 
 @dataclass
@@ -125,12 +138,13 @@ class _Run:
     seconds: list[Floats32] = field(default_factory=list)
     depth: list[NDArray[np.uint8]] = field(default_factory=list)
     memory: list[Floats32] = field(default_factory=list)
-    exact: dict[tuple[int, int], Candidate] = field(default_factory=dict)
+    exact: dict[tuple[int, int], _Tried] = field(default_factory=dict)
     layouts: int = 0
     fitting: int = 0
     refined: int = 0
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
+    _steps: dict[tuple[int, int], StepResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fabric = self.machine.network.fabric
@@ -163,14 +177,14 @@ class _Run:
         if not self.fitting:
             raise PlanError(self._nothing_fits())
 
-    def fastest(self, top: int, capacity: float) -> tuple[list[Candidate], float]:
+    def fastest(self, top: int, capacity: float) -> tuple[list[_Tried], float]:
         """The `top` fastest layouts within a memory, and what every layout not evaluated takes at
         least [s].
 
         The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
         looked into where its bound is least, until that belongs to a layout with all it sends.
         """
-        best: dict[tuple[Any, ...], Candidate] = {}
+        best: dict[tuple[Any, ...], _Tried] = {}
         left: dict[int, Floats32] = {}
         heap: list[tuple[float, int, int, int]] = []
         for i in range(len(self.blocks)):
@@ -190,7 +204,7 @@ class _Run:
                     f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
                 )
                 found = self._evaluate(i, at, bound)
-                if found is not None and (group not in best or found.time < best[group].time):
+                if group not in best or found.time < best[group].time:
                     best[group] = found
                 continue
             rest = left.get(i)
@@ -226,21 +240,20 @@ class _Run:
         rest[wanted] = np.where(np.isinf(rest), rest, self.seconds[i])[wanted]
 
     def _variants(self, i: int, place: int, capacity: float) -> list[int]:
-        """Layouts at a place of a block's bounds that fit: one, or all that move data to the host where it
-        does not fit without, since that never makes a step shorter."""
+        """Layouts at a place of a block's bounds that fit with as little on the host as can be, since moving
+        more there never makes a step shorter."""
         block = self.blocks[i]
         x, z, d, p = np.unravel_index(place, self.seconds[i].shape)
         offloads = block.of("offload")
         shape = self.memory[i].shape
-        fits = []
-        for o in sorted(range(len(offloads)), key=lambda o: offloads[o] != ()):
-            if self.memory[i][x, z, o] <= capacity:
+        fits: dict[int, int] = {}
+        for o in sorted(range(len(offloads)), key=lambda o: len(offloads[o])):
+            more = any(set(offloads[other]) <= set(offloads[o]) for other in fits)
+            if not more and self.memory[i][x, z, o] <= capacity:
                 at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
                 if self._exact_memory(i, at) <= capacity:
-                    fits.append(at)
-                    if not offloads[o]:
-                        break
-        return fits
+                    fits[o] = at
+        return [*fits.values()]
 
     def least_memory(self) -> float:
         """The least memory of any layout of the space, as the training room counts it. [byte]"""
@@ -292,24 +305,30 @@ class _Run:
                 self._memory[i, kept] = np.inf
         return self._memory[i, kept]
 
-    def _evaluate(self, i: int, at: int, bound: float) -> Candidate | None:
+    def _evaluate(self, i: int, at: int, bound: float) -> _Tried:
+        """A layout's exact time."""
         if (i, at) not in self.exact:
-            setting = self.blocks[i].at(self._index(i, at))
-            job = apply(self.job, setting)
-            try:
-                step = simulate(
-                    job,
-                    self.arch,
-                    self.machine,
-                    predict=self.pricer.predict,
-                    kernel=self.pricer.kernel,
-                    most_events=1,
-                )
-            except PlanError:
-                return None
-            sent = bytes_sent(step, self.pricer.prices(job))
-            self.exact[i, at] = Candidate(setting, job, step, bound, sent)
+            job = self._job(i, at)
+            prices, kernel, pace = self.pricer.prices(job), self.pricer.kernel, self.pricer.pace
+            seconds = step_seconds(job, self.arch, self.machine, prices, kernel, pace)
+            self.exact[i, at] = _Tried(i, at, bound, seconds, self._exact_memory(i, at))
         return self.exact[i, at]
+
+    def simulated(self, tried: _Tried) -> Candidate:
+        """A layout with all that the training room says of it."""
+        job = self._job(tried.block, tried.at)
+        key = (tried.block, tried.at)
+        if key not in self._steps:
+            predict, kernel = self.pricer.predict, self.pricer.kernel
+            self._steps[key] = simulate(
+                job, self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
+            )
+        step = self._steps[key]
+        setting = self.blocks[tried.block].at(self._index(tried.block, tried.at))
+        return Candidate(setting, job, step, tried.bound, bytes_sent(step, self.pricer.prices(job)))
+
+    def _job(self, i: int, at: int) -> TrainingJob:
+        return apply(self.job, self.blocks[i].at(self._index(i, at)))
 
     def _killers(self) -> str:
         """The constraint that stops most layouts, in the training room's words."""
@@ -341,14 +360,23 @@ def _down(values: NDArray[np.float64]) -> Floats32:
     return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
 
 
-def _limit(best: Mapping[tuple[Any, ...], Candidate], top: int) -> float:
+def _limit(best: Mapping[tuple[Any, ...], _Tried], top: int) -> float:
     """The time that another layout must beat."""
     times = sorted(one.time for one in best.values())
     return times[top - 1] if len(times) >= top else np.inf
 
 
-def _ranked(best: Mapping[tuple[Any, ...], Candidate], top: int) -> list[Candidate]:
+def _ranked(best: Mapping[tuple[Any, ...], _Tried], top: int) -> list[_Tried]:
     return sorted(best.values(), key=lambda c: c.time)[:top]
+
+
+def _lean(found: Sequence[_Tried]) -> list[_Tried]:
+    """Those of which none is faster and leaner, fastest first."""
+    kept: list[_Tried] = []
+    for one in sorted(found, key=lambda t: (t.time, t.memory)):
+        if not kept or one.memory < kept[-1].memory:
+            kept.append(one)
+    return kept
 
 
 def _front(found: Sequence[Candidate]) -> tuple[Candidate, ...]:

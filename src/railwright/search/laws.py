@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.model.operators import Layer
-from railwright.training.lanes import Task, run
+from railwright.training.lanes import Task
+from railwright.training.quick import pass_times
 from railwright.training.schedule import schedule_name
 from railwright.training.work import Chunk, Work
 
@@ -91,15 +92,15 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
         # Nothing runs beside anything: a chain is as long as its parts.
         alone = bare = sum(total.values())
     else:
-        alone = bare = run(tasks, 1.0).duration
+        alone = bare = pass_times(tasks, 1.0)[0]
     silent = tasks
     if total["host"]:
         silent = [t._replace(duration=0.0) if t.lane == "host" else t for t in tasks]
-        bare = run(silent, 1.0).duration
+        bare = pass_times(silent, 1.0)[0]
     if schedule_name(work.job.layout) == "dualpipe":
         # A forward that runs with a backward begins behind its last compute, launches or not.
         tasks, alone = silent, bare
-    chain = run(tasks, slowdown).duration if overlap.tp or overlap.cp else alone
+    chain = pass_times(tasks, slowdown)[0] if overlap.tp or overlap.cp else alone
     beside = total["tp"] if overlap.tp else total.get("cp", 0.0) if overlap.cp else 0.0
     slowed = compute + (1 - 1 / slowdown) * beside
     return np.array([chain, 0.0, 0.0, alone, slowed, bare, compute])

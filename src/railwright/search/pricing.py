@@ -8,7 +8,8 @@ length.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -22,22 +23,21 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model import optimizer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import Layer
+from railwright.search.ends import Ends, ends_of
 from railwright.search.laws import Floats, compute_alone, makers, measure
 from railwright.search.space import Block, apply
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
-from railwright.training.lanes import run
 from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
+from railwright.training.quick import pass_times
 from railwright.training.schedule import schedule_name
-from railwright.training.shards import Units
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
-from railwright.training.step import kernel_timer, sharded_units
+from railwright.training.step import kernel_timer
 from railwright.training.work import Chunk, Work
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
@@ -59,35 +59,6 @@ class Placed:
     short: float
     last: float
     compute: float
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What data parallelism and the optimizer cost one stage, at least [s].
-
-    Once per step:
-    reduce    all gradients reduced, one bucket after the other
-    last      the bucket that is not full before the last backward pass has ended
-    gather    all parameters gathered, one bucket after the other
-    first     the bucket that the first forward pass waits for
-    optimizer its length
-    In every microbatch (ZeRO 2 and 3):
-    forward, backward  per chunk, what a pass waits for
-    lane      all that goes over the data-parallel lane
-    beside    whether any of it runs beside passes
-    sharded   whether passes wait for parameters: then only compute is known not to run meanwhile
-    """
-
-    reduce: float
-    last: float
-    gather: float
-    first: float
-    optimizer: float
-    forward: tuple[float, ...]
-    backward: tuple[float, ...]
-    lane: float
-    beside: bool
-    sharded: bool
 
 
 @dataclass
@@ -213,13 +184,12 @@ class Pricer:
                 self._works[shared] = Work(job, self.arch, prices, self.kernel, self.pace, copies)
             work = self._works[shared]
             tasks = makers(work)[which](chunk)
-            long = run(tasks, self.slowdown)
+            long, last = pass_times(tasks, self.slowdown)
             sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
             whole = sum(t.duration for t in tasks if t.lane == "compute")
-            short = max(run(tasks, 1.0).duration, whole + (1 - 1 / self.slowdown) * max(sent))
-            last = max((s.end for s in long.spans if s.task.lane == "compute"), default=0.0)
+            short = max(pass_times(tasks, 1.0)[0], whole + (1 - 1 / self.slowdown) * max(sent))
             compute = whole if work.halves == 1 else 0.0
-            self._chunks[key] = Placed(long.duration, min(short, long.duration), last, compute)
+            self._chunks[key] = Placed(long, min(short, long), last, compute)
         return self._chunks[key]
 
     def shapes(self, setting: Mapping[str, Any]) -> tuple[StageShape, ...]:
@@ -274,82 +244,8 @@ class Pricer:
             shape,
         )
         if key not in self._ends:
-            find = self._sharded if job.layout.zero == 3 else self._bucketed
-            self._ends[key] = _sure(find(job, shape, prices), schedule_name(job.layout))
+            self._ends[key] = ends_of(job, shape, prices, partial(self._optimizer, job, shape, prices))
         return self._ends[key]
-
-    def silent_ends(self, setting: Mapping[str, Any], shapes: Sequence[StageShape]) -> Ends:
-        """The same for any stage as if its communication took no time."""
-        zero, chunks = setting["zero"], len(shapes[0].chunks)
-        none = (0.0,) * chunks
-        beside = setting["overlap_dp"] or zero >= 2
-        lane = 1e-30 if zero >= 2 else 0.0
-        return Ends(0.0, 0.0, 0.0, 0.0, self.pace.step, none, none, lane, beside, zero == 3)
-
-    def _bucketed(self, job: TrainingJob, shape: StageShape, prices: Prices) -> Ends:
-        """ZeRO 0, 1 and 2: gradients in buckets, after the last backward pass or (2) after every one."""
-        layout, sizes, whole = job.layout, prices.groups.sizes, job.lora is None
-        zero, each = layout.zero, gradient_bytes(job)
-        buckets = [
-            make_buckets(
-                shape.trained_dense[c],
-                shape.trained_expert[c],
-                shape.embedding if chunk.embedding and whole else 0.0,
-                shape.head if chunk.head and whole else 0.0,
-                sizes.replicas,
-                sizes.expert_replicas,
-            )
-            for c, chunk in enumerate(shape.chunks)
-        ]
-        reduces = [[t.duration for t in reduce_tasks(held, prices, each, zero)] for held in buckets]
-        gathers = [[t.duration for t in gather_tasks(held, prices)] for held in buckets] if zero else []
-        last = [found[-1] if found else 0.0 for found in reduces]
-        total, repeated = sum(map(sum, reduces)), zero == 2 and layout.reduce_each
-        waiting = zero == 2 and not job.overlap.dp
-        return Ends(
-            reduce=0.0 if zero == 2 else total,
-            last=0.0 if repeated else last[0],
-            gather=sum(map(sum, gathers)),
-            first=gathers[0][0] if gathers and gathers[0] else 0.0,
-            optimizer=self._optimizer(
-                job, shape, prices, *((sizes.replicas, sizes.expert_replicas) if zero else (1, 1))
-            ),
-            forward=(0.0,) * len(last),
-            backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
-            lane=total if repeated else 0.0,
-            beside=job.overlap.dp or zero == 2,
-            sharded=False,
-        )
-
-    def _sharded(self, job: TrainingJob, shape: StageShape, prices: Prices) -> Ends:
-        """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they
-        were dropped."""
-        layout, overlapped = job.layout, job.overlap.dp
-        units = [sharded_units(job, shape, c, prices) for c in range(len(shape.chunks))]
-        gathers = [[sum(t.duration for t in u.gathers[n]) for n in u.order] for u in units]
-        again = [
-            [sum(t.duration for t in u.gathers[n]) for n in u.order[:-1] if n >= 0] if layout.reshard else []
-            for u in units
-        ]
-        reduces = [[sum(t.duration for t in u.reduces[n]) for n in u.order] for u in units]
-        each = layout.reduce_each
-        lane = sum(map(sum, gathers)) + sum(map(sum, again)) + (sum(map(sum, reduces)) if each else 0.0)
-        sizes = prices.groups.sizes
-        return Ends(
-            reduce=0.0,
-            last=0.0,
-            gather=0.0,
-            first=0.0,
-            optimizer=self._optimizer(job, shape, prices, sizes.shard, sizes.expert_replicas),
-            forward=tuple(found[0] if overlapped else sum(found) for found in gathers),
-            backward=tuple(
-                0.0 if overlapped else sum(found) + (_behind(sent, u, layout.reshard) if each else 0.0)
-                for found, sent, u in zip(again, reduces, units, strict=True)
-            ),
-            lane=lane,
-            beside=True,
-            sharded=True,
-        )
 
     def _optimizer(
         self, job: TrainingJob, shape: StageShape, prices: Prices, over: int, expert_over: int
@@ -387,22 +283,3 @@ def _shaping(setting: Mapping[str, Any]) -> tuple[Any, ...]:
     """What decides the tasks of a pass; of schedules, only how they cut a backward pass."""
     cut = setting["schedule"] if setting["schedule"] in ("zb-h1", "dualpipe") else ""
     return (*(setting[a] for a in SHAPING if a != "schedule"), cut)
-
-
-def _behind(reduces: Sequence[float], units: Units, gathered: bool) -> float:
-    """Reductions that a backward pass waits for where nothing is overlapped: each is sent before the next
-    unit's parameters, but an embedding needs none. [s]"""
-    if not gathered:
-        return reduces[0]
-    return sum(reduces) - (reduces[1] if units.order[0] == -1 and len(reduces) > 1 else 0.0)
-
-
-def _sure(ends: Ends, schedule: str) -> Ends:
-    """Without what is only known of a backward pass in one piece, or of passes that run one by one."""
-    none = (0.0,) * len(ends.forward)
-    if schedule == "zb-h1":
-        return replace(ends, last=0.0, backward=none)
-    if schedule == "dualpipe":
-        lane = 0.0 if ends.sharded else ends.lane
-        return replace(ends, last=0.0, forward=none, backward=none, lane=lane, first=0.0)
-    return ends

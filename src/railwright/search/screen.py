@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.search.bound import Passes, chunk_times, step_time
+from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
 from railwright.search.laws import BACKWARD, FORWARD, WEIGHTS, Floats
-from railwright.search.pricing import PASSING, Ends, Pricer
+from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block
 from railwright.training.stages import StageShape
 from railwright.training.work import Chunk
@@ -22,6 +24,9 @@ MARGIN = 1e-9
 
 ENDING = ("zero", "overlap_dp", "overlap_pp")
 """Choices beside those of a pass that change a step's time; offload changes memory alone."""
+
+Times = tuple[Floats, Floats, Floats, Floats]
+"""Long and short passes, their last compute and their compute, each (X, pass, kind of chunk)."""
 
 
 @dataclass
@@ -103,18 +108,8 @@ class Screen:
         shapes = self.shapes(block)
         kinds, kind_pv = _kinds(shapes)
         schedule = block.structure["schedule"]
-        if schedule == "dualpipe":
-            return 0.0
-        found = np.zeros((4, 1, 3, len(kinds)))
-        for g, chunk in enumerate(kinds):
-            for which in (FORWARD, BACKWARD, WEIGHTS) if schedule == "zb-h1" else (FORWARD, BACKWARD):
-                one = self.pricer.chunk(setting, chunk, which)
-                found[:, 0, which, g] = one.long, one.short, one.last, one.compute
         passes = Passes(
-            found[0],
-            found[1],
-            found[2],
-            found[3],
+            *(self._shared(block, index, kinds) if schedule == "dualpipe" else self._placed(setting, kinds)),
             kind_pv,
             np.array([self.pricer.send(setting)]),
             np.array([float(self._count(block, setting["micro_batch"]))]),
@@ -124,11 +119,31 @@ class Screen:
         seconds = step_time(passes, ends, tied, mirror, setting["overlap_dp"], setting["overlap_pp"])
         return float(seconds[0]) * (1 - MARGIN)
 
+    def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Times:
+        """Long and short passes, last compute and compute, each (1, pass, kind), of one layout. [s]"""
+        found = np.zeros((4, 1, 3, len(kinds)))
+        split = setting["schedule"] == "zb-h1"
+        for g, chunk in enumerate(kinds):
+            for which in (FORWARD, BACKWARD, WEIGHTS) if split else (FORWARD, BACKWARD):
+                one = self.pricer.chunk(setting, chunk, which)
+                found[:, 0, which, g] = one.long, one.short, one.last, one.compute
+        return found[0], found[1], found[2], found[3]
+
+    def _shared(self, block: Block, index: tuple[int, ...], kinds: list[Chunk]) -> Times:
+        """The same from the laws of its class: passes of two directions are not placed here. [s]"""
+        shape = block.shape[: len(PASSING)]
+        wanted = np.zeros(prod(shape), np.bool_)
+        wanted[np.ravel_multi_index(index[: len(PASSING)], shape)] = True
+        laws = self.pricer.laws(block, wanted)[wanted]
+        return chunk_times(laws, self._counts(kinds), block.structure["schedule"])
+
     def _ends(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], silent: bool
     ) -> tuple[list[Ends], float, float]:
         if silent:
-            return [self.pricer.silent_ends(setting, shapes)] * len(shapes), 0.0, 0.0
+            chunks, step = len(shapes[0].chunks), self.pricer.pace.step
+            alike = silent_ends(setting["zero"], setting["overlap_dp"], chunks, step)
+            return [alike] * len(shapes), 0.0, 0.0
         known: dict[StageShape, Ends] = {}
         for shape in shapes:
             if shape not in known:

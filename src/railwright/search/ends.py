@@ -1,0 +1,143 @@
+"""What follows the passes of a stage: gradients, optimizer and parameters, at least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from railwright.spec.study import TrainingJob
+from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
+from railwright.training.communication import Prices, gradient_bytes
+from railwright.training.schedule import schedule_name
+from railwright.training.shards import Units
+from railwright.training.stages import StageShape
+from railwright.training.step import sharded_units
+
+Optimizer = Callable[[int, int], float]
+"""(ranks that share dense parameters, ranks that share experts) -> seconds of an optimizer's step."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What data parallelism and the optimizer cost one stage, at least [s].
+
+    Once per step:
+    reduce    all gradients reduced, one bucket after the other
+    last      the bucket that is not full before the last backward pass has ended
+    gather    all parameters gathered, one bucket after the other
+    first     the bucket that the first forward pass waits for
+    optimizer its length
+    In every microbatch (ZeRO 2 and 3):
+    forward, backward  per chunk, what a pass waits for
+    lane      all that goes over the data-parallel lane
+    beside    whether any of it runs beside passes
+    sharded   whether passes wait for parameters: then only compute is known not to run meanwhile
+    """
+
+    reduce: float
+    last: float
+    gather: float
+    first: float
+    optimizer: float
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    lane: float
+    beside: bool
+    sharded: bool
+
+
+def ends_of(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:
+    """Gradients, optimizer and parameters of one stage."""
+    find = _sharded if job.layout.zero == 3 else _bucketed
+    return _sure(find(job, shape, prices, optimizer), schedule_name(job.layout))
+
+
+def silent_ends(zero: int, overlapped: bool, chunks: int, optimizer: float) -> Ends:
+    """The same for any stage as if its communication took no time, its optimizer `optimizer` seconds."""
+    none = (0.0,) * chunks
+    lane = 1e-30 if zero >= 2 else 0.0
+    return Ends(0.0, 0.0, 0.0, 0.0, optimizer, none, none, lane, overlapped or zero >= 2, zero == 3)
+
+
+def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:
+    """ZeRO 0, 1 and 2: gradients in buckets, after the last backward pass or (2) after every one."""
+    layout, sizes, whole = job.layout, prices.groups.sizes, job.lora is None
+    zero, each = layout.zero, gradient_bytes(job)
+    buckets = [
+        make_buckets(
+            shape.trained_dense[c],
+            shape.trained_expert[c],
+            shape.embedding if chunk.embedding and whole else 0.0,
+            shape.head if chunk.head and whole else 0.0,
+            sizes.replicas,
+            sizes.expert_replicas,
+        )
+        for c, chunk in enumerate(shape.chunks)
+    ]
+    reduces = [[t.duration for t in reduce_tasks(held, prices, each, zero)] for held in buckets]
+    gathers = [[t.duration for t in gather_tasks(held, prices)] for held in buckets] if zero else []
+    last = [found[-1] if found else 0.0 for found in reduces]
+    total, repeated = sum(map(sum, reduces)), zero == 2 and layout.reduce_each
+    waiting = zero == 2 and not job.overlap.dp
+    return Ends(
+        reduce=0.0 if zero == 2 else total,
+        last=0.0 if repeated else last[0],
+        gather=sum(map(sum, gathers)),
+        first=gathers[0][0] if gathers and gathers[0] else 0.0,
+        optimizer=optimizer(*((sizes.replicas, sizes.expert_replicas) if zero else (1, 1))),
+        forward=(0.0,) * len(last),
+        backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
+        lane=total if repeated else 0.0,
+        beside=job.overlap.dp or zero == 2,
+        sharded=False,
+    )
+
+
+def _sharded(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:
+    """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they
+    were dropped."""
+    layout, overlapped = job.layout, job.overlap.dp
+    units = [sharded_units(job, shape, c, prices) for c in range(len(shape.chunks))]
+    gathers = [[sum(t.duration for t in u.gathers[n]) for n in u.order] for u in units]
+    again = [
+        [sum(t.duration for t in u.gathers[n]) for n in u.order[:-1] if n >= 0] if layout.reshard else []
+        for u in units
+    ]
+    reduces = [[sum(t.duration for t in u.reduces[n]) for n in u.order] for u in units]
+    each = layout.reduce_each
+    lane = sum(map(sum, gathers)) + sum(map(sum, again)) + (sum(map(sum, reduces)) if each else 0.0)
+    sizes = prices.groups.sizes
+    return Ends(
+        reduce=0.0,
+        last=0.0,
+        gather=0.0,
+        first=0.0,
+        optimizer=optimizer(sizes.shard, sizes.expert_replicas),
+        forward=tuple(found[0] if overlapped else sum(found) for found in gathers),
+        backward=tuple(
+            0.0 if overlapped else sum(found) + (_behind(sent, u, layout.reshard) if each else 0.0)
+            for found, sent, u in zip(again, reduces, units, strict=True)
+        ),
+        lane=lane,
+        beside=True,
+        sharded=True,
+    )
+
+
+def _behind(reduces: Sequence[float], units: Units, gathered: bool) -> float:
+    """Reductions that a backward pass waits for where nothing is overlapped: each is sent before the next
+    unit's parameters, but an embedding needs none. [s]"""
+    if not gathered:
+        return reduces[0]
+    return sum(reduces) - (reduces[1] if units.order[0] == -1 and len(reduces) > 1 else 0.0)
+
+
+def _sure(ends: Ends, schedule: str) -> Ends:
+    """Without what is only known of a backward pass in one piece, or of passes that run one by one."""
+    none = (0.0,) * len(ends.forward)
+    if schedule == "zb-h1":
+        return replace(ends, last=0.0, backward=none)
+    if schedule == "dualpipe":
+        lane = 0.0 if ends.sharded else ends.lane
+        return replace(ends, last=0.0, forward=none, backward=none, lane=lane, first=0.0)
+    return ends
