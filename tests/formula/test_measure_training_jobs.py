@@ -65,6 +65,10 @@ def test_launch_scripts_say_what_tables_leave_out() -> None:
     assert not job_of(first("dgxc-nemotron4-15b-H100", software="NeMo 25.04.00")).cuda_graphs
     deep = job_of(first("dgxc-deepseek-v3-GB200")).layout
     assert (deep.recompute, deep.recompute_modules) == ("selective", ("core_attn",))
+    # maxtext/configure.sh: save_qkv_proj; paxml/configure.sh: 16 servers hold one copy
+    assert job_of(first("dgxc-llama3-70b", software="MaxText 25.01 (JAX)")).layout.recompute == "selective"
+    wide = job_of(first("dgxc-gpt3-175b", software="PaXML 24.03.04 (JAX)", gpus="2048")).layout
+    assert (wide.zero, wide.shard, wide.recompute) == (3, 128, "full")
 
 
 def test_sharding_is_as_the_record_says() -> None:

@@ -242,9 +242,12 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     """What is computed again: as the record says, else as its recipe does."""
     if record["family"].startswith("torchtitan") and record["recompute"] == "selective":
         return {"recompute": "selective", "recompute_modules": ("ops",)}
-    if not record["recompute"] and record["software"].startswith(("MaxText", "PaXML")):
-        # MaxText, configs/models/gpu/llama3_70b.yml, remat_policy "full"; PaXML does not say, nor fit without
-        return {"recompute": "full"}
+    if not record["recompute"] and record["software"].startswith("MaxText"):
+        # dgxc-benchmarking, maxtext/configure.sh: remat_policy=save_qkv_proj keeps queries, keys and values
+        # only; the output projection, computed again there, is left out: no module of Megatron's holds it
+        return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", "mlp")}
+    if not record["recompute"] and record["software"].startswith("PaXML"):
+        return {"recompute": "full"}  # it does not say, nor fit without
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
     sent = OFFLOADED.get((record["model"], record["gpu"], DTYPES.get(record["dtype"], "")))
@@ -257,11 +260,13 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
     ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
     ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {"recompute": "selective"},
+    ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
 }
 """What logs do not say but their scripts do, by family and software.
 Sources: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged)
 and conf/custom.yaml (virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
-deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200."""
+deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200; there too, paxml/configure.sh:
+weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond."""
 
 
 def _check(record: Mapping[str, str]) -> None:
