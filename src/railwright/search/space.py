@@ -48,6 +48,10 @@ CHOICES = (
 """In the order of a block's array: what changes a pass, what changes memory and gradients, what overlaps."""
 
 AXES = STRUCTURE + CHOICES
+OF_LAYOUT = tuple(a for a in AXES if a in Layout.model_fields)
+OF_OVERLAP = tuple((a, a.removeprefix("overlap_")) for a in AXES if a.startswith("overlap_"))
+"""Axes that are fields of a study's layout, and those of its overlap with their names there."""
+
 DIVISORS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "micro_batch")
 """Axes whose default is every number that divides what there is to divide."""
 
@@ -156,8 +160,8 @@ class Refusal:
 
 def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
     """The job with one layout of the space."""
-    layout = {a: v for a, v in setting.items() if a in Layout.model_fields}
-    overlap = {a[8:]: v for a, v in setting.items() if a.startswith("overlap_")}
+    layout = {a: setting[a] for a in OF_LAYOUT if a in setting}
+    overlap = {short: setting[a] for a, short in OF_OVERLAP if a in setting}
     update: dict[str, Any] = {
         "layout": job.layout.model_copy(update=layout),
         "overlap": job.overlap.model_copy(update=overlap),
@@ -285,6 +289,9 @@ def _checked(
         kept = []
         others = block.size // len(choices[axis])
         for value in choices[axis]:
+            if axis != CHOICES[0] and value == first[axis]:
+                kept.append(value)  # the layout of all first values, which an earlier axis was checked with
+                continue
             try:
                 check(apply(job, {**block.structure, **first, axis: value}), arch, fabric)
             except PlanError as no:
