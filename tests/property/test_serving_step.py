@@ -71,8 +71,8 @@ def test_narrower_weights_decode_no_slower(weights: str, batch: int) -> None:
 def test_context_ranks_share_a_long_prompt() -> None:
     one = tabulate(job("llama-3.1-8b", 1), arch("llama-3.1-8b"), machine())
     eight = tabulate(job("llama-3.1-8b", layout=ServingLayout(context=8)), arch("llama-3.1-8b"), machine())
-    # eight times the tokens, and a little more: each GPU computes an eighth of the prompt at once
-    assert 1.0 <= eight.kv_tokens / (8 * one.kv_tokens) < 1.03
+    # eight times the tokens, less the communication buffers that one GPU alone does not need
+    assert 0.97 <= eight.kv_tokens / (8 * one.kv_tokens) < 1.03
     # 8,192 tokens after 65,536: attention is shared by eight, less what the gathering takes
     at = int(np.searchsorted(one.contexts, 60000)), -1
     assert eight.prefill[at[1], at[0]] < 0.3 * one.prefill[at[1], at[0]]

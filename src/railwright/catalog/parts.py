@@ -21,6 +21,11 @@ class Source:
     status: Status = "read"
 
 
+PCIE: dict[str, float] = {"ampere": 31.5e9, "ada": 31.5e9}
+"""Generation -> one direction of its x16 slot [byte/s]: 16 lanes of 16 GT/s, 128b/130b (PCIe 4.0), from the
+data sheets of A100 PCIe, L40, L40S and RTX 4090.  Later cards have PCIe 5.0, as the NICs beside them."""
+
+
 @dataclass(frozen=True)
 class Gpu:
     """One GPU (for MI250X: one module of two dies).

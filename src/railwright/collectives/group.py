@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright.catalog.parts import Gpu, Nic
+from railwright.catalog.parts import PCIE, Gpu, Nic
 from railwright.collectives.constants import nccl
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
@@ -103,7 +103,7 @@ def group_of(machine: Machine, comm: Communicator) -> Group:
         generation=generation_of(machine.gpu),
         cpu=machine.server.cpu,
         transport=transport_of(machine.nic),
-        pcie=machine.nic.pcie_bandwidth,
+        pcie=min(machine.nic.pcie_bandwidth, PCIE.get(machine.gpu.generation, machine.nic.pcie_bandwidth)),
         min_channels=machine.nccl.min_channels,
         max_channels=machine.nccl.max_channels,
     )

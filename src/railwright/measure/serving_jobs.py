@@ -64,8 +64,9 @@ def prefill_alone(case: Case) -> ServingJob:
 def engine_of(case: Case) -> str:
     """The engine profile of a case, by engine and release. Raises Unsupported.
 
-    vLLM on Llama 70B ran with --async-scheduling (InferenceX@9596d23, benchmarks/70b_*.sh), which is the
-    default later: the profile of the later releases.
+    vLLM on Llama 70B was 0.10.2 with --async-scheduling, on B200 compiled with fused all-reduces
+    (InferenceX@9596d23, .github/workflows/70b-tmpl.yml, benchmarks/70b_*.sh).  AIConfigurator's own runs of
+    TensorRT-LLM went through a server that streams every token; InferenceX sends every tenth or twentieth.
     """
     engine = case["engine"].lower()
     if "sglang" in engine:
@@ -74,13 +75,16 @@ def engine_of(case: Case) -> str:
         return "vllm-2023"
     if "vllm" in engine:
         said = case["set"] == "silicon" and "Llama-3.1-70B" in case["model"]
-        return "vllm-2026" if said or any(v in engine for v in ASYNCHRONOUS) else "vllm-2025"
+        if said:
+            return "vllm-2025-fused" if gpu_of(case) == "B200" else "vllm-2025-async"
+        return "vllm-2026" if any(v in engine for v in ASYNCHRONOUS) else "vllm-2025"
     if "0.9.0 static" in engine:
         return "trtllm-2024-static"
     if "2024" in engine:
         return "trtllm-2024"
     if "trt" in engine or "tensorrt" in engine:
-        return "trtllm-2025"
+        streamed = case["set"] == "silicon" and "aic-auto-gap-analysis" in case["source"]
+        return "trtllm-2025-serve" if streamed else "trtllm-2025"
     raise Unsupported(f"no engine profile for '{case['engine']}'")
 
 

@@ -49,21 +49,20 @@ def engine_memory(
     weights = weight_bytes(arch, job.weights, cut)
     working = working_bytes(job, arch, engine, gpu, cut)
     fraction = job.memory_fraction or engine.memory_fraction
+    reserve = engine.reserve + (engine.reserve_group if cut.gpus > 1 else 0.0)
     if engine.of_free:
-        allowed = fraction * (gpu.hbm_bytes - weights - working - engine.reserve)
+        allowed = fraction * (gpu.hbm_bytes - weights - working - reserve)
         room = allowed
     else:
         allowed = fraction * gpu.hbm_bytes
-        room = allowed - weights - working - engine.reserve
+        room = allowed - weights - working - reserve
     token = kv_token_bytes(arch, job, engine, cut)
     tokens = int(max(room, 0.0) / token) // engine.block * engine.block
     ranks = cut.attention_data * cut.context
     least = engine.block * 2
     if tokens < least:
-        raise PlanError(
-            _too_big(job, arch, gpu, cut, weights, working + engine.reserve, fraction, engine.of_free)
-        )
-    return EngineMemory(weights, working, engine.reserve, room, allowed, gpu.hbm_bytes, token, tokens * ranks)
+        raise PlanError(_too_big(job, arch, gpu, cut, weights, working + reserve, fraction, engine.of_free))
+    return EngineMemory(weights, working, reserve, room, allowed, gpu.hbm_bytes, token, tokens * ranks)
 
 
 def weight_bytes(arch: Transformer, weights: Weights, layout: ServingLayout) -> float:
@@ -126,10 +125,11 @@ def kv_token_bytes(arch: Transformer, job: ServingJob, engine: Engine, layout: S
 def working_bytes(
     job: ServingJob, arch: Transformer, engine: Engine, gpu: Gpu, layout: ServingLayout
 ) -> float:
-    """Activations of the largest step on one GPU, and logits. [byte]
+    """Activations of the largest step on one GPU, or its logits, whichever are more. [byte]
 
-    An engine measures them in a run of its token budget before it counts blocks; the widest moment is an
-    MLP or the experts' copies, beside two residual streams in bf16; logits are in fp32, twice.
+    An engine measures the peak of a run of its token budget before it counts blocks; the widest moment is an
+    MLP or the experts' copies, beside two residual streams in bf16, or the sampling of as many requests as
+    run at once, when the layers' activations are freed.
     """
     tokens, requests = engine.limits(job, gpu)
     if engine.scheduler == "static":
@@ -142,8 +142,8 @@ def working_bytes(
         copies = arch.experts_per_token / layout.expert
         inner = 3.0 * arch.expert_ffn * layout.expert / ranks
         wide = max(wide if arch.dense_layers else 0.0, copies * (2 * arch.hidden + inner))
-    logits = 2 * 4.0 * arch.vocab * min(requests, tokens, 1024)
-    return 2.0 * tokens * (4 * arch.hidden + wide) + logits
+    logits = engine.logit * arch.vocab * min(requests, tokens, 1024)
+    return max(2.0 * tokens * (4 * arch.hidden + wide), logits)
 
 
 def _too_big(

@@ -30,6 +30,9 @@ LATENT_PREFILL = 2 * (192.0 + 128.0)
 ELEMENTWISE = 0.55
 """Fixed time of an element-wise kernel (norm, activation) over that of a matrix product: an estimate."""
 
+ONE_BLOCK = 50e9
+"""What one thread block draws from memory [byte/s], an estimate: 32 KiB of loads in flight, 650 ns each."""
+
 CAPTURED = (1, 2, 4)
 """Batches CUDA graphs are captured for below multiples of eight; others run padded (vLLM, SGLang)."""
 
@@ -254,9 +257,14 @@ def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
     spread = layout.context
 
     def layer(seen: Floats) -> Floats:
-        return decode_seconds(
+        split = decode_seconds(
             own, seen / spread, stage.kv_heads, cached, stage.heads, work, row, stage.kernels.speeds
         )
+        if stage.place.engine.splits_context:
+            return split
+        # one block for each key/value head of each request, as many at once as there are multiprocessors
+        waves = np.ceil(own * stage.kv_heads / stage.kernels.speeds.sms)
+        return np.maximum(split, row.fixed + waves * (seen / spread) * cached / ONE_BLOCK)
 
     time = stage.place.engine.attention_pace * _by_window(stage, context, layer)
     if spread > 1:

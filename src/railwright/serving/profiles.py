@@ -31,6 +31,8 @@ class Engine:
     token_budget, max_requests   of one step;  small_* on GPUs below LARGE memory and on A100, 0: the same
     memory_fraction  of the GPU's memory, or of what weights and activations leave free (`of_free`)
     reserve         CUDA context, communication buffers, graphs, beyond weights and activations [byte]
+    reserve_group   more of it where a replica has several GPUs [byte]
+    logit           bytes of memory for each logit while a step samples, all copies together
     block           tokens of one block of keys and values
     prefix_cache    finished prompts' keys and values are kept for others
     windowed_cache  layers with a sliding window keep only their window
@@ -44,6 +46,7 @@ class Engine:
     collective_wait  what each collective waits for the latest of the ranks' processes, outside graphs: times
                     H(n) - 1 over n ranks, the mean maximum of n exponential delays [s]
     attention_pace  time of decode attention over that of the kernels measured
+    splits_context  decode attention splits one request's context over multiprocessors (flash decoding)
     host_step, host_request   host time of a step and of each request in it: schedule, inputs, sampled tokens
                     [s];  overlaps  the host prepares a step while the GPU runs the one before
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
@@ -75,6 +78,8 @@ class Engine:
     small_max_requests: int = 0
     of_free: bool = False
     reserve: float = 1.5e9
+    reserve_group: float = 0.0
+    logit: float = 8.0
     block: int = 16
     prefix_cache: bool = True
     windowed_cache: bool = True
@@ -85,6 +90,7 @@ class Engine:
     step: float = 50e-6
     collective_wait: float = 0.0
     attention_pace: float = 1.0
+    splits_context: bool = True
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"
     decode_time: float = 1.0
     prefill_time: float = 1.0
