@@ -84,8 +84,16 @@ def engine_of(case: Case) -> str:
         return "trtllm-2024"
     if "trt" in engine or "tensorrt" in engine:
         streamed = case["set"] == "silicon" and "aic-auto-gap-analysis" in case["source"]
-        return "trtllm-2025-serve" if streamed else "trtllm-2025"
+        if streamed:
+            return "trtllm-2025-serve"
+        return "trtllm-2025-waits" if _waits(case) else "trtllm-2025"
     raise Unsupported(f"no engine profile for '{case['engine']}'")
+
+
+def _waits(case: Case) -> bool:
+    """Whether the script lets prompts wait for others: Llama 70B, 1,024 tokens in and out, below TP8."""
+    alike = case["set"] == "silicon" and "Llama-3.1-70B" in case["model"]
+    return alike and (case["isl"], case["osl"]) == ("1024", "1024") and number(case, "tp_size") < 8
 
 
 BLOCK_FP8 = ("deepseek-v3", "minimax-m2.5", "qwen3-8b")

@@ -33,6 +33,8 @@ class Scheduler:
     whole_prompts  prompts are not cut: one longer than the budget has a step to itself
     reserves       room for the whole answer is kept from the start, so that nobody is preempted
     prefix_cache   keys and values of prefixes stay for others until the room is needed
+    hold_steps     while others decode, new prompts wait so many of their steps at most, until with the
+                   decoders they are `hold_tokens` (TensorRT-LLM: batch_wait_timeout_iters); 'mixed' alone
     """
 
     policy: Policy = "mixed"
@@ -41,6 +43,8 @@ class Scheduler:
     whole_prompts: bool = False
     reserves: bool = False
     prefix_cache: bool = False
+    hold_steps: int = 0
+    hold_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,24 @@ from typing import Any
 from railwright.serving.kernel_rows import (
     AFTER,
     COLDER,
+    DECODERS,
     DUE_SIZE,
     ENDS,
     FINISH,
     HEAD,
     HEAPED,
+    HELD,
+    HELD_FROM,
+    HOLD_STEPS,
+    HOLD_TOKENS,
     LRU,
     MRU,
     NOBODY,
     ORDER,
     PLACE,
+    QUERIES,
     QUEUE,
+    STEP,
     TAIL,
     WARMER,
 )
@@ -180,3 +187,22 @@ def cold_remove(s: Any, v: int, h: int) -> None:
         s.replica[MRU][v] = colder
     else:
         s.prefix[COLDER][warmer] = colder
+
+
+def holds(s: Any, v: int, lane: int, y: int) -> bool:
+    """Whether waiting prompts are held back a while, so that more of them share a step."""
+    most, head = s.pool[HOLD_STEPS][y], s.replica[HEAD][v]
+    if most == 0 or head == NOBODY or s.lane[DECODERS][lane] == 0:
+        s.lane[HELD_FROM][lane] = NOBODY
+        return False
+    tokens = s.lane[DECODERS][lane] * s.pool[QUERIES][y]
+    while head != NOBODY and tokens < s.pool[HOLD_TOKENS][y]:
+        tokens += s.request[HELD][head]
+        head = s.request[AFTER][head]
+    if s.lane[HELD_FROM][lane] == NOBODY:
+        s.lane[HELD_FROM][lane] = s.lane[STEP][lane]
+    waited = s.lane[STEP][lane] - s.lane[HELD_FROM][lane]
+    if tokens >= s.pool[HOLD_TOKENS][y] or waited >= most:
+        s.lane[HELD_FROM][lane] = NOBODY
+        return False
+    return True

@@ -93,10 +93,11 @@ ARRIVAL, SENT, QUEUED, ADMITTED, FIRST, DONE, HANDED, LANDING, JOINED_AT, WHEN_R
 HOME, STEP, DECODERS, GROWERS, HEAPED, YOUNGEST, PARTIAL, FRESH, FRESH_END, STEPS, ADVANCES, JOINED = (
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 )  # fmt: skip
-BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, LANE_ROWS = 12, 13, 14, 15, 16, 17
+BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, HELD_FROM, LANE_ROWS = 12, 13, 14, 15, 16, 17, 18
 # HOME replica; STEP decode steps so far; GROWERS decoders whose cache grows; HEAPED entries of its heap;
 # YOUNGEST admitted last; PARTIAL a prompt partly computed, or -1; FRESH prompts that this step completes;
-# STEPS of the run under way; ADVANCES 1 if decoders are in it; BATCH requests of a static batch
+# STEPS of the run under way; ADVANCES 1 if decoders are in it; BATCH requests of a static batch;
+# HELD_FROM the decode step since which prompts are held back, or -1
 
 # run
 START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7
@@ -119,10 +120,12 @@ POLICY, WHOLE, BUDGET, MOST, BLOCKS, BLOCK, WINDOW, QUERIES, RESERVES, STAGES, R
 CACHES, DENSE, DENSE_LEN, MIXED, GRID, GRID_LEN, GRID_DECODE, GRID_MIXED, CONTEXTS, CONTEXTS_LEN, DECODE = (
     12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
 )  # fmt: skip
-CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, POOL_ROWS = 23, 24, 25, 26, 27, 28
+CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, HOLD_STEPS, HOLD_TOKENS, POOL_ROWS = (
+    23, 24, 25, 26, 27, 28, 29, 30,
+)  # fmt: skip
 # POLICY; WHOLE prompts are not cut; BUDGET tokens and MOST requests of a step; BLOCKS of BLOCK tokens; WINDOW
 # decode steps a block lasts; QUERIES tokens a decoder brings to a step; RESERVES blocks for the whole answer;
-# CACHES prefixes; from DENSE on offsets into `price`
+# CACHES prefixes; from DENSE on offsets into `price`; HOLD_STEPS that prompts wait for, or HOLD_TOKENS
 MIXED_STEPS, PREFILL_FIRST, STATIC = 0, 1, 2
 BOTH, PREFILLS, DECODES = 0, 1, 2
 

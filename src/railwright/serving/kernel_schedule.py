@@ -21,7 +21,7 @@ from railwright.serving.kernel_memory import (
     take,
 )
 from railwright.serving.kernel_price import along, decode_row, prefill_time, rows_time
-from railwright.serving.kernel_queue import due_put, finish_drop, finish_put, queue_first, queue_pop
+from railwright.serving.kernel_queue import due_put, finish_drop, finish_put, holds, queue_first, queue_pop
 from railwright.serving.kernel_rows import (
     ADMITTED,
     ADVANCES,
@@ -46,7 +46,9 @@ from railwright.serving.kernel_rows import (
     HEAD,
     HEAPED,
     HELD,
+    HELD_FROM,
     HIT,
+    HOLD_STEPS,
     HOME,
     HOP,
     HOST_REQUEST,
@@ -120,9 +122,10 @@ def schedule(s: Any, lane: int, now: float) -> None:
         s.lane[CHUNKS][lane] = 0
         s.lane[CHUNK_TOKENS][lane] = 0
         attention = 0.0
-        if lost == 0 or look == 1:
+        held = holds(s, v, lane, y)
+        if not held and (lost == 0 or look == 1):
             attention = fill(s, v, lane, y, now)
-        elif s.lane[PARTIAL][lane] != NOBODY and room_left(s, lane, y) > 0:
+        elif not held and s.lane[PARTIAL][lane] != NOBODY and room_left(s, lane, y) > 0:
             attention = add_chunk(s, lane, y, s.lane[PARTIAL][lane], room_left(s, lane, y))
         prompts = s.lane[CHUNKS][lane] > 0
         if prompts and policy == MIXED_STEPS:
@@ -226,6 +229,9 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
         many = chunks == 0 and s.pool[STAGES][y] == 1
         if many:
             steps = s.request[FINISH][s.heap[lane * s.count[MOST_HEAP]]] - s.lane[STEP][lane]
+            if s.lane[HELD_FROM][lane] != NOBODY:
+                waited = s.lane[STEP][lane] - s.lane[HELD_FROM][lane]
+                steps = min(steps, s.pool[HOLD_STEPS][y] - waited)
         grid = s.pool[CONTEXTS][y]
         last = grid + s.pool[CONTEXTS_LEN][y] - 2
         context = s.run[CONTEXT][lane] / decoders + 1.0

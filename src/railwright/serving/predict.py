@@ -114,6 +114,8 @@ def scheduler_of(job: ServingJob, engine: Engine, machine: Machine, layout: Serv
         engine.whole_prompts,
         engine.reserves,
         engine.prefix_cache if job.prefix_cache is None else job.prefix_cache,
+        engine.hold_steps,
+        int(engine.hold_share * tokens * layout.attention_data),
     )
 
 

@@ -36,6 +36,8 @@ class Engine:
     block           tokens of one block of keys and values
     prefix_cache    finished prompts' keys and values are kept for others
     windowed_cache  layers with a sliding window keep only their window
+    hold_steps      decode steps that new prompts wait for others at most, until they and the decoders are
+                    `hold_share` of the token budget
     all_reduce      custom: the engine's own kernel inside one NVLink domain; nccl: always NCCL
     fused_norms     norms run inside the all-reduce or the products next to them
     quantise_apart  activations that no norm in an all-reduce gives are quantised by kernels of their own
@@ -83,6 +85,8 @@ class Engine:
     block: int = 16
     prefix_cache: bool = True
     windowed_cache: bool = True
+    hold_steps: int = 0
+    hold_share: float = 1.0
     all_reduce: AllReduce = "custom"
     fused_norms: bool = False
     quantise_apart: bool = False

@@ -55,7 +55,7 @@ def build(work: Workload, fleet: Fleet, passes: Longs, as_lists: bool) -> State:
     when[r.ARRIVAL] = work.arrival
 
     lane = np.zeros((r.LANE_ROWS, num_lanes), np.int64)
-    lane[[r.YOUNGEST, r.PARTIAL, r.FRESH, r.FRESH_END]] = r.NOBODY
+    lane[[r.YOUNGEST, r.PARTIAL, r.FRESH, r.FRESH_END, r.HELD_FROM]] = r.NOBODY
     lane[r.HOME] = np.repeat(np.arange(num_replicas), lanes_of)
     replica = np.zeros((r.REPLICA_ROWS, num_replicas), np.int64)
     replica[[r.HEAD, r.TAIL, r.LAND, r.LAND_END, r.LRU, r.MRU]] = r.NOBODY
@@ -188,6 +188,8 @@ def _pools(work: Workload, pools: tuple[Pool, ...]) -> tuple[Longs, Floats, Floa
             r.ROLE: _ROLES[one.role],
             r.OVERLAPS: table.overlaps,
             r.CACHES: _caches(one),
+            r.HOLD_STEPS: plan.hold_steps if plan.policy == "mixed" else 0,
+            r.HOLD_TOKENS: plan.hold_tokens,
             r.FIRST_REPLICA: first,
             r.REPLICAS: one.replicas,
             r.DENSE_LEN: dense,
