@@ -130,7 +130,15 @@ def _tables(row: str) -> dict[str, Any]:
     # one file a GPU: parsing all of them would take half a second
     text = (files("railwright.serving") / "data" / "kernels" / f"{row}.yaml").read_text(encoding="utf-8")
     tables: dict[str, Any] = YAML(typ="safe").load(text)
+    if "like" in tables:
+        return _over(_tables(tables.pop("like")), tables)
     return tables
+
+
+def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Rows of `base`, a GPU's own before them."""
+    deeper = {k: _over(base[k], v) for k, v in own.items() if k in base and "fixed" not in v}
+    return {**base, **own, **deeper}
 
 
 @cache
