@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+import railwright.serving
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.network.kernel_cache import cache_folder
 from railwright.search.serving_bounds import Bounds, Load, bounds
 from railwright.search.serving_space import Plan, Setting
 from railwright.serving.client import Workload, workload
@@ -19,7 +22,7 @@ from railwright.serving.memory import engine_memory
 from railwright.serving.metrics import counted, end_to_end, tpot, ttft
 from railwright.serving.predict import scheduler_of
 from railwright.serving.profiles import Engine, engine_of
-from railwright.serving.simulate import Run, simulate
+from railwright.serving.simulate import LoopEngine, Run, simulate
 from railwright.serving.step import tabulate
 from railwright.serving.table import StepTable
 from railwright.spec.serving import ServingJob, Slo
@@ -171,7 +174,7 @@ class Stable:
     def _simulate(self, work: Workload, fleet: Fleet) -> Run:
         self.runs += 1
         self.sent += len(work)
-        return simulate(work, fleet, "compiled", self.job.client.seed)
+        return simulate(work, fleet, _loop(), self.job.client.seed)
 
 
 def verdict(run: Run, slo: Slo, rate: float | None) -> Verdict:
@@ -239,6 +242,14 @@ def _lost(run: Run, slo: Slo, total: int) -> Verdict | None:
             value = float(np.sort(seconds[chosen])[-may])
             return Verdict(value / bound, what, {what: value}, 0.0, 0.0)
     return None
+
+
+@cache
+def _loop() -> LoopEngine:
+    """The compiled event loop where it was compiled before: that takes a minute, a search less without it."""
+    folder = cache_folder(Path(railwright.serving.__file__).parent)
+    kept = folder is not None and any(folder.rglob("*.advance-*.nbi"))
+    return "compiled" if kept else "auto"
 
 
 def _speculation(job: ServingJob) -> Speculation | None:
