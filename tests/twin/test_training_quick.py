@@ -15,10 +15,13 @@ from railwright.training import simulate
 from railwright.training.communication import Prices
 from railwright.training.eras import pace_of
 from railwright.training.lanes import LANES, Task, run
+from railwright.training.offload import copy_times
 from railwright.training.placement import place
 from railwright.training.plan import check, job_gpus
 from railwright.training.quick import pass_times, step_seconds
+from railwright.training.stage import PassBook
 from railwright.training.step import kernel_timer
+from railwright.training.work import Work
 from training_cases import DENSE, MOE, job, machine
 
 LAYOUTS = [
@@ -61,7 +64,9 @@ def _quick(asked: TrainingJob, arch: object) -> float:
     check(asked, arch, fabric)  # type: ignore[arg-type]
     pace = pace_of(asked, one.gpu, job_gpus(asked, fabric))
     prices = Prices(one, place(asked, fabric), predict)
-    return step_seconds(asked, arch, one, prices, kernel_timer(one, pace), pace)  # type: ignore[arg-type]
+    kernel = kernel_timer(one, pace)
+    book = PassBook(Work(asked, arch, prices, kernel, pace, copy_times(asked, arch, one)))  # type: ignore[arg-type]
+    return step_seconds(asked, arch, prices, kernel, pace, book)  # type: ignore[arg-type]
 
 
 @settings(max_examples=60, deadline=None)

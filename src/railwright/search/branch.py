@@ -310,7 +310,8 @@ class _Run:
         if (i, at) not in self.exact:
             job = self._job(i, at)
             prices, kernel, pace = self.pricer.prices(job), self.pricer.kernel, self.pricer.pace
-            seconds = step_seconds(job, self.arch, self.machine, prices, kernel, pace)
+            book = self.pricer.book(self.blocks[i].at(self._index(i, at)))
+            seconds = step_seconds(job, self.arch, prices, kernel, pace, book)
             self.exact[i, at] = _Tried(i, at, bound, seconds, self._exact_memory(i, at))
         return self.exact[i, at]
 

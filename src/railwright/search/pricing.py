@@ -24,7 +24,7 @@ from railwright.model import optimizer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import Layer
 from railwright.search.ends import Ends, ends_of
-from railwright.search.laws import Floats, compute_alone, makers, measure
+from railwright.search.laws import Floats, compute_alone, measure
 from railwright.search.space import Block, apply
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
@@ -36,6 +36,7 @@ from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
 from railwright.training.schedule import schedule_name
+from railwright.training.stage import PassBook
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
 from railwright.training.work import Chunk, Work
@@ -48,6 +49,9 @@ PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overl
 
 COMPUTING = ("micro_batch", "sequence_parallel", "recompute")
 """Those that change its compute; they come first."""
+
+MOST_BOOKS = 128
+"""Layouts whose tasks are kept: those of deep stages take a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Pricer:
     _times: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _computes: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _chunks: dict[tuple[Any, ...], Placed] = field(default_factory=dict)
-    _works: dict[tuple[Any, ...], Work] = field(default_factory=dict)
+    _books: dict[tuple[Any, ...], PassBook] = field(default_factory=dict)
     _ends: dict[tuple[Any, ...], Ends] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -171,26 +175,40 @@ class Pricer:
             found, prod(len(block.of(axis)) for axis in PASSING if axis not in COMPUTING), axis=0
         )
 
+    def book(self, setting: Mapping[str, Any]) -> PassBook:
+        """Tasks of the passes of a layout, which others that differ in data parallelism share."""
+        return self._book(apply(self.job, setting), self._shared(setting))
+
     def chunk(self, setting: Mapping[str, Any], chunk: Chunk, which: int) -> Placed:
         """One pass of a chunk as the training room runs it undisturbed."""
-        job = apply(self.job, setting)
-        prices = self.prices(job)
-        copied = "activations" in setting["offload"]
-        shared = (*_shaping(setting), *(setting[a] for a in PASSING), *self._crossings(prices), copied)
+        shared = self._shared(setting)
         key = (*shared, chunk, which)
         if key not in self._chunks:
-            if shared not in self._works:
-                copies = copy_times(job, self.arch, self.machine)
-                self._works[shared] = Work(job, self.arch, prices, self.kernel, self.pace, copies)
-            work = self._works[shared]
-            tasks = makers(work)[which](chunk)
+            book = self._book(apply(self.job, setting), shared)
+            backward = "I" if setting["schedule"] == "zb-h1" else "B"
+            tasks = book.tasks((chunk,), ("F", backward, "W")[which])
             long, last = pass_times(tasks, self.slowdown)
             sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
             whole = sum(t.duration for t in tasks if t.lane == "compute")
             short = max(pass_times(tasks, 1.0)[0], whole + (1 - 1 / self.slowdown) * max(sent))
-            compute = whole if work.halves == 1 else 0.0
+            compute = whole if book.work.halves == 1 else 0.0
             self._chunks[key] = Placed(long, min(short, long), last, compute)
         return self._chunks[key]
+
+    def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What decides the tasks of passes."""
+        crossings = self._crossings(self.prices(apply(self.job, setting)))
+        copied = "activations" in setting["offload"]
+        return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied)
+
+    def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:
+        if shared not in self._books:
+            if len(self._books) >= MOST_BOOKS:
+                del self._books[next(iter(self._books))]
+            copies = copy_times(job, self.arch, self.machine)
+            work = Work(job, self.arch, self.prices(job), self.kernel, self.pace, copies)
+            self._books[shared] = PassBook(work)
+        return self._books[shared]
 
     def shapes(self, setting: Mapping[str, Any]) -> tuple[StageShape, ...]:
         """Stages of a layout."""

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
 from railwright.training.communication import Prices
@@ -20,7 +19,7 @@ from railwright.training.eras import Pace
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
 from railwright.training.schedule import route_of, schedule, schedule_name
-from railwright.training.stage import Stage
+from railwright.training.stage import PassBook, Stage
 from railwright.training.step import endings_of, stages_of
 
 Arrays = tuple[NDArray[Any], ...]
@@ -29,13 +28,14 @@ _LANE = {lane: i for i, lane in enumerate(LANES)}
 
 
 def step_seconds(
-    job: TrainingJob, arch: Transformer, machine: Machine, prices: Prices, kernel: KernelTime, pace: Pace
+    job: TrainingJob, arch: Transformer, prices: Prices, kernel: KernelTime, pace: Pace, book: PassBook
 ) -> float:
     """`simulate(...).step_time` of a job that passed `plan.check`, whether or not it fits. [s]
 
     prices, kernel, pace  as `simulate` has them
+    book  tasks of the job's passes; jobs that differ in data parallelism alone may share one
     """
-    staged, send = stages_of(job, arch, prices, kernel, pace)
+    staged, send = stages_of(job, arch, prices, book)
     finish = _finish(job, [s.stage for s in staged], send, prices)
     return max(e.end for e in endings_of(job, arch, prices, kernel, pace, staged, finish))
 

@@ -68,7 +68,8 @@ def simulate(
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
-    stages, send = stages_of(job, arch, prices, timed, pace)
+    book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, machine)))
+    stages, send = stages_of(job, arch, prices, book)
     placed = compose(
         tuple(s.stage.order for s in stages),
         route_of(job.layout).chunks,
@@ -142,13 +143,15 @@ def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
 
 
 def stages_of(
-    job: TrainingJob, arch: Transformer, prices: Prices, timed: KernelTime, pace: Pace
+    job: TrainingJob, arch: Transformer, prices: Prices, book: PassBook
 ) -> tuple[list[Staged], float]:
-    """All stages before their first pass, and one transfer between neighbours. [s]"""
+    """All stages before their first pass, and one transfer between neighbours. [s]
+
+    book  tasks of their passes
+    """
     layout = job.layout
     sizes = prices.groups.sizes
     count = microbatches(job, sizes.data)
-    book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, prices.machine)))
     exchange = DataParallel.of(job, gradient_bytes(job))
     chunks, orders = route_of(layout).chunks, orders_of(layout, count)
     finishes = finishing_of(layout, count)
