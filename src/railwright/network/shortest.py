@@ -166,10 +166,9 @@ def _search(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> Short
         here = np.flatnonzero(wanted)
         wanted[here] = False
         number[here] = np.arange(count, count + len(here))
-        row, arc, ahead = _onward(graph, ends, here)
-        good = distance[ahead] == level - 1
-        steps.append((row[good] + count, arc[good], ahead[good]))
-        wanted[ahead[good]] = True
+        row, arc, ahead = _nearer(graph, ends, here, distance, level)
+        steps.append((row + count, arc, ahead))
+        wanted[ahead] = True
         cells.append(here)
         count += len(here)
     row, arc, ahead = (np.concatenate(x) for x in zip(*steps, strict=True))
@@ -217,6 +216,31 @@ def _distances(graph: SwitchGraph, ends: Longs, begin: Longs) -> NDArray[np.int1
         frontier = behind[graph.transit[behind % nodes]]
         missing = missing[distance[missing] == FAR]
     return distance
+
+
+def _nearer(
+    graph: SwitchGraph, ends: Longs, cells: Longs, distance: NDArray[np.int16], level: int
+) -> tuple[Longs, Ints, Longs]:
+    """As `_onward`, only arcs to cells one hop nearer: looked at from the side with fewer arcs.
+
+    A spine has an arc down to every leaf of its pod, the target one arc up to each spine.
+    """
+    nodes = graph.num_nodes
+    near = np.flatnonzero(distance == level - 1)
+    back = np.diff(graph.into_ptr)[near % nodes]
+    if back.sum() >= np.diff(graph.out)[cells % nodes].sum():
+        row, arc, ahead = _onward(graph, ends, cells)
+        good = distance[ahead] == level - 1
+        return row[good], arc[good], ahead[good]
+    may = graph.transit[near % nodes] | (near % nodes == ends[near // nodes])
+    near, back = near[may], back[may]
+    arc = graph.into[ragged(graph.into_ptr[near % nodes], back)]
+    ahead = np.repeat(near, back)
+    tail = ahead - ahead % nodes + graph.tail[arc]
+    row = np.searchsorted(cells, tail)
+    found = np.flatnonzero(cells[np.minimum(row, len(cells) - 1)] == tail) if len(cells) else row[:0]
+    found = found[np.lexsort((arc[found], row[found]))]
+    return row[found], arc[found], ahead[found]
 
 
 def _onward(graph: SwitchGraph, ends: Longs, cells: Longs) -> tuple[Longs, Ints, Longs]:
