@@ -174,8 +174,9 @@ def _ceiling(
     a step as decoded tokens see it a + decode m: the SLO bounds that for the requests that keep it.
     """
     passes, fresh = tokens
+    attention = float(_prompt_attention(table, plan, load).mean()) if fresh else 0.0
     if passes == 0.0:
-        return 1.0 / float((a / widest + b).max() * fresh), "throughput"
+        return 1.0 / (float((a / widest + b).max() * fresh) + attention), "throughput"
     stages = table.stages
     limits = {"throughput": widest / (load.queries + fresh / passes)}
     limits["throughput"] = min(limits["throughput"], plan.max_requests / stages)
@@ -191,7 +192,7 @@ def _ceiling(
     m = limits[limit]
     if m <= 0.0:
         return 0.0, limit
-    seconds = float((passes * a / m + b * fresh + decode * passes).max())
+    seconds = float((passes * a / m + b * fresh + decode * passes).max()) + attention
     return (1.0 / seconds if seconds > 0 else float("inf")), limit
 
 
@@ -235,9 +236,34 @@ def _first(table: StepTable, plan: Scheduler, load: Load, base: float, between: 
         per = np.minimum.accumulate(_least(table.mixed_rows, table, table.tokens) / table.tokens)
         at = np.maximum(np.searchsorted(table.tokens, most, side="right") - 1, 0)
         rows = own * np.minimum(per[at], _least(table.mixed_rows, table, most) / most)
+    rows = rows + _prompt_attention(table, plan, load)
     stage = np.maximum(rows, table.host_step) if table.overlaps else rows + base
     seconds: Floats = table.request + stage * table.stages + between
     return seconds
+
+
+def _prompt_attention(table: StepTable, plan: Scheduler, load: Load) -> Floats:
+    """(N,) seconds that attention of each prompt takes on a stage at least.
+
+    A chunk's tokens have at most a chunk less before them than the last of them; per token a chunk is no
+    cheaper than the cheapest size at as many tokens before it.
+    """
+    own = load.fresh.astype(float)
+    if plan.whole_prompts or plan.policy == "static":
+        cheapest = table.prefill.min(axis=1)
+        low = np.minimum.accumulate(cheapest[::-1])[::-1]
+        if len(low) < 2:
+            return np.full(len(own), float(low[0])) * np.minimum(own / table.chunks[0], 1.0)
+        shares = np.minimum(own / table.chunks[0], 1.0)
+        whole_prompt: Floats = np.asarray(np.interp(own, table.chunks, low) * shares, np.float64)
+        return whole_prompt
+    each = (table.prefill / table.chunks[:, None]).min(axis=0)
+    each = np.minimum.accumulate(each[::-1])[::-1]
+    ends = np.linspace(0.0, float(own.max()), 129)
+    starts = np.maximum(ends[:-1] - plan.token_budget, 0.0)
+    parts = np.diff(ends) * np.interp(starts, table.contexts, each)
+    whole = np.concatenate([[0.0], np.cumsum(parts)])
+    return np.asarray(np.interp(own, ends, whole))
 
 
 def _attention(table: StepTable, load: Load) -> tuple[float, float]:
