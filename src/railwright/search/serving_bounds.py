@@ -252,8 +252,6 @@ def _prompt_attention(table: StepTable, plan: Scheduler, load: Load) -> Floats:
     if plan.whole_prompts or plan.policy == "static":
         cheapest = table.prefill.min(axis=1)
         low = np.minimum.accumulate(cheapest[::-1])[::-1]
-        if len(low) < 2:
-            return np.full(len(own), float(low[0])) * np.minimum(own / table.chunks[0], 1.0)
         shares = np.minimum(own / table.chunks[0], 1.0)
         whole_prompt: Floats = np.asarray(np.interp(own, table.chunks, low) * shares, np.float64)
         return whole_prompt

@@ -42,6 +42,7 @@ class Verdict:
     values  latency -> its percentile [s]
     user    tokens a second that one user sees: 1 over the mean TPOT
     tokens  output tokens a second, of all replicas, at the rate of the client where it has one
+    prompts_late  replicas that prefill alone miss the TTFT, whatever decodes
     """
 
     strain: float
@@ -49,6 +50,7 @@ class Verdict:
     values: dict[str, float]
     user: float
     tokens: float
+    prompts_late: bool = False
 
 
 @dataclass(eq=False)
@@ -203,7 +205,9 @@ def verdict(run: Run, slo: Slo, rate: float | None) -> Verdict:
     strain = ratios.get(worst, 0.0)
     if strain <= 1.0 and rate and falls_behind(run):
         return Verdict(float("inf"), "rate", values, user, tokens)
-    return Verdict(strain, worst if strain > 1.0 else None, values, user, tokens)
+    may = int(chosen.sum()) - int((chosen.sum() - 1) * slo.percentile / 100.0)
+    late = slo.ttft is not None and _prompts_late(run, slo.ttft, may)
+    return Verdict(strain, worst if strain > 1.0 else None, values, user, tokens, late)
 
 
 def falls_behind(run: Run) -> bool:
@@ -211,6 +215,17 @@ def falls_behind(run: Run) -> bool:
     last = slice(-max(len(run.work) // QUARTER, 1), None)
     waited = (run.admitted - run.queued)[last].mean()
     return bool(waited > (run.done - run.admitted)[last].mean())
+
+
+def _prompts_late(run: Run, bound: float, may: int) -> bool:
+    """Whether `may` prompts or more are computed too late to be sent on, and no decoder held them up.
+
+    Keys and values that wait for a decoder keep the room of other prompts; where none waits a tenth of the
+    promise, prompts late by more than that are late whatever decodes.
+    """
+    if run.handed.max() < 0 or (run.first - run.handed).max() > bound / 10:
+        return False
+    return int(((run.handed - run.sent)[counted(run)] > 1.1 * bound).sum()) >= may
 
 
 def first(work: Workload, num: int) -> Workload:
@@ -240,7 +255,8 @@ def _lost(run: Run, slo: Slo, total: int) -> Verdict | None:
         late = seconds[chosen] > bound
         if int(late.sum()) >= may:
             value = float(np.sort(seconds[chosen])[-may])
-            return Verdict(value / bound, what, {what: value}, 0.0, 0.0)
+            prompts_late = what == "TTFT" and _prompts_late(run, bound, may)
+            return Verdict(value / bound, what, {what: value}, 0.0, 0.0, prompts_late)
     return None
 
 

@@ -48,6 +48,7 @@ class _Hunt:
     points: list[Point] = field(default_factory=list)
     nearest: Point | None = None
     untried: int = 0
+    late: set[tuple[Setting | None, int]] = field(default_factory=set)
     pools: dict[tuple[Role, int], list[tuple[Setting, int]]] = field(default_factory=dict)
 
 
@@ -183,6 +184,10 @@ def _least_strained(
 
 def _judge(hunt: _Hunt, plan: Plan) -> Point | None:
     """The plan's point where it keeps the SLO."""
+    ahead = (plan.prefill, plan.prefill_replicas)
+    if ahead in hunt.late:
+        hunt.reasons["prefill replicas too slow for any decoders"] += 1
+        return None
     try:
         said: Verdict = hunt.stable.judge(plan)
     except PlanError as error:
@@ -194,6 +199,9 @@ def _judge(hunt: _Hunt, plan: Plan) -> Point | None:
         return point
     missed = f"{said.failed} missed" if said.failed != "rate" else "falls behind"
     hunt.reasons[f"simulated: {missed}"] += 1
+    if said.prompts_late and hunt.stable.load.rate is not None and not hunt.stable.load.users:
+        # Requests come as they come: what decodes has no say in when a prompt is computed.
+        hunt.late.add(ahead)
     # Only on the way to the answer: later ones have as many GPUs or more.
     if not hunt.points and (hunt.nearest is None or said.strain < hunt.nearest.verdict.strain):
         hunt.nearest = point
