@@ -102,9 +102,12 @@ class Kernels:
                     return _row(ExpertRow, rows[name]), self.peak(name), WIDTH[weights]
         raise AssertionError(f"no experts measured on {self.row}")
 
-    def all_reduce(self, ranks: int, sizes: Floats) -> Floats | None:
-        """Seconds of the engine's own all-reduce, or None for a number of GPUs that was not measured."""
-        for family in (self.family, "vllm", "trtllm", "sglang"):
+    def all_reduce(self, ranks: int, sizes: Floats, whose: str = "") -> Floats | None:
+        """Seconds of the engine's own all-reduce, or None for a number of GPUs that was not measured.
+
+        whose  the engine it was written for, where that is another
+        """
+        for family in (whose or self.family, self.family, "vllm", "trtllm", "sglang"):
             rows = self.tables["all_reduce"].get(family, {})
             if ranks in rows:
                 times = np.log(np.asarray(rows[ranks], float))

@@ -56,6 +56,9 @@ def all_reduce_seconds(place: Place, ranks: int, sizes: Floats) -> Floats:
     joined = place.machine.gpu.scale_up_bandwidth > 0 or ranks == 2
     if place.engine.all_reduce == "custom" and joined and ranks <= place.machine.server.gpus:
         own = place.kernels.all_reduce(ranks, sizes)
+        other = place.kernels.all_reduce(ranks, sizes, place.engine.reduces)
+        if own is not None and other is not None:
+            own = np.where(sizes * ranks <= place.engine.fused_bytes, other, own)
     return own if own is not None else nccl_seconds(place, "all_reduce", ranks, sizes)
 
 

@@ -143,7 +143,9 @@ def _norms(stage: Stage, rows: Floats) -> Floats:
     """The norms of one layer, each with its residual: inside the all-reduce they cost their bytes alone."""
     moved = rows * stage.arch.hidden * 8.0
     each = stage.elementwise(moved)
-    both = 2 * (each - stage.elementwise(0 * moved)) if stage.fused else 2 * each
+    reduced = rows * stage.arch.hidden * 2.0 * stage.layout.tensor
+    inside = stage.fused & (reduced <= stage.place.engine.fused_bytes)
+    both = 2 * (each - np.where(inside, stage.elementwise(0 * moved), 0.0))
     return both + each if stage.arch.qk_norm else both
 
 

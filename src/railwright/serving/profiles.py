@@ -39,7 +39,9 @@ class Engine:
     hold_steps      decode steps that new prompts wait for others at most, until they and the decoders are
                     `hold_share` of the token budget
     all_reduce      custom: the engine's own kernel inside one NVLink domain; nccl: always NCCL
-    fused_norms     norms run inside the all-reduce or the products next to them
+    fused_norms     norms run inside the all-reduce or the products next to them, while the
+                    all-reduce's bytes times its GPUs are at most `fused_bytes`
+    reduces         whose all-reduce an engine runs up to that size ('trtllm'), '': its own
     quantise_apart  activations that no norm in an all-reduce gives are quantised by kernels of their own
     graphs          most requests of a decode step that is one replayed CUDA graph, 0: launched one by one
     mixed_graphs    the same for tokens of a step with prefill
@@ -89,6 +91,8 @@ class Engine:
     hold_share: float = 1.0
     all_reduce: AllReduce = "custom"
     fused_norms: bool = False
+    fused_bytes: float = 1e18
+    reduces: str = ""
     quantise_apart: bool = False
     mixed_graphs: int = 0
     step: float = 50e-6
