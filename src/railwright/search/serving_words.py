@@ -66,8 +66,8 @@ def _binds(found: ServingSearchResult, stable: Stable) -> str:
     tight = {what: values[what] / bound for what, bound in promised.items() if bound and what in values}
     what = max(tight, key=lambda name: tight[name])
     said = (
-        f"{what} is the tightest promise: {show_time(values[what])} at p{found.slo.percentile:g} of "
-        f"{show_time(promised[what] or 0.0)}"
+        f"{what[0].upper()}{what[1:]} is the tightest promise: {show_time(values[what])} at "
+        f"p{found.slo.percentile:g} of {show_time(promised[what] or 0.0)}"
     )
     if found.rate is not None and stable.load.rate is not None:
         share = stable.load.rate / found.rate
