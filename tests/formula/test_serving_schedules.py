@@ -38,6 +38,20 @@ def test_whole_prompts_are_not_cut():
     np.testing.assert_allclose(run.first, [0.010 + 0.0100, 0.020 + 0.0100 + 0.0150])
 
 
+@pytest.mark.parametrize(("tokens", "first"), [(1000, 0.090), (11, 0.040), (12, 0.090)])
+def test_held_prompts_wait_for_steps_or_for_tokens(tokens, first):
+    # A decodes when B comes at 25 ms.  Held 5 steps from 30 ms on, B is computed from 80 to 90 ms; but one
+    # decoder and B's 10 tokens are 11, so where that is enough B waits for the step under way alone.
+    fleet = one_replica(flat_table(), hold_steps=5, hold_tokens=tokens)
+    run = simulate(requests([0, 0.025], 10, [40, 3]), fleet)
+    np.testing.assert_allclose(run.first, [0.010, first])
+
+
+def test_prompts_are_not_held_for_nobody():
+    run = simulate(requests([0.0], 10, 3), one_replica(flat_table(), hold_steps=5, hold_tokens=1000))
+    np.testing.assert_allclose(run.first, [0.010])
+
+
 def test_a_static_batch_ends_with_its_longest_answer():
     # A and B (3 and 5 tokens out) start together; C, there from 5 ms on, starts when B has ended at 50 ms.
     fleet = one_replica(flat_table(), policy="static", max_requests=2)
