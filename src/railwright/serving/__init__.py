@@ -1,0 +1,1 @@
+"""Serving: what one engine step takes, and what requests then see."""
