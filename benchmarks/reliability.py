@@ -45,7 +45,10 @@ def main() -> None:
         runs = simulate(process, YEAR, samples=1000)
         took, busy = time.perf_counter() - begin, time.process_time() - busy
         worst = max(worst, took)
-        print(f"{name:<14} {took:5.2f} s ({busy:.2f} s of processor)   training {100 * runs.ettr.mean():.2f} % of the time")
+        print(
+            f"{name:<14} {took:5.2f} s ({busy:.2f} s of processor)   "
+            f"training {100 * runs.ettr.mean():.2f} % of the time"
+        )
     begin = time.perf_counter()
     wanted = spares(stepfun(), NODES, RATE, 0.99)
     shortage(stepfun(), NODES, RATE, wanted.replayed, 300 * DAY, 1000)

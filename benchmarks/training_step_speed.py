@@ -1,8 +1,8 @@
 """How long one prediction of a 10,000-GPU training step takes, first and after warm-up.
 
 Run: .venv/bin/python benchmarks/training_step_speed.py
-Prints wall and CPU milliseconds of the first call (which asks the network for every collective), and the median
-of five later ones, for one job each of what large machines run.
+Prints wall and CPU milliseconds of the first call (which asks the network for every collective), and the
+median of five later ones, for one job each of what large machines run.
 """
 
 from __future__ import annotations

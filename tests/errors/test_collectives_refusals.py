@@ -58,9 +58,7 @@ def test_sharp_needs_a_switch_that_reduces() -> None:
 def test_more_messages_than_can_be_solved() -> None:
     listed = machine(1024)
     on = replace(listed, network=replace(listed.network, routing="ecmp"))
-    with pytest.raises(
-        PlanError, match=r"67,100,672 messages; under routing 'ecmp'.*smaller or fewer"
-    ):
+    with pytest.raises(PlanError, match=r"67,100,672 messages; under routing 'ecmp'.*smaller or fewer"):
         predict(on, "all_to_all", 1e9, world(on))
 
 

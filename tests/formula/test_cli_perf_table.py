@@ -23,7 +23,8 @@ def test_a_row_is_size_count_type_redop_root_time_algbw_busbw():
     # 1 MiB in 1 ms is 1.05 GB/s; all-reduce over 8 ranks: busbw is 2*7/8 of it, 1.84 GB/s.
     row = table(curve(point()))[2]
     assert row.split() == [
-        "1048576", "262144", "float", "sum", "-1", "1000.0", "1.05", "1.84", "ring", "simple", "900.00", "1200.0",
+        "1048576", "262144", "float", "sum", "-1",
+        "1000.0", "1.05", "1.84", "ring", "simple", "900.00", "1200.0",
     ]  # fmt: skip
 
 

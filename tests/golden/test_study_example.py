@@ -164,7 +164,9 @@ def test_an_impossible_variant_is_told_with_its_reason_and_the_rest_still_runs()
 def test_the_network_is_what_lies_between_servers(result):
     # tensor parallelism stays on NVLink and is told apart; compute is the largest part of the step
     bottleneck = result.answer[1]
-    assert re.match("The network (is not your bottleneck|slows you, but is not your main bottleneck)", bottleneck)
+    assert re.match(
+        "The network (is not your bottleneck|slows you, but is not your main bottleneck)", bottleneck
+    )
     assert re.search(r"exposed communication [12]\d % \(1\d % between servers, [3-9] % inside\)", bottleneck)
 
 
