@@ -33,7 +33,7 @@ from railwright.training.fused import DISPATCH, EXPERTS, inside
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lora import frozen, with_adapters
-from railwright.training.plan import microbatches, rows_of
+from railwright.training.plan import rows_of
 from railwright.training.schedule import route_of, schedule_name
 
 Gradients = Literal["both", "input", "weight"]
@@ -74,10 +74,6 @@ class Work:
         self.turns = exchanging and (self.halves > 1 or both_ways)
         self.part = 1.0 / self.halves
         self.exchange = Exchange(job, arch, prices, self.part)
-        # Where a rank has several microbatches, whole ones take turns in practice (Megatron-LM,
-        # --overlap-moe-expert-parallel-comm): the host launches each kernel once, not once per half.
-        whole = microbatches(job, prices.groups.sizes.data) > 1
-        host = pace.host / self.halves if whole else pace.host
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
@@ -89,7 +85,7 @@ class Work:
         for kind in kinds:
             operators = self._operators(kind)
             self._layers[kind] = costs(operators, kernel_time)
-            self._launches[kind] = launch_times(operators, prices.machine.gpu, host, job.cuda_graphs)
+            self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
             core = sum(kernel_time(op) for op in operators.recomputed if op.name in CORE)
             rest = sum(kernel_time(op) for op in operators.recomputed if op.name not in CORE)
             self._again[kind] = (rest, core)
