@@ -67,14 +67,18 @@ def _bar(name: str, parts: Parts) -> Html:
     keys = (
         tag("li", tag("span", class_=f"swatch {looks[k]}"), f"{k} {show_time(v)}") for k, v in shown.items()
     )
-    share = parts.network / parts.total if parts.total else 0.0
-    words = f"{name}, mean {show_time(parts.total)}; {show_share(share)} of it crosses the network or NVLink."
-    return tag("figure", bar, tag("ul", *keys, class_="key"), tag("figcaption", words))
+    words = f"{name}, mean {show_time(parts.total)}"
+    if parts.network > 0:  # a prompt's own collectives are inside its prefill, and not told apart
+        words += f"; {show_share(parts.network / parts.total)} of it crosses the network or NVLink"
+    return tag("figure", bar, tag("ul", *keys, class_="key"), tag("figcaption", f"{words}."))
 
 
 def _work(s: ServingResult) -> Html:
     rows: list[list[Child]] = [
-        ["GPUs", f"{show_count(s.gpus)} in {s.replicas} replicas" + _prefill(s)],
+        [
+            "GPUs",
+            f"{show_count(s.gpus)} in {s.replicas} replica{'s' if s.replicas > 1 else ''}" + _prefill(s),
+        ],
         ["output tokens a second", show_count(round(s.tokens_per_second))],
         ["a second and GPU", show_count(round(s.tokens_per_second_per_gpu))],
         ["a second and user", show_count(round(s.tokens_per_second_per_user))],
