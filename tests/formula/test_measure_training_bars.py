@@ -102,3 +102,13 @@ def test_bars_say_whether_they_are_met(text: str) -> None:
     assert any(
         line.endswith(text) for line in lines(reached(rows, (), {r.record: record("f") for r in rows}))
     )
+
+
+def test_a_records_memory_is_no_step() -> None:
+    # `railwright validate` knows a record's memory too: neither it nor its refusal counts among the steps
+    rows = [row("a", 1.0), row("b", 1.0)]
+    memory = Row("memory resident", "a", "", 0.5, 1.0, "byte", "")
+    records = {name: record("simumax") for name in "abc"}
+    refused = (Skipped("memory resident", "c", "reserved bytes"),)
+    for name in ("SimuMax", "A records"):
+        assert bar(name, [*rows, memory], records, refused) == bar(name, rows, records)
