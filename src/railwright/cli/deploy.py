@@ -32,7 +32,7 @@ def deploy(
     from railwright.cli.fabric import open_fabric
     from railwright.deploy.advice import NAMES
     from railwright.deploy.bundling import EXECUTABLE, bundle
-    from railwright.errors import PlanError
+    from railwright.export.files import write_new
 
     asked, catalog, fabric = open_fabric(study, variant)
     made = bundle(asked, fabric, catalog)
@@ -51,16 +51,7 @@ def deploy(
     if out is None:
         typer.echo(f"{len(made.files)} files: {', '.join(made.files)}; --out FOLDER writes them.")
         return
-    files = {out / name: text for name, text in made.files.items()}
-    if taken := [path for path in files if path.exists()]:
-        more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
-        raise PlanError(
-            f"'{taken[0]}'{more} exists already and is not overwritten; remove it or name another folder"
-        )
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as target:
-            target.write(text)
+    for path in write_new({out / name: text for name, text in made.files.items()}):
         if path.name.endswith(EXECUTABLE):
             path.chmod(0o755)
         typer.echo(str(path))

@@ -214,6 +214,7 @@ def _figures(part: Any, known: Any) -> str:
 def _plan(name: str, need_storage: bool = False) -> SitePlan:
     from railwright.site import plan_site
     from railwright.spec.site import StorageNeed
+    from railwright.study.rooms import checkpoint
 
     study = _open(name)
     site = study.site
@@ -223,7 +224,7 @@ def _plan(name: str, need_storage: bool = False) -> SitePlan:
         study = study.model_copy(
             update={"site": (site or Site()).model_copy(update={"storage": StorageNeed()})}
         )
-    return plan_site(study, checkpoint=_checkpoint(study))
+    return plan_site(study, checkpoint=checkpoint(study))
 
 
 def _open(name: str) -> Study:
@@ -234,23 +235,11 @@ def _open(name: str) -> Study:
     return study
 
 
-def _checkpoint(study: Study) -> float | None:
-    """Size of a checkpoint of the first job: parameters and optimizer states. [byte]"""
-    if study.site is None or study.site.storage is None or study.site.storage.checkpoint is not None:
-        return None
-    if not study.jobs:
-        return None
-    from railwright.model import count_parameters, load_model
-    from railwright.site.loading import constant
-
-    return count_parameters(load_model(study.jobs[0].model)).total * constant("optimizer_bytes")
-
-
 def _write(made: SitePlan, folder: Path) -> None:
+    from railwright.export.files import write_new
     from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one_line
     from railwright.site import csv_files
 
-    folder.mkdir(parents=True, exist_ok=True)
     files = csv_files(made)
     files["site.json"] = json.dumps(made.to_dict(), indent=2) + "\n"
     files["elevations.svg"] = str(draw_elevations(made))
@@ -259,8 +248,7 @@ def _write(made: SitePlan, folder: Path) -> None:
     for row in range(made.floor.rows):
         racks = sorted((rack for rack in made.racks if rack.row == row), key=lambda rack: rack.place)
         files[f"row-{row + 1:02d}.svg"] = str(draw_elevations(made, racks, per_line=8))
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    write_new({folder / name: text for name, text in files.items()})
 
 
 def _cable_rows(made: SitePlan) -> Iterator[tuple[str, ...]]:

@@ -27,6 +27,7 @@ from railwright.export import (
     slurm,
     topograph,
 )
+from railwright.export.files import write_new
 from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Fabric
 
@@ -155,16 +156,4 @@ def write(
     place = Path(target)
     single = len(texts) == 1 and bool(place.suffix) and not place.is_dir()
     files = {place if single else place / name: text for name, text in texts.items()}
-    if taken := [path for path in files if path.exists()]:
-        more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
-        raise PlanError(
-            f"'{taken[0]}'{more} exists already and is not overwritten; remove it or name another folder"
-        )
-    try:
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8", newline="\n") as out:
-                out.write(text)
-    except OSError as error:
-        raise PlanError(f"cannot write '{error.filename or place}': {error.strerror}") from None
-    return list(files)
+    return write_new(files)

@@ -5,7 +5,6 @@ One workbook or one folder of CSV files; the sums are those of `railwright cost`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from railwright.cost.options import line_price, middle
 from railwright.cost.priced import Priced
 from railwright.cost.quantities import Line
 from railwright.errors import PlanError
+from railwright.export.files import refuse_existing, write_new
 from railwright.export.sheet import csv_text
 from railwright.site import bill
 from railwright.site.plan import SitePlan
@@ -84,31 +84,24 @@ def write_bill(made: Bill, target: Path) -> list[Path]:
 
     Raises PlanError where something of that name is there or the place cannot be written.
     """
-    try:
-        if target.suffix == ".xlsx":
-            _refuse([target])
+    if target.suffix == ".xlsx":
+        refuse_existing([target])
+        try:
             target.parent.mkdir(parents=True, exist_ok=True)
             _workbook(made, target)
-            return [target]
-        paths = [target / f"{name}.csv" for name in made.tables]
-        _refuse(paths)
-        target.mkdir(parents=True, exist_ok=True)
-        for path, (heads, rows) in zip(paths, made.tables.values(), strict=True):
-            with path.open("x", encoding="utf-8", newline="\n") as out:
-                out.write(csv_text(heads, [tuple(map(_plain, row)) for row in rows]))
-        return paths
-    except OSError as error:
-        raise PlanError(f"cannot write '{error.filename or target}': {error.strerror or error}") from None
+        except OSError as error:
+            raise PlanError(f"cannot write '{error.filename or target}': {error.strerror or error}") from None
+        return [target]
+    return write_new(
+        {
+            target / f"{name}.csv": csv_text(heads, [tuple(map(_plain, row)) for row in rows])
+            for name, (heads, rows) in made.tables.items()
+        }
+    )
 
 
 def _plain(value: Cell) -> Cell:
     return round(value, 2) if isinstance(value, float) else value
-
-
-def _refuse(paths: Sequence[Path]) -> None:
-    for path in paths:
-        if path.exists():
-            raise PlanError(f"'{path}' exists already and is not overwritten; name another one")
 
 
 def _workbook(made: Bill, target: Path) -> None:
