@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railwright.errors import PlanError, RailwrightError
+from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
     from railwright.cost import Comparison
@@ -66,9 +66,10 @@ def cost(
     serving = served(asked, workshop, lambda what: None)
     found = money_of(asked, workshop, failing, serving, tuple(region or OTHERS))
     if as_json:
+        from railwright.report.plain import finite
         from railwright.report.rooms_json import money as plain
 
-        typer.echo(json.dumps(plain(found), indent=2, allow_nan=False))
+        typer.echo(json.dumps(finite(plain(found)), indent=2, allow_nan=False))
     else:
         _print(found)
     if out is not None:
@@ -154,6 +155,7 @@ def _print_book(book: Any) -> None:
 
 def _write(found: Comparison, out: Path) -> None:
     from railwright.cost.options import line_price, middle
+    from railwright.export.files import write_new
     from railwright.export.sheet import csv_text
 
     draw = middle(found.book)
@@ -184,10 +186,5 @@ def _write(found: Comparison, out: Path) -> None:
             ],
         ),
     }
-    if taken := [name for name in texts if (out / name).exists()]:
-        raise PlanError(f"'{out / taken[0]}' exists already and is not overwritten; name another folder")
-    out.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        with (out / name).open("x", encoding="utf-8", newline="\n") as target:
-            target.write(text)
-        typer.echo(str(out / name))
+    for path in write_new({out / name: text for name, text in texts.items()}):
+        typer.echo(str(path))

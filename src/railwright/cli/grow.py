@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,15 +161,14 @@ def _dollars(value: float) -> str:
 
 def _plain(found: Growth) -> dict[str, Any]:
     """For JSON: infinite is null, jobs are their layout in words."""
+    from railwright.report.plain import finite
 
     def of(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
         if isinstance(value, dict):
             return {key: of(inner) for key, inner in value.items() if key != "job"}
         if isinstance(value, list | tuple):
             return [of(inner) for inner in value]
-        return value
+        return finite(value)
 
     return {
         "ask": asdict(found.ask),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -54,7 +54,9 @@ def goodput(
     if as_json:
         from dataclasses import asdict
 
-        typer.echo(json.dumps(_finite(asdict(result)), indent=1))
+        from railwright.report.plain import finite
+
+        typer.echo(json.dumps(finite(asdict(result)), indent=1))
         return
     _show(result, every)
     known = contradictions(result.gpus, result.rates, everything=every)
@@ -228,14 +230,3 @@ def _show_tornado(g: Goodput, every: bool) -> None:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: a component that never fails has no MTTI."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

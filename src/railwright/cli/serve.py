@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from math import isfinite, isnan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +72,9 @@ def serve(
     result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
     _show(result, arch.is_moe)
     if as_json is not None:
-        _write(as_json, _finite(plain(result)))
+        from railwright.report.plain import finite
+
+        _write(as_json, finite(plain(result)))
     if timeline is not None:
         from railwright.serving.metrics import perfetto
 
@@ -243,15 +245,6 @@ def _bands(result: ServingResult, moe: bool) -> dict[str, tuple[float, float]]:
         if row is not None:
             found[latency] = (float(row["low"]), float(row["high"]))
     return found
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for what JSON cannot say: an answer of one token has no time per token."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _write(file: Path, content: Any) -> None:

@@ -7,7 +7,6 @@ timeline is referred to (it is in trace.json).
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.solution import Bottleneck
 from railwright.report.figures import letter
+from railwright.report.plain import finite
 from railwright.report.rooms_json import rooms
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.critical import critical_path
@@ -56,7 +56,7 @@ def results(result: Result) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "study": result.study.model_dump(mode="json"),
     }
-    plain = _finite(whole)
+    plain = finite(whole)
     assert isinstance(plain, dict)
     return plain
 
@@ -207,16 +207,3 @@ def _sensitivity(row: SensitivityRow) -> dict[str, Any]:
         "note": row.note,
         "changes": [{"kind": kind, "seconds": seconds} for kind, seconds in row.changes],
     }
-
-
-def _finite(value: object) -> object:
-    """The same value with NumPy scalars as Python numbers and null for NaN and infinities."""
-    if isinstance(value, dict):
-        return {str(key): _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    if isinstance(value, np.generic):
-        return _finite(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

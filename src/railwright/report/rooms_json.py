@@ -62,14 +62,14 @@ def money(priced: Priced) -> dict[str, Any]:
             {
                 "name": c.name,
                 "kind": c.kind,
-                "upfront_usd": _finite(c.upfront),
-                "usd_a_month": {k: _finite(v) for k, v in c.parts.items()},
-                "usd_per_gpu_hour": _finite(c.per_gpu_hour),
+                "upfront_usd": float(c.upfront),
+                "usd_a_month": {k: float(v) for k, v in c.parts.items()},
+                "usd_per_gpu_hour": float(c.per_gpu_hour),
                 "usd_per_gpu_hour_5_50_95": list(found.ranges[c.name]),
                 "cheapest_in_share_of_draws": found.cheapest[c.name],
                 "owned": c.owned,
-                "usd_per_run": {run.job: _finite(run.cost(c)) for run in priced.runs},
-                "usd_per_million_tokens": {one.job: _finite(one.cost(c)) for one in priced.served},
+                "usd_per_run": {run.job: float(run.cost(c)) for run in priced.runs},
+                "usd_per_million_tokens": {one.job: float(one.cost(c)) for one in priced.served},
             }
             for c in found.costs
         ],
@@ -78,8 +78,8 @@ def money(priced: Priced) -> dict[str, Any]:
             {
                 "own": b.own,
                 "cloud": b.cloud,
-                "months": _finite(b.months),
-                "utilisation": _finite(b.utilisation),
+                "months": float(b.months),
+                "utilisation": float(b.utilisation),
             }
             for b in found.breaks
         ],
@@ -91,17 +91,11 @@ def money(priced: Priced) -> dict[str, Any]:
                 "g_per_kwh": c.intensity,
                 "kg_a_year": c.operation,
                 "kg_making_a_year": c.making,
-                "g_per_gpu_hour": _finite(c.per_gpu_hour),
-                "usd_per_gpu_hour_owned": _finite(found.owned_in[c.region]),
+                "g_per_gpu_hour": float(c.per_gpu_hour),
+                "usd_per_gpu_hour_owned": float(found.owned_in[c.region]),
                 "source": c.source,
             }
             for c in found.carbon
         ],
         "prices_nobody_read": list(found.unread),
     }
-
-
-def _finite(value: Any) -> float | None:
-    """None for what does not exist: a break-even that never comes."""
-    x = float(value)
-    return x if abs(x) < 1e300 else None
