@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 
+from railwright.measure.bands import band
 from railwright.measure.serving_cases import cases, engine_group, gpu_of, model_of
 from railwright.measure.table import Row, quantile
 from railwright.model.hf_config import load_model
 
-LEVEL = 0.8
-"""Share of measurements that a band shall contain."""
 FEWEST = 3
 """A kind of model on one engine with fewer groups (model, GPU) gets the band of its kind of model."""
 ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
@@ -84,9 +82,9 @@ def written(rows: Sequence[Row]) -> str:
                 count = len(set(groups.values()))
                 if count < (FEWEST if engine else 1):
                     continue
-                low, high = band_of(chosen, groups)
                 name = " ".join(part for part in (kind, engine, latency) if part)
                 ratios = [r.measured / r.predicted for r in chosen]
+                low, high = band(ratios, [groups[r.record] for r in chosen])
                 lines += [
                     f"  {name}:",
                     f"    low: {low:.2f}",
@@ -99,24 +97,3 @@ def written(rows: Sequence[Row]) -> str:
 
 def _is_moe(case: Mapping[str, str]) -> bool:
     return load_model(model_of(case)).is_moe
-
-
-def band_of(rows: Sequence[Row], groups: Mapping[str, str]) -> tuple[float, float]:
-    """Quantiles of measured over predicted, each group with the same weight in all.
-
-    The tails are those of n groups, not of infinitely many: (1 - LEVEL) / 2 times 1 - 1 / n, so that a band
-    from few groups is wider.
-    """
-    sizes = Counter(groups[r.record] for r in rows)
-    ordered = sorted((r.measured / r.predicted, 1.0 / sizes[groups[r.record]]) for r in rows)
-    total = float(len(sizes))
-    tail = (1.0 - LEVEL) / 2.0 * (1.0 - 1.0 / total)
-    below, low, high = 0.0, ordered[0][0], ordered[-1][0]
-    for ratio, weight in ordered:
-        if below / total <= tail:
-            low = ratio
-        below += weight
-        if below / total >= 1.0 - tail:
-            high = ratio
-            break
-    return low, high

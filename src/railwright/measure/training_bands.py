@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from railwright.measure.bands import band
 from railwright.measure.table import Row
-
-LEVEL = 0.8
-"""Share of measurements that a band shall contain."""
 
 FEWEST = 3
 """A slice (kind of model, GPU, width) with fewer model families gets the band of its kind of model."""
@@ -55,10 +52,10 @@ def coverage(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[int, int
             same = [r for r in others if r.family == row.family]
             enough = len({families[r.record] for r in same}) >= FEWEST
             made[key] = _band(same if enough else others, families) if others else None
-        band = made[key]
-        if band is not None:
+        limits = made[key]
+        if limits is not None:
             asked += 1
-            inside += band[0] <= _ratio(row) <= band[1]
+            inside += limits[0] <= _ratio(row) <= limits[1]
     return inside, asked
 
 
@@ -73,24 +70,7 @@ def _ratio(row: Row) -> float:
 
 
 def _band(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[float, float]:
-    """Quantiles of the ratios, each family with the same weight in all.
-
-    The tails are those of n families, not of infinitely many: (1 - LEVEL) / 2 times 1 - 1 / n, so that a
-    band from few families is wider.
-    """
-    sizes = Counter(families[r.record] for r in rows)
-    ordered = sorted((_ratio(r), 1.0 / sizes[families[r.record]]) for r in rows)
-    total = float(len(sizes))
-    tail = (1.0 - LEVEL) / 2.0 * (1.0 - 1.0 / total)
-    below, low, high = 0.0, ordered[0][0], ordered[-1][0]
-    for ratio, weight in ordered:
-        if below / total <= tail:
-            low = ratio
-        below += weight
-        if below / total >= 1.0 - tail:
-            high = ratio
-            break
-    return low, high
+    return band([_ratio(r) for r in rows], [families[r.record] for r in rows])
 
 
 def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str], what: str = "") -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from railwright.measure.bands import LEVEL
 from railwright.measure.table import Row, Skipped, quantile
-from railwright.measure.training_bands import LEVEL, coverage
+from railwright.measure.training_bands import coverage
 
 STEPS = "training "
 """How families of step times begin."""
