@@ -16,7 +16,7 @@ from railwright.measure.serving_cases import slice_of
 from railwright.measure.table import Row, Skipped, quantile
 
 ROOT = Path(__file__).parent.parent
-BANDS = ROOT / "src" / "railwright" / "measure" / "data" / "serving_bands.yaml"
+BANDS = ROOT / "src" / "railwright" / "serving" / "data" / "error_bands.yaml"
 PAGE = ROOT / "docs" / "serving" / "validation.md"
 WORST = 20
 

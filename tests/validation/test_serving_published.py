@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from railwright.measure.serving import score
-from railwright.measure.serving_bands import bands
 from railwright.measure.serving_bars import left_out, lines, peer_error, reached
 from railwright.measure.serving_cases import cases
 from railwright.measure.serving_reasons import reason_of
 from railwright.measure.table import Row, Skipped
+from railwright.serving.bands import error_bands
 
 CASES = {
     "llama_3_1_70b_h100_sxm_vllm_fp8_agg_1024x1024_c8_tp4_ep1_696": {"TTFT": 0.3, "TPOT": 0.15},
@@ -81,8 +81,8 @@ def test_a_factor_fitted_without_a_group_does_not_help_that_group() -> None:
 
 
 def test_bands_contain_the_prediction_of_a_kind_of_model() -> None:
-    for model in ("llama-3.1-70b", "deepseek-v3"):
-        found = bands("vllm-2025", "h100-sxm", model)
+    for moe in (False, True):
+        found = error_bands("vllm-2025", moe)
         assert set(found) == {"TTFT", "TPOT"}
         assert all(0 < low < high for low, high in found.values())
 

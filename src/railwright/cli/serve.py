@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from railwright.spec.serving import ServingJob
     from railwright.spec.study import Study
 
-ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
-"""First word of an engine profile -> the engine as bands name it."""
-
 
 def add_to(app: typer.Typer) -> None:
     """Hang the command of this file on the application."""
@@ -150,6 +147,7 @@ def _outage(text: str) -> Any:
 
 def _show(result: ServingResult, moe: bool) -> None:
     from railwright.cli.tables import print_table
+    from railwright.serving.bands import error_bands
     from railwright.units import show_power, show_time
 
     typer.echo(
@@ -157,7 +155,7 @@ def _show(result: ServingResult, moe: bool) -> None:
         f"{result.requests:,} requests"
     )
     typer.echo("")
-    bands = _bands(result, moe)
+    bands = error_bands(result.engine, moe)
     rows = (
         ("time to first token", result.ttft, "TTFT"),
         ("time per token", result.tpot, "TPOT"),
@@ -225,26 +223,6 @@ def _parts(parts: Parts) -> str:
 
     ranked = sorted(parts.parts.items(), key=lambda part: -part[1])
     return ", ".join(f"{name} {show_time(seconds)}" for name, seconds in ranked if seconds > 0.0)
-
-
-def _bands(result: ServingResult, moe: bool) -> dict[str, tuple[float, float]]:
-    """'TTFT' and 'TPOT' -> measured over predicted that 80 % of the measurements lie between, where known."""
-    import railwright
-
-    # The file itself: importing the room that writes it takes longer than the answer.
-    path = Path(railwright.__file__).parent / "measure" / "data" / "serving_bands.yaml"
-    if not path.exists():
-        return {}
-    from ruamel.yaml import YAML
-
-    rows = YAML(typ="safe").load(path.read_text(encoding="utf-8"))["bands"]
-    kind, engine = "moe" if moe else "dense", ENGINES.get(result.engine.split("-")[0], "")
-    found = {}
-    for latency in ("TTFT", "TPOT"):
-        row = rows.get(f"{kind} {engine} {latency}") or rows.get(f"{kind} {latency}")
-        if row is not None:
-            found[latency] = (float(row["low"]), float(row["high"]))
-    return found
 
 
 def _write(file: Path, content: Any) -> None:

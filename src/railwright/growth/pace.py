@@ -10,8 +10,8 @@ from railwright.errors import PlanError
 from railwright.growth.asking import Ask, Task
 from railwright.growth.parts import constant
 from railwright.growth.result import Pace, Span
-from railwright.measure.serving_bands import bands
 from railwright.model.architecture import Transformer
+from railwright.serving.bands import error_bands
 from railwright.serving.memory import engine_memory
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import step_parts
@@ -63,7 +63,7 @@ def predicted_serving(job: ServingJob, arch: Transformer, machine: Machine) -> P
     decode = step_parts(job, arch, machine, decoding=batch, context=length).total
     prompt = step_parts(job, arch, machine, decoding=0, context=0, prefill=((job.client.input, 0),)).total
     rate = batch / (decode + batch * prompt / job.client.output) / job.layout.gpus
-    band = bands(job.engine, machine.gpu.name, job.model).get("TPOT")
+    band = error_bands(job.engine, arch.is_moe).get("TPOT")
     low, high = band or (1.0, 1.0)
     note = f"{batch} requests of {length:,} tokens; " + (
         f"measured TPOT is {low:.2f} to {high:.2f} times ours" if band else "no band is known for it"

@@ -1,60 +1,24 @@
-"""80 % bands of TTFT and TPOT: where published means lie over ours, each group weighing the same."""
+"""80 % bands of TTFT and TPOT, made of published means over ours, each group weighing the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from importlib import resources
 
 from railwright.measure.bands import band
 from railwright.measure.serving_cases import cases, engine_group, gpu_of, model_of
 from railwright.measure.table import Row, quantile
 from railwright.model.hf_config import load_model
+from railwright.serving.bands import ENGINES, LATENCIES
 
 FEWEST = 3
 """A kind of model on one engine with fewer groups (model, GPU) gets the band of its kind of model."""
-ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
-"""First word of an engine profile -> the engine as cases name it."""
-LATENCIES = ("TTFT", "TPOT")
 STEADY = ("dense", "MoE", "static", "replay")
 """Slices the bands are made of.  MLPerf's are at the edge of what the engine can do, where a capacity a tenth
-too
-low makes a queue that never ends; those with prefill apart are few, and one names no concurrency."""
-
-
-def bands(engine: str, gpu: str, model: str) -> dict[str, tuple[float, float]]:
-    """'TTFT' and 'TPOT' -> (low, high) of measured over predicted means; empty where nothing is known.
-
-    engine  profile;  gpu  catalogue name (unused as yet: no GPU has enough cases of its own)
-    model   bundled architecture's name, or a path's
-    """
-    try:
-        kind = "moe" if load_model(model).is_moe else "dense"
-    except Exception:  # a model of the user's own whose file is elsewhere: the wider band
-        kind = "moe"
-    known = _known()
-    name = ENGINES.get(engine.split("-")[0], "")
-    found = {}
-    for latency in LATENCIES:
-        band = known.get(f"{kind} {name} {latency}") or known.get(f"{kind} {latency}")
-        if band is not None:
-            found[latency] = band
-    return found
-
-
-@lru_cache(maxsize=1)
-def _known() -> Mapping[str, tuple[float, float]]:
-    from ruamel.yaml import YAML
-
-    path = resources.files("railwright.measure").joinpath("data/serving_bands.yaml")
-    if not path.is_file():
-        return {}
-    rows = YAML(typ="safe").load(path.read_text(encoding="utf-8"))["bands"]
-    return {name: (float(row["low"]), float(row["high"])) for name, row in rows.items()}
+too low makes a queue that never ends; those with prefill apart are few, and one names no concurrency."""
 
 
 def written(rows: Sequence[Row]) -> str:
-    """The bands as YAML: measure/data/serving_bands.yaml.
+    """The bands as YAML: serving/data/error_bands.yaml.
 
     rows  of `railwright validate serving`; means of online, static and replayed runs are taken
     """

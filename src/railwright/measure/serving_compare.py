@@ -11,9 +11,9 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, RailwrightError, nearest
 from railwright.measure.compare import machine_of
 from railwright.measure.loadgen.result import BenchResult, Summary
-from railwright.measure.serving_bands import bands
 from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
+from railwright.serving.bands import error_bands
 from railwright.serving.client import Workload, no_parts
 from railwright.serving.metrics import Distribution
 from railwright.serving.predict import serve
@@ -102,7 +102,7 @@ def compare_run(run: BenchResult, job: ServingJob, arch: Transformer, machine: M
     asked, load, assumed = load_of(run, job)
     work = workload_of(run)
     result = serve(asked, arch, machine, work=work)
-    known = bands(result.engine, result.gpu, job.model)
+    known = error_bands(result.engine, arch.is_moe)
     points = tuple(_points(run, result, known))
     if not points:
         raise PlanError(f"{run.file}: states no TTFT, TPOT or latency, so there is nothing to compare")
