@@ -43,22 +43,28 @@ INFERENCEX = "mean"
 """The statistic of the silicon sample's rows, which no document states.  Frozen as the median, which
 InferenceX's own plots show; changed to the mean after the first scores, so it counts as one fitted choice.
 What tells: TTFT at 64 in flight is 385 ms with answers of 1,024 tokens and 382 ms with 8,192 (B200, vLLM,
-TP1), where requests hardly
-ever meet another's prompt, so that only a mean, which the first burst moves, is far above one lone prompt."""
+TP1), where requests hardly ever meet another's prompt, so that only a mean, which the first burst moves, is
+far above one lone prompt."""
+
+
+def _closed(case: Case, concurrency: int, requests: int, *, warmup: int = 0, spread: float = 0.0) -> Client:
+    """A closed loop of the case's lengths: `concurrency` requests in flight until `requests` were sent."""
+    return Client(
+        kind="closed-loop",
+        concurrency=concurrency,
+        requests=requests,
+        warmup=warmup,
+        input=number(case, "isl"),
+        output=number(case, "osl"),
+        spread=spread,
+    )
 
 
 def _inferencex(case: Case) -> Load:
     """InferenceX: ten times as many requests as in flight, all at once, lengths uniform in [0.8, 1]."""
     concurrency = number(case, "concurrency")
     return Load(
-        Client(
-            kind="closed-loop",
-            concurrency=concurrency,
-            requests=10 * concurrency,
-            input=number(case, "isl"),
-            output=number(case, "osl"),
-            spread=0.2,
-        ),
+        _closed(case, concurrency, 10 * concurrency, spread=0.2),
         INFERENCEX,
         "SemiAnalysisAI/InferenceX@9596d23, benchmarks/*.sh (--random-range-ratio 0.8, --num-prompts 10 x "
         "concurrency, --request-rate inf, --ignore-eos), bench_serving (uniform in [0.8, 1] x); "
@@ -72,14 +78,7 @@ def _aiperf(case: Case) -> Load:
     if not concurrency:
         concurrency = number(case, "decode_num_workers") * number(case, "decode_batch_size")
     return Load(
-        Client(
-            kind="closed-loop",
-            concurrency=concurrency,
-            requests=12 * concurrency,
-            warmup=2 * concurrency,
-            input=number(case, "isl"),
-            output=number(case, "osl"),
-        ),
+        _closed(case, concurrency, 12 * concurrency, warmup=2 * concurrency),
         "mean",
         "ai-dynamo/aiconfigurator@095f58a, generator/config/backend_templates/benchmark/bench_run.sh.j2 "
         "(aiperf, isl_stddev and osl_stddev 0, warm-up 2 x concurrency, ignore_eos); ten rounds by default",
@@ -94,13 +93,7 @@ def _genai_perf(case: Case) -> Load:
     """NIM: genai-perf, fixed lengths, closed loop."""
     concurrency = number(case, "concurrency")
     return Load(
-        Client(
-            kind="closed-loop",
-            concurrency=concurrency,
-            requests=10 * concurrency,
-            input=number(case, "isl"),
-            output=number(case, "osl"),
-        ),
+        _closed(case, concurrency, 10 * concurrency),
         "mean",
         "wbing520/ai-performance-engineering@0e25b2e, inference_gpu_cluster_sizing/artifacts/*/"
         "profile_export_genai_perf.json (synthetic_input_tokens_stddev 0, max_tokens = min_tokens, "
@@ -140,9 +133,7 @@ def _offline(case: Case) -> Load:
         raise Unsupported("the document does not say how many requests of these lengths were sent")
     requests = OFFLINE_REQUESTS[lengths]
     return Load(
-        Client(
-            kind="closed-loop", concurrency=requests, requests=requests, input=lengths[0], output=lengths[1]
-        ),
+        _closed(case, requests, requests),
         "mean",
         "NVIDIA/TensorRT-LLM@00f3768, docs/source/performance/perf-overview.md (token-norm-dist, deviations "
         "0; requests queued in rapid succession)",
