@@ -12,6 +12,7 @@ from railwright.deploy.templates import template
 from railwright.export.hierarchy import gpus_per_host, hosts_of
 from railwright.export.hostlist import hostlist
 from railwright.export.sheet import Sheet
+from railwright.export.slurm import gpu_type
 from railwright.spec.sharing import Sharing
 
 ETC = "/etc/slurm"
@@ -25,7 +26,7 @@ def render(sheet: Sheet, sharing: Sharing, host: Host, single: bool) -> dict[str
     fabric_files = export.render(sheet.fabric, "slurm", sheet.title, sheet.catalog)
     nodes = hostlist(h for names in hosts_of(sheet) for h in names)
     gpus = gpus_per_host(sheet)
-    kind = sheet.part_name("gpu").split("-")[0]
+    kind = gpu_type(sheet)
     isolated = sharing.isolation != "none"
     head = f"# {sheet.title}: written by railwright deploy"
     conf = [

@@ -7,6 +7,7 @@ PCI classes from PCI Code and ID Assignment 1.12 (0302 3D controller, 0207 Infin
 
 from __future__ import annotations
 
+from railwright.catalog.parts import Gpu
 from railwright.export.hierarchy import gpus_per_host
 from railwright.export.sheet import Sheet, xml_comment
 from railwright.fabric.graph import Kind, Role
@@ -73,6 +74,12 @@ def render(sheet: Sheet) -> dict[str, str]:
     return {"nccl-topo.xml": "\n".join([*lines, "</system>"]) + "\n"}
 
 
+def nvlinks(gpu: Gpu | None) -> int:
+    """NVLinks of one GPU: its scale-up bandwidth over that of a link; 0 for a generation without them."""
+    each = _NVLINK.get(gpu.generation, 0.0) if gpu else 0.0
+    return round(gpu.scale_up_bandwidth / each) if gpu and each else 0
+
+
 def _switches(sheet: Sheet) -> list[tuple[list[int], list[int]]]:
     """GPUs and NICs (numbers in the host) that lanes join, in order of the GPUs of the first host."""
     f = sheet.fabric
@@ -97,8 +104,7 @@ def _gpu(sheet: Sheet, gpu: int) -> list[str]:
     part = sheet.gpu
     generation = part.generation if part else ""
     sm = f' sm="{_SM[generation]}"' if generation in _SM else ""
-    each = _NVLINK.get(generation, 0.0)
-    links = round(part.scale_up_bandwidth / each) if part and each else 0
+    links = nvlinks(part)
     if not links:
         return [f'        <gpu dev="{gpu}"{sm}/>']
     return [

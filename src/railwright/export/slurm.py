@@ -61,6 +61,11 @@ def render_block(sheet: Sheet) -> dict[str, str]:
     return _files(sheet, "block", conf, text)
 
 
+def gpu_type(sheet: Sheet) -> str:
+    """The GPU's first word, as `--gres=gpu:h100:8` is usually written."""
+    return sheet.part_name("gpu").split("-")[0]
+
+
 def _switches(tree: Hierarchy, hosts: list[list[str]]) -> list[tuple[str, str, bool]]:
     """(switch, hostlist of what hangs on it, whether that is nodes), units first."""
     rows = [(u.name, hostlist(h for s in u.servers for h in hosts[s]), True) for u in tree.units]
@@ -71,7 +76,7 @@ def _switches(tree: Hierarchy, hosts: list[list[str]]) -> list[tuple[str, str, b
 def _files(sheet: Sheet, plugin: str, conf: list[str], text: list[str]) -> dict[str, str]:
     head = f"# {sheet.title}"
     nodes = hostlist(h for names in hosts_of(sheet) for h in names)
-    kind, count = _gpu_type(sheet), gpus_per_host(sheet)
+    kind, count = gpu_type(sheet), gpus_per_host(sheet)
     slurm = [
         head,
         "# Lines to add to slurm.conf.  Sockets, cores and memory of a node: run `slurmd -C` on one.",
@@ -87,11 +92,6 @@ def _files(sheet: Sheet, plugin: str, conf: list[str], text: list[str]) -> dict[
         "slurm.conf": "\n".join(slurm) + "\n",
         "gres.conf": f"{head}\nNodeName={nodes} Name=gpu Type={kind} {_files_of(sheet, count)}\n",
     }
-
-
-def _gpu_type(sheet: Sheet) -> str:
-    """The GPU's first word, as `--gres=gpu:h100:8` is usually written."""
-    return sheet.part_name("gpu").split("-")[0]
 
 
 def _files_of(sheet: Sheet, count: int) -> str:
