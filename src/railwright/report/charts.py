@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from railwright.report.markup import Html, join, number, tag
 
 DASHES = (None, "9 4", "2 3.5", "12 3 2 3", "5 3", "1 5", "14 5", "7 2 1 2 1 2")
 COLOURS = 8
+PART_LOOKS = ("m0", "m2", "m3", "m6", "m4", "m1", "m5", "m7")
+"""Classes of the parts of a whole: neighbours are far apart in hue."""
 LABEL_GAP = 17.0
 LONGEST_NAME = 34
 
@@ -85,6 +88,17 @@ def stacked_bar(parts: Sequence[tuple[str, float, str]], total: float, *, label:
             rects.append(tag("rect", tag("title", tip), class_=look, x=x, y=0, width=width, height=10))
             x += width
     return _bar(rects, label)
+
+
+def part_looks(names: Iterable[str]) -> dict[str, str]:
+    """Part of a whole -> its class, in turn."""
+    return dict(zip(names, cycle(PART_LOOKS), strict=False))
+
+
+def colour_key(entries: Iterable[tuple[str, str]]) -> Html:
+    """What the colours of a bar or drawing stand for: (class, text) of each."""
+    lines = (tag("li", tag("span", class_=f"swatch {look}"), text) for look, text in entries)
+    return tag("ul", *lines, class_="key")
 
 
 def diverging_bar(value: float, reach: float, *, label: str) -> Html:

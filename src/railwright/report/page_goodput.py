@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 from railwright.reliability import Goodput
-from railwright.report.charts import stacked_bar
+from railwright.report.charts import colour_key, part_looks, stacked_bar
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
 from railwright.units import show_count, show_share, show_time
 
 MOST_SWINGS = 10
-LOOKS = ("m0", "m2", "m3", "m6", "m4", "m1", "m5", "m7")
 
 
 def goodput_section(result: Result) -> Html | None:
@@ -36,17 +35,14 @@ def goodput_section(result: Result) -> Html | None:
 
 def _losses(g: Goodput) -> Html:
     parts = [("training", g.goodput), *g.losses]
-    looks = dict(zip((name for name, _ in parts), ("k-compute", *LOOKS, *LOOKS), strict=False))
+    looks = {"training": "k-compute", **part_looks(name for name, _ in g.losses)}
     bar = stacked_bar(
         [(looks[name], share, f"{name}: {show_share(share)}") for name, share in parts],
         1.0,
         label=f"goodput {show_share(g.goodput)}",
     )
-    keys = (
-        tag("li", tag("span", class_=f"swatch {looks[name]}"), f"{name} {100 * share:.2f} %")
-        for name, share in parts
-    )
-    return tag("figure", bar, tag("ul", *keys, class_="key"), tag("figcaption", "Where the wall time goes."))
+    key = colour_key((looks[name], f"{name} {100 * share:.2f} %") for name, share in parts)
+    return tag("figure", bar, key, tag("figcaption", "Where the wall time goes."))
 
 
 def _components(g: Goodput) -> Html:

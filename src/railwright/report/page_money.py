@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.cost.priced import Priced
-from railwright.report.charts import stacked_bar
+from railwright.report.charts import colour_key, stacked_bar
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.money import dollars, money_words
 from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
@@ -62,11 +62,7 @@ def _ways(priced: Priced) -> Html:
             ]
         )
     heads = ("way", "upfront", "a month", "of it", "GPU-hour", "5 % to 95 %", "cheapest in")
-    key = tag(
-        "ul",
-        *(tag("li", tag("span", class_=f"swatch {look}"), name) for name, look in PARTS.items()),
-        class_="key",
-    )
+    key = colour_key((look, name) for name, look in PARTS.items())
     table = data_table(
         "Every way of having these GPUs, cheapest first [USD]", heads, rows, (1, 2, 4, 5, 6), wide=(3,)
     )

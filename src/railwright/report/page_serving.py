@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import stacked_bar
+from railwright.report.charts import colour_key, part_looks, stacked_bar
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.serving.result import Parts, ServingResult
 from railwright.study.result import Result
 from railwright.units import show_count, show_power, show_share, show_time
-
-LOOKS = ("m0", "m2", "m3", "m6", "m4", "m1", "m5", "m7")
 
 
 def serving_section(result: Result) -> Html | None:
@@ -57,20 +55,18 @@ def _latencies(s: ServingResult) -> Html:
 
 
 def _bar(name: str, parts: Parts) -> Html:
-    looks = dict(zip(parts.parts, (*LOOKS, *LOOKS), strict=False))
+    looks = part_looks(parts.parts)
     shown = {k: v for k, v in parts.parts.items() if v > 0}
     bar = stacked_bar(
         [(looks[k], v, f"{k}: {show_time(v)}") for k, v in shown.items()],
         parts.total,
         label=f"{name}: {show_time(parts.total)}",
     )
-    keys = (
-        tag("li", tag("span", class_=f"swatch {looks[k]}"), f"{k} {show_time(v)}") for k, v in shown.items()
-    )
+    key = colour_key((looks[k], f"{k} {show_time(v)}") for k, v in shown.items())
     words = f"{name}, mean {show_time(parts.total)}"
     if parts.network > 0:  # a prompt's own collectives are inside its prefill, and not told apart
         words += f"; {show_share(parts.network / parts.total)} of it crosses the network or NVLink"
-    return tag("figure", bar, tag("ul", *keys, class_="key"), tag("figcaption", f"{words}."))
+    return tag("figure", bar, key, tag("figcaption", f"{words}."))
 
 
 def _work(s: ServingResult) -> Html:

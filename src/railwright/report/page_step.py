@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import badge, stacked_bar
+from railwright.report.charts import badge, colour_key, stacked_bar
 from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job_of, letter
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
@@ -143,8 +143,4 @@ def _timeline(who: str, timeline: Timeline, name: str) -> list[Html]:
 
 def _key(looks: list[str]) -> Html:
     """What the colours of a bar or timeline stand for."""
-    return tag(
-        "ul",
-        *(tag("li", tag("span", "", class_=f"swatch {look}"), LOOK_NAMES[look]) for look in looks),
-        class_="key",
-    )
+    return colour_key((look, LOOK_NAMES[look]) for look in looks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import diverging_bar, stacked_bar
+from railwright.report.charts import colour_key, diverging_bar, stacked_bar
 from railwright.report.figures import (
     critical_sentences,
     job_names,
@@ -193,12 +193,11 @@ def memory_section(result: Result) -> Html | None:
         ]
         full = max(m.capacity, m.total)
         label = f"{show_size(m.total)} of {show_size(m.capacity)}"
-        key = (tag("li", tag("span", "", class_=f"swatch {look}"), tip) for look, _, tip in pieces)
         used = f"{show_size(m.total)} of {show_size(m.capacity)}, {show_share(m.total / m.capacity)}"
         parts += [
             tag("p", tag("strong", used), f" on the fullest GPU: {name} on {who}."),
             tag("figure", stacked_bar(pieces, full, label=label)),
-            tag("ul", *key, class_="key"),
+            colour_key((look, tip) for look, _, tip in pieces),
         ]
     return join(parts) if parts else None
 
