@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Kind
-from railwright.spec.study import Cluster, Nccl
+from railwright.spec.nccl import Nccl
+from railwright.spec.study import Cluster
 
 RAILS = ("rail-optimised", "rail-only", "rack-rails", "dual-plane")
 """Families in which a leaf belongs to one rail."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from railwright.spec.money import Money
+from railwright.spec.nccl import Nccl
 from railwright.spec.quantity import Bandwidth, Length, Size
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.reliability import Reliability
@@ -150,35 +151,6 @@ class Cluster(Section):
     )
     faults: tuple[Fault, ...] = Field(
         default=(), description="what is broken or slow; empty is a sound cluster"
-    )
-
-
-class Nccl(Section):
-    """NCCL's settings, by what they do."""
-
-    pxn: bool = Field(default=True, description="relay over NVLink to the GPU on the destination's rail")
-    algorithm: Literal["auto", "ring", "tree", "nvls", "nvlstree", "collnet"] = Field(
-        default="auto", description="NCCL_ALGO; auto lets NCCL's tuner choose per size"
-    )
-    protocol: Literal["auto", "ll", "ll128", "simple"] = Field(
-        default="auto", description="NCCL_PROTO; auto lets NCCL's tuner choose per size"
-    )
-    sharp: bool = Field(default=False, description="in-network reduction, where the switch has it")
-    min_channels: Annotated[int, Field(gt=0, le=64)] | None = Field(
-        default=None, description="NCCL_MIN_NCHANNELS; default: what NCCL's search opens"
-    )
-    max_channels: Annotated[int, Field(gt=0, le=64)] | None = Field(
-        default=None, description="NCCL_MAX_NCHANNELS; default: what NCCL's search opens"
-    )
-    cross_nic: bool | None = Field(
-        default=None, description="NCCL_CROSS_NIC=1: rings change rails between nodes; default: as NCCL does"
-    )
-    qps_per_connection: Annotated[int, Field(gt=0, le=128)] | None = Field(
-        default=None,
-        description="NCCL_IB_QPS_PER_CONNECTION: hashed flows of each connection; default: one",
-    )
-    p2p_net_chunk: Annotated[int, Field(ge=4096)] | None = Field(
-        default=None, description="NCCL_P2P_NET_CHUNKSIZE in bytes; default: 131072"
     )
 
 
@@ -342,6 +314,12 @@ class TrainingJob(Section):
         default=(),
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",
+    )
+    amax_over: Literal["stage", "tensor", "none"] | None = Field(
+        default=None,
+        description="fp8 with delayed scaling: ranks that agree on the maxima of all tensors after every pass: "
+        "all of a pipeline stage, the tensor-parallel ones (Megatron's tp_only_amax_red), or none (also: "
+        "scales of the moment, or per block); default: as the software era does",
     )
     software: str = Field(
         default="megatron-2025",

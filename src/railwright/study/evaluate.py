@@ -19,8 +19,9 @@ from railwright.measure.calibrate_profile import profile_of
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.model.dlrm import Recommender, load_recommender
+from railwright.spec.nccl import Nccl
 from railwright.spec.recommendation import RecommendationJob
-from railwright.spec.study import Nccl, Study, Sweep, TrainingJob
+from railwright.spec.study import Study, Sweep, TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
