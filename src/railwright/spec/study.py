@@ -315,12 +315,6 @@ class TrainingJob(Section):
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",
     )
-    amax_over: Literal["stage", "tensor", "none"] | None = Field(
-        default=None,
-        description="fp8 with delayed scaling: ranks that agree on the maxima of all tensors after every pass: "
-        "all of a pipeline stage, the tensor-parallel ones (Megatron's tp_only_amax_red), or none (also: "
-        "scales of the moment, or per block); default: as the software era does",
-    )
     software: str = Field(
         default="megatron-2025",
         description="software era: kernels and overheads of a framework of that time (docs/training.md)",
