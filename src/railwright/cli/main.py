@@ -1,4 +1,4 @@
-"""`railwright`: the commands in one place, and what becomes of an error.
+"""`railwright`: what becomes of an error; the commands are in commands.py.
 
 Nothing heavy is imported here: `railwright --help` must answer at once (tests/errors/test_cli_startup.py).
 """
@@ -13,32 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from railwright import __version__
-from railwright.cli import (
-    bill,
-    calibrate,
-    catalog,
-    cost,
-    crosscheck,
-    demand,
-    deploy,
-    diagnose,
-    emulate,
-    fabric,
-    grow,
-    measure,
-    model,
-    moe,
-    perf,
-    queue,
-    reliability,
-    search,
-    serve,
-    site,
-    studies,
-    traces,
-    validation,
-)
-from railwright.cli.groups import QuickGroup
+from railwright.cli.commands import LazyGroup
 from railwright.errors import RailwrightError
 
 USER_MISTAKE = 2
@@ -46,7 +21,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-class Commands(QuickGroup):
+class Commands(LazyGroup):
     """All commands; a user's mistake ends in one message on stderr and status 2, never in a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -107,31 +82,6 @@ def _root(
     ] = False,
 ) -> None:
     """Design, predict and prove GPU clusters: one study file in, one trustworthy answer out."""
-
-
-studies.add_to(app)
-search.add_to(app)
-perf.add_to(app)
-moe.add_to(app)
-fabric.add_to(app)
-catalog.add_to(app)
-model.add_to(app)
-demand.add_to(app)
-serve.add_to(app)
-cost.add_to(app)
-grow.add_to(app)
-bill.add_to(app)
-deploy.add_to(app)
-queue.add_to(app)
-reliability.add_to(app)
-validation.add_to(app)
-measure.add_to(app)
-crosscheck.add_to(app)
-traces.add_to(app)
-emulate.add_to(app)
-calibrate.add_to(app)
-diagnose.add_to(app)
-site.add_to(app)
 
 
 def main() -> None:
