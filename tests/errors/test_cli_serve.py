@@ -68,7 +68,7 @@ def test_mistakes_are_named(tmp_path):
         ((study, "--job", "chats"), "--job: there is no serving job 'chats'; did you mean 'chat'?"),
         ((study, "--lose", "0@now"), "--lose '0@now': write the replica's number and its seconds"),
         ((study, "--lose", "7@1-2"), "Replica 7 is lost, but they run from 0 to 0"),
-        ((study, "--json", str(tmp_path / "no" / "f.json")), "cannot write"),
+        ((study, "--json", str(Path(study) / "f.json")), "cannot write"),
     ]
     for arguments, expected in cases:
         status, said = _run(*arguments)

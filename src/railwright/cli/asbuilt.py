@@ -157,13 +157,11 @@ def _write_page(
     """The punch list as a page for people; refuses an existing file."""
     from railwright.asbuilt import summary
     from railwright.asbuilt.sound import marked_fabric
-    from railwright.errors import PlanError, RailwrightError
+    from railwright.errors import PlanError
+    from railwright.export.files import refuse_existing, write_new
     from railwright.report.punch_page import punch_page
 
-    if path.exists():
-        raise RailwrightError(
-            f"'{path}' exists already and is not overwritten; remove it or name another file"
-        )
+    refuse_existing([path])
     fabric: Fabric | None = None
     names: dict[str, str] = {}
     reason = ""
@@ -172,8 +170,4 @@ def _write_page(
     except PlanError as no:
         reason = str(no)
     text = punch_page(f"As built: {Path(dump).name}", summary(machine), found, fabric, names, reason)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RailwrightError(f"cannot write '{path}': {error.strerror}") from None
+    write_new({path: text})

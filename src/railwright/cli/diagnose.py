@@ -253,27 +253,24 @@ def _write_plan(given: Given, folder: Path, count: int) -> None:
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    from railwright.export.files import write_new
+
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RailwrightError(f"'{folder}' exists already and is not overwritten; name another folder")
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        if name.endswith(".sh"):
+    for path in write_new({folder / name: text for name, text in files.items()}):
+        if path.suffix == ".sh":
             path.chmod(0o755)
 
 
 def _write_page(path: Path, given: Given, result: Diagnosis) -> None:
     from railwright.diagnose.text import findings, lines
     from railwright.diagnose.verdict import marked
+    from railwright.export.files import write_new
     from railwright.report.suspects_page import suspects_page
 
-    if path.exists():
-        raise RailwrightError(f"'{path}' exists already and is not overwritten; name another file")
     fabric = marked(given.elements, result)
     notes = [*result.unidentifiable, *(t.command for t in result.next_tests), *result.notes]
     text = suspects_page(
         f"Diagnosis of {given.title}", lines(result)[0].rstrip(":"), findings(result), notes, fabric
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_new({path: text})

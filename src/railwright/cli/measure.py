@@ -10,7 +10,6 @@ import typer
 from railwright.cli.groups import group
 from railwright.cli.perf import op_named, sizes_between
 from railwright.cli.studies import open_study
-from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
     from railwright.measure.bench.session import Session
@@ -71,6 +70,7 @@ def compare(
     """
     from railwright.measure.loadgen import is_result
 
+    _refuse_existing(html)
     if is_result(Path(log)):
         from railwright.cli.serve_measured import show_compared
 
@@ -82,9 +82,10 @@ def compare(
     curves = read_log(Path(log), op=op, ranks=ranks)
     found = compared(curves, open_study(study))
     if html is not None:
+        from railwright.export.files import write_new
         from railwright.report.compare_page import compare_page
 
-        _write(html, compare_page(found))
+        write_new({html: compare_page(found)})
     if as_json:
         _print_json(found.as_json())
         return
@@ -116,6 +117,7 @@ def bench_run(
     """
     name: Any = op_named(op)
     sizes = sizes_between(begin, end, factor)
+    _refuse_existing(json_file)
 
     from railwright.measure.bench.collective import bench_collective
     from railwright.measure.bench.session import open_session
@@ -149,6 +151,7 @@ def bench_pairs(
     In parallel rounds, both ways at once; names the ranks and pairs that stand out.
     """
     message = int(sizes_between(size, size, 2)[0])
+    _refuse_existing(csv, json_file)
 
     from railwright.measure.bench.pairs import bench_pairs as measure
     from railwright.measure.bench.session import open_session
@@ -156,7 +159,9 @@ def bench_pairs(
     with open_session(backend) as session:
         matrix = measure(session, message, warmup=warmup, iterations=iters)
         if session.world.rank == 0 and csv is not None:
-            _write(csv, matrix.csv())
+            from railwright.export.files import write_new
+
+            write_new({csv: matrix.csv()})
         _show(session, matrix.lines(), matrix.as_json(), json_file)
 
 
@@ -177,6 +182,7 @@ def bench_rails(
     A flat all-to-all against one in two steps along the rails; says which one should not win.
     """
     sizes = sizes_between(begin, end, factor)
+    _refuse_existing(json_file)
 
     from railwright.measure.bench.rails import bench_rails as measure
     from railwright.measure.bench.session import open_session
@@ -195,7 +201,9 @@ def _show(session: Session, lines: list[str], values: dict[str, Any], file: Path
     for line in lines:
         typer.echo(line)
     if file is not None:
-        _write(file, _json_text(values))
+        from railwright.export.files import write_new
+
+        write_new({file: _json_text(values)})
 
 
 def _print_json(values: dict[str, Any]) -> None:
@@ -208,8 +216,8 @@ def _json_text(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as no:
-        raise RailwrightError(f"{file} cannot be written: {no.strerror or no}; name another file") from None
+def _refuse_existing(*files: Path | None) -> None:
+    """Before the work, and on every rank: nobody then waits for a rank 0 that has refused."""
+    from railwright.export.files import refuse_existing
+
+    refuse_existing([file for file in files if file is not None])

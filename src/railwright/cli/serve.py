@@ -56,9 +56,11 @@ def serve(
     """
     from railwright.catalog import find, load_catalog
     from railwright.collectives import Machine, NcclSettings
+    from railwright.export.files import refuse_existing
     from railwright.model import load_model
     from railwright.serving.predict import serve as predict
 
+    refuse_existing([file for file in (as_json, timeline) if file is not None])
     asked = open_study(study)
     chosen = _job(asked, job, study)
     catalog = load_catalog(asked.catalog)
@@ -226,8 +228,7 @@ def _parts(parts: Parts) -> str:
 
 
 def _write(file: Path, content: Any) -> None:
-    try:
-        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RailwrightError(f"cannot write '{file}': {error.strerror or error}") from None
+    from railwright.export.files import write_new
+
+    write_new({file: json.dumps(content, indent=1) + "\n"})
     typer.echo(f"wrote {file}")

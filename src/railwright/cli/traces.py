@@ -145,20 +145,13 @@ def _perfetto(asked: Study, job: TrainingJob, step: StepResult, out: Path) -> Pa
     """Chrome's trace format, as `railwright run` writes it for a whole study."""
     import json
 
-    from railwright.errors import RailwrightError
+    from railwright.export.files import write_new
     from railwright.report.trace import step_events
 
     file = out / "trace.json"
     about = {"study": asked.name, "job": job.name}
     text = json.dumps({"displayTimeUnit": "ms", "otherData": about, "traceEvents": step_events(step)})
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(text + "\n")
-    except FileExistsError:
-        raise RailwrightError(f"'{file}' is there and is not overwritten; name another folder") from None
-    except OSError as error:
-        raise RailwrightError(f"cannot write '{file}': {error.strerror}") from None
+    write_new({file: text + "\n"})
     return file
 
 

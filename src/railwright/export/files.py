@@ -30,5 +30,5 @@ def refuse_existing(files: Mapping[Path, str] | list[Path]) -> None:
     if taken := [path for path in files if path.exists()]:
         more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
         raise PlanError(
-            f"'{taken[0]}'{more} exists already and is not overwritten; remove it or name another folder"
+            f"'{taken[0]}'{more} exists already and is not overwritten; remove it or name another place"
         )
