@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ def test_the_page_has_commands():
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command(line, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    if " bench " in line:  # for scipy, which looks there too, a missing torch is no entry at all
+        monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     done = CliRunner().invoke(app, shlex.split(line)[1:])
