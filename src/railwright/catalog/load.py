@@ -13,10 +13,10 @@ from railwright.catalog.parts import Catalog, Gpu, Nic, Server, Source, Switch
 from railwright.catalog.reading import Reading
 from railwright.catalog.records import read_kinds
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
+from railwright.shipped import read_data
 
 P = TypeVar("P", Gpu, Nic, Switch, Server)
 
-_DATA = Path(__file__).parent / "data"
 _EMPTY = Catalog({}, {}, {}, {})
 
 
@@ -77,10 +77,7 @@ def _aliases() -> dict[str, dict[str, str]]:
 
 @cache
 def _read_data(name: str) -> Any:
-    """One shipped file, without positions: three times faster than with them."""
-    from ruamel.yaml import YAML
-
-    return YAML(typ="safe").load((_DATA / f"{name}.yaml").read_text(encoding="utf-8"))
+    return read_data("catalog", f"{name}.yaml")
 
 
 def _read_user_file(file: str) -> Mapping[Any, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from railwright.shipped import read_data
 
 PROTOCOLS = ("ll", "ll128", "simple")
 
@@ -17,10 +18,7 @@ def nccl() -> dict[str, Any]:
 
 def load(name: str) -> dict[str, Any]:
     """One data file of this room as nested mappings."""
-    from ruamel.yaml import YAML
-
-    text = files("railwright.collectives").joinpath("data", name).read_text(encoding="utf-8")
-    content: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    content: dict[str, Any] = read_data("collectives", name)
     return content
 
 

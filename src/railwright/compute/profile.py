@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Phase
+from railwright.shipped import read_data
 
 PEAK_OF = {"mxfp8": "fp8", "fp8_block": "fp8", "fp8_dynamic": "fp8", "nvfp4": "fp4"}
 """The peak a scaled format runs at."""
@@ -137,11 +137,4 @@ def _words(text: str) -> set[str]:
 
 @cache
 def _tables() -> dict[str, list[dict[str, Any]]]:
-    from ruamel.yaml import YAML
-
-    folder = files("railwright.compute") / "data"
-    reader = YAML(typ="safe")
-    return {
-        name: reader.load((folder / f"{name}.yaml").read_text(encoding="utf-8"))["rows"]
-        for name in ("gemm", "attention")
-    }
+    return {name: read_data("compute", f"{name}.yaml")["rows"] for name in ("gemm", "attention")}

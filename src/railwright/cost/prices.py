@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
 from railwright.catalog.parts import Status
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
+from railwright.shipped import read_data
 
 STATUSES = (*get_args(Status), "estimated", "user")
 FIELDS = ("item", "unit", "low", "middle", "high", "source", "date", "status")
@@ -104,10 +104,7 @@ def _shipped() -> Book:
 
 @cache
 def _data(name: str) -> Any:
-    from ruamel.yaml import YAML
-
-    text = files("railwright.cost").joinpath("data", f"{name}.yaml").read_text(encoding="utf-8")
-    return YAML(typ="safe").load(text)
+    return read_data("cost", f"{name}.yaml")
 
 
 def _user(file: str) -> dict[str, Price]:

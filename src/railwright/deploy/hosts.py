@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from railwright.errors import PlanError
+from railwright.shipped import read_data
 from railwright.spec.sharing import Sharing
 
 MEGABYTE = 2.0**20
@@ -66,8 +66,5 @@ def host_of(server: str, sharing: Sharing) -> Host:
 
 @cache
 def _rows() -> list[dict[str, Any]]:
-    from ruamel.yaml import YAML
-
-    text = files("railwright.deploy").joinpath("data", "hosts.yaml").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = YAML(typ="safe").load(text)["rows"]
+    rows: list[dict[str, Any]] = read_data("deploy", "hosts.yaml")["rows"]
     return rows

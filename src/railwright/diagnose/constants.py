@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from ruamel.yaml import YAML
+from railwright.shipped import read_data
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,5 @@ def _evidence() -> Mapping[str, Any]:
 
 @cache
 def _load(name: str) -> Mapping[str, Any]:
-    text = (files("railwright.diagnose") / "data" / name).read_text(encoding="utf-8")
-    loaded: Mapping[str, Any] = YAML(typ="safe").load(text)
+    loaded: Mapping[str, Any] = read_data("diagnose", name)
     return loaded

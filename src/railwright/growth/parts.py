@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from railwright.growth.asking import Task
+from railwright.shipped import read_data
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,4 @@ def saved_bytes(task: Task) -> float:
 
 @cache
 def _data(name: str) -> Any:
-    from ruamel.yaml import YAML
-
-    text = files("railwright.growth").joinpath("data", f"{name}.yaml").read_text(encoding="utf-8")
-    return YAML(typ="safe").load(text)
+    return read_data("growth", f"{name}.yaml")

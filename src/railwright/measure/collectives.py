@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from railwright.collectives.prediction import NcclSettings
 from railwright.errors import RailwrightError
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
+from railwright.shipped import read_data
 from railwright.traffic.demand import Communicator
 
 BANDS = ((256 * 1024.0, "≤ 256 KB"), (128 * 2.0**20, "512 KB - 128 MB"), (float("inf"), "≥ 256 MB"))
@@ -42,10 +42,7 @@ def collective_rows() -> Iterator[Row | Skipped]:
 @cache
 def published() -> dict[str, Any]:
     """data/collectives.yaml: 'records' of curves, 'left_out' with reasons, 'one_node_fits'."""
-    from ruamel.yaml import YAML
-
-    path = resources.files("railwright.measure").joinpath("data/collectives.yaml")
-    data: dict[str, Any] = json.loads(json.dumps(YAML(typ="safe").load(path.read_text(encoding="utf-8"))))
+    data: dict[str, Any] = json.loads(json.dumps(read_data("measure", "collectives.yaml")))
     return data
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from railwright.catalog import load_catalog
 from railwright.collectives import Machine, predict
 from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op
 from railwright.measure.table import Row, Skipped
+from railwright.shipped import read_data
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 from railwright.traffic.demand import Communicator
 
@@ -45,10 +45,7 @@ def effect_rows() -> Iterator[Row | Skipped]:
 
 def records() -> list[dict[str, Any]]:
     """The published effects, as data/fabric_effects.yaml has them."""
-    from ruamel.yaml import YAML
-
-    path = resources.files("railwright.measure").joinpath("data/fabric_effects.yaml")
-    found: list[dict[str, Any]] = YAML(typ="safe").load(path.read_text(encoding="utf-8"))["records"]
+    found: list[dict[str, Any]] = read_data("measure", "fabric_effects.yaml")["records"]
     return found
 
 

@@ -12,6 +12,7 @@ from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
+from railwright.shipped import read_data
 
 Case = Mapping[str, str]
 
@@ -32,9 +33,7 @@ def measured_requests() -> Mapping[str, tuple[Case, ...]]:
 @lru_cache(maxsize=1)
 def mlperf() -> Mapping[str, Any]:
     """What MLPerf's results do not say of their load and engines (serving_mlperf.yaml)."""
-    from ruamel.yaml import YAML
-
-    found: Mapping[str, Any] = YAML(typ="safe").load(_data("serving_mlperf.yaml"))
+    found: Mapping[str, Any] = read_data("measure", "serving_mlperf.yaml")
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from railwright import shipped
 
 YEAR = 365.25 * 86400.0
 """A year of failure rates. [s]"""
@@ -63,10 +64,7 @@ def restart_time(gpus: int) -> float:
 
 def read_data(name: str) -> dict[str, Any]:
     """A YAML file beside this module."""
-    from ruamel.yaml import YAML
-
-    text = (files("railwright.reliability") / "data" / f"{name}.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = YAML(typ="safe").load(text)
+    data: dict[str, Any] = shipped.read_data("reliability", f"{name}.yaml")
     return data
 
 

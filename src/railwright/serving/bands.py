@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+
+from railwright.shipped import read_data
 
 LATENCIES = ("TTFT", "TPOT")
 ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
@@ -24,8 +25,5 @@ def error_bands(engine: str, moe: bool) -> dict[str, tuple[float, float]]:
 @cache
 def _known() -> dict[str, tuple[float, float]]:
     """'moe vLLM TTFT' or 'moe TTFT' -> its band. tools/serving_bands.py writes the file."""
-    from ruamel.yaml import YAML
-
-    text = (files("railwright.serving") / "data" / "error_bands.yaml").read_text(encoding="utf-8")
-    rows = YAML(typ="safe").load(text)["bands"]
+    rows = read_data("serving", "error_bands.yaml")["bands"]
     return {name: (float(row["low"]), float(row["high"])) for name, row in rows.items()}

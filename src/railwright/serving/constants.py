@@ -12,6 +12,7 @@ import numpy as np
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.serving.kernels import AttentionRow, ExpertRow, Floats, GemmRow, Speeds
+from railwright.shipped import read_data
 from railwright.spec.serving import Weights
 
 Kind = TypeVar("Kind", GemmRow, AttentionRow, ExpertRow)
@@ -128,11 +129,7 @@ WORST = 35.0
 
 @cache
 def _tables(row: str) -> dict[str, Any]:
-    from ruamel.yaml import YAML
-
-    # one file a GPU: parsing all of them would take half a second
-    text = (files("railwright.serving") / "data" / "kernels" / f"{row}.yaml").read_text(encoding="utf-8")
-    tables: dict[str, Any] = YAML(typ="safe").load(text)
+    tables: dict[str, Any] = read_data("serving", f"kernels/{row}.yaml")
     if "like" in tables:
         return _over(_tables(tables.pop("like")), tables)
     return tables

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
+from railwright.shipped import read_data
 from railwright.site.parts import (
     Bank,
     Busway,
@@ -28,7 +29,6 @@ from railwright.units import Dimension, parse
 P = TypeVar("P", Plug, Outlet, Pdu, RackKind, Busway, Intake, CableKind, StorageKind)
 Part = Plug | Outlet | Pdu | RackKind | Busway | Intake | CableKind | StorageKind
 
-_DATA = Path(__file__).parent / "data"
 _KINDS: dict[str, type[Part]] = {
     "plugs": Plug,
     "outlets": Outlet,
@@ -80,18 +80,18 @@ def find_part(parts: Mapping[str, P], name: str, what: str) -> P:
 @cache
 def constant(name: str) -> float:
     """A figure of constants.yaml, in the unit written there."""
-    return float(_read(_DATA / "constants.yaml")[name]["value"])
+    return float(read_data("site", "constants.yaml")[name]["value"])
 
 
 @cache
 def constants() -> Mapping[str, Mapping[str, Any]]:
     """All of constants.yaml, with units, sources and status."""
-    return dict(_read(_DATA / "constants.yaml"))
+    return dict(read_data("site", "constants.yaml"))
 
 
 @cache
 def _shipped() -> SiteParts:
-    tree = {kind: _read(_DATA / f"{kind}.yaml") for kind in _KINDS}
+    tree = {kind: read_data("site", f"{kind}.yaml") for kind in _KINDS}
     parts, mistakes = _merged(tree, {kind: {} for kind in _KINDS}, "the shipped parts")
     assert not mistakes, "\n".join(str(mistake) for mistake in mistakes)
     return parts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from railwright.shipped import read_data
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,5 @@ def _constants() -> dict[str, Constant]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    from ruamel.yaml import YAML
-
-    text = (files("railwright.training") / "data" / f"{name}.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = YAML(typ="safe").load(text)
+    data: dict[str, Any] = read_data("training", f"{name}.yaml")
     return data

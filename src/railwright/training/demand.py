@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from railwright.catalog.parts import Catalog, Gpu, Server
@@ -17,6 +16,7 @@ from railwright.compute.profile import PEAK_OF
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
+from railwright.shipped import read_data
 from railwright.training.constants import width_of
 from railwright.training.result import StepResult
 
@@ -232,8 +232,5 @@ def _check(
 
 @cache
 def _mfu() -> dict[str, Any]:
-    from ruamel.yaml import YAML
-
-    text = (files("railwright.training") / "data" / "mfu.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = YAML(typ="safe").load(text)
+    data: dict[str, Any] = read_data("training", "mfu.yaml")
     return data
