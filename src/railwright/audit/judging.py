@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from railwright.audit.result import MANY, Audit, FaultDomain, Ports
-from railwright.fabric.finding import Finding
+from railwright.fabric.finding import SERIOUS_FIRST, Finding
 
 UNBALANCED = 1.01
 """Largest over smallest oversubscription of one tier from which a tier is called unbalanced: above what
 rounding of rates makes."""
-
-ORDER = {"fault": 0, "warning": 1, "note": 2}
 
 
 def findings(audit: Audit) -> list[Finding]:
@@ -24,7 +22,7 @@ def findings(audit: Audit) -> list[Finding]:
         *_bare(audit),
         *_unjoined(audit),
     ]
-    return sorted(found, key=lambda f: ORDER[f.severity])
+    return sorted(found, key=lambda f: SERIOUS_FIRST[f.severity])
 
 
 def _tiers(audit: Audit) -> list[Finding]:

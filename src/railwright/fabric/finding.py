@@ -8,6 +8,9 @@ from typing import Literal
 Severity = Literal["fault", "warning", "note"]
 """fault: the machine is not as designed or cannot work; warning: likely to hurt; note: worth knowing."""
 
+SERIOUS_FIRST: dict[Severity, int] = {"fault": 0, "warning": 1, "note": 2}
+"""A severity's place in a list of findings."""
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -17,7 +17,7 @@ from railwright.measure.calibrate_fit import Part
 from railwright.measure.compare_findings import BOUND, SMALL
 from railwright.measure.compare_place import place
 from railwright.measure.compare_suspects import bounds
-from railwright.measure.logs.curve import MeasuredCurve
+from railwright.measure.logs.curve import MeasuredCurve, one_half
 from railwright.traffic.demand import Communicator
 from railwright.units import show_rate, show_size, show_time
 
@@ -62,16 +62,6 @@ def sort_points(curves: Iterable[MeasuredCurve], machine: Machine) -> Sorted:
             shipped.setdefault(name, family)
             parts.setdefault(name, []).append(_part(curve, group, predictions, algorithm, family))
     return Sorted(parts, shipped, tuple(dict.fromkeys(refused)), tuple(dict.fromkeys(notes)))
-
-
-def one_half(curves: Iterable[MeasuredCurve]) -> list[MeasuredCurve]:
-    """One curve per table: out-of-place where there is one."""
-    kept: dict[tuple[str, int], MeasuredCurve] = {}
-    for curve in curves:
-        key = (curve.file, curve.line)
-        if key not in kept or (kept[key].in_place and not curve.in_place):
-            kept[key] = curve
-    return list(kept.values())
 
 
 def _placed(curve: MeasuredCurve, machine: Machine) -> tuple[tuple[Communicator, ...], tuple[str, ...]]:

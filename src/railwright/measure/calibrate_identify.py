@@ -103,7 +103,7 @@ def identify(family: str, parts: Sequence[Part], shipped: Values) -> Identified:
         found = fit(parts, shipped, free)
         if not free:
             break
-        flaw = _correlated(found, test) or _uncertain(found, parts, shipped, test)
+        flaw = _correlated(found, test) or _uncertain(found, parts, test)
         if flaw is None:
             break
         hold(*flaw)
@@ -196,7 +196,7 @@ def _correlated(found: Fit, test: str) -> tuple[str, str, str] | None:
     return constant, "correlated", why
 
 
-def _uncertain(found: Fit, parts: Sequence[Part], shipped: Values, test: str) -> tuple[str, str, str] | None:
+def _uncertain(found: Fit, parts: Sequence[Part], test: str) -> tuple[str, str, str] | None:
     latency = float(np.median(np.concatenate([p.steps for p in parts]))) + found.values["launch"]
     over = {"launch": latency, "ramp": 1.0, "usable": found.values["usable"]}
     worst = max(found.free, key=lambda n: found.errors[n] / over[n] / TOLERANCE[n])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from railwright import __version__
@@ -11,16 +11,14 @@ from railwright.collectives import Machine, NcclSettings, sweep
 from railwright.collectives.predict import OPS
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
-from railwright.fabric.finding import Finding
+from railwright.fabric.finding import SERIOUS_FIRST, Finding
 from railwright.measure.calibrate_profile import profile_of
 from railwright.measure.compare_findings import across, findings_of
 from railwright.measure.compare_place import place
 from railwright.measure.compare_result import ComparedCurve, ComparedPoint, Comparison
 from railwright.measure.compare_suspects import bounds, suspects
-from railwright.measure.logs.curve import MeasuredCurve
+from railwright.measure.logs.curve import MeasuredCurve, one_half
 from railwright.spec.study import Study
-
-_ORDER = {"fault": 0, "warning": 1, "note": 2}
 
 
 def compare(curves: Iterable[MeasuredCurve], study: Study) -> Comparison:
@@ -34,7 +32,7 @@ def compare(curves: Iterable[MeasuredCurve], study: Study) -> Comparison:
     machine = machine_of(study)
     compared: list[ComparedCurve] = []
     skipped: list[str] = []
-    for curve in _one_half(curves):
+    for curve in one_half(curves):
         try:
             compared.append(compare_curve(curve, machine))
         except PlanError as no:
@@ -43,7 +41,7 @@ def compare(curves: Iterable[MeasuredCurve], study: Study) -> Comparison:
         raise PlanError("\n".join(skipped) or "There is no curve to compare.")
     findings: list[Finding] = [f for c in compared for f in c.findings]
     findings += across(compared)
-    findings.sort(key=lambda f: (_ORDER[f.severity], -f.confidence))
+    findings.sort(key=lambda f: (SERIOUS_FIRST[f.severity], -f.confidence))
     return Comparison(study.name, __version__, tuple(compared), tuple(findings), tuple(skipped))
 
 
@@ -98,13 +96,3 @@ def _modelled(curve: MeasuredCurve) -> Op:
         if op == curve.op:
             return op  # type: ignore[return-value]
     raise PlanError(f"{curve.file}:{curve.line}: '{curve.op}' is not predicted; known are {', '.join(OPS)}.")
-
-
-def _one_half(curves: Iterable[MeasuredCurve]) -> Sequence[MeasuredCurve]:
-    """One curve per table: out-of-place where there is one."""
-    kept: dict[tuple[str, int], MeasuredCurve] = {}
-    for curve in curves:
-        key = (curve.file, curve.line)
-        if key not in kept or (kept[key].in_place and not curve.in_place):
-            kept[key] = curve
-    return list(kept.values())

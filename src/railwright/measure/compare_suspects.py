@@ -19,8 +19,6 @@ from railwright.network.solution import Network
 from railwright.traffic.demand import Communicator
 
 DESIGNED = "as-designed"
-NETWORK_WIDE = ("nic-missing", "half", "quarter", "one-nic", "gdr-off", "sockets")
-"""Suspects that scale terms of traffic between servers."""
 _INIT = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH"
 
 

@@ -179,7 +179,7 @@ def _simulator(net: str, folder: Path) -> Iterator[dict[str, str]]:
 def _wait(process: subprocess.Popen[bytes], log: Path) -> None:
     """Until the simulator says it is ready."""
     until = time.monotonic() + READY
-    while "simulator ready" not in (text := log.read_text(errors="replace")):
+    while "simulator ready" not in (text := log.read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             last = text.strip().splitlines()[-1:] or ["it said nothing"]
             raise RailwrightError(f"ibsim did not start within {READY:.0f} s: {last[0]}")
@@ -200,7 +200,7 @@ def _manage(place: Path, environment: dict[str, str], engine: str, limit: float)
             f"OpenSM was not done within {limit:.0f} s and was stopped; route a smaller fabric, or import "
             "the tables of a subnet manager by `--tables`"
         ) from None
-    text = log.read_text(errors="replace") if log.exists() else ""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if done.returncode or not (place / "opensm-lfts.dump").exists():
         said = [line for line in text.splitlines() if " ERR " in line] or ["no error in its log"]
         raise RailwrightError(f"OpenSM ended without tables (status {done.returncode}): {said[0].strip()}")

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from railwright.errors import RailwrightError
-from railwright.measure.loadgen.fields import number, section, summary, whole
+from railwright.measure.loadgen.fields import PERCENTILES, number, section, summary, whole
 from railwright.measure.loadgen.result import BenchResult, Requests, Summary, summary_of, tpot_of
 
 UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "sec": 1.0, "s": 1.0, "seconds": 1.0, "us": 1e-6, "ns": 1e-9}
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 
 def read_aiperf(value: Mapping[str, Any], file: str) -> BenchResult:

@@ -9,6 +9,9 @@ from typing import Any
 from railwright.errors import RailwrightError
 from railwright.measure.loadgen.result import Summary
 
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+"""Key of most tools -> percentile."""
+
 
 def number(entry: Mapping[str, Any], key: str, file: str) -> float | None:
     """A finite number, None where the key is missing, null or 'inf'.

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from railwright.errors import RailwrightError
-from railwright.measure.loadgen.fields import number, section, summary, whole
+from railwright.measure.loadgen.fields import PERCENTILES, number, section, summary, whole
 from railwright.measure.loadgen.result import BenchResult, Requests, Summary
-
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 
 def read_guidellm(value: Mapping[str, Any], file: str) -> tuple[BenchResult, ...]:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright.errors import RailwrightError
-from railwright.measure.loadgen.fields import number, section, summary, whole
+from railwright.measure.loadgen.fields import PERCENTILES, number, section, summary, whole
 from railwright.measure.loadgen.result import BenchResult, Summary
 
-PERCENTILES = {"median": 50.0, "p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+KEYS = {"median": 50.0, **PERCENTILES}
 
 
 def read_inference_perf(value: Mapping[str, Any], file: str) -> BenchResult:
@@ -25,7 +25,7 @@ def read_inference_perf(value: Mapping[str, Any], file: str) -> BenchResult:
     latency, throughput = section(good, "latency", file), section(good, "throughput", file)
 
     def stated(name: str) -> Summary:
-        return summary(section(latency, name, file), file, 1.0, "mean", PERCENTILES)
+        return summary(section(latency, name, file), file, 1.0, "mean", KEYS)
 
     return BenchResult(
         file=file,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import get_args
 
+from railwright.collectives.prediction import Op
 from railwright.collectives.rates import bus_factor
 from railwright.errors import Mistake, SpecError
 from railwright.measure.logs.columns import TIMES
@@ -14,7 +16,7 @@ from railwright.measure.logs.ranks import Estimate, estimate, guess_op, impossib
 from railwright.measure.logs.rows import Half, Row
 from railwright.measure.logs.tables import Table
 
-MODELLED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
+MODELLED = get_args(Op)
 _OSU_PER_RANK = ("all_gather", "all_to_all")
 """OSU's size is what one rank gives to each; S is n times that (osu_alltoall.c, osu_allgather.c)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MANY_RANKS = 1_000_000
@@ -98,3 +99,13 @@ class MeasuredCurve:
     tool: str = "unknown"
     header: Header = field(default_factory=Header)
     notes: tuple[str, ...] = ()
+
+
+def one_half(curves: Iterable[MeasuredCurve]) -> list[MeasuredCurve]:
+    """One curve per table: out-of-place where there is one."""
+    kept: dict[tuple[str, int], MeasuredCurve] = {}
+    for curve in curves:
+        key = (curve.file, curve.line)
+        if key not in kept or (kept[key].in_place and not curve.in_place):
+            kept[key] = curve
+    return list(kept.values())
