@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.report.fabric_boxes import Box, boxes_of
+from railwright.report.fabric_boxes import NOUNS, PLURALS, Box, boxes_of
 from railwright.report.markup import Html, number, tag
 from railwright.units import show_bit_rate, show_count
 
 WIDTH, GUTTER, MARGIN = 960.0, 122.0, 6.0
 SERVER_ROW, SWITCH_ROW, GAP = 58.0, 40.0, 118.0
 RAILS = 8
-ROW_NAMES = {Kind.GPU: "server", Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}
-PLURALS = {Kind.GPU: "servers", Kind.LEAF: "leaves", Kind.SPINE: "spines", Kind.CORE: "cores"}
 
 
 @dataclass(frozen=True)
@@ -232,7 +230,7 @@ def _row_name(fabric: Fabric, kind: Kind, top: float) -> Html:
             fabric.parts.get(kind.name.lower(), ""),
             top + SWITCH_ROW / 2,
         )
-    noun = ROW_NAMES[kind] if count == 1 else PLURALS[kind]
+    noun = NOUNS[kind] if count == 1 else PLURALS[kind]
     if fabric.family == "single-switch" and kind == Kind.LEAF:
         noun = "switch" if count == 1 else "switches"
     return tag(

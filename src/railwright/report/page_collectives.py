@@ -30,7 +30,7 @@ def collectives_section(result: Result) -> Html | None:
         parts.append(_busbw(result, sweep, f"busbw-{nth}"))
         parts += _ratio(result, sweep, f"ratio-{nth}")
         parts.append(_limits(result, sweep))
-        parts.append(_table(result, sweep))
+        parts.append(_table(sweep))
     return join(parts)
 
 
@@ -100,7 +100,7 @@ def _limits(result: Result, sweep: Sweeps) -> Html:
     return data_table(f"What limits {sweep.title} at {size}", heads, rows, numbers=(1, 2), wide=(4,))
 
 
-def _table(result: Result, sweep: Sweeps) -> Html:
+def _table(sweep: Sweeps) -> Html:
     """Every point of the chart, for those who want numbers."""
     by_size: dict[float, dict[int, CollectivePrediction]] = {}
     for index, curve in sweep.curves:
