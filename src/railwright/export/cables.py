@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.export.sheet import ROLE_WORDS, Sheet, csv_text, gigabits
+from railwright.export.sheet import Sheet, csv_text, gigabits
+from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.graph import Role
 
 COLUMNS = (

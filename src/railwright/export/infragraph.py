@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from railwright.export.delays import Delays
-from railwright.export.sheet import ROLE_WORDS, SWITCH_KINDS, Cable, Sheet, gigabits
+from railwright.export.sheet import SWITCH_KINDS, Cable, Sheet, gigabits
+from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.graph import Kind, Role
 
 _INSTANCES = {Kind.NIC: "server", Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}

@@ -37,12 +37,9 @@ METRE = 5e-9
 P = TypeVar("P", Gpu, Nic, Switch, Server)
 
 SWITCH_KINDS = (Kind.LEAF, Kind.SPINE, Kind.CORE)
-ROLE_WORDS = {Role.NODE_LEAF: "node-leaf", Role.LEAF_SPINE: "leaf-spine", Role.SPINE_CORE: "spine-core"}
 
 # Linux RDMA device names by the adapter's maker (kernel: drivers/infiniband/hw); numbered from 0.
 _DEVICES = {"nvidia": "mlx5_", "broadcom": "bnxt_re", "amd": "ionic_", "aws": "efa_", "hpe": "cxi"}
-
-_PARTS = {Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}
 
 
 class Cable(NamedTuple):
@@ -153,7 +150,7 @@ class Sheet:
         of a director: the catalogue knows the chassis."""
         if self.fabric.directors and kind is not Kind.LEAF:
             return None
-        return _part(self.catalog.switches, self.fabric.parts.get(_PARTS[kind]))
+        return _part(self.catalog.switches, self.fabric.parts.get(kind.name.lower()))
 
     @property
     def nic(self) -> Nic | None:
