@@ -24,13 +24,25 @@ def render(sheet: Sheet, sharing: Sharing, host: Host, single: bool) -> dict[str
     The node, GPU and topology lines are those of `railwright fabric export … slurm`.
     """
     fabric_files = export.render(sheet.fabric, "slurm", sheet.title, sheet.catalog)
+    folder = "slurm"
+    files = {
+        f"{folder}/slurm.conf": _conf(sheet, sharing, host, single),
+        f"{folder}/gres.conf": fabric_files["gres.conf"],
+        f"{folder}/cgroup.conf": _cgroup(sheet.title, sharing),
+        f"{folder}/health-check.sh": template("health-check.sh"),
+    }
+    if not single:
+        files[f"{folder}/topology.conf"] = fabric_files["topology.conf"]
+    if sharing.containers == "enroot":
+        files |= _enroot(folder)
+    return files
+
+
+def _conf(sheet: Sheet, sharing: Sharing, host: Host, single: bool) -> str:
     nodes = hostlist(h for names in hosts_of(sheet) for h in names)
-    gpus = gpus_per_host(sheet)
-    kind = gpu_type(sheet)
-    isolated = sharing.isolation != "none"
-    head = f"# {sheet.title}: written by railwright deploy"
+    gpus, kind = gpus_per_host(sheet), gpu_type(sheet)
     conf = [
-        head,
+        _head(sheet.title),
         f"ClusterName={_name(sheet.title)}",
         f"SlurmctldHost={sharing.controller if not single else nodes}",
         "SlurmUser=slurm",
@@ -80,24 +92,14 @@ def render(sheet: Sheet, sharing: Sharing, host: Host, single: bool) -> dict[str
         f"ThreadsPerCore={host.threads} RealMemory={host.real_memory} Gres=gpu:{kind}:{gpus} State=UNKNOWN",
         f"PartitionName=gpu Nodes={nodes} Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 State=UP",
     ]
-    folder = "slurm"
-    files = {
-        f"{folder}/slurm.conf": "\n".join(conf) + "\n",
-        f"{folder}/gres.conf": fabric_files["gres.conf"],
-        f"{folder}/cgroup.conf": _cgroup(head, isolated),
-        f"{folder}/health-check.sh": template("health-check.sh"),
-    }
-    if not single:
-        files[f"{folder}/topology.conf"] = fabric_files["topology.conf"]
-    if sharing.containers == "enroot":
-        files |= _enroot(folder)
-    return files
+    return "\n".join(conf) + "\n"
 
 
-def _cgroup(head: str, isolated: bool) -> str:
+def _cgroup(title: str, sharing: Sharing) -> str:
+    isolated = sharing.isolation != "none"
     yes = "yes" if isolated else "no"
     lines = [
-        head,
+        _head(title),
         "# A job sees the GPUs it was given and no other"
         + ("; its cores and memory are walls." if isolated else "; memory is not a wall (isolation: none)."),
         "ConstrainDevices=yes",
@@ -127,6 +129,10 @@ def _enroot(folder: str) -> dict[str, str]:
         )
         + "\n",
     }
+
+
+def _head(title: str) -> str:
+    return f"# {title}: written by railwright deploy"
 
 
 def _name(title: str) -> str:
