@@ -253,10 +253,9 @@ def _write_plan(given: Given, folder: Path, count: int) -> None:
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
-    from railwright.export.files import write_new
+    from railwright.export.files import refuse_filled, write_new
 
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RailwrightError(f"'{folder}' exists already and is not overwritten; name another folder")
+    refuse_filled(folder)
     for path in write_new({folder / name: text for name, text in files.items()}):
         if path.suffix == ".sh":
             path.chmod(0o755)

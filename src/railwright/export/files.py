@@ -32,3 +32,9 @@ def refuse_existing(files: Mapping[Path, str] | list[Path]) -> None:
         raise PlanError(
             f"'{taken[0]}'{more} exists already and is not overwritten; remove it or name another place"
         )
+
+
+def refuse_filled(folder: Path) -> None:
+    """Raise PlanError where something of that name is there, unless it is an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PlanError(f"'{folder}' exists already and is not overwritten; remove it or name another folder")

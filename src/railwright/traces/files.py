@@ -7,6 +7,7 @@ from pathlib import Path
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, nearest
+from railwright.export.files import refuse_filled
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai
@@ -32,8 +33,7 @@ def export(
             f"no trace format '{format}'{nearest(format, FORMATS)}; known are {', '.join(FORMATS)}"
         )
     target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise PlanError(f"'{target}' is there and is not overwritten; remove it or name another folder")
+    refuse_filled(target)
     files, step = FORMATS[format](job, arch, machine)
     written = []
     try:
