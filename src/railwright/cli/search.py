@@ -98,9 +98,7 @@ def search(
 def _run(
     asked: Study, chosen: TrainingJob, space: Space, top: int, objective: str, front: int, quiet: bool
 ) -> tuple[SearchResult, Any, int]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
+    from railwright.cli.progress import progress
     from railwright.model import load_model
     from railwright.search import search as run_search
     from railwright.study.evaluate import Workshop
@@ -108,19 +106,7 @@ def _run(
 
     arch = load_model(chosen.model)
     machine = Workshop.of(asked).machine(asked)
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(24),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def tell(what: str, done: float) -> None:
-            bar.update(task, description=what, completed=done)
-
+    with progress(quiet) as tell:
         result = run_search(
             chosen,
             arch,

@@ -106,9 +106,7 @@ def _run(
     front: int,
     quiet: bool,
 ) -> ServingSearchResult:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
+    from railwright.cli.progress import progress
     from railwright.model import load_model
     from railwright.search.serving_search import search_serving
     from railwright.study.evaluate import Workshop
@@ -116,20 +114,8 @@ def _run(
     arch = load_model(job.model)
     machine = Workshop.of(asked).machine(asked)
     folder = Path(file).parent if Path(file).exists() else None
-    console = Console(stderr=True)
-    columns = (BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=1.0)
-        return search_serving(
-            job,
-            arch,
-            machine,
-            space,
-            gpus=gpus,
-            front=front,
-            folder=folder,
-            progress=lambda what, done: bar.update(task, description=what, completed=done),
-        )
+    with progress(quiet) as tell:
+        return search_serving(job, arch, machine, space, gpus=gpus, front=front, folder=folder, progress=tell)
 
 
 def _dollars(asked: Study, result: ServingSearchResult) -> tuple[float, str] | None:

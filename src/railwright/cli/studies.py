@@ -170,22 +170,9 @@ def schema() -> None:
 
 def _run(study: Study, quiet: bool, what_if: bool) -> Result:
     """Run a study with its progress on stderr, where that is a terminal; it disappears at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from railwright.cli.progress import progress
 
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(24),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def tell(what: str, done: float) -> None:
-            bar.update(task, description=what, completed=done)
-
+    with progress(quiet) as tell:
         from railwright.study import run as run_study
 
         return run_study(study, progress=tell, what_if=what_if)
