@@ -21,11 +21,12 @@ from railwright.cost.options import (
     rented,
     with_defaults,
 )
-from railwright.cost.quantities import HOURS, Line, Quantities, mean_use, quantities
+from railwright.cost.quantities import Line, Quantities, mean_use, quantities
 from railwright.errors import PlanError
 from railwright.fabric import build_networks, count
 from railwright.spec import load_study, load_study_text, template
 from railwright.spec.money import Level, Money, Use
+from railwright.units import HOURS_OF_YEAR
 
 HARDWARE = 1e6
 CASE = Case(
@@ -52,10 +53,10 @@ def test_machines_in_a_room_of_ones_own():
     cost = owned(CASE, draw, "own")
     assert cost.upfront == pytest.approx(1_100_000 + 275_000)
     assert cost.parts["purchase"] == pytest.approx((1_375_000 - 200_000) / 60)
-    assert cost.parts["power"] == pytest.approx(90 * HOURS / 12 * 0.1)
+    assert cost.parts["power"] == pytest.approx(90 * HOURS_OF_YEAR / 12 * 0.1)
     assert cost.parts["people"] == 20_000
     assert cost.parts["support"] == pytest.approx(5_000)
-    assert cost.wanted == pytest.approx(40 * HOURS / 12)
+    assert cost.wanted == pytest.approx(40 * HOURS_OF_YEAR / 12)
     assert cost.per_gpu_hour == pytest.approx(cost.monthly / cost.wanted)
 
 
@@ -66,7 +67,7 @@ def test_colocation_is_paid_by_the_kilowatt():
 
 
 def test_rented_by_the_hour_reserved_and_spot():
-    hours = 80 * HOURS / 12
+    hours = 80 * HOURS_OF_YEAR / 12
     data = 100 * 20 + 10_000 * 0.05
     assert rented(CASE, draw, "acme", "on-demand").monthly == pytest.approx(0.5 * hours * 3 + data)
     assert rented(CASE, draw, "acme", "reserved").monthly == pytest.approx(0.5 * hours * 3 * 0.6 + data)
@@ -148,6 +149,16 @@ def test_draws_of_all_prices_surround_the_first_guess_and_shares_add_up():
     assert compare(CASE, _book()).ranges == found.ranges  # the same seed, the same draws
 
 
+def test_a_clouds_name_may_have_two_words():
+    book = {item.replace("acme", "acme gmbh"): price for item, price in _book().items()}
+    plain, spaced = compare(CASE, _book()), compare(CASE, book)
+    assert [(c.kind, c.base, float(c.monthly)) for c in spaced.costs] == [
+        (c.kind, c.base, float(c.monthly)) for c in plain.costs
+    ]
+    assert {c.cloud for c in spaced.costs} == {"", "acme gmbh"}
+    assert [b.utilisation for b in spaced.breaks] == [b.utilisation for b in plain.breaks]
+
+
 def test_a_swing_is_one_price_from_end_to_end():
     found = compare(CASE, _book())
     swing = next(s for s in found.swings if s.item == "thing")
@@ -163,10 +174,10 @@ def test_a_swing_is_one_price_from_end_to_end():
 def test_energy_and_carbon_of_a_year():
     """90 kW all year: 788,940 kWh; in Iceland 27.68 g each: 21,838 kg."""
     found = carbon(CASE, draw, "iceland")
-    assert found.energy == pytest.approx(90 * HOURS)
-    assert found.operation == pytest.approx(90 * HOURS * 27.68e-3)
+    assert found.energy == pytest.approx(90 * HOURS_OF_YEAR)
+    assert found.operation == pytest.approx(90 * HOURS_OF_YEAR * 27.68e-3)
     assert found.making == pytest.approx(80 * 164 / 5)
-    assert found.per_gpu_hour == pytest.approx(1e3 * (found.operation + found.making) / (40 * HOURS))
+    assert found.per_gpu_hour == pytest.approx(1e3 * (found.operation + found.making) / (40 * HOURS_OF_YEAR))
     assert carbon(CASE, draw, "texas").operation / found.operation == pytest.approx(302.95 / 27.68)
 
 
@@ -177,7 +188,7 @@ def test_work_moves_to_clean_hours_and_idle_power_does_not():
     case = replace(CASE, money=CASE.money.model_copy(update={"hours": hours}))
     found = carbon(case, draw, "usa")
     idle = (100 * 0.5 * 0.2 + 10) * 1.5
-    assert found.best_hours == pytest.approx(idle * HOURS * 369.47e-3)
+    assert found.best_hours == pytest.approx(idle * HOURS_OF_YEAR * 369.47e-3)
 
 
 @cache

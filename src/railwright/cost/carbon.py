@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from railwright.cost.options import Case, Draw, site_pue
 from railwright.cost.prices import embodied, regions
-from railwright.cost.quantities import HOURS, mean_use
+from railwright.cost.quantities import mean_use
 from railwright.errors import PlanError
+from railwright.units import HOURS_OF_YEAR
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,12 @@ def carbon(case: Case, draw: Draw, region: str) -> Carbon:
     rest = q.server_power * (1 - served) * float(draw("power-idle")) + q.network_power
     rest *= float(site_pue(case, draw))
     place = regions()[region]
-    energy = (work + rest) / 1e3 * HOURS
+    energy = (work + rest) / 1e3 * HOURS_OF_YEAR
     day = shape(money.hours)
     operation = energy * place.intensity / 1e3
     best = None
     if money.hours is not None:
-        best = (work * _cleanest(day, served) + rest) / 1e3 * HOURS * place.intensity / 1e3
+        best = (work * _cleanest(day, served) + rest) / 1e3 * HOURS_OF_YEAR * place.intensity / 1e3
     known = embodied().get(q.gpu)
     making = known[0] * q.gpus / money.years if known else None
     wanted = case.wanted * 12

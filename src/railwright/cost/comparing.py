@@ -137,7 +137,7 @@ def ways(case: Case, draw: Draw, book: Book, splits: list[Cost] | None = None) -
             mixed = min(both, key=lambda c: float(c.monthly))
         else:
             known = next(c for c in splits if c.kind == "hybrid")
-            mixed = hybrid(case, draw, known.name.split()[0], cheap, known.owned)
+            mixed = hybrid(case, draw, known.base, cheap, known.owned)
         found.append(mixed)
     return found
 
@@ -180,7 +180,7 @@ def _even_use(case: Case, draw: Draw, own: Cost, cloud: Cost) -> float:
 
     def gap(use: float) -> float:
         at = replace(case, levels=((1.0, use),))
-        rent = rented(at, draw, cloud.name.split()[0], "on-demand")
+        rent = rented(at, draw, cloud.cloud, "on-demand")
         return float(owned(at, draw, own.kind).monthly) - float(rent.monthly)
 
     low, high = gap(1e-9), gap(1.0)

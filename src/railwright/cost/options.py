@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.cost.prices import Book, Price, find_price
-from railwright.cost.quantities import HOURS, Levels, Line, Quantities, mean_use
+from railwright.cost.quantities import Levels, Line, Quantities, mean_use
 from railwright.errors import RailwrightError
 from railwright.spec.money import Money
+from railwright.units import HOURS_OF_YEAR
 
 Number = float | NDArray[np.float64]
 Draw = Callable[[str], Number]
@@ -41,11 +42,14 @@ MONTHS = 12.0
 class Cost:
     """One way of serving the demand.
 
-    name, kind  'colo', …; kind: own, colo, on-demand, reserved, spot, hybrid
+    name        for people: 'colo', 'aws spot', 'own 60 % + aws'
+    kind        own, colo, on-demand, reserved, spot or hybrid
     upfront     paid at the start [USD]
     parts       of the cost [USD a month]: purchase (annuity), power, space, people, support, rent, data
     owned       share of the GPUs that is owned
     wanted      GPU-hours wanted a month
+    base        how the owned machines are housed: own or colo; '' where none is owned
+    cloud       whose machines are rented; '' where none is
     """
 
     name: str
@@ -54,6 +58,8 @@ class Cost:
     parts: Mapping[str, Number]
     owned: float
     wanted: float
+    base: str = ""
+    cloud: str = ""
 
     @property
     def monthly(self) -> Number:
@@ -76,7 +82,7 @@ class Case:
     @property
     def wanted(self) -> float:
         """GPU-hours a month."""
-        return mean_use(self.levels) * self.cluster.gpus * HOURS / MONTHS
+        return mean_use(self.levels) * self.cluster.gpus * HOURS_OF_YEAR / MONTHS
 
 
 def middle(book: Book) -> Draw:
@@ -116,12 +122,12 @@ def owned(case: Case, draw: Draw, kind: str, share: float = 1.0) -> Cost:
     power = (machines + share * q.network_power) * site_pue(case, draw)
     parts: dict[str, Number] = {
         "purchase": _annuity(upfront, hardware * draw("residual"), money.interest, money.years),
-        "power": power / 1e3 * HOURS / MONTHS * draw(electricity(money.region)),
+        "power": power / 1e3 * HOURS_OF_YEAR / MONTHS * draw(electricity(money.region)),
         "space": space,
         "people": (money.staff if share else 0.0) * draw("salary") / MONTHS,
         "support": hardware * draw("support") / MONTHS,
     }
-    return Cost(kind, kind, upfront, parts, share, case.wanted)
+    return Cost(kind, kind, upfront, parts, share, case.wanted, base=kind)
 
 
 def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0) -> Cost:
@@ -131,7 +137,7 @@ def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0)
     """
     q, money = case.cluster, case.money
     gpu = CLOUD_NAMES.get(q.gpu, q.gpu)
-    hours = q.gpus * HOURS / MONTHS
+    hours = q.gpus * HOURS_OF_YEAR / MONTHS
     beyond = sum(time * max(gpus - above, 0.0) for time, gpus in case.levels)
     if kind == "spot":
         price, used = draw(f"spot/{provider}/{gpu}") / (1 - draw("spot-loss")), beyond
@@ -144,7 +150,7 @@ def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0)
         parts["data"] = money.data / 1e12 * draw("cloud-storage") + money.egress / 1e9 * draw(
             f"egress/{provider}"
         )
-    return Cost(f"{provider} {kind}", kind, 0.0, parts, 0.0, case.wanted)
+    return Cost(f"{provider} {kind}", kind, 0.0, parts, 0.0, case.wanted, cloud=provider)
 
 
 def hybrid(case: Case, draw: Draw, base: str, provider: str, share: float) -> Cost:
@@ -152,7 +158,7 @@ def hybrid(case: Case, draw: Draw, base: str, provider: str, share: float) -> Co
     own, rent = owned(case, draw, base, share), rented(case, draw, provider, "on-demand", share)
     parts = {**own.parts, **rent.parts}
     name = f"{base} {100 * share:.0f} % + {provider}"
-    return Cost(name, "hybrid", own.upfront, parts, share, case.wanted)
+    return Cost(name, "hybrid", own.upfront, parts, share, case.wanted, base, provider)
 
 
 def best_split(case: Case, draw: Draw, base: str, provider: str) -> Cost:

@@ -14,12 +14,7 @@ from railwright.errors import PlanError, RailwrightError
 from railwright.fabric import Fabric, count
 from railwright.fabric.graph import Kind, Role
 from railwright.spec.money import Use
-
-HOURS = 8766.0
-"""Hours of a year (365.25 days)."""
-
-GIGABIT = 1e9 / 8
-"""[byte/s]"""
+from railwright.units import GIGABIT
 
 
 @dataclass(frozen=True)

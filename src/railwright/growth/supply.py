@@ -15,10 +15,8 @@ from railwright.growth.parts import Speed, constant, wall_outlets
 from railwright.growth.result import Span
 from railwright.site.loading import constant as site_constant
 from railwright.site.loading import load_site_parts
+from railwright.units import GIGABIT, HOURS_OF_YEAR
 
-HOURS = 8766.0
-"""Hours of a year (365.25 days)."""
-GIGABIT = 1e9 / 8
 RACK_UNITS = 42
 """Of a usual rack (site/data/racks.yaml)."""
 
@@ -115,8 +113,8 @@ def hourly(price: Span, power: float, busy: float, prices: Prices) -> Span:
 
         capital = float(getattr(price, end))
         a_year = capital * ((1.0 - value(residual)) / constant("owned") + value(support))
-        a_year += power / 1e3 * HOURS * value(draw) * value(pue) * value(kwh)
-        return a_year / (busy * HOURS)
+        a_year += power / 1e3 * HOURS_OF_YEAR * value(draw) * value(pue) * value(kwh)
+        return a_year / (busy * HOURS_OF_YEAR)
 
     return Span(at("low"), at("middle"), at("high"))
 
