@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median
@@ -188,27 +189,26 @@ class ValidationTable:
             out += ["", *self.asked]
         if detail:
             for s in self.families():
-                out += ["", f"{s.family}:"]
-                if s.bar is not None:
-                    out.append(f"  bar: {s.bar.lines()}")
-                    if s.bar.reproduced:
-                        out.append(f"  within half of the measured gain, with its sign: {s.reproduced:.0%}")
-                if s.left_out:
-                    out.append(f"  median with each record left out: {s.left_out:.1%}")
-                mine = sorted((r for r in self.rows if r.family == s.family), key=lambda r: -abs(r.error))
-                out += [
-                    f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
-                    f"{r.unit:<10} {r.record}: {r.what}"
-                    + (f" ({r.reason})" if abs(r.error) > WORTH_A_REASON and r.reason else "")
-                    for r in mine[:WORST]
-                ]
-                if len(mine) > WORST:
-                    out.append(f"  … and {len(mine) - WORST} more, all closer")
-                reasons: dict[str, int] = {}
-                for left in self.skipped:
-                    if left.family == s.family:
-                        reasons[left.reason] = reasons.get(left.reason, 0) + 1
-                out += [
-                    f"  left out ({n}): {why}" for why, n in sorted(reasons.items(), key=lambda kv: -kv[1])
-                ]
+                out += ["", *self._detail(s)]
         return out
+
+    def _detail(self, s: FamilySummary) -> list[str]:
+        """A family's bar, its worst records and why others were left out."""
+        out = [f"{s.family}:"]
+        if s.bar is not None:
+            out.append(f"  bar: {s.bar.lines()}")
+            if s.bar.reproduced:
+                out.append(f"  within half of the measured gain, with its sign: {s.reproduced:.0%}")
+        if s.left_out:
+            out.append(f"  median with each record left out: {s.left_out:.1%}")
+        mine = sorted((r for r in self.rows if r.family == s.family), key=lambda r: -abs(r.error))
+        out += [
+            f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
+            f"{r.unit:<10} {r.record}: {r.what}"
+            + (f" ({r.reason})" if abs(r.error) > WORTH_A_REASON and r.reason else "")
+            for r in mine[:WORST]
+        ]
+        if len(mine) > WORST:
+            out.append(f"  … and {len(mine) - WORST} more, all closer")
+        reasons = Counter(left.reason for left in self.skipped if left.family == s.family)
+        return out + [f"  left out ({n}): {why}" for why, n in reasons.most_common()]

@@ -15,7 +15,7 @@ import numpy as np
 
 from railwright.errors import RailwrightError
 from railwright.measure.loadgen.fields import PERCENTILES, number, section, summary, whole
-from railwright.measure.loadgen.result import BenchResult, Requests, Summary, summary_of, tpot_of
+from railwright.measure.loadgen.result import BenchResult, Requests, Summary, from_first, summary_of, tpot_of
 
 UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "sec": 1.0, "s": 1.0, "seconds": 1.0, "us": 1e-6, "ns": 1e-9}
 
@@ -163,7 +163,7 @@ def read_aiperf_records(records: Sequence[Mapping[str, Any]], file: str) -> Benc
     if not rows:
         raise RailwrightError(f"{file}: holds no request that was answered")
     start, prompt, output, first, latency = np.array(rows, dtype=float).T
-    begun = start - np.nanmin(start) if np.isfinite(start).any() else start
+    begun = from_first(start)
     each = Requests(begun, prompt, output, first, latency)
     span = float(np.nanmax(begun + latency)) if np.isfinite(begun).any() else None
     return BenchResult(

@@ -14,7 +14,7 @@ import numpy as np
 
 from railwright.errors import RailwrightError
 from railwright.measure.loadgen.fields import PERCENTILES, number, section, summary, whole
-from railwright.measure.loadgen.result import BenchResult, Requests, Summary
+from railwright.measure.loadgen.result import BenchResult, Requests, Summary, from_first
 
 
 def read_guidellm(value: Mapping[str, Any], file: str) -> tuple[BenchResult, ...]:
@@ -103,5 +103,5 @@ def _each(run: Mapping[str, Any], place: str) -> Requests | None:
     if not rows:
         return None
     start, prompt, output, first, latency = np.array(rows, dtype=float).T
-    begun = start - np.nanmin(start) if np.isfinite(start).any() else start
+    begun = from_first(start)
     return Requests(begun, prompt, output, first, latency)

@@ -88,6 +88,11 @@ def summary_of(values: Floats) -> Summary:
     return Summary(float(found.mean()), {p: float(np.percentile(found, p)) for p in PERCENTILES})
 
 
+def from_first(start: Floats) -> Floats:
+    """Seconds since the first of these starts; NaN for requests that state none."""
+    return np.asarray(start - np.nanmin(start)) if np.isfinite(start).any() else start
+
+
 def tpot_of(each: Requests) -> Floats:
     """(N,) seconds per further token of each request; NaN for answers of one token."""
     with np.errstate(divide="ignore", invalid="ignore"):

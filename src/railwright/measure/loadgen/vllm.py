@@ -14,7 +14,7 @@ import numpy as np
 
 from railwright.errors import RailwrightError
 from railwright.measure.loadgen.fields import number, whole
-from railwright.measure.loadgen.result import BenchResult, Requests, Summary, summary_of, tpot_of
+from railwright.measure.loadgen.result import BenchResult, Requests, Summary, from_first, summary_of, tpot_of
 
 MS = 1e-3
 
@@ -101,5 +101,5 @@ def _each(value: Mapping[str, Any], file: str) -> Requests | None:
     good = output > 0
     if not good.any():
         return None
-    start = start - np.nanmin(start) if np.isfinite(start).any() else start
+    start = from_first(start)
     return Requests(start[good], prompt[good], output[good], ttft[good], (ttft + gaps)[good])
