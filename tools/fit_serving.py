@@ -67,9 +67,14 @@ GEMM = {
     "fp8_block": {"l40s": "", "rtx-pro-6000": "", "": "sglang/0.5.14"},
     "nvfp4": {"": "vllm/0.24.0"},
 }
+"""dtype -> GPU -> table: the engine whose kernels run without a pause of the host between them ('': none)."""
 APART = {"fp8": "trtllm/1.3.0rc20", "nvfp4": "trtllm/1.3.0rc20"}
 """dtype -> table whose products quantise their activations in a kernel of its own ('fp8_apart')."""
-"""dtype -> GPU -> table: the engine whose kernels run without a pause of the host between them ('': none)."""
+STATIC = {"fp8": "trtllm/1.3.0rc20"}
+"""dtype -> table from whose products the time of finding scales is taken ('fp8_static'): TensorRT plans
+quantise by the checkpoint's scales."""
+WORST_STATIC = 15.0
+"""Error from which such a difference of two tables is refused [%]."""
 
 OF_A100 = ("vllm/0.14.0", "trtllm/1.0.0", "sglang/0.5.10")
 LATEST = ("vllm/0.24.0", "trtllm/1.3.0rc20", "sglang/0.5.14")
@@ -118,19 +123,32 @@ def gemms(wheel: Path, gpu: str) -> Iterator[Line]:
     """
     folder, speeds = SPEEDS[gpu]
     chosen = [(dtype, NAMES[dtype], tables.get(gpu, tables[""])) for dtype, tables in GEMM.items()]
-    for dtype, name, engine in [*chosen, *((d, f"{d}_apart", e) for d, e in APART.items())]:
+    apart = [(d, f"{d}_apart", e) for d, e in APART.items()]
+    for dtype, name, engine in [*chosen, *apart, *((d, f"{d}_static", e) for d, e in STATIC.items())]:
         table = read(wheel, f"{folder}/gemm/{engine}/gemm_perf.parquet") if engine else None
         if table is None:
             continue
         m, n, k, seconds = (np.asarray(table[c], float) for c in ("m", "n", "k", "latency"))
         keep = (table["gemm_dtype"] == dtype) & (np.minimum(n, k) >= 1024) & (m <= 16384)
         keep &= (n * k >= 2**23) & (n * k <= 2**28) & (np.maximum(n, k) <= 8 * np.minimum(n, k))
+        static = name.endswith("_static")
+        if static:
+            scales = _scales(wheel, f"{folder}/quantize/{engine}", m, k)
+            if scales is None:
+                continue
+            seconds = seconds - scales
+            # little of it left: the two tables were not measured alike
+            keep &= seconds > 0.1 * scales
         at = sample(np.flatnonzero(keep), m)
         if len(at):
-            model = partial(_gemm, speeds=speeds, peak=PEAK[dtype], width=WIDTH[dtype])
+            model = partial(
+                _gemm, speeds=speeds, peak=PEAK[dtype], width=WIDTH[dtype], quantise=WIDTH[dtype] < 2.0
+            )
             start = np.log([4e-6, 0.8, 0.75, 100.0, 8.0, 4.0, 0.5])
             shape = (m[at], n[at], k[at])
             found = fitted(model, shape, seconds[at] / 1e3, start, groups_of(n[at], k[at]), GEMM_LIMITS)
+            if static and found[1] > WORST_STATIC:
+                continue
             yield (
                 ("gemm", name),
                 written(GEMM_FIELDS, [*found[0][:4], *_shares(found[0][4:])], found, engine),
@@ -146,9 +164,21 @@ def _shares(odds: Floats) -> Floats:
     return odds / (1 + odds)
 
 
-def _gemm(x: Floats, m: Floats, n: Floats, k: Floats, *, speeds: Speeds, peak: float, width: float) -> Floats:
+def _gemm(
+    x: Floats, m: Floats, n: Floats, k: Floats, *, speeds: Speeds, peak: float, width: float, quantise: bool
+) -> Floats:
     row = GemmRow(*x[:4], *_shares(x[4:]))
-    return gemm_seconds(Shape(m, n, k), row, speeds, peak, width, quantise=width < 2.0)
+    return gemm_seconds(Shape(m, n, k), row, speeds, peak, width, quantise=quantise)
+
+
+def _scales(wheel: Path, folder: str, m: Floats, k: Floats) -> Floats | None:
+    """Time of finding the scales of m x k activations [ms], linear between the table's sizes."""
+    table = read(wheel, f"{folder}/computescale_perf.parquet")
+    if table is None:
+        return None
+    rows, widths, each = (np.asarray(table[c], float) for c in ("m", "k", "latency"))
+    order = np.argsort(rows * widths)
+    return np.interp(m * k, (rows * widths)[order], each[order])
 
 
 def attention(wheel: Path, gpu: str) -> Iterator[Line]:

@@ -24,6 +24,8 @@ class Transformer:
     attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
     attention_sinks  one learned logit per head (gpt-oss)
     mlp_bias, router_bias, norm_bias   biases of the MLP or experts, of the router, of the norms
+    parallel_blocks  attention and MLP of a layer read the same input and their outputs are added at once, so
+                  that tensor parallelism sums them in one all-reduce (Falcon)
     norms_per_layer  norms of width `hidden` in one layer: 2, or 4 where outputs are normed too
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
@@ -61,6 +63,7 @@ class Transformer:
     mlp_bias: bool = False
     router_bias: bool = False
     norm_bias: bool = False
+    parallel_blocks: bool = False
     norms_per_layer: int = 2
     shared_gate: bool = False
     position_embeddings: int = 0

@@ -219,6 +219,7 @@ def _falcon(keys: Keys, name: str) -> Transformer:
         ffn=keys.whole("ffn_hidden_size", 4 * hidden),
         gated=False,
         norm_bias=True,
+        parallel_blocks=True,
         tied_embeddings=keys.flag("tie_word_embeddings", True),
         max_positions=keys.whole("max_position_embeddings", 2048),
         source=keys.source(),

@@ -73,15 +73,19 @@ class Kernels:
     family: str
     tables: dict[str, Any]
 
-    def gemm(self, weights: Weights, *, apart: bool = False) -> tuple[GemmRow, float, float, bool]:
+    def gemm(
+        self, weights: Weights, *, apart: bool = False, static: bool = False
+    ) -> tuple[GemmRow, float, float, bool]:
         """Constants, peak over bf16's, bytes of a weight, whether activations are quantised before.
 
-        apart  they are, in a kernel of its own, where such products were measured
+        apart  they are, in a kernel of its own;  static  by known scales; where such products were measured
         """
         rows, width = self.tables["gemm"], WIDTH[weights]
         name = weights if weights in rows else NARROWER.get(weights, "bf16")
         name = name if name in rows else "bf16"
         peak = self.peak(name)
+        if static and f"{name}_static" in rows:
+            return _row(GemmRow, rows[f"{name}_static"]), peak, width, True
         name = f"{name}_apart" if apart and f"{name}_apart" in rows else name
         return _row(GemmRow, rows[name]), peak, width, peak > 1.0
 

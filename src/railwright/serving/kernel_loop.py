@@ -34,6 +34,7 @@ from railwright.serving.kernel_rows import (
     HEAPED,
     HOME,
     IN_FLIGHT,
+    INTAKE,
     JOIN_SUM,
     JOINED,
     LAND,
@@ -171,7 +172,10 @@ def send(s: Any, i: int, now: float) -> None:
     if s.count[WAVES] > 0:
         s.count[WAVES] -= 1
     s.when[SENT][i] = now
-    s.when[QUEUED][i] = now + s.clock[OVERHEAD]
+    queued = now + s.clock[OVERHEAD]
+    if i > 0:
+        queued = max(queued, s.when[QUEUED][i - 1] + s.clock[INTAKE])
+    s.when[QUEUED][i] = queued
 
 
 def complete(s: Any, lane: int, now: float) -> None:

@@ -157,7 +157,8 @@ DECODE_POOL, NUM_DECODE, NUM_LINKS, FIRST_DECODE, OTHERS, COUNT_ROWS = 29, 30, 3
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = 0, 1, 2
 
 # clock
-NOW, OVERHEAD, LATENCY, MOVED_AT, NEXT_MOVE, TOKEN_BYTES, CLOCK_ROWS = 0, 1, 2, 3, 4, 5, 6
+NOW, OVERHEAD, LATENCY, MOVED_AT, NEXT_MOVE, TOKEN_BYTES, INTAKE, CLOCK_ROWS = 0, 1, 2, 3, 4, 5, 6, 7
+# OVERHEAD of each request before it is queued; INTAKE at least between two that are
 
 # due, per lane: which lane stands at a place of the heap, and at which place a lane stands (or -1)
 ORDER, PLACE, DUE_ROWS = 0, 1, 2

@@ -15,13 +15,16 @@ from railwright.model.architecture import Transformer
 from railwright.serving.constants import Kernels
 from railwright.serving.exchange import Place, all_reduce_seconds, expert_seconds, nccl_seconds
 from railwright.serving.kernels import (
+    AttentionRow,
     Floats,
     decode_seconds,
     experts_seconds,
     gemm_seconds,
     prefill_seconds,
 )
+from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import KV_BYTES, ONLY_EXPERTS
+from railwright.shipped import read_data
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
 
 LATENT_PREFILL = 2 * (192.0 + 128.0)
@@ -31,7 +34,7 @@ ELEMENTWISE = 0.55
 """Fixed time of an element-wise kernel (norm, activation) over that of a matrix product: an estimate."""
 
 ONE_BLOCK = 50e9
-"""What one thread block draws from memory [byte/s], an estimate: 32 KiB of loads in flight, 650 ns each."""
+"""What one thread block of XQA draws from memory [byte/s], an estimate: 32 KiB of loads in flight, 650 ns."""
 
 CAPTURED = (1, 2, 4)
 """Batches CUDA graphs are captured for below multiples of eight; others run padded (vLLM, SGLang)."""
@@ -95,8 +98,9 @@ class Stage:
 
         normed  its input comes from a norm
         """
-        apart = self.place.engine.quantise_apart and not (normed and self.fused)
-        row, peak, width, quantise = self.kernels.gemm(weights, apart=apart)
+        engine = self.place.engine
+        apart = engine.quantise_apart and not (normed and self.fused)
+        row, peak, width, quantise = self.kernels.gemm(weights, apart=apart, static=engine.static_scales)
         shape = Shape(rows, np.full_like(rows, columns), np.full_like(rows, inner))
         return gemm_seconds(shape, row, self.kernels.speeds, peak, width, quantise)
 
@@ -128,6 +132,8 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     wide = replayed * arch.hidden * 2.0
     reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
     meetings = 2 * layers if layout.attention_data == 1 else layers + dense
+    if arch.parallel_blocks:
+        meetings = layers
     # one more sums the parts of a split embedding
     parts["collectives"] = (meetings + 1) * (reduced + _wait(stage, own, mixed=mixed))
     if moe:
@@ -135,6 +141,9 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
             stage.place, stage.job, arch, layout, np.maximum(tokens, 1.0)
         )
     parts["head"] = _head(stage, own, mixed=mixed)
+    if mixed:
+        pace = plan_pace(stage)
+        parts = {k: v if k == "collectives" else v * pace for k, v in parts.items()}
     parts["launches"] = _launches(stage, own, np.asarray(sum(parts.values())), mixed=mixed)
     return parts
 
@@ -264,9 +273,13 @@ def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
         )
         if stage.place.engine.splits_context:
             return split
-        # one block for each key/value head of each request, as many at once as there are multiprocessors
-        waves = np.ceil(own * stage.kv_heads / stage.kernels.speeds.sms)
-        return np.maximum(split, row.fixed + waves * (seen / spread) * cached / ONE_BLOCK)
+        sms, gpu = stage.kernels.speeds.sms, stage.kernels.gpu
+        streams = np.ceil(own * stage.kv_heads / sms) * (seen / spread) * cached / ONE_BLOCK
+        alone = masked_seconds(
+            own, seen / spread, stage.heads, arch.head_dim, cached, sms, gpu.generation, stage.job.kv
+        )
+        xqa = xqa_runs(own, stage.heads, stage.kv_heads, sms)
+        return np.maximum(split, row.fixed + np.where(xqa, streams, alone))
 
     time = stage.place.engine.attention_pace * _by_window(stage, context, layer)
     if spread > 1:
@@ -277,13 +290,13 @@ def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
 
 
 def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
-    """Attention of one chunk of `new` tokens after `cached` ones, all layers of the stage. [s]
+    """Attention of one chunk of `new` tokens after `cached` ones, all layers, without launches. [s]
 
     Over context ranks the chunk's queries are shared, and keys and values of all of them are gathered.
     """
     arch, layout = stage.arch, stage.layout
     latent = arch.attention == "mla"
-    row = stage.kernels.attention("mla_prefill" if latent else "prefill", stage.job.kv)
+    row = replace(_prefill_row(stage), fixed=0.0)
     work = LATENT_PREFILL if latent else 4.0 * arch.head_dim
 
     def layer(seen: Floats) -> Floats:
@@ -294,12 +307,33 @@ def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
             1.0, new, before, stage.heads / layout.context, work, row, stage.kernels.speeds
         )
 
-    time = _by_window(stage, cached + new, layer) / layout.attention_data
+    time = plan_pace(stage) * _by_window(stage, cached + new, layer) / layout.attention_data
     if layout.context > 1:
         size = new * (arch.kv_lora + arch.rope_dim if latent else 2.0 * stage.kv_heads * arch.head_dim)
         gathered = nccl_seconds(stage.place, "all_gather", layout.context, size * KV_BYTES[stage.job.kv])
         time = time + stage.layers * gathered
     return time
+
+
+def prefill_launches(stage: Stage) -> float:
+    """Fixed time of the attention of all prompts of a step: one kernel a layer computes them together. [s]"""
+    return stage.layers * _prefill_row(stage).fixed / stage.layout.attention_data
+
+
+def plan_pace(stage: Stage) -> float:
+    """Time of prefill in a TensorRT plan of 2024 over that of the kernels measured (data/plans.yaml)."""
+    if not stage.place.engine.plans:
+        return 1.0
+    name = stage.kernels.gpu.name
+    rows: dict[str, dict[str, float]] = read_data("serving", "plans.yaml")
+    own = [gpu for gpu in rows if name == gpu or name.startswith(gpu + "-")]
+    kind = "bf16" if stage.dense_type == "fp16" else stage.dense_type
+    return rows[max(own, key=len)].get(kind, 1.0) if own else 1.0
+
+
+def _prefill_row(stage: Stage) -> AttentionRow:
+    kind = "mla_prefill" if stage.arch.attention == "mla" else "prefill"
+    return stage.kernels.attention(kind, stage.job.kv if stage.place.engine.narrow_prefill else "bf16")
 
 
 def _by_window(stage: Stage, context: Floats, layer: Callable[[Floats], Floats]) -> Floats:

@@ -42,6 +42,7 @@ class Engine:
     fused_norms     norms run inside the all-reduce or the products next to them, while the
                     all-reduce's bytes times its GPUs are at most `fused_bytes`
     reduces         whose all-reduce an engine runs up to that size ('trtllm'), '': its own
+    static_scales   activations are quantised by the checkpoint's scales, which need not be found
     quantise_apart  activations that no norm in an all-reduce gives are quantised by kernels of their own
     graphs          most requests of a decode step that is one replayed CUDA graph, 0: launched one by one
     mixed_graphs    the same for tokens of a step with prefill
@@ -51,10 +52,13 @@ class Engine:
                     H(n) - 1 over n ranks, the mean maximum of n exponential delays [s]
     attention_pace  time of decode attention over that of the kernels measured
     splits_context  decode attention splits one request's context over multiprocessors (flash decoding)
+    plans           prefill runs at the pace of a TensorRT plan of 2024 (data/plans.yaml)
+    narrow_prefill  attention of prompts works in fp8 where keys and values are cached so
     host_step, host_request   host time of a step and of each request in it: schedule, inputs, sampled tokens
                     [s];  overlaps  the host prepares a step while the GPU runs the one before
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
     request         tokenizer, HTTP, queues, of a request before its first step and after [s]
+    intake          how long each request holds the frontend's one process, which they pass one by one [s]
     expert_exchange  how tokens meet experts of other GPUs under attention data parallelism
     decode_time, prefill_time  GPU time of decode steps and of steps with prefill over what measured kernels
                     say; 1 but in a calibrated profile (`railwright calibrate`)
@@ -94,11 +98,15 @@ class Engine:
     fused_bytes: float = 1e18
     reduces: str = ""
     quantise_apart: bool = False
+    static_scales: bool = False
     mixed_graphs: int = 0
     step: float = 50e-6
     collective_wait: float = 0.0
     attention_pace: float = 1.0
     splits_context: bool = True
+    intake: float = 0.0
+    narrow_prefill: bool = True
+    plans: bool = False
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"
     decode_time: float = 1.0
     prefill_time: float = 1.0

@@ -104,7 +104,7 @@ def build(work: Workload, fleet: Fleet, passes: Longs, as_lists: bool) -> State:
     for row, value in settings.items():
         count[row] = value
     clock = np.zeros(r.CLOCK_ROWS)
-    clock[r.OVERHEAD] = pools[0].table.request
+    clock[r.OVERHEAD], clock[r.INTAKE] = pools[0].table.request, pools[0].table.intake
     if links is not None:
         clock[r.LATENCY], clock[r.TOKEN_BYTES] = links.latency, links.token_bytes
 

@@ -19,6 +19,7 @@ from railwright.serving.operators import (
     decode_attention,
     draft_stage,
     prefill_attention,
+    prefill_launches,
     row_parts,
 )
 from railwright.serving.profiles import Engine, engine_of
@@ -74,7 +75,8 @@ def tabulate(
     return StepTable(
         tokens=tokens,
         decode_rows=(sum_of(row_parts(stage, tokens, mixed=False)) + drafted) * engine.decode_time,
-        mixed_rows=sum_of(row_parts(stage, tokens, mixed=True)) * engine.prefill_time,
+        mixed_rows=(sum_of(row_parts(stage, tokens, mixed=True)) + prefill_launches(stage))
+        * engine.prefill_time,
         requests=batches,
         contexts=contexts,
         decode=decode * engine.decode_time,
@@ -88,6 +90,7 @@ def tabulate(
         host_request=engine.host_request,
         overlaps=engine.overlaps,
         request=engine.request,
+        intake=engine.intake,
     )
 
 
@@ -117,7 +120,8 @@ def step_parts(
         parts["decode attention"] = float(seen[0])
     if prefill:
         new, cached = (np.array(column, float) for column in zip(*prefill, strict=True))
-        parts["prefill attention"] = float(prefill_attention(stage, new, cached).sum())
+        each = prefill_attention(stage, new, cached)
+        parts["prefill attention"] = float(each.sum()) + prefill_launches(stage)
     measured = engine.prefill_time if prefill else engine.decode_time
     parts = {name: value * measured for name, value in parts.items()}
     host = engine.host_step + engine.host_request * (decoding + len(prefill))

@@ -42,6 +42,7 @@ class StepTable:
     block        tokens of one block of keys and values
     host_step, host_request, overlaps  see above
     request      seconds spent on a request outside steps (tokenizer, HTTP), before its first token
+    intake       seconds of them for which it holds the frontend's one process: requests pass one by one
 
     With attention data parallelism the batch is dealt evenly over the groups of the replica.
     With speculative decoding T counts the tokens checked; drafting them is in `decode_rows` and `decode`.
@@ -65,3 +66,4 @@ class StepTable:
     host_request: float
     overlaps: bool
     request: float
+    intake: float = 0.0
