@@ -84,6 +84,7 @@ class _Request:
     first: float = -1.0
     done: float = -1.0
     losses: int = 0
+    queued: float = 0.0
     events: list[float] = field(default_factory=list)
 
 
@@ -105,7 +106,7 @@ def step_by_step(work: Workload, fleet: Fleet) -> tuple[np.ndarray, np.ndarray, 
     unsent, arriving = list(everyone), []
     waiting: list[_Request] = []
     running: list[_Request] = []
-    now, in_flight = 0.0, 0
+    now, began, in_flight = 0.0, 0.0, 0
 
     def blocks(tokens: int) -> int:
         return -(-tokens // table.block)
@@ -125,7 +126,9 @@ def step_by_step(work: Workload, fleet: Fleet) -> tuple[np.ndarray, np.ndarray, 
             arriving.append((max(unsent[0].arrival, freed) + table.request, unsent.pop(0)))
             in_flight += 1
         while arriving and arriving[0][0] <= now:
-            waiting.append(arriving.pop(0)[1])
+            when, one = arriving.pop(0)
+            one.queued = when
+            waiting.append(one)
 
     def fit_decoders() -> bool:
         lost = False
@@ -149,6 +152,9 @@ def step_by_step(work: Workload, fleet: Fleet) -> tuple[np.ndarray, np.ndarray, 
                 budget -= new
         while not lost and waiting and budget > 0 and len(running) < plan.max_requests:
             one = waiting[0]
+            going = chunks or any(other.computed >= other.need for other in running)
+            if plan.ahead and going and one.queued > began:
+                break
             wanted = one.prompt + one.output if plan.reserves else one.need
             if blocks(wanted) > total - room - used():
                 break
@@ -199,6 +205,7 @@ def step_by_step(work: Workload, fleet: Fleet) -> tuple[np.ndarray, np.ndarray, 
             rows = [np.interp(one.computed, table.contexts, row) for row in table.prefill]
             gpu += np.interp(new, table.chunks, rows)
         host = table.host_step + table.host_request * (len(decoders) + len(chunks))
+        began = now
         now += max(gpu, host) if table.overlaps else gpu + host
         ended = []
         for one in decoders:

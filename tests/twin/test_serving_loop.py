@@ -42,6 +42,7 @@ def problems(draw):
         max_requests=draw(st.sampled_from([1, 4, 30])),
         whole_prompts=False,
         reserves=draw(st.booleans()),
+        ahead=draw(st.booleans()),
     )
     work = requests(arrival, prompt, output, draw(st.sampled_from([0, 1, 5])))
     return work, fleet

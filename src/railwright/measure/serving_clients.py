@@ -73,15 +73,19 @@ def _inferencex(case: Case) -> Load:
 
 
 def _aiperf(case: Case) -> Load:
-    """AIConfigurator's own runs: aiperf, fixed lengths, closed loop, ten requests for each in flight."""
+    """AIConfigurator's own runs: fixed lengths, closed loop, ten requests for each in flight, all at once.
+
+    Twice as many warm up before, and have ended when the measured ones begin: perf_analyzer waits for them
+    and clears its workers (WaitForWarmupAndCleanup), aiperf's warm-up is a phase of its own.
+    """
     concurrency = number(case, "concurrency", 0)
     if not concurrency:
         concurrency = number(case, "decode_num_workers") * number(case, "decode_batch_size")
     return Load(
-        _closed(case, concurrency, 12 * concurrency, warmup=2 * concurrency),
+        _closed(case, concurrency, 10 * concurrency),
         "mean",
-        "ai-dynamo/aiconfigurator@095f58a, generator/config/backend_templates/benchmark/bench_run.sh.j2 "
-        "(aiperf, isl_stddev and osl_stddev 0, warm-up 2 x concurrency, ignore_eos); ten rounds by default",
+        "ai-dynamo/aiconfigurator@9610283, src/aiconfigurator/eval/benchmarks/genai_perf_runner.py (genai-perf, "
+        "deviations 0, request-count 10 x concurrency, warm-up 2 x concurrency, ignore_eos)",
     )
 
 

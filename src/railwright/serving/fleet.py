@@ -35,6 +35,8 @@ class Scheduler:
     prefix_cache   keys and values of prefixes stay for others until the room is needed
     hold_steps     while others decode, new prompts wait so many of their steps at most, until with the
                    decoders they are `hold_tokens` (TensorRT-LLM: batch_wait_timeout_iters); 'mixed' alone
+    ahead          what is in a step is settled when the step before begins: a request that comes later than
+                   that misses it, while others are computed (asynchronous, overlapping schedulers)
     """
 
     policy: Policy = "mixed"
@@ -45,6 +47,7 @@ class Scheduler:
     prefix_cache: bool = False
     hold_steps: int = 0
     hold_tokens: int = 0
+    ahead: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from railwright.serving.kernel_rows import (
     AFTER,
     ARRIVAL,
     BATCH,
+    BEGAN,
     BUSY,
     CHUNK_TOKENS,
     CHUNKS,
@@ -88,6 +89,7 @@ from railwright.serving.kernel_rows import (
     RUNNING_NOW,
     SENT,
     SHARED,
+    SLOPE,
     SOURCE,
     SOURCE_OWN,
     SOURCE_SHARED,
@@ -96,13 +98,14 @@ from railwright.serving.kernel_rows import (
     STATIC,
     STEP,
     STEPS,
+    TAKES,
     TOUCHED_HEAD,
     USED,
     WAVES,
     YIELD,
     YOUNGEST,
 )
-from railwright.serving.kernel_schedule import dismiss, join, leave
+from railwright.serving.kernel_schedule import dismiss, join, leave, run_time
 from railwright.serving.kernel_transfer import end_transfer, settle, share
 
 FINISHED, LOG_FULL, STUCK = 0, 1, 2
@@ -185,6 +188,8 @@ def complete(s: Any, lane: int, now: float) -> None:
     due_remove(s, lane)
     record(s, v, lane, now)
     s.lane[BUSY][lane] = 0
+    before = run_time(s.run[TAKES][lane], s.run[SLOPE][lane], s.lane[STEPS][lane] - 1)
+    s.run[BEGAN][lane] = s.run[START][lane] + before
     static = s.pool[POLICY][y] == STATIC
     base = lane * s.count[MOST_HEAP]
     if s.lane[ADVANCES][lane]:

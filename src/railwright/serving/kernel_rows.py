@@ -93,15 +93,16 @@ ARRIVAL, SENT, QUEUED, ADMITTED, FIRST, DONE, HANDED, LANDING, JOINED_AT, WHEN_R
 HOME, STEP, DECODERS, GROWERS, HEAPED, YOUNGEST, PARTIAL, FRESH, FRESH_END, STEPS, ADVANCES, JOINED = (
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 )  # fmt: skip
-BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, HELD_FROM, LANE_ROWS = 12, 13, 14, 15, 16, 17, 18
+BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, HELD_FROM, LATE, LANE_ROWS = 12, 13, 14, 15, 16, 17, 18, 19
 # HOME replica; STEP decode steps so far; GROWERS decoders whose cache grows; HEAPED entries of its heap;
 # YOUNGEST admitted last; PARTIAL a prompt partly computed, or -1; FRESH prompts that this step completes;
 # STEPS of the run under way; ADVANCES 1 if decoders are in it; BATCH requests of a static batch;
-# HELD_FROM the decode step since which prompts are held back, or -1
+# HELD_FROM the decode step since which prompts are held back, or -1; LATE 1 if a prompt came too late for the
+# step that begins
 
 # run
-START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7
-# START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes
+START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, BEGAN, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# BEGAN the start of the last step that has ended; START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes
 # longer; CONTEXT sum over decoders;
 # LAST end of the last decode step; JOIN_SUM of the moments at which decoders joined since
 
@@ -120,12 +121,13 @@ POLICY, WHOLE, BUDGET, MOST, BLOCKS, BLOCK, WINDOW, QUERIES, RESERVES, STAGES, R
 CACHES, DENSE, DENSE_LEN, MIXED, GRID, GRID_LEN, GRID_DECODE, GRID_MIXED, CONTEXTS, CONTEXTS_LEN, DECODE = (
     12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
 )  # fmt: skip
-CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, HOLD_STEPS, HOLD_TOKENS, POOL_ROWS = (
-    23, 24, 25, 26, 27, 28, 29, 30,
+CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, HOLD_STEPS, HOLD_TOKENS, AHEAD, POOL_ROWS = (
+    23, 24, 25, 26, 27, 28, 29, 30, 31,
 )  # fmt: skip
 # POLICY; WHOLE prompts are not cut; BUDGET tokens and MOST requests of a step; BLOCKS of BLOCK tokens; WINDOW
 # decode steps a block lasts; QUERIES tokens a decoder brings to a step; RESERVES blocks for the whole answer;
-# CACHES prefixes; from DENSE on offsets into `price`; HOLD_STEPS that prompts wait for, or HOLD_TOKENS
+# CACHES prefixes; from DENSE on offsets into `price`; HOLD_STEPS that prompts wait for, or HOLD_TOKENS;
+# AHEAD: what is in a step is settled when the one before begins
 MIXED_STEPS, PREFILL_FIRST, STATIC = 0, 1, 2
 BOTH, PREFILLS, DECODES = 0, 1, 2
 

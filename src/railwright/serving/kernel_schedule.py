@@ -26,7 +26,9 @@ from railwright.serving.kernel_rows import (
     ADMITTED,
     ADVANCES,
     AFTER,
+    AHEAD,
     BATCH,
+    BEGAN,
     BLOCK,
     BUDGET,
     BUSY,
@@ -58,6 +60,7 @@ from railwright.serving.kernel_rows import (
     LAND,
     LAND_END,
     LANE,
+    LATE,
     LEFT,
     LOSSES,
     MIXED_STEPS,
@@ -76,6 +79,7 @@ from railwright.serving.kernel_rows import (
     POOL,
     PREEMPTIONS,
     QUERIES,
+    QUEUED,
     REMOTE,
     RESERVES,
     RUNNING,
@@ -121,6 +125,7 @@ def schedule(s: Any, lane: int, now: float) -> None:
             evict(s, v)
         s.lane[CHUNKS][lane] = 0
         s.lane[CHUNK_TOKENS][lane] = 0
+        s.lane[LATE][lane] = 0
         attention = 0.0
         held = holds(s, v, lane, y)
         if not held and (lost == 0 or look == 1):
@@ -173,6 +178,9 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
             s.replica[RUNNING_NOW][v] += 1
             begin_transfer(s, i, now)
             continue
+        if s.pool[AHEAD][y] and came_late(s, lane, i):
+            s.lane[LATE][lane] = 1
+            break
         if (budget <= 0 and not static) or needed(s, v, i) > free_blocks(s, v):
             break
         # The last token is always computed: its result is the first token of the answer.
@@ -196,6 +204,12 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
         if static:
             s.lane[BATCH][lane] += 1
     return attention
+
+
+def came_late(s: Any, lane: int, i: int) -> bool:
+    """Whether request i came after the step that begins now was settled: when the one before began."""
+    going = s.lane[DECODERS][lane] > 0 or s.lane[CHUNKS][lane] > 0
+    return bool(going and s.when[QUEUED][i] > s.run[BEGAN][lane])
 
 
 def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
@@ -232,6 +246,8 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
             if s.lane[HELD_FROM][lane] != NOBODY:
                 waited = s.lane[STEP][lane] - s.lane[HELD_FROM][lane]
                 steps = min(steps, s.pool[HOLD_STEPS][y] - waited)
+            if s.lane[LATE][lane]:
+                steps = 1
         grid = s.pool[CONTEXTS][y]
         last = grid + s.pool[CONTEXTS_LEN][y] - 2
         context = s.run[CONTEXT][lane] / decoders + 1.0

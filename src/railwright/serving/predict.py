@@ -116,6 +116,7 @@ def scheduler_of(job: ServingJob, engine: Engine, machine: Machine, layout: Serv
         engine.prefix_cache if job.prefix_cache is None else job.prefix_cache,
         engine.hold_steps,
         int(engine.hold_share * tokens * layout.attention_data),
+        engine.schedules_ahead,
     )
 
 

@@ -56,6 +56,7 @@ class Engine:
     narrow_prefill  attention of prompts works in fp8 where keys and values are cached so
     host_step, host_request   host time of a step and of each request in it: schedule, inputs, sampled tokens
                     [s];  overlaps  the host prepares a step while the GPU runs the one before
+    schedules_ahead  a step is put together when the one before begins, so that later requests miss it
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
     request         tokenizer, HTTP, queues, of a request before its first step and after [s]
     intake          how long each request holds the frontend's one process, which they pass one by one [s]
@@ -105,6 +106,7 @@ class Engine:
     attention_pace: float = 1.0
     splits_context: bool = True
     intake: float = 0.0
+    schedules_ahead: bool = False
     narrow_prefill: bool = True
     plans: bool = False
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"

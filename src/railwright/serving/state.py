@@ -190,6 +190,7 @@ def _pools(work: Workload, pools: tuple[Pool, ...]) -> tuple[Longs, Floats, Floa
             r.CACHES: _caches(one),
             r.HOLD_STEPS: plan.hold_steps if plan.policy == "mixed" else 0,
             r.HOLD_TOKENS: plan.hold_tokens,
+            r.AHEAD: plan.ahead and not static and one.role != "prefill" and table.stages == 1,
             r.FIRST_REPLICA: first,
             r.REPLICAS: one.replicas,
             r.DENSE_LEN: dense,
