@@ -47,13 +47,12 @@ TP1), where requests hardly ever meet another's prompt, so that only a mean, whi
 far above one lone prompt."""
 
 
-def _closed(case: Case, concurrency: int, requests: int, *, warmup: int = 0, spread: float = 0.0) -> Client:
+def _closed(case: Case, concurrency: int, requests: int, *, spread: float = 0.0) -> Client:
     """A closed loop of the case's lengths: `concurrency` requests in flight until `requests` were sent."""
     return Client(
         kind="closed-loop",
         concurrency=concurrency,
         requests=requests,
-        warmup=warmup,
         input=number(case, "isl"),
         output=number(case, "osl"),
         spread=spread,
@@ -84,8 +83,8 @@ def _aiperf(case: Case) -> Load:
     return Load(
         _closed(case, concurrency, 10 * concurrency),
         "mean",
-        "ai-dynamo/aiconfigurator@9610283, src/aiconfigurator/eval/benchmarks/genai_perf_runner.py (genai-perf, "
-        "deviations 0, request-count 10 x concurrency, warm-up 2 x concurrency, ignore_eos)",
+        "ai-dynamo/aiconfigurator@9610283, src/aiconfigurator/eval/benchmarks/genai_perf_runner.py "
+        "(genai-perf, deviations 0, request-count 10 x concurrency, warm-up 2 x concurrency, ignore_eos)",
     )
 
 

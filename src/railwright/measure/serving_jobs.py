@@ -202,8 +202,8 @@ def _settings(case: Case) -> dict[str, Any]:
     if case["set"] == "silicon" and "aic-auto-gap-analysis" not in case["source"]:
         return _inferencex_settings(case)
     if case["set"] == "silicon" and "trtllm" in case["engine"] and case["mode"] == "agg":
-        # ai-dynamo/aiconfigurator@9610283, cli/backends/trtllm.py and its templates; the batch is built for the
-        # most that its evaluation then sends (eval/pipeline.py, _auto_concurrency_values)
+        # ai-dynamo/aiconfigurator@9610283, cli/backends/trtllm.py and its templates; the batch is built for
+        # the most that its evaluation then sends (eval/pipeline.py, _auto_concurrency_values)
         batch = number(case, "concurrency")
         tokens = batch + number(case, "isl") + 1500
         return {"max_batched_tokens": tokens, "max_requests": batch, "memory_fraction": 0.8}
