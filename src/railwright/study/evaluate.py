@@ -36,7 +36,7 @@ EVENTS_OF_A_PATH = 400_000
 
 @dataclass
 class Workshop:
-    """What the variants of one run share: the catalogue, and machines already built.
+    """What the variants of one run share: the catalogue, machines already built, jobs already simulated.
 
     Two variants with the same cluster and NCCL settings get the same Machine, and so its solved traffic.
     """
@@ -44,6 +44,8 @@ class Workshop:
     catalog: Catalog
     sub_message_share: float | None = None
     machines: dict[str, Machine] = field(default_factory=dict)
+    jobs: dict[tuple[str, str], JobResult] = field(default_factory=dict)
+    others: dict[float, Workshop] = field(default_factory=dict)
 
     @classmethod
     def of(cls, study: Study) -> Workshop:
@@ -54,7 +56,7 @@ class Workshop:
 
         Raises PlanError when its fabric is impossible, SpecError for a broken profile.
         """
-        key = f"{study.cluster.model_dump_json()}{study.nccl.model_dump_json()}{study.calibration}"
+        key = _key(study)
         if key not in self.machines:
             settings = replace(nccl_settings(study.nccl), sub_message_share=self.sub_message_share)
             profile = profile_of(study)
@@ -63,7 +65,24 @@ class Workshop:
 
     def assuming(self, sub_message_share: float | None) -> Workshop:
         """The same catalogue under another cost of aggregated messages; itself under the usual one."""
-        return self if sub_message_share is None else Workshop(self.catalog, sub_message_share)
+        if sub_message_share is None:
+            return self
+        return self.others.setdefault(sub_message_share, Workshop(self.catalog, sub_message_share))
+
+    def run(self, job: TrainingJob, study: Study) -> JobResult:
+        """A job on the machine of a study; simulated once, however many questions ask for it.
+
+        Raises as `machine` does.
+        """
+        key = (_key(study), job.model_dump_json())
+        if key not in self.jobs:
+            self.jobs[key] = run_job(job, self.machine(study))
+        return self.jobs[key]
+
+
+def _key(study: Study) -> str:
+    """What the machine of a study hangs on."""
+    return f"{study.cluster.model_dump_json()}{study.nccl.model_dump_json()}{study.calibration}"
 
 
 def nccl_settings(nccl: Nccl) -> NcclSettings:
@@ -166,7 +185,7 @@ def evaluate(study: Study, name: str, why: str, workshop: Workshop, tell: Tell) 
     jobs = []
     for job in study.jobs:
         tell(f"{name}: {job.name}")
-        jobs.append(run_job(job, machine))
+        jobs.append(workshop.run(job, study))
     for recommendation in study.recommendations:
         tell(f"{name}: {recommendation.name}")
         jobs.append(run_recommendation(recommendation, machine))

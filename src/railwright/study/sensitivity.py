@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.spec import override
 from railwright.spec.study import Study, Variant
-from railwright.study.evaluate import Workshop, architecture, run_job
+from railwright.study.evaluate import Workshop, architecture
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
 from railwright.training.whatif import share_changes, what_ifs
 
@@ -67,7 +67,6 @@ def pxn_gain(study: Study, workshop: Workshop) -> float | None:
 def first_job(study: Study, workshop: Workshop) -> JobResult:
     """The first job of a study on its own machine."""
     try:
-        machine = workshop.machine(study)
+        return workshop.run(study.jobs[0], study)
     except PlanError as no:
         return JobResult(study.jobs[0].name, None, str(no))
-    return run_job(study.jobs[0], machine)
