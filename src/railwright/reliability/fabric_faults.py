@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
@@ -227,7 +227,7 @@ def _worth(
         total = needed + spares
         dead = np.arange(total)
         # The slowest pod holds the job: the most dead spines of any.
-        most = np.diff(np.concatenate([[0.0], binom.cdf(dead, total, out) ** pods]))
+        most = np.diff(np.concatenate([[0.0], bdtr(dead, total, out) ** pods]))
         loss = float(sum(p * (1 - 1 / step(total - int(d))) for d, p in zip(dead, most, strict=True)))
         bound = float(
             sum(p * (1 - min((total - int(d)) / full, 1.0)) for d, p in zip(dead, most, strict=True))

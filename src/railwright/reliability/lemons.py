@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scipy.stats import gamma
+from scipy.special import gammaincc, gammaincinv
 
 from railwright.reliability.constants import constant
 
@@ -17,6 +17,6 @@ def worst_tenth(nodes: float, rate: float) -> float:
     shape = constant("faults_per_node").value / (spread - 1)
     if nodes < 10 or not rate:
         return 0.1
-    cut = gamma.ppf(0.9, shape, scale=1 / shape)
+    cut = gammaincinv(shape, 0.9)  # of a gamma law of scale 1
     # Mean of the part above the cut: a gamma law of shape + 1.
-    return float(gamma.sf(cut, shape + 1, scale=1 / shape))
+    return float(gammaincc(shape + 1, cut))

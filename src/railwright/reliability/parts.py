@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from railwright.errors import RailwrightError, nearest
 from railwright.fabric import lost_servers
@@ -156,14 +156,14 @@ def age_factor(age: float | None) -> float:
 def fatal_flaps(flaps: Flaps) -> float:
     """Share of the flaps that outlast the transport's retries, of a lognormal with that median and p99."""
     mu, sigma = _lognormal(flaps)
-    return float(norm.sf((math.log(constant("transport_timeout").value) - mu) / sigma))
+    return float(ndtr((mu - math.log(constant("transport_timeout").value)) / sigma))
 
 
 def stalls(flaps: Flaps, links: float) -> float:
     """Share of the time the job stands still in flaps that it survives: none overlap, all ranks wait."""
     mu, sigma = _lognormal(flaps)
     cut = (math.log(constant("transport_timeout").value) - mu) / sigma
-    survived = math.exp(mu + sigma**2 / 2) * float(norm.cdf(cut - sigma))
+    survived = math.exp(mu + sigma**2 / 2) * float(ndtr(cut - sigma))
     return 1 - math.exp(-flaps.per_link_day / DAY * links * survived)
 
 
@@ -173,7 +173,7 @@ def _lognormal(flaps: Flaps) -> tuple[float, float]:
             f"reliability.flaps: the median ({flaps.median:g} s) is above 0 and below the p99 "
             f"({flaps.p99:g} s)"
         )
-    return math.log(flaps.median), math.log(flaps.p99 / flaps.median) / float(norm.ppf(0.99))
+    return math.log(flaps.median), math.log(flaps.p99 / flaps.median) / float(ndtri(0.99))
 
 
 def _component(
