@@ -7,7 +7,7 @@ end of the step: from each task to one that ended the instant it started.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -181,16 +181,12 @@ class _Ended:
     def at(self, instant: float) -> list[Event]:
         """Those that ended then."""
         first = bisect_left(self.ends, instant - self.close)
-        found = []
-        for event in self.events[first:]:
-            if event.end > instant + self.close:
-                break
-            found.append(event)
-        return found
+        return self.events[first : bisect_right(self.ends, instant + self.close, first)]
 
     def during(self, now: Event) -> Event | None:
         """The compute of the same stage that runs when an event starts: a whole pass, drawn as one."""
-        for event in self.events[bisect_left(self.ends, now.start) :]:
+        for place in range(bisect_left(self.ends, now.start), len(self.events)):
+            event = self.events[place]
             if event.rank == now.rank and event.lane == "compute" and event.start < now.start:
                 return event
         return None
