@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import Mistake, PlanError, SpecError, nearest
+from railwright.shipped import read_data
 from railwright.spec.serving import ServingJob
 
 Scheduler = Literal["mixed", "prefill-first", "static"]
@@ -172,10 +172,7 @@ def engines() -> dict[str, Engine]:
 
 @cache
 def _rows() -> dict[str, dict[str, Any]]:
-    from ruamel.yaml import YAML
-
-    text = (files("railwright.serving") / "data" / "engines.yaml").read_text(encoding="utf-8")
-    rows: dict[str, dict[str, Any]] = YAML(typ="safe").load(text)["engines"]
+    rows: dict[str, dict[str, Any]] = read_data("serving", "engines.yaml")["engines"]
     found: dict[str, dict[str, Any]] = {}
     for name, row in rows.items():
         like = found.get(row.get("like", ""), {})

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
+from railwright.shipped import read_data
 from railwright.model.operators import CoreAttention
 from railwright.spec.study import TrainingJob
 from railwright.training.constants import width_of
@@ -108,10 +108,7 @@ def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
 @cache
 def eras() -> dict[str, Era]:
     """All eras by name, oldest first."""
-    from ruamel.yaml import YAML
-
-    text = (files("railwright.training") / "data" / "eras.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = YAML(typ="safe").load(text)
+    data: dict[str, Any] = read_data("training", "eras.yaml")
     return {
         name: Era(
             name,
