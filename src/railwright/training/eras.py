@@ -14,8 +14,8 @@ from typing import Any
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
-from railwright.shipped import read_data
 from railwright.model.operators import CoreAttention
+from railwright.shipped import read_data
 from railwright.spec.study import TrainingJob
 from railwright.training.constants import width_of
 from railwright.training.stragglers import wait_factor
