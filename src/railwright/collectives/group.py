@@ -91,9 +91,10 @@ def group_of(machine: Machine, comm: Communicator) -> Group:
             "different GPUs; "
             "NCCL needs at least one rank and a GPU of its own for each: list each GPU once."
         )
-    domains = domain_of_gpu(fabric)[comm.gpus]
-    names = np.unique(domains)
-    nics = min(len(np.unique(fabric.nic_of_gpu[comm.gpus[domains == d]])) for d in names)
+    names, place = np.unique(domain_of_gpu(fabric)[comm.gpus], return_inverse=True)
+    nic = fabric.nic_of_gpu[comm.gpus].astype(np.int64)
+    distinct = np.unique(place * (nic.max() + 2) + nic)  # pairs of node and NIC; a GPU without one has -1
+    nics = int(np.bincount((distinct + 1) // (nic.max() + 2), minlength=len(names)).min())
     return Group(
         ranks=len(comm),
         nodes=len(names),
