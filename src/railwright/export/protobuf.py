@@ -66,6 +66,8 @@ def delimited(messages: Iterable[bytes]) -> Iterator[bytes]:
 
 def read_varint(buffer: bytes, at: int, end: int) -> tuple[int, int]:
     """(unsigned value, place behind it).  Raises Malformed."""
+    if at < end and buffer[at] < 0x80:
+        return buffer[at], at + 1  # nearly all of them
     value = shift = 0
     begin = at
     while at < end:

@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +172,12 @@ def _raw(message: bytes, at: int) -> _Raw:
     return raw
 
 
+@lru_cache(maxsize=10_000)
 def _attribute(message: bytes) -> tuple[str, int | float | str | None]:
-    """(name, value) of an attribute; None where it is a list, or of a type that nothing here needs."""
+    """(name, value) of an attribute; None where it is a list, or of a type that nothing here needs.
+
+    Nodes repeat each other's attributes by the thousand.
+    """
     name, held = "", None
     for number, _, value in fields(message):
         if number == chakra.ATTRIBUTE_NAME and isinstance(value, bytes):
