@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railwright.serving.profiles import engines
 from railwright.serving.step import step_parts, tabulate
 from railwright.spec.serving import ServingLayout
 from serving_jobs import arch, job, machine
@@ -25,7 +26,9 @@ def test_times_are_positive_and_grow_with_the_batch(model: str, engine: str) -> 
         assert (rows > 0).all()
         # tiles make products of some widths faster than narrower ones; never by much
         assert (rows[1:] > 0.93 * np.maximum.accumulate(rows)[:-1]).all()
-    assert (np.diff(table.decode, axis=0) >= 0).all()
+    # TensorRT-LLM of 2024 goes over to a faster kernel at one batch (XQA); nothing else is faster for more
+    switches = (np.diff(table.decode, axis=0) < 0).any(axis=1).sum()
+    assert switches <= (0 if engines()[engine].splits_context else 1)
     assert (np.diff(table.decode, axis=1) >= 0).all()
     assert (np.diff(table.prefill, axis=0) >= 0).all()
     assert (np.diff(table.prefill, axis=1) >= -1e-9).all()

@@ -102,8 +102,8 @@ BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, HELD_FROM, LATE, LANE_ROWS = 12, 13,
 
 # run
 START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, BEGAN, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-# BEGAN the start of the last step that has ended; START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes
-# longer; CONTEXT sum over decoders;
+# START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes longer;
+# BEGAN start of the last step that has ended; CONTEXT sum over decoders;
 # LAST end of the last decode step; JOIN_SUM of the moments at which decoders joined since
 
 # replica

@@ -27,7 +27,7 @@ XQA_FROM = 0.25
 """Blocks of XQA over multiprocessors from which it runs (decoderXQARunner.h, kEnableMinBlockFactor 4)."""
 
 HEAD = 128
-"""Width of the heads that data/masked.yaml was measured on; a block's work per token is proportional to it."""
+"""Width of the heads that data/masked.yaml was measured on; a block's work a token is proportional to it."""
 
 
 def xqa_runs(requests: ArrayLike, heads: int, kv_heads: int, sms: int) -> NDArray[np.bool_]:
