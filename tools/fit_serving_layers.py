@@ -64,8 +64,24 @@ def attention(file: Path, *, prefill: bool) -> str:
     return f"{name}_bf16: " + fit.written(fit.ATTENTION_FIELDS, list(found[0]), found, "vllm/0.19.0")
 
 
+def ungrouped(file: Path, heads: int) -> str:
+    """What decode attention of 16 to 128 requests over 512 to 2,048 tokens draws beside a prompt [byte/s]."""
+    names = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+    rows = csv.DictReader(file.open())
+    at = {tuple(int(r[n]) for n in names): float(r["time_us"]) * 1e-6 for r in rows}
+    rates = []
+    for (chunk, cached, batch, context), both in at.items():
+        alone = at.get((chunk, 0, 0, 0))
+        if chunk and alone and not cached and 16 <= batch <= 128 and 512 <= context <= 2048:
+            rates.append(batch * heads * context * 512.0 / (both - alone))
+    low, middle, high = np.percentile(rates, (10, 50, 90))
+    spread = f"{low:.2e} to {high:.2e}"
+    return f"ungrouped: {{rate: {middle:.3e}, rows: {len(rates)}, table: vllm/0.19.0}}  # {spread}"
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
+    print(ungrouped(folder / "attention.csv", 32))
     print(products(folder / "dense.csv"))
     for phase in (False, True):
         print(attention(folder / "attention.csv", prefill=phase))

@@ -3,7 +3,7 @@
 Data: wbing520/ai-performance-engineering@0e25b2e, code/ch10_inference/inference_gpu_cluster_sizing/dataset:
 nim.csv (genai-perf against NIM 1.0) and trt_llm_0_9_0_dli.csv (static batches of TensorRT-LLM 0.9).
 Run: PYTHONPATH=src python tools/fit_serving_plans.py NIM.csv DLI.csv; prints what masked.yaml and plans.yaml
-(serving/data) and the profiles trtllm-2024 and trtllm-2024-static hold, each with its error on the models left out.
+(serving/data) and the profiles trtllm-2024 and trtllm-2024-static hold, by model where there are several.
 """
 
 from __future__ import annotations

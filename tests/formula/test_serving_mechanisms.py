@@ -129,6 +129,21 @@ def test_a_request_that_comes_during_a_step_misses_the_next_one_too():
     ] == pytest.approx(1.015)
 
 
+def test_beside_a_prompt_every_query_head_draws_its_groups_cache():
+    arch, machine = load_model("llama-3.1-8b"), machine_of("RTX-PRO-6000", 1, None)
+    asked = job("vllm-2026")
+    alone, beside = (
+        step_parts(asked, arch, machine, decoding=64, context=1000, prefill=p).parts["decode attention"]
+        for p in ((), ((256, 0),))
+    )
+    # 64 x 32 query heads draw 512 bytes a token and layer at 3.3 TB/s
+    assert beside == pytest.approx(64 * 32 * 1000 * 512 / 3.3e12 * 32)
+    assert beside > 1.3 * alone
+    # FlashAttention 3 of Hopper packs groups whatever else is in the step
+    table = tabulate(asked, arch, machine_of("H100", 1, None))
+    assert table.mixed_decode is None
+
+
 def test_a_card_with_rows_of_its_own_takes_the_others_of_its_kin():
     gpus = load_catalog().gpus
     own, kin = kernels_of(gpus["rtx-4090"], "vllm"), kernels_of(gpus["l40s"], "vllm")

@@ -121,6 +121,11 @@ class Kernels:
                 return np.asarray(inside * np.maximum(np.asarray(sizes, float) / KNOTS[-1], 1.0))
         return None
 
+    @property
+    def ungrouped(self) -> float:
+        """What decode attention draws in all in a step with prompts, heads apart [byte/s]; 0: unknown."""
+        return float(self.tables["attention"].get(self.family, {}).get("ungrouped", {}).get("rate", 0.0))
+
     def peak(self, weights: str) -> float:
         """Dense peak of products in a type over that in bf16; 1 where the GPU has no faster one."""
         faster = self.gpu.peak_flops.get(PEAK.get(weights, ""))

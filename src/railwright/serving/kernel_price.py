@@ -13,6 +13,7 @@ from railwright.serving.kernel_rows import (
     CONTEXTS,
     CONTEXTS_LEN,
     DECODE,
+    DECODE_MIXED,
     DENSE,
     DENSE_LEN,
     GRID,
@@ -74,8 +75,9 @@ def prefill_time(s: Any, y: int, new: int, cached: int) -> float:
     return seconds
 
 
-def decode_row(s: Any, y: int, decoders: int) -> int:
-    """Where the row of decode times for so many requests starts."""
+def decode_row(s: Any, y: int, decoders: int, mixed: int) -> int:
+    """Where the row of decode times for so many requests starts, in a step without prompts or with them."""
     least = decoders if decoders < s.pool[MOST][y] else s.pool[MOST][y]
-    start: int = s.pool[DECODE][y] + least * s.pool[CONTEXTS_LEN][y]
+    first = s.pool[DECODE_MIXED][y] if mixed else s.pool[DECODE][y]
+    start: int = first + least * s.pool[CONTEXTS_LEN][y]
     return start

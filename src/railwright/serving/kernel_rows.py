@@ -121,9 +121,10 @@ POLICY, WHOLE, BUDGET, MOST, BLOCKS, BLOCK, WINDOW, QUERIES, RESERVES, STAGES, R
 CACHES, DENSE, DENSE_LEN, MIXED, GRID, GRID_LEN, GRID_DECODE, GRID_MIXED, CONTEXTS, CONTEXTS_LEN, DECODE = (
     12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
 )  # fmt: skip
-CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, HOLD_STEPS, HOLD_TOKENS, AHEAD, POOL_ROWS = (
+CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, HOLD_STEPS, HOLD_TOKENS, AHEAD, DECODE_MIXED = (
     23, 24, 25, 26, 27, 28, 29, 30, 31,
 )  # fmt: skip
+POOL_ROWS = 32
 # POLICY; WHOLE prompts are not cut; BUDGET tokens and MOST requests of a step; BLOCKS of BLOCK tokens; WINDOW
 # decode steps a block lasts; QUERIES tokens a decoder brings to a step; RESERVES blocks for the whole answer;
 # CACHES prefixes; from DENSE on offsets into `price`; HOLD_STEPS that prompts wait for, or HOLD_TOKENS;

@@ -257,7 +257,7 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
         while at > grid and s.price[at] > context:
             at -= 1
         s.lane[SEGMENT][lane] = at
-        values = decode_row(s, y, decoders) + at - grid
+        values = decode_row(s, y, decoders, 1 if chunks else 0) + at - grid
         gpu += along(s, at, context, values)
         each = s.rate[YIELD][y]
         if context >= s.price[at]:

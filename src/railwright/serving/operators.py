@@ -289,6 +289,21 @@ def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
     return time
 
 
+def ungrouped_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
+    """Decode attention by FlashAttention 2 in a step that holds prompts, where it was measured; else 0. [s]
+
+    Its variable-length kernel gathers the query heads of a group only where every request has one query
+    (flash_api.cpp, seqlenq_ngroups_swapped: max_seqlen_q == 1): beside a prompt each query head draws its
+    group's keys and values again, at what the level-2 cache gives.
+    """
+    rate = stage.kernels.ungrouped
+    arch, each = stage.arch, KV_BYTES[stage.job.kv]
+    if not rate or arch.attention == "mla" or stage.heads == stage.kv_heads:
+        return np.zeros(np.broadcast(requests, context).shape)
+    drawn = np.ceil(requests / stage.layout.attention_data) * stage.heads * 2.0 * arch.head_dim * each / rate
+    return _by_window(stage, np.asarray(context, float), lambda seen: drawn * seen / stage.layout.context)
+
+
 def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
     """Attention of one chunk of `new` tokens after `cached` ones, all layers, without launches. [s]
 

@@ -215,12 +215,9 @@ def _laid_out(table: StepTable, most: int, dense: int) -> dict[int, Floats]:
     grid, (decode_rows, mixed_rows) = _two_points(table.tokens, (table.decode_rows, table.mixed_rows))
     chunks, rows = _two_points(table.chunks, tuple(table.prefill.T))
     contexts, prefill = _two_points(table.contexts, tuple(np.stack(rows).T))
-    decode = _two_points(table.contexts, tuple(table.decode))[1]
-    by_number = _two_points(table.requests, tuple(np.stack(decode).T))
     every = np.arange(dense, dtype=float)
-    each = np.arange(most + 1, dtype=float)
-    full = np.stack([read(each, by_number[0], column) for column in by_number[1]], axis=1)
-    full[0] = 0.0
+    full = _by_number(table, table.decode, most)
+    beside = full if table.mixed_decode is None else _by_number(table, table.mixed_decode, most)
     return {
         r.DENSE: read(every, grid, decode_rows),
         r.MIXED: read(every, grid, mixed_rows),
@@ -229,9 +226,20 @@ def _laid_out(table: StepTable, most: int, dense: int) -> dict[int, Floats]:
         r.GRID_MIXED: mixed_rows,
         r.CONTEXTS: contexts,
         r.DECODE: full.reshape(-1),
+        r.DECODE_MIXED: beside.reshape(-1),
         r.CHUNK_GRID: chunks,
         r.PREFILL: np.stack(prefill).reshape(-1),
     }
+
+
+def _by_number(table: StepTable, decode: Floats, most: int) -> Floats:
+    """(most + 1, contexts) decode attention of every number of requests, none first."""
+    columns = _two_points(table.contexts, tuple(decode))[1]
+    grid, by_number = _two_points(table.requests, tuple(np.stack(columns).T))
+    each = np.arange(most + 1, dtype=float)
+    full = np.stack([read(each, grid, column) for column in by_number], axis=1)
+    full[0] = 0.0
+    return full
 
 
 def _two_points(grid: Floats, values: tuple[Floats, ...]) -> tuple[Floats, tuple[Floats, ...]]:

@@ -21,6 +21,7 @@ from railwright.serving.operators import (
     prefill_attention,
     prefill_launches,
     row_parts,
+    ungrouped_attention,
 )
 from railwright.serving.profiles import Engine, engine_of
 from railwright.serving.table import StepTable
@@ -72,6 +73,7 @@ def tabulate(
         drafted = count * sum_of(row_parts(drafts, tokens / (count + 1), mixed=False))
         decode = decode + count * decode_attention(drafts, batches[:, None], contexts[None, :])
     prefill = prefill_attention(stage, chunks[:, None], contexts[None, :])
+    beside = _beside_prompts(stage, decode, batches, contexts) if stage.kernels.ungrouped else None
     return StepTable(
         tokens=tokens,
         decode_rows=(sum_of(row_parts(stage, tokens, mixed=False)) + drafted) * engine.decode_time,
@@ -91,6 +93,7 @@ def tabulate(
         overlaps=engine.overlaps,
         request=engine.request,
         intake=engine.intake,
+        mixed_decode=None if beside is None else beside * engine.decode_time,
     )
 
 
@@ -117,6 +120,8 @@ def step_parts(
     parts = {k: float(v[0]) for k, v in row_parts(stage, tokens, mixed=bool(prefill)).items()}
     if decoding:
         seen = decode_attention(stage, np.array([float(decoding)]), np.array([float(context)]))
+        if prefill:
+            seen = _beside_prompts(stage, seen[:, None], np.array([decoding]), np.array([context]))[:, 0]
         parts["decode attention"] = float(seen[0])
     if prefill:
         new, cached = (np.array(column, float) for column in zip(*prefill, strict=True))
@@ -127,6 +132,11 @@ def step_parts(
     host = engine.host_step + engine.host_request * (decoding + len(prefill))
     busy = sum(parts.values())
     return StepParts(parts, host, max(busy, host) if engine.overlaps else busy + host)
+
+
+def _beside_prompts(stage: Stage, decode: Floats, batches: Floats, contexts: Floats) -> Floats:
+    """Decode attention in a step with prefill, from that without. [s]"""
+    return np.maximum(decode, ungrouped_attention(stage, batches[:, None], contexts[None, :]))
 
 
 def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> None:

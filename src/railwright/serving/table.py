@@ -33,6 +33,7 @@ class StepTable:
     requests     (R,) grid of decoding requests, rising
     contexts     (C,) grid of tokens of context, rising; also the grid of p_i
     decode       (R, C) seconds of decode attention
+    mixed_decode (R, C) the same in a step with prefill, None: as without
     chunks       (N,) grid of new tokens of one chunk, rising
     prefill      (N, C) seconds of prefill attention of one chunk
     stages       pipeline stages: a batch passes them one after another, `stages` batches are in flight, and
@@ -67,3 +68,4 @@ class StepTable:
     overlaps: bool
     request: float
     intake: float = 0.0
+    mixed_decode: Floats | None = None
