@@ -7,9 +7,10 @@ Two fits, both robust least squares on the logarithm of predicted over measured 
 - single servers: the era of vTrain, on every tenth of its 1,440 single-server rows and on nothing else;
   bigscience's and vTrain's own multi-server records are never fitted, so their errors are left-out errors.
 - all other records: a mixed model.  The logarithm of each factor is a sum of effects (all steps, GPU
-  generation, GPU and width, era, and their combination), each drawn towards zero, that is towards isolated
-  kernels, by a prior; a combination without records gets the sum of what is known about its parts.  Records
-  weigh 1/sqrt(records of their family), so that a long series of one model does not outweigh other models.
+  generation, GPU and width, the host's kind of CPU, era, and their combination), each drawn towards zero,
+  that is towards isolated kernels, by a prior; a combination without records gets the sum of what is known
+  about its parts.  Records weigh 1/sqrt(records of their family), so that a long series of one model does not
+  outweigh other models.
 Left out: the same fit without one family (model, GPU and publisher) gives the factors that predict it.
 """
 
@@ -34,6 +35,7 @@ from railwright.measure.training_jobs import architecture_of, job_of, machine_fo
 from railwright.measure.vtrain import EVERY, single_job, single_machine, single_model, single_records
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras, pace_keys, waiting
+from railwright.training.host import GRACE
 from railwright.training.plan import check
 
 ROOT = Path(__file__).parent.parent / "src" / "railwright"
@@ -49,6 +51,7 @@ EFFECTS = {
     "all": {"load": 0.20, "memory": 0.10, "gap": 2e-6, "host": 1.0},
     "generation": {"load": 0.10, "memory": 0.0, "gap": 0.0, "host": 0.0},
     "gpu": {"load": 0.10, "memory": 0.0, "gap": 0.0, "host": 0.0},
+    "cpu": {"load": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.3},
     "era": {"load": 0.10, "memory": 0.05, "gap": 2e-6, "host": 0.3},
     "cell": {"load": 0.05, "memory": 0.0, "gap": 0.0, "host": 0.0},
 }
@@ -218,7 +221,8 @@ def _names(cell: tuple[str, str]) -> dict[str, str]:
     era, key = cell
     gpu, width = key.split(" ")
     kin = GENERATIONS.get(gpu, gpu)
-    named = {"all": "", "generation": f"{kin} {width}", "era": era}
+    cpu = "grace" if gpu.startswith(GRACE) or kin.startswith(GRACE) else "x86"
+    named = {"all": "", "generation": f"{kin} {width}", "cpu": cpu, "era": era}
     return named if gpu == kin else {**named, "gpu": key, "cell": f"{era} {key}"}
 
 
@@ -348,6 +352,7 @@ def _write(
         lines += [f"  flash: {row['flash']}"] if row.get("flash") else []
         lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
+        lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         if era == "megatron-2021":

@@ -13,6 +13,7 @@ from railwright.spec.study import Layout, Lora, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import copies_per_token
 from railwright.training.costs import on_context_ranks
+from railwright.training.eras import Pace
 from railwright.training.lora import adapter_parameters, with_adapters
 from railwright.training.stages import layers_per_piece, stage_shapes
 from training_cases import DENSE, MOE, job, machine, priced, roofline
@@ -204,7 +205,8 @@ def test_a_stage_with_more_layers_sets_the_pace() -> None:
 
     def took(layers: tuple[int, ...] | None) -> float:
         wanted = job(pipeline=4, batch=8 * 64, layers_per_stage=layers)
-        return simulate(wanted, DENSE, machine(4), predict=priced(0.0), kernel=layered).step_time
+        free = {"predict": priced(0.0), "kernel": layered, "pace": Pace()}
+        return simulate(wanted, DENSE, machine(4), **free).step_time  # type: ignore[arg-type]
 
     # m (F+B) of the slowest stage, plus the others' share of fill and drain
     assert took((5, 1, 1, 1)) == pytest.approx((64 * 5 + 3) * 3e-3, rel=0.01)

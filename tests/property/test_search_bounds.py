@@ -22,6 +22,9 @@ from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets
 from training_cases import DENSE, MOE, job, machine
 
+DELAYED = job(batch=32, dtype="fp8").model_copy(update={"amax_over": "stage"})
+"""Every pass ends with all ranks of its stage, so jobs that differ in data parallelism share no pass."""
+
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
     "all axes": (
@@ -33,6 +36,8 @@ CASES = {
     "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
     "experts": (MOE, job(batch=32), {}),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
+    "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
+    "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),
 }
 
 
@@ -114,6 +119,11 @@ def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
         }
     )
     _compare(job(batch=32), DENSE, 2, space)
+
+
+def test_brute_force_where_every_pass_ends_together() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2, 4), "zero": (1, 3), "recompute": ("none",)}
+    _compare(DELAYED, DENSE, 2, Space({**axes, "sequence_parallel": (True,), "micro_batch": (1, 2)}))
 
 
 def test_brute_force_where_memory_is_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -98,6 +99,11 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     return found
 
 
+DELAYED = re.compile(r"fp8 NeMo 25\.04")
+"""Format and software with delayed scaling beyond the eras that always have it: recipes of NeMo 25.04 ask for
+bf16_with_fp8_mixed unless told otherwise (scripts/performance: --fp8_recipe ds), and only that of GPT-3 175B
+sets tp_only_amax_red."""
+
 UNFUSED_SINKS = "Megatron-Bridge 25.09"
 """Release whose attention with learned sinks (gpt-oss) is not one fused kernel: Transformer Engine needs
 cuDNN 9.13.1 for that (fused_attn.cpp, softmax type), its container has 9.11.0, that of 25.11 has 9.13.1
@@ -109,9 +115,18 @@ RACK = 64
 inside one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
 
 
+MEASURED_NICS = {"bigscience": 40.6 * 4 / 8}
+"""Rate per GPU that NCCL was measured to reach, where far below that of a record's own NICs. [Gb/s]
+Jean Zay's A100 nodes have four Omni-Path links of 100 Gb/s for 8 GPUs, which NCCL 2.10 drives through verbs
+and host memory: in an all-reduce of 4 GB over four nodes, both of whose rings leave every node by one link,
+that link carried 40.6 Gb/s.  Source: bigscience-workshop/bigscience, experiments/bandwidth/
+all_reduce_bench-a100-n4.txt (busbw of all trials behind the first; "[send] via NET/IB/3"; no plugin)."""
+
+
 def machine_for(record: Mapping[str, str]) -> Machine:
     """The machine a record ran on. Raises Unsupported for a GPU without a usual server."""
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
+    nic = MEASURED_NICS.get(record["family"].split("-")[0], nic)
     return machine_of(record["gpu"], int(record["gpus"]), nic, rack=RACK)
 
 
@@ -155,6 +170,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         **_experts(record),
         software=habits.era,
         lora=_adapters(record),
+        amax_over="stage" if DELAYED.match(f"{record['dtype']} {record['software']}") else None,
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
@@ -211,11 +227,13 @@ def _experts(record: Mapping[str, str]) -> dict[str, Any]:
     """How experts exchange tokens and how layers are launched, by the record's recipe.
 
     DeepEP and HybridEP send one copy to each server: at most 4 in DeepSeek-V3's groups, else any number.
+    Tables marked 'tokendrop' ran with a capacity of 1 (Megatron-Bridge, training/utils/moe_token_drop.py).
     """
     recipe = recipe_of(record)
     flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
     nodes = 4 if record["model"] == "deepseek-v3" else int(record["gpus"])
     return {
+        "expert_capacity": 1.0 if "tokendrop" in record["notes"] else None,
         "expert_nodes": nodes if flexible else None,
         "cuda_graphs": GRAPHED.get(
             (record["family"], record["software"]), tuple(recipe.get("graphs", "").split())

@@ -56,6 +56,9 @@ def megatron(candidate: Candidate, arch: Transformer, data: int) -> str:
             lines.append("--moe-token-dispatcher-type alltoall")
             if overlap.ep:
                 lines.append("--overlap-moe-expert-parallel-comm")
+        if job.expert_capacity is not None:
+            lines.append(f"--moe-expert-capacity-factor {job.expert_capacity:g}")
+            lines.append("--moe-pad-expert-input-to-capacity")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
     if overlap.tp and layout.tensor > 1 and layout.sequence_parallel:
@@ -224,7 +227,16 @@ def study(candidate: Candidate, arch: Transformer, data: int) -> str:
         changed = part.model_dump(exclude_defaults=True)
         if changed:
             lines += [f"    {name}:", *(f"      {key}: {_yaml(value)}" for key, value in changed.items())]
-    kept = {"expert_imbalance", "gradient_dtype", "moment_dtype", "expert_nodes", "servers", "lora"}
+    kept = {
+        "amax_over",
+        "expert_capacity",
+        "expert_imbalance",
+        "expert_nodes",
+        "gradient_dtype",
+        "lora",
+        "moment_dtype",
+        "servers",
+    }
     for key, value in job.model_dump(exclude_defaults=True, include=kept).items():
         lines.append(f"    {key}: {_yaml(value)}")
     return "\n".join(lines) + "\n"

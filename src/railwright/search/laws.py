@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from railwright.model.operators import Layer
 from railwright.training.lanes import Task
+from railwright.training.lockstep import without_waits
 from railwright.training.quick import pass_times
 from railwright.training.schedule import schedule_name
 from railwright.training.work import Chunk, Work
@@ -46,13 +47,13 @@ def measure(work: Work, kinds: Sequence[Layer], slowdown: float) -> Floats:
     found = np.zeros((3, len(kinds) + 2, 7))
     for which, make in makers(work).items():
         for i, kind in enumerate(kinds):
-            tasks = make(Chunk((kind,), False, False))
+            tasks = without_waits(make(Chunk((kind,), False, False)))
             found[which, i] = _laws(tasks, work, slowdown)
             if any(t.lane == "host" and t.duration for t in tasks):
-                second = _laws(make(Chunk((kind, kind), False, False)), work, slowdown)
+                second = _laws(without_waits(make(Chunk((kind, kind), False, False))), work, slowdown)
                 found[which, i] = second - found[which, i]
         for i, chunk in enumerate((Chunk((), True, False), Chunk((), False, True)), len(kinds)):
-            found[which, i] = _laws(make(chunk), work, slowdown)
+            found[which, i] = _laws(without_waits(make(chunk)), work, slowdown)
     return found
 
 
@@ -69,7 +70,7 @@ def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
     ]
     for which, make in makers(work).items():
         for i, chunk in enumerate(parts):
-            seconds = sum(t.duration for t in make(chunk) if t.lane == "compute")
+            seconds = sum(t.duration for t in without_waits(make(chunk)) if t.lane == "compute")
             found[which, i, [CHAIN, ALONE, SLOWED, BARE, COMPUTE]] = seconds
     return found
 

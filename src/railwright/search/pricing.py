@@ -31,6 +31,7 @@ from railwright.traffic.demand import Communicator
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
+from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
@@ -188,6 +189,8 @@ class Pricer:
             backward = "I" if setting["schedule"] == "zb-h1" else "B"
             tasks = book.tasks((chunk,), ("F", backward, "W")[which])
             long, last = pass_times(tasks, self.slowdown)
+            if len(own := without_waits(tasks)) < len(tasks):
+                last = pass_times(own, self.slowdown)[1]  # gradients wait for no other rank's pass
             sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
             whole = sum(t.duration for t in tasks if t.lane == "compute")
             short = max(pass_times(tasks, 1.0)[0], whole + (1 - 1 / self.slowdown) * max(sent))
@@ -197,9 +200,13 @@ class Pricer:
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
         """What decides the tasks of passes."""
-        crossings = self._crossings(self.prices(apply(self.job, setting)))
+        job = apply(self.job, setting)
+        groups = self.prices(job).groups
+        crossings = self._crossings(self.prices(job))
+        agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
         copied = "activations" in setting["offload"]
-        return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied)
+        waiting = in_step(job, groups.sizes), agreeing
+        return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied, *waiting)
 
     def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:
         if shared not in self._books:

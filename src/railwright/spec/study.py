@@ -305,6 +305,11 @@ class TrainingJob(Section):
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="tokens of the busiest expert over the mean"
     )
+    expert_capacity: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="tokens every expert computes, over the mean: others are dropped, missing ones padded, "
+        "and the host learns no counts (moe_pad_expert_input_to_capacity); default: none is dropped",
+    )
     expert_nodes: Annotated[int, Field(gt=0)] | None = Field(
         default=None,
         description="servers that one token's experts may lie on; one copy goes to each, and is passed on "
@@ -315,10 +320,21 @@ class TrainingJob(Section):
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",
     )
+    amax_over: Literal["stage", "tensor", "none"] | None = Field(
+        default=None,
+        description="fp8: ranks that agree on the maxima of all tensors after every pass: all of a pipeline "
+        "stage (delayed scaling), the tensor-parallel ones (Megatron's tp_only_amax_red), or none (current "
+        "scaling); default: as the software era does",
+    )
     software: str = Field(
         default="megatron-2025",
         description="software era: kernels and overheads of a framework of that time (docs/training.md)",
     )
+
+    @property
+    def expert_load(self) -> float:
+        """Tokens of the busiest expert over the mean: its capacity where tokens are dropped and padded."""
+        return self.expert_capacity or self.expert_imbalance
 
 
 class Sweep(Section):

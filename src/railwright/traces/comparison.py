@@ -196,7 +196,8 @@ def _kind(one: Collective, groups: Groups) -> str:
 
 def _family(one: Collective, groups: Groups) -> GroupKind | None:
     rank_of = {int(gpu): rank for rank, gpu in enumerate(groups.grid.reshape(-1))}
-    kinds: tuple[GroupKind, ...] = get_args(GroupKind)
+    # All ranks of a stage only agree on fp8 maxima: never the one kind that an unnamed group must be.
+    kinds: tuple[GroupKind, ...] = tuple(kind for kind in get_args(GroupKind) if kind != "stage")
     named = [(kind, members) for kind in kinds if (members := groups.of(kind)) and len(members[0]) > 1]
     call = one.call
     if call is None:

@@ -160,7 +160,7 @@ def routed_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float
     Under tensor parallelism each rank routes 1/t of the tokens (Megatron-LM, moe/token_dispatcher.py).
     """
     tokens = job.micro_batch * job.sequence * part / job.layout.tensor / job.layout.context
-    return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_imbalance
+    return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_load
 
 
 def copies_per_token(experts: int, servers: int) -> float:

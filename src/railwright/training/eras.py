@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
@@ -51,6 +51,7 @@ class Era:
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
+    amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 
@@ -60,6 +61,7 @@ class Era:
     flash: str
     scatter_gather: bool
     fused_experts: str
+    amax_over: Literal["stage", "tensor", "none"]
     pace: dict[str, Pace]
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
@@ -117,6 +119,7 @@ def eras() -> dict[str, Era]:
             row.get("flash", ""),
             row["scatter_gather"],
             row.get("fused_experts", ""),
+            row.get("amax_over", "none"),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )
         for name, row in data.items()

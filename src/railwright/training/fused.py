@@ -13,6 +13,10 @@ DISPATCH = frozenset({"permute", "permute, backward", "unpermute", "unpermute, b
 back: the sender never writes one copy per expert.  Source: deepseek-ai/DeepEP, README (dispatch, combine);
 Megatron-LM, moe/token_dispatcher.py, MoEFlexTokenDispatcher (permutes only what has arrived)."""
 
+COUNTS = frozenset({"expert counts"})
+"""With a fixed capacity of experts nobody counts tokens.  Source: Megatron-LM, moe/token_dispatcher.py,
+MoEAlltoAllTokenDispatcher.preprocess, drop_and_pad."""
+
 EXPERTS = frozenset(
     {
         "experts activation",

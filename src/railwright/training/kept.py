@@ -126,7 +126,7 @@ def _layer(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recomput
         sequence_parallel=layout.sequence_parallel,
         ep=layout.expert if kind == "moe" else 1,
         expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_imbalance if kind == "moe" else 1.0,
+        imbalance=job.expert_load if kind == "moe" else 1.0,
         recompute=recompute,
         modules=layout.recompute_modules,
         attention="flash" if job.software in SCORES_ONCE else era_of(job).attention,
@@ -167,7 +167,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
         expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_imbalance if kind == "moe" else 1.0,
+        imbalance=job.expert_load if kind == "moe" else 1.0,
         dtype=job.dtype,
     )
 

@@ -26,7 +26,19 @@ from railwright.training.plan import domain_of, job_gpus
 
 Ints = NDArray[np.int32]
 GroupKind = Literal[
-    "tp", "cp", "ep", "ep_local", "etp", "dp", "expert_dp", "shard", "copies", "pp", "embedding", "mirror"
+    "tp",
+    "cp",
+    "ep",
+    "ep_local",
+    "etp",
+    "dp",
+    "expert_dp",
+    "shard",
+    "copies",
+    "stage",
+    "pp",
+    "embedding",
+    "mirror",
 ]
 
 
@@ -84,6 +96,7 @@ class Groups:
     dp      ranks that hold the same dense parameters (D C of them)
     expert_dp   ranks that hold the same experts
     shard, copies   ranks that share one sharded copy of the parameters, and the same shard of all copies
+    stage   all ranks of one pipeline stage
     pp      the stages of one pipeline, first to last
     embedding   first and last stage, which share a tied embedding
     mirror  the two stages that hold the same layers under DualPipe
@@ -216,6 +229,7 @@ _ROWS: dict[str, Callable[[Groups], Ints | list[Ints]]] = {
     "expert_dp": lambda g: _rows(_experts(g), 1),
     "shard": lambda g: _rows(_copies(g), 2),
     "copies": lambda g: _rows(_copies(g), 1),
+    "stage": lambda g: g.grid.reshape(g.sizes.pipeline, -1),
     "pp": lambda g: _rows(g.grid, 0),
     "embedding": lambda g: _rows(g.grid[[0, -1]], 0) if g.sizes.pipeline > 1 else [],
     "mirror": _mirrored,

@@ -150,7 +150,7 @@ def _overlap(*kinds: str) -> Change:
 
 
 def _balanced(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-    if job.expert_imbalance == 1.0:
+    if job.expert_load == 1.0 or job.expert_capacity is not None:
         return None
     return simulate(job.model_copy(update={"expert_imbalance": 1.0}), arch, machine)
 

@@ -29,9 +29,10 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
-from railwright.training.fused import DISPATCH, EXPERTS, inside
+from railwright.training.fused import COUNTS, DISPATCH, EXPERTS, inside
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
+from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen, with_adapters
 from railwright.training.plan import rows_of
 from railwright.training.schedule import route_of, schedule_name
@@ -73,7 +74,9 @@ class Work:
         self.halves = 2 if job.overlap.ep and exchanging and not both_ways else 1
         self.turns = exchanging and (self.halves > 1 or both_ways)
         self.part = 1.0 / self.halves
+        self.ahead = not arch.is_moe or job.expert_capacity is not None
         self.exchange = Exchange(job, arch, prices, self.part)
+        self.lockstep = Lockstep(job, prices)
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
@@ -101,6 +104,7 @@ class Work:
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
         tasks = take_turns([self._forward(chunk) for _ in range(self.halves)])
+        tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
         leaving = self._copied(chunk, "activations to host")
         return woven(tasks, range(len(chunk.layers)), {}, leaving, 0) if leaving else tasks
 
@@ -109,6 +113,7 @@ class Work:
         if gradients == "weight":
             return self._weights(chunk).tasks
         tasks = take_turns([self._backward(chunk, gradients) for _ in range(self.halves)])
+        tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
         coming = self._copied(chunk, "activations from host")
         return woven(tasks, range(len(chunk.layers))[::-1], coming, {}, 1) if coming else tasks
 
@@ -119,7 +124,8 @@ class Work:
         """
         forward = self._forward(ahead)
         forward.tasks = [task._replace(layer=OTHER_CHUNK) for task in forward.tasks]
-        return take_turns([self._backward(back, "both"), forward])
+        tasks = take_turns([self._backward(back, "both"), forward])
+        return tasks + self.lockstep.after(tasks, len(back.layers), "backward")
 
     def _copied(self, chunk: Chunk, name: str) -> dict[int, tuple[Task, ...]]:
         """Copies of the layers whose activations go to the host; the last of a chunk is needed at once."""
@@ -145,11 +151,13 @@ class Work:
             sequence_parallel=self.sp,
             ep=layout.expert if kind == "moe" else 1,
             expert_tp=layout.expert_tensor,
-            imbalance=job.expert_imbalance if kind == "moe" else 1.0,
+            imbalance=job.expert_load if kind == "moe" else 1.0,
             dtype=job.dtype,
             attention=era_of(job).attention,
             modules=job.layout.recompute_modules,
         )
+        if kind == "moe" and job.expert_capacity is not None:
+            operators = inside(operators, COUNTS)
         if kind == "moe" and job.expert_nodes is not None:
             operators = inside(operators, DISPATCH)
         if kind == "moe" and era_of(job).fuses_experts(self.prices.machine.gpu, job.dtype):
@@ -242,24 +250,25 @@ class Work:
         """The tasks from `begin` on take what their kernels or what their launches take, with experts.
 
         Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
-        of launches runs empty.  Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
+        of launches runs empty; with a fixed capacity nothing need be counted.
+        Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
         """
         chain.flush()
-        if kind == "moe":
+        if kind == "moe" and not self.ahead:
             chain.launched(launching(self._launches[kind], seconds, chain.tasks[begin:]), before)
 
     def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
         """A backward pass waits for the host only where launching all of it takes longer than running it.
 
-        Nothing drains the queue there.  In a dense model nothing does forward either, so the host runs ahead
-        over both.
+        Nothing drains the queue there.  In a dense model, or with a fixed capacity of experts, nothing does
+        forward either, so the host runs ahead over both.
         """
         again = self.job.layout.recompute == "full"
         known = [self._launches[kind] for kind in chunk.layers]
-        if not known or (again and self.arch.is_moe):
+        if not known or (again and not self.ahead):
             return
         seconds = sum(one.backward + again * one.forward for one in known)
-        if self.arch.is_moe:
+        if not self.ahead:
             chain.launched(launching(known[0], seconds, chain.tasks), ())
             return
         forward = self._forward(chunk).tasks

@@ -1,0 +1,101 @@
+"""Ranks that keep step pass by pass: they end every pass with the slowest of them.
+
+What a GPU needs for a pass varies from pass to pass, by 1.5 % forward and 2.1 % backward between
+tensor-parallel groups that compute different tokens in the same microbatch.  Over a step that averages out
+where ranks meet only when gradients are reduced.  Where they meet in every pass it does not: under ZeRO-3
+(parameters are gathered layer by layer), in groups that exchange tokens between experts or blocks of a
+sequence, and under fp8 with delayed scaling.
+
+There Transformer Engine gathers the absolute maxima ("amax") of a pass in one small tensor and all-reduces it
+with MAX when the outermost fp8 region ends, forward, and when its first module has its gradients, backward;
+compute waits.  Megatron-LM does so over all tensor-, context- and data-parallel ranks of a stage, or over the
+tensor-parallel ones alone (tp_only_amax_red).  The message is a few hundred bytes, so its price is latency
+and grows with the job; passes of one layer (deep interleaving) feel it most.
+Sources: Transformer Engine, pytorch/fp8.py, FP8GlobalStateManager.reduce_and_update_fp8_tensors; Megatron-LM,
+core/transformer/transformer_block.py and parallel_state.py, get_amax_reduction_group; JAX: flax,
+linen/fp8_ops.py, compute_amax_history (the maximum of a global array: all devices that hold a part of it);
+spreads: training/data/constants.yaml, pass_spread_*.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from railwright.spec.study import TrainingJob
+from railwright.training.communication import Prices
+from railwright.training.constants import constant, width_of
+from railwright.training.eras import era_of
+from railwright.training.lanes import Task
+from railwright.training.placement import GroupKind, Sizes
+from railwright.training.stragglers import largest_normal
+
+Way = Literal["forward", "backward"]
+
+WAIT, MAXIMA = "waiting for other ranks", "fp8 maxima"
+"""Names of what follows a pass."""
+
+PRODUCTS = 4
+"""Modules of a layer that multiply in fp8: qkv, attention output, up and down (all experts count once)."""
+
+ENTRIES: dict[Way, int] = {"forward": 3, "backward": 2}
+"""Maxima of one product: input, weight and output; the two gradients.  Source: Transformer Engine,
+pytorch/module/base.py, set_meta_tensor."""
+
+GROUPS: dict[str, GroupKind] = {"stage": "stage", "tensor": "tp"}
+
+
+def amax_over(job: TrainingJob) -> Literal["stage", "tensor", "none"]:
+    """The ranks that agree on maxima: as the job says, else as its era does; none without fp8."""
+    if width_of(job.dtype) != "fp8" or job.dtype == "mxfp8":
+        return "none"
+    return job.amax_over or era_of(job).amax_over
+
+
+def in_step(job: TrainingJob, sizes: Sizes) -> int:
+    """Tensor-parallel groups with tokens of their own that end every pass together; 1: none waits."""
+    found = [sizes.context]
+    if amax_over(job) == "stage":
+        found.append(sizes.replicas)
+    if job.layout.zero == 3:
+        found.append(sizes.shard)
+    if sizes.expert > 1:
+        found.append(sizes.expert * sizes.expert_tensor // sizes.tensor)
+    return max(found)
+
+
+def pass_wait(groups: int, way: Way) -> float:
+    """Time the slowest of `groups` needs beyond the mean, over the mean: the largest of normal times."""
+    return constant(f"pass_spread_{way}") * largest_normal(groups)[0] if groups > 1 else 0.0
+
+
+class Lockstep:
+    """What follows each pass of a job: the wait for the slowest rank, and the agreement on maxima."""
+
+    def __init__(self, job: TrainingJob, prices: Prices) -> None:
+        groups = in_step(job, prices.groups.sizes)
+        self.wait: dict[Way, float] = {way: pass_wait(groups, way) for way in ENTRIES}
+        self.prices, self.kind = prices, GROUPS.get(amax_over(job))
+
+    def after(self, tasks: list[Task], layers: int, way: Way) -> list[Task]:
+        """Tasks that follow those of a pass through some layers; none where no rank waits for another."""
+        found: list[Task] = []
+        layer = layers if way == "forward" else -1
+        compute = sum(task.duration for task in tasks if task.lane == "compute" and task.name != WAIT)
+        if wait := self.wait[way] * compute:
+            found.append(Task("compute", WAIT, "wait", wait, _ends(tasks), layer))
+        if self.kind is not None and layers:
+            size = 4.0 * PRODUCTS * ENTRIES[way] * layers
+            if seconds := self.prices.time("tp", MAXIMA, "all_reduce", size, self.kind):
+                after = _ends([*tasks, *found])
+                found.append(Task("tp", MAXIMA, "all_reduce", seconds, after, layer, size))
+        return found
+
+
+def _ends(tasks: list[Task]) -> tuple[int, ...]:
+    """The last task of every lane: what a task waits for that waits for all."""
+    return tuple(sorted({task.lane: i for i, task in enumerate(tasks)}.values()))
+
+
+def without_waits(tasks: list[Task]) -> list[Task]:
+    """A pass without what follows it."""
+    return [task for task in tasks if task.name not in (WAIT, MAXIMA)]
