@@ -20,10 +20,20 @@ from statistics import mean
 import numpy as np
 
 from railwright.measure.serving import answer
-from railwright.measure.serving_cases import GPUS, MODELS, Case, cases, gpu_of
+from railwright.measure.serving_cases import (
+    GPUS,
+    MODELS,
+    Case,
+    architecture_of,
+    cases,
+    gpu_of,
+    machine_for,
+)
 from railwright.measure.serving_jobs import pose
 from railwright.serving import profiles
 from railwright.serving.result import ServingResult
+from railwright.serving.step import step_parts
+from railwright.shipped import read_data
 
 SMS = {"H100": 132, "A100": 108}
 LAYERS, HEADS = {"8b": 32, "70b": 80}, {"8b": 32, "70b": 64}
@@ -221,6 +231,27 @@ def setup(rows: list[Case]) -> Iterator[str]:
     yield f"request {mean(over):.1f} ms, {min(over):.1f} to {max(over):.1f} of {len(over)}"
 
 
+def over_pcie(rows: list[Case]) -> Iterator[str]:
+    """All-reduces of Falcon 180B's prompts over 8 L40S, over what is predicted."""
+    found = []
+    for c in rows:
+        if c["system"] != "L40S" or c["model"] != "Falcon 180B" or c["osl"] != "128":
+            continue
+        posed, prompts = pose(c), ((int(c["isl"]), 0),) * int(c["batch"])
+        machine = machine_for(c, posed.gpus)
+        step = step_parts(posed.job, architecture_of(c), machine, decoding=0, context=0, prefill=prompts)
+        shipped = plans_of("l40s")["collectives"]
+        met = step.parts["collectives"] / shipped
+        found.append((float(c["ttft_ms"]) * 1e-3 - (step.total - met * shipped)) / met)
+    yield f"L40S collectives {np.median(found):.2f}, {min(found):.2f} to {max(found):.2f} of {len(found)}"
+
+
+def plans_of(gpu: str) -> dict[str, float]:
+    """What is shipped of a GPU."""
+    shipped: dict[str, float] = read_data("serving", "plans.yaml")[gpu]
+    return shipped
+
+
 def _mean(ratios: list[float]) -> float:
     return exp(mean(map(log, ratios)))
 
@@ -231,6 +262,7 @@ PARTS: tuple[tuple[str, Callable[[list[Case]], Iterator[str]], bool], ...] = (
     ("NIM beside its steps", frontend, True),
     ("plans' pace", plans, False),
     ("set-up of a batch", setup, False),
+    ("PCIe", over_pcie, False),
 )
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 from railwright.serving.kernel_memory import give_back
 from railwright.serving.kernel_outage import bring_back, lose
+from railwright.serving.kernel_price import run_time
 from railwright.serving.kernel_queue import due_remove, finish_drop
 from railwright.serving.kernel_route import cut, hand_over, route, run_touched, touch
 from railwright.serving.kernel_rows import (
@@ -105,7 +106,7 @@ from railwright.serving.kernel_rows import (
     YIELD,
     YOUNGEST,
 )
-from railwright.serving.kernel_schedule import dismiss, join, leave, run_time
+from railwright.serving.kernel_schedule import dismiss, join, leave
 from railwright.serving.kernel_transfer import end_transfer, settle, share
 
 FINISHED, LOG_FULL, STUCK = 0, 1, 2

@@ -81,3 +81,9 @@ def decode_row(s: Any, y: int, decoders: int, mixed: int) -> int:
     first = s.pool[DECODE_MIXED][y] if mixed else s.pool[DECODE][y]
     start: int = first + least * s.pool[CONTEXTS_LEN][y]
     return start
+
+
+def run_time(takes: float, slope: float, steps: int) -> float:
+    """Seconds of so many steps, each longer than the one before by `slope`."""
+    seconds: float = takes * steps + slope * (0.5 * steps * (steps - 1))
+    return seconds

@@ -9,6 +9,9 @@ from typing import Any
 
 from railwright.serving.kernel_rows import (
     AFTER,
+    BEGAN,
+    BUDGET,
+    CHUNKS,
     COLDER,
     DECODERS,
     DUE_SIZE,
@@ -21,12 +24,15 @@ from railwright.serving.kernel_rows import (
     HOLD_STEPS,
     HOLD_TOKENS,
     LRU,
+    MIXED_STEPS,
     MRU,
     NOBODY,
     ORDER,
     PLACE,
+    POLICY,
     QUERIES,
     QUEUE,
+    QUEUED,
     STEP,
     TAIL,
     WARMER,
@@ -206,3 +212,17 @@ def holds(s: Any, v: int, lane: int, y: int) -> bool:
         s.lane[HELD_FROM][lane] = NOBODY
         return False
     return True
+
+
+def came_late(s: Any, lane: int, i: int) -> bool:
+    """Whether request i came after the step that begins now was settled: when the one before began."""
+    going = s.lane[DECODERS][lane] > 0 or s.lane[CHUNKS][lane] > 0
+    return bool(going and s.when[QUEUED][i] > s.run[BEGAN][lane])
+
+
+def room_left(s: Any, lane: int, y: int) -> int:
+    """Tokens of the lane's next step that prompts may take."""
+    tokens: int = s.pool[BUDGET][y]
+    if s.pool[POLICY][y] == MIXED_STEPS:
+        tokens -= s.lane[DECODERS][lane] * s.pool[QUERIES][y]
+    return tokens

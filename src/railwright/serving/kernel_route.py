@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from railwright.serving.kernel_memory import give_back, grown, matched
+from railwright.serving.kernel_price import run_time
 from railwright.serving.kernel_queue import due_rise, queue_last
 from railwright.serving.kernel_rows import (
     AFTER,
@@ -61,7 +62,7 @@ from railwright.serving.kernel_rows import (
     USED,
     WAITING,
 )
-from railwright.serving.kernel_schedule import dismiss, run_time, schedule
+from railwright.serving.kernel_schedule import dismiss, schedule
 
 
 def route(s: Any, i: int, now: float) -> None:

@@ -20,17 +20,24 @@ from railwright.serving.kernel_memory import (
     needed,
     take,
 )
-from railwright.serving.kernel_price import along, decode_row, prefill_time, rows_time
-from railwright.serving.kernel_queue import due_put, finish_drop, finish_put, holds, queue_first, queue_pop
+from railwright.serving.kernel_price import along, decode_row, prefill_time, rows_time, run_time
+from railwright.serving.kernel_queue import (
+    came_late,
+    due_put,
+    finish_drop,
+    finish_put,
+    holds,
+    queue_first,
+    queue_pop,
+    room_left,
+)
 from railwright.serving.kernel_rows import (
     ADMITTED,
     ADVANCES,
     AFTER,
     AHEAD,
     BATCH,
-    BEGAN,
     BLOCK,
-    BUDGET,
     BUSY,
     CHUNK_TOKENS,
     CHUNKS,
@@ -79,7 +86,6 @@ from railwright.serving.kernel_rows import (
     POOL,
     PREEMPTIONS,
     QUERIES,
-    QUEUED,
     REMOTE,
     RESERVES,
     RUNNING,
@@ -150,14 +156,6 @@ def schedule(s: Any, lane: int, now: float) -> None:
             return
 
 
-def room_left(s: Any, lane: int, y: int) -> int:
-    """Tokens of the lane's next step that prompts may take."""
-    tokens: int = s.pool[BUDGET][y]
-    if s.pool[POLICY][y] == MIXED_STEPS:
-        tokens -= s.lane[DECODERS][lane] * s.pool[QUERIES][y]
-    return tokens
-
-
 def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
     """Add prompts to the lane's next step; seconds their attention takes."""
     static = s.pool[POLICY][y] == STATIC
@@ -204,12 +202,6 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
         if static:
             s.lane[BATCH][lane] += 1
     return attention
-
-
-def came_late(s: Any, lane: int, i: int) -> bool:
-    """Whether request i came after the step that begins now was settled: when the one before began."""
-    going = s.lane[DECODERS][lane] > 0 or s.lane[CHUNKS][lane] > 0
-    return bool(going and s.when[QUEUED][i] > s.run[BEGAN][lane])
 
 
 def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
@@ -295,12 +287,6 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
     s.run[SLOPE][lane] = slope
     s.run[ENDS][lane] = ends
     due_put(s, lane)
-
-
-def run_time(takes: float, slope: float, steps: int) -> float:
-    """Seconds of so many steps, each longer than the one before by `slope`."""
-    seconds: float = takes * steps + slope * (0.5 * steps * (steps - 1))
-    return seconds
 
 
 def pass_stages(s: Any, v: int, y: int, now: float, gpu: float, host: float) -> float:

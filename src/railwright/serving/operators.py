@@ -142,8 +142,8 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
         )
     parts["head"] = _head(stage, own, mixed=mixed)
     if mixed:
-        pace = plan_pace(stage)
-        parts = {k: v if k == "collectives" else v * pace for k, v in parts.items()}
+        pace = {"collectives": plan_pace(stage, "collectives")}
+        parts = {k: v * pace.get(k, plan_pace(stage)) for k, v in parts.items()}
     parts["launches"] = _launches(stage, own, np.asarray(sum(parts.values())), mixed=mixed)
     return parts
 
@@ -335,14 +335,17 @@ def prefill_launches(stage: Stage) -> float:
     return stage.layers * _prefill_row(stage).fixed / stage.layout.attention_data
 
 
-def plan_pace(stage: Stage) -> float:
-    """Time of prefill in a TensorRT plan of 2024 over that of the kernels measured (data/plans.yaml)."""
+def plan_pace(stage: Stage, what: str = "") -> float:
+    """Time of prefill in a TensorRT plan of 2024 over that of the kernels measured (data/plans.yaml).
+
+    what  'collectives', else the type of the weights outside experts
+    """
     if not stage.place.engine.plans:
         return 1.0
     name = stage.kernels.gpu.name
     rows: dict[str, dict[str, float]] = read_data("serving", "plans.yaml")
     own = [gpu for gpu in rows if name == gpu or name.startswith(gpu + "-")]
-    kind = "bf16" if stage.dense_type == "fp16" else stage.dense_type
+    kind = what or ("bf16" if stage.dense_type == "fp16" else stage.dense_type)
     return rows[max(own, key=len)].get(kind, 1.0) if own else 1.0
 
 
