@@ -17,6 +17,7 @@ from railwright.serving.kernel_rows import (
     ACTIVE,
     ADVANCES,
     AFTER,
+    AHEAD,
     ARRIVAL,
     BATCH,
     BEGAN,
@@ -189,8 +190,9 @@ def complete(s: Any, lane: int, now: float) -> None:
     due_remove(s, lane)
     record(s, v, lane, now)
     s.lane[BUSY][lane] = 0
-    before = run_time(s.run[TAKES][lane], s.run[SLOPE][lane], s.lane[STEPS][lane] - 1)
-    s.run[BEGAN][lane] = s.run[START][lane] + before
+    if s.pool[AHEAD][y]:
+        before = run_time(s.run[TAKES][lane], s.run[SLOPE][lane], s.lane[STEPS][lane] - 1)
+        s.run[BEGAN][lane] = s.run[START][lane] + before
     static = s.pool[POLICY][y] == STATIC
     base = lane * s.count[MOST_HEAP]
     if s.lane[ADVANCES][lane]:
