@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.lockstep import WAIT
 from railwright.training.placement import place
 from railwright.training.result import StepResult
 from training_cases import DENSE, MOE, job, machine, priced, roofline
@@ -117,7 +118,7 @@ def flops_over_all_gpus(wanted: TrainingJob, arch: Transformer) -> float:
     result = simulate(wanted, arch, machine(4), predict=priced(0.0), kernel=counted, most_events=10**7)
     layout = wanted.layout
     per_stage = sum(
-        e.end - e.start for e in result.timeline.events if e.lane == "compute" and e.kind not in ("bubble", "wait")
+        e.end - e.start for e in result.timeline.events if e.lane == "compute" and e.kind not in ("bubble", WAIT)
     )
     return per_stage * (wanted.gpus or 32) / layout.pipeline
 

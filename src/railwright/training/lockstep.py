@@ -82,7 +82,7 @@ class Lockstep:
         layer = layers if way == "forward" else -1
         compute = sum(task.duration for task in tasks if task.lane == "compute" and task.name != WAIT)
         if wait := self.wait[way] * compute:
-            found.append(Task("compute", WAIT, "wait", wait, _ends(tasks), layer))
+            found.append(Task("compute", WAIT, WAIT, wait, _ends(tasks), layer))
         if self.kind is not None and layers:
             size = 4.0 * PRODUCTS * ENTRIES[way] * layers
             if seconds := self.prices.time("tp", MAXIMA, "all_reduce", size, self.kind):
