@@ -117,8 +117,9 @@ def flops_over_all_gpus(wanted: TrainingJob, arch: Transformer) -> float:
 
     result = simulate(wanted, arch, machine(4), predict=priced(0.0), kernel=counted, most_events=10**7)
     layout = wanted.layout
+    idle = ("bubble", WAIT)
     per_stage = sum(
-        e.end - e.start for e in result.timeline.events if e.lane == "compute" and e.kind not in ("bubble", WAIT)
+        e.end - e.start for e in result.timeline.events if e.lane == "compute" and e.kind not in idle
     )
     return per_stage * (wanted.gpus or 32) / layout.pipeline
 
