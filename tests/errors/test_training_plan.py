@@ -198,6 +198,11 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "each is kept on 2 GPUs" in warnings(job(tensor=8), DENSE)
     assert "only with sequence_parallel" in warnings(job(tensor=2, expert=2), MOE)
     assert "does nothing" in warnings(job(sequence_parallel=True), DENSE)
+    assert "only dtype fp8" in warnings(job().model_copy(update={"amax_over": "stage"}), DENSE)
+    fixed = {"expert_capacity": 1.0}
+    assert "is a dense model" in warnings(job().model_copy(update=fixed), DENSE)
+    assert "cuts it off" in warnings(job(expert=8, imbalance=1.2).model_copy(update=fixed), MOE)
+    assert "does nothing" not in warnings(job(expert=8).model_copy(update=fixed), MOE)
     assert "spans 2 servers of 8 GPUs" in warnings(job(tensor=16), DENSE)
     assert "not a multiple of 2 x context = 8" in warnings(job(context=4, sequence=1020), DENSE)
     assert "zero: 1 does so once per step" in warnings(job(zero=2, pipeline=2), DENSE)

@@ -339,6 +339,12 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"{job.name}: the {arch.mtp_layers} multi-token-prediction layers of {arch.name} lie on the last "
             "stage beyond its own layers, and count in time and memory but not in model FLOPs."
         )
+    if job.amax_over not in (None, "none") and job.dtype != "fp8":
+        found.append(f"{job.name}: amax_over does nothing: only dtype fp8 has one scale per tensor.")
+    if job.expert_capacity is not None and not arch.is_moe:
+        found.append(f"{job.name}: expert_capacity does nothing: {arch.name} is a dense model.")
+    if job.expert_capacity is not None and job.expert_imbalance > 1:
+        found.append(f"{job.name}: expert_imbalance does nothing beside expert_capacity, which cuts it off.")
     if job.layout.sequence_parallel and tensor == 1:
         found.append(f"{job.name}: sequence_parallel does nothing while layout.tensor is 1.")
     if job.sequence % tensor and job.layout.sequence_parallel:
