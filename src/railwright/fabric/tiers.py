@@ -98,6 +98,13 @@ def _three_too_few(order: Order, draft: Plan) -> PlanError:
             f"switches of {order.spine.ports} and {order.core.ports} ports; "
             "leave the setting out to let it be chosen"
         )
+    reach = order.spine.ports // 2
+    if order.endpoints <= most and draft.leaves_per_group > reach:
+        return PlanError(
+            f"{head}: a group has {draft.leaves_per_group} leaves, one for each rail, and a spine "
+            f"'{order.spine.name}' with half of its {order.spine.ports} ports downwards reaches {reach}; "
+            "take family fat-tree, whose leaves take every NIC, or switches with more ports"
+        )
     return PlanError(
         f"{head}: switches of {order.leaf.ports}, {order.spine.ports} and {order.core.ports} ports join at "
         f"most {most}, non-blocking above the leaves; take switches with more ports"

@@ -53,11 +53,6 @@ class Recommender:
             return self.vectors * self.width
         return self.width + self.vectors * (self.vectors - 1) // 2
 
-    @property
-    def embedding_parameters(self) -> int:
-        """Parameters of all tables."""
-        return sum(self.rows) * self.width
-
     def layers(self) -> tuple[tuple[str, int, int], ...]:
         """(part, inputs, outputs) of every dense product; parts are 'bottom', 'interaction', 'top'."""
         found = [

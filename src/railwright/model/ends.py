@@ -12,9 +12,6 @@ ADAM_BYTES = 34.0
 the update reads gradient, master weight and two moments (16) and writes master, moments (12) and the bf16
 weight (2).  Source: counted from Megatron-LM's distributed optimizer states (docs, "dist_optimizer")."""
 
-ADAM_STATE_BYTES = 12.0
-"""Optimiser state per parameter: fp32 master weight and two fp32 moments (same source)."""
-
 
 def embedding_operators(
     arch: Transformer, rows: int, *, tp: int = 1, sequence_parallel: bool = False

@@ -14,9 +14,8 @@ from railwright.catalog.parts import Catalog
 from railwright.errors import PlanError
 from railwright.fabric import Fabric, build_networks
 from railwright.site.arranging import arrange
-from railwright.site.circuits import feed_name, pdu_capacity
+from railwright.site.circuits import pdu_capacity
 from railwright.site.cooling import RackHeat, rack_heat, typical_pue
-from railwright.site.electrical import three_phase
 from railwright.site.feeding import FeedLoad, feed_loads, row_runs
 from railwright.site.filling import Fill, Rooms, liquid_share, server_machine
 from railwright.site.floor import Floor, Rack, lay_out, whereabouts
@@ -272,17 +271,3 @@ def _switched_on(power: Any) -> int:
             trip = constant("magnetic_trip") * load.bank.breaker * 2**0.5
             steps = max(steps, -(-(load.c13 + load.c19) // max(1, int(trip // constant("inrush")))))
     return steps
-
-
-def feed_names(plan: SitePlan) -> list[str]:
-    """'A', 'B', …, as many as the plan has."""
-    return [feed_name(load.feed) for load in plan.feeds]
-
-
-def busway_capacity(site: Site, parts: SiteParts) -> float:
-    """What one run of the study's busway carries all day. [VA]"""
-    from railwright.site.loading import find_part
-
-    assert site.power.busway is not None
-    busway = find_part(parts.busways, site.power.busway, "busway")
-    return three_phase(busway.volts, busway.amps, constant(f"continuous_{site.power.practice}"))
