@@ -2,10 +2,13 @@
 
 Reads a clone of NVIDIA-NeMo/Megatron-Bridge (path as first argument) at the tags of its releases and writes
 src/railwright/measure/data/recipes.csv: one row per published combination of release, kind, model, GPU,
-format and batch.  Where the published layout is not the recipe's, that of the nearest release with it counts:
-tables of results are sometimes older or newer than their release.  Figures and names only; run once per new
-collection of records, after carry_training.py.
-Release 25.09 has YAML files instead of the tables read here, and 26.08 functions: their rows are put down
+format and batch.  The recipe at a release's tag for this number of GPUs and this batch decides all it states:
+it is what the published command runs, while tables of results are written by hand and at times repeat the
+layout of another release.  Layout columns hold what it says differently from the table.  Where it has other
+GPUs or another batch, the table's row cannot be that recipe: its layout stands, and what it leaves out is
+taken from the nearest release whose recipe has that layout.
+Figures and names only; run once per new collection of records, after carry_training.py.
+Release 25.09 has YAML files instead of the tables read here; what its scripts say beyond them is put down
 below, as read.
 """
 
@@ -16,9 +19,11 @@ import re
 import subprocess
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
+
+import yaml
 
 DATA = Path(__file__).parent.parent / "src" / "railwright" / "measure" / "data"
 TAGS = {
@@ -26,13 +31,14 @@ TAGS = {
     "26.02": "v0.3.0",
     "26.02.01": "v0.3.1",
     "26.04": "v0.4.0",
-    "26.04.01": "v0.4.1",
+    "26.04.01": "v0.4.2",
     "26.06": "v0.5.0",
     "26.06.01": "v0.5.1",
     "26.08": "v0.5.1",
 }
-"""Tag whose tables a release ran.  26.08 (v0.6.0) keeps those of v0.5.1 for the published combinations:
-perf_recipes/{qwen,deepseek,gpt_oss}/common.py, _enable_*_full_iteration_mxfp8."""
+"""Tag that a release ran (docs/versions1.json at v0.6.0).  26.08 is v0.6.0, whose functions keep what v0.5.1
+says for the published combinations: src/megatron/bridge/perf_recipes/{qwen,deepseek,gpt_oss}."""
+FIRST_TAG = "v0.1.0rc4"
 MODELS = {
     "llama3-8b": "LLAMA3_8B",
     "llama3-70b": "LLAMA3_70B",
@@ -51,7 +57,16 @@ FORMATS = {
     "mxfp8": "FP8_MX",
 }
 KEYS = ("software", "kind", "model", "gpu", "dtype", "gbs")
-COLUMNS = (*KEYS, "dispatcher", "hidden", "graphs", "recompute", "fused")
+LAYOUT = {
+    "tp": "tensor_model_parallel_size",
+    "pp": "pipeline_model_parallel_size",
+    "vpp": "virtual_pipeline_model_parallel_size",
+    "cp": "context_parallel_size",
+    "ep": "expert_model_parallel_size",
+    "mbs": "micro_batch_size",
+}
+"""Our columns and the recipes' names for them.  Expert tensor parallelism is 1 in all of these recipes."""
+COLUMNS = (*KEYS, "dispatcher", "hidden", "graphs", "recompute", "fused", *LAYOUT)
 FIRST: dict[tuple[str, ...], tuple[str, ...]] = {
     # scripts/performance/configs/*/*.yaml, cuda_graphs, and run_script.py (token drop, no DeepEP, recompute)
     ("qwen3-30b-a3b", "H100"): ("alltoall", "", "", "", ""),
@@ -63,7 +78,7 @@ FIRST: dict[tuple[str, ...], tuple[str, ...]] = {
     ("deepseek-v3", "B200"): ("alltoall", "", "", "mla_up_proj", ""),
     ("deepseek-v3", "GB200"): ("alltoall", "", "", "mla_up_proj", ""),
 }
-"""Release 25.09 (v0.1.0rc4).  Its graphs hold whole layers, also of experts: with tokens dropped and padded
+"""Release 25.09.  Its graphs hold whole layers, also of experts: with tokens dropped and padded
 their shapes do not change."""
 
 
@@ -76,15 +91,19 @@ def main(clone: Path) -> None:
     for r in records:
         if not r["family"].startswith("mbridge") or r["model"] not in MODELS:
             continue
-        key = tuple(r[k] for k in KEYS)
         release = r["software"].split()[-1]
         if release == "25.09":
             model = (r["model"], r["gpu"])
-            said = FIRST.get((*model, r["dtype"])) or FIRST.get(model)
+            said = FIRST.get((*model, r["dtype"])) or FIRST.get(model) or ("",) * 5
+            layout = _first_layout(clone, r)
         else:
-            said = _said(_nearest(tables, release, r))
-        if said and any(said):
-            rows[key] = said
+            known = _named(tables[TAGS[release]], r)
+            own = known if known and _same_run(known, r) else None
+            said = _said(own or _nearest(tables, release, r))
+            layout = {k: str(getattr(own, name) or 1) for k, name in LAYOUT.items()} if own else {}
+        other = tuple(layout[k] if k in layout and layout[k] != _stated(r, k) else "" for k in LAYOUT)
+        if any((*said, *other)):
+            rows[tuple(r[k] for k in KEYS)] = (*said, *other)
     with (DATA / "recipes.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -109,34 +128,68 @@ def _table(clone: Path, tag: str) -> dict[str, Any]:
     sys.modules["utils"], sys.modules["utils.utils"] = types.ModuleType("utils"), module
     exec(body.group(0), vars(module))
     found: dict[str, Any] = {}
+    unused: set[str] = set()
     for path in _git(clone, "ls-tree", "-r", "--name-only", tag, "scripts/performance/configs").split():
         if path.endswith("workload_base_configs.py"):
             names: dict[str, Any] = {"__name__": "recipes"}
             exec(_git(clone, "show", f"{tag}:{path}"), names)
             found |= {k: v for k, v in names.items() if type(v).__name__ == "WorkloadBaseConfig"}
-    return found
+        if path.endswith("_llm_pretrain.py"):
+            unused |= _unused_backends(clone, tag, path)
+    return {
+        k: replace(v, moe_flex_dispatcher_backend=None) if k.startswith(tuple(unused)) else v
+        for k, v in found.items()
+    }
+
+
+def _unused_backends(clone: Path, tag: str, path: str) -> set[str]:
+    """How recipes begin whose function asks for all-to-alls, where nothing later applies their backend."""
+    source, asked = _git(clone, "show", f"{tag}:{path}"), 'moe_token_dispatcher_type = "alltoall"'
+    functions = re.findall(r"^def (\w+)_pretrain_config_(\w+)\((.*?)(?=^def |\Z)", source, re.S | re.M)
+    names = {f"{model}_PRETRAIN_CONFIG_{gpu}_".upper() for model, gpu, body in functions if asked in body}
+    later = names and _git(clone, "show", f"{tag}:scripts/performance/utils/overrides.py")
+    return set() if "settings.moe_flex_dispatcher_backend" in later else names
+
+
+def _first_layout(clone: Path, r: dict[str, str]) -> dict[str, str]:
+    """Layout of a record's recipe of release 25.09, if that has its GPUs and batch."""
+    name = MODELS[r["model"]].lower() + "_llm_pretrain.yaml"
+    paths = _git(clone, "ls-tree", "-r", "--name-only", FIRST_TAG, "scripts/performance/configs").split()
+    path = next(p for p in paths if p.endswith(name))
+    matrix = yaml.safe_load(_git(clone, "show", f"{FIRST_TAG}:{path}"))["perf_matrix"]
+    sizes = matrix.get(r["gpu"].lower(), {}).get(f"num_gpus_{r['gpus']}")
+    if sizes is None:
+        return {}
+    own = sizes["common"] | (sizes.get(FORMATS[r["dtype"]].lower()) or {})
+    if own["gbs"] != int(r["gbs"]):
+        return {}
+    return {k: str(own[{"vpp": "vp"}.get(k, k)] or 1) for k in LAYOUT}
+
+
+def _same_run(one: Any, r: dict[str, str]) -> bool:
+    """Whether a recipe can be a record's: as many GPUs and as large a batch."""
+    return (one.num_gpus, one.global_batch_size) == (int(r["gpus"]), int(r["gbs"]))
 
 
 def _nearest(tables: dict[str, dict[str, Any]], release: str, r: dict[str, str]) -> Any:
-    """The recipe of a record's release, or of the nearest one whose recipe has the record's layout."""
+    """The recipe of the release nearest to a record's whose recipe has the record's layout, else its own."""
     order = list(TAGS)
     own = order.index(release)
     near = sorted(order, key=lambda one: (abs(order.index(one) - own), order.index(one) > own))
     known = [_named(tables[TAGS[one]], r) for one in near]
-    return next((one for one in known if one and _layout(one) == _stated(r)), known[0])
-
-
-def _layout(one: Any) -> tuple[int, ...]:
-    return (
-        one.pipeline_model_parallel_size,
-        one.virtual_pipeline_model_parallel_size or 1,
-        one.expert_model_parallel_size,
-        one.micro_batch_size,
+    like = ("pp", "vpp", "ep", "mbs")
+    return next(
+        (
+            one
+            for one in known
+            if one and all(str(getattr(one, LAYOUT[k]) or 1) == _stated(r, k) for k in like)
+        ),
+        known[0],
     )
 
 
-def _stated(r: dict[str, str]) -> tuple[int, ...]:
-    return tuple(int(float(r[k] or 1)) for k in ("pp", "vpp", "ep", "mbs"))
+def _stated(r: dict[str, str], column: str) -> str:
+    return str(int(float(r[column] or 1)))
 
 
 def _named(table: dict[str, Any], r: dict[str, str]) -> Any:

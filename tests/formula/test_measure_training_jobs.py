@@ -52,11 +52,27 @@ def test_recipes_say_how_experts_exchange_and_what_is_graphed() -> None:
     plain = job_of(first("mbridge", model="gpt-oss-120b", gpu="GB300", software="Megatron-Bridge 26.02"))
     assert (set(plain.cuda_graphs), plain.overlap.ep) == ({"attention", "router"}, False)
     assert plain.expert_nodes is None
-    # a table whose layout is that of the release before counts as that release's
-    older = first("mbridge", model="qwen3-235b-a22b", gpu="B300", software="Megatron-Bridge 26.02.01")
-    assert job_of(older).overlap.ep
     assert not job_of(first("simumax")).cuda_graphs
     assert job_of(first("mbridge", kind="lora", gpu="GB300")).cuda_graphs == ("mlp",)
+
+
+def test_the_recipe_at_the_tag_decides_where_it_can_be_what_ran() -> None:
+    # v0.3.1, qwen3_workload_base_configs.py, H100_FP8_CS_V1: EP 16, no pipeline; the table repeats 26.02
+    moved = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.02.01")
+    assert (moved["pp"], moved["vpp"], moved["ep"]) == ("2", "12", "8")
+    ran = job_of(moved)
+    assert (ran.layout.pipeline, ran.layout.virtual_pipeline, ran.layout.expert) == (1, 1, 16)
+    assert (ran.overlap.ep, ran.expert_nodes) == (False, 16)
+    # v0.3.1, B300: its function asks for all-to-alls, so that the backend of its table (DeepEP) is not used
+    wide = job_of(first("mbridge", model="qwen3-235b-a22b", gpu="B300", software="Megatron-Bridge 26.02.01"))
+    assert (wide.layout.virtual_pipeline, wide.overlap.ep, wide.expert_nodes) == (1, False, None)
+    # v0.1.0rc4: the table's 8 stages of 64 experts' ranks do not fit into 256 GPUs
+    first_release = first("mbridge-deepseek", gpu="GB200", dtype="fp8-mx", software="Megatron-Bridge 25.09")
+    assert int(first_release["pp"]) * int(first_release["ep"]) > int(first_release["gpus"])
+    assert (job_of(first_release).layout.pipeline, job_of(first_release).layout.virtual_pipeline) == (4, 4)
+    # v0.2.0 has a batch of 512 for GB300: the published 1,280 is another run, so its table stands
+    other = first("mbridge", model="gpt-oss-120b", gpu="GB300", software="Megatron-Bridge 25.11")
+    assert job_of(other).micro_batch == int(other["mbs"]) == 2
 
 
 def test_launch_scripts_say_what_tables_leave_out() -> None:

@@ -132,7 +132,7 @@ def machine_for(record: Mapping[str, str]) -> Machine:
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:
     """The record's job. Raises Unsupported for what is not modelled."""
-    record = {**record, **SCRIPTS.get((record["family"], record["software"]), {})}
+    record = {**record, **SCRIPTS.get((record["family"], record["software"]), {}), **_laid_out(record)}
     _check(record)
     habits = habits_of(record)
     tensor = _number(record, "tp")
@@ -209,9 +209,16 @@ def recipe_of(record: Mapping[str, str]) -> Mapping[str, str]:
     graphs      what is launched as CUDA graphs (`TrainingJob.cuda_graphs`)
     recompute   modules computed again
     fused       'yes': the MLP of the experts is one fused kernel
+    tp to mbs   its layout, where the table of results says otherwise
     Source: scripts/performance/configs at the tag of the release (tools/carry_recipes.py).
     """
     return _recipes().get(tuple(record[k] for k in RECIPE_KEYS), {})
+
+
+def _laid_out(record: Mapping[str, str]) -> dict[str, str]:
+    """What a record's recipe says of its layout differently from the table: the recipe is what ran."""
+    recipe = recipe_of(record)
+    return {k: recipe[k] for k in ("tp", "pp", "vpp", "cp", "ep", "mbs") if recipe.get(k)}
 
 
 RECIPE_KEYS = ("software", "kind", "model", "gpu", "dtype", "gbs")
