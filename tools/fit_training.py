@@ -357,6 +357,7 @@ def _write(
         lines += [f"  flash: {row['flash']}"] if row.get("flash") else []
         lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
+        lines += ["  spills_biases: true"] if row.get("spills_biases") else []
         lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}

@@ -38,6 +38,7 @@ def test_eras_follow_the_release() -> None:
     bridge = {r["software"]: habits_of(r).era for r in RECORDS.values() if r["model"] == "gpt-oss-120b"}
     assert bridge["Megatron-Bridge 26.04"] == "megatron-2025"
     assert bridge["Megatron-Bridge 26.08"] == "megatron-2026"
+    assert bridge["Megatron-Bridge 26.06.01"] == "megatron-2026-06-01"
     before = first("mbridge", model="gpt-oss-120b") | {"software": "Megatron-Bridge 25.09"}
     assert habits_of(before).era == "megatron-2025-unfused"
     hopper = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.06")

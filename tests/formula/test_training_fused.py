@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.catalog import find, load_catalog
 from railwright.compute import profile_of
+from railwright.measure.training import records
+from railwright.measure.training_jobs import architecture_of, job_of, machine_for
 from railwright.model import layer_operators
+from railwright.training import simulate
+from railwright.training.constants import constant
 from railwright.training.eras import eras
-from railwright.training.fused import DISPATCH, EXPERTS, inside
+from railwright.training.fused import DISPATCH, EXPERTS, inside, spilling
 from training_cases import MOE
 
 GPUS = load_catalog().gpus
+RECORD = next(
+    r for r in records() if r["model"] == "gpt-oss-120b" and r["software"] == "Megatron-Bridge 26.06.01"
+)
+GPT_OSS = architecture_of(RECORD)
 
 
 def test_only_the_named_operators_become_free() -> None:
@@ -42,3 +52,29 @@ def test_an_era_names_its_attention_kernel(gpu: str, flash: str, slower: bool) -
     rates = [one.attention["forward"].compute for one in (named, usual)]
     # FlashAttention-2 is the usual kernel of A100; on H100 it does without the asynchronous products
     assert (rates[0] < rates[1]) if slower else (rates[0] == rates[1])
+
+
+def test_spilled_sums_of_biases_take_longer_in_one_kernel_only() -> None:
+    # cudnn-frontend pull request 322: 1,362.768 us against 155.632 us
+    assert constant("bias_gradient_spilled") == pytest.approx(1362.768 / 155.632, abs=0.01)
+    layer = layer_operators(GPT_OSS, "moe", 4096, 4096, ep=16, dtype="fp8")
+    timed = spilling(lambda op: 1.0)
+    slow = [
+        op.name for op in (*layer.forward, *layer.backward_input, *layer.backward_weight) if timed(op) > 1
+    ]
+    assert slow == ["experts down, input gradient"]
+
+
+def test_a_step_is_longer_by_that_kernel_where_experts_have_biases() -> None:
+    job = job_of(RECORD)
+    assert job.software == "megatron-2026-06-01"
+    before = job.model_copy(update={"software": "megatron-2026"})
+    machine = machine_for(RECORD)
+    plain = replace(GPT_OSS, mlp_bias=False)
+    slow, fast, none = (
+        simulate(one, arch, machine, must_fit=False).step_time
+        for one, arch in ((job, GPT_OSS), (before, GPT_OSS), (job, plain))
+    )
+    # one product of 36 layers in each of 5 microbatches: more than a tenth of the step, less than half
+    assert 1.1 < slow / fast < 1.5
+    assert none == pytest.approx(fast, rel=2e-3)

@@ -95,7 +95,7 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
         return replace(found, era="megatron-2025-unfused")
     if recipe_of(record).get("fused"):
-        return replace(found, era="megatron-2026")
+        return replace(found, era="megatron-2026-06-01" if software == SPILLED_BIASES else "megatron-2026")
     return found
 
 
@@ -108,6 +108,12 @@ UNFUSED_SINKS = "Megatron-Bridge 25.09"
 """Release whose attention with learned sinks (gpt-oss) is not one fused kernel: Transformer Engine needs
 cuDNN 9.13.1 for that (fused_attn.cpp, softmax type), its container has 9.11.0, that of 25.11 has 9.13.1
 (Megatron-Bridge, docs/releases/software-versions.md)."""
+
+
+SPILLED_BIASES = "Megatron-Bridge 26.06.01"
+"""Release whose fused backward kernel of experts with biases (gpt-oss) keeps sums in memory: cuDNN frontend
+1.24.0 with CUTLASS DSL 4.5.0 (Megatron-Bridge v0.5.1, docker/; v0.5.0 has 1.23.0 with 4.4.1, v0.6.0 1.26.0),
+cudnn-frontend issue 256, which NVIDIA's archive of results names as the cause of this release's figures."""
 
 
 RACK = 64
@@ -360,5 +366,6 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         dense_layers=min(m.get("first_dense_layers", 0), m["layers"]),
         sliding_window=128 if "sliding window 128" in m["attn"] else 0,
         window_every=2 if "alternate" in m["attn"] else 1,
+        mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
         source=m.get("source", ""),
     )

@@ -51,6 +51,7 @@ class Era:
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
+    spills_biases  whether that MLP's gradients of biases take registers it does not have (`fused.spilling`)
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
@@ -61,6 +62,7 @@ class Era:
     flash: str
     scatter_gather: bool
     fused_experts: str
+    spills_biases: bool
     amax_over: Literal["stage", "tensor", "none"]
     pace: dict[str, Pace]
 
@@ -119,6 +121,7 @@ def eras() -> dict[str, Era]:
             row.get("flash", ""),
             row["scatter_gather"],
             row.get("fused_experts", ""),
+            row.get("spills_biases", False),
             row.get("amax_over", "none"),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )

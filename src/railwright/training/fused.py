@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from railwright.model.architecture import Operator
 from railwright.model.operators import LayerOperators
+from railwright.training.constants import constant
 
 DISPATCH = frozenset({"permute", "permute, backward", "unpermute", "unpermute, backward"})
 """DeepEP and HybridEP send a token's row from where it lies to every GPU that needs it, and add up what comes
@@ -42,3 +43,14 @@ def inside(operators: LayerOperators, names: frozenset[str]) -> LayerOperators:
         backward_input=each(operators.backward_input),
         recomputed=each(operators.recomputed),
     )
+
+
+def spilling(kernel_time: Callable[[Operator], float]) -> Callable[[Operator], float]:
+    """Kernel times where the product behind the experts' activation keeps the sums of its biases' gradients
+    in memory instead of registers: its backward kernel adds them up in its epilogue (`Era.spills_biases`)."""
+    longer = constant("bias_gradient_spilled")
+
+    def timed(op: Operator) -> float:
+        return kernel_time(op) * (longer if op.name == "experts down, input gradient" else 1.0)
+
+    return timed

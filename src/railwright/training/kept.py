@@ -18,6 +18,7 @@ LOSS: dict[str, Loss] = {
     "megatron-2025": "fused",
     "megatron-2025-unfused": "fused",
     "megatron-2026": "fused",
+    "megatron-2026-06-01": "fused",
     "fsdp-2024": "eager",
 }
 """Eras whose loss keeps 16-bit logits and writes their gradient in place (Megatron-Bridge,

@@ -29,7 +29,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
-from railwright.training.fused import COUNTS, DISPATCH, EXPERTS, inside
+from railwright.training.fused import COUNTS, DISPATCH, EXPERTS, inside, spilling
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lockstep import Lockstep
@@ -87,6 +87,8 @@ class Work:
         )
         for kind in kinds:
             operators = self._operators(kind)
+            if kind == "moe" and arch.mlp_bias and era_of(job).spills_biases:
+                kernel_time = spilling(kernel_time)
             self._layers[kind] = costs(operators, kernel_time)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
             core = sum(kernel_time(op) for op in operators.recomputed if op.name in CORE)
