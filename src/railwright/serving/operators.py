@@ -24,7 +24,7 @@ from railwright.serving.kernels import (
 )
 from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import KV_BYTES, ONLY_EXPERTS
-from railwright.shipped import read_data
+from railwright.serving.pace import prompt_pace
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
 
 LATENT_PREFILL = 2 * (192.0 + 128.0)
@@ -131,11 +131,12 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     parts["norms"] = layers * _norms(stage, replayed)
     wide = replayed * arch.hidden * 2.0
     reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
-    meetings = 2 * layers if layout.attention_data == 1 else layers + dense
-    if arch.parallel_blocks:
-        meetings = layers
     # one more sums the parts of a split embedding
-    parts["collectives"] = (meetings + 1) * (reduced + _wait(stage, own, mixed=mixed))
+    met = meetings(stage) + 1
+    waiting = met * _wait(stage, own, mixed=mixed)
+    # an eager engine's collectives wait for launches, and hosts are ahead of GPUs that prompts keep busy
+    launched_late = mixed and stage.place.engine.eager
+    parts["collectives"] = met * reduced + (0.0 if launched_late else waiting)
     if moe:
         parts["collectives"] = parts["collectives"] + moe * expert_seconds(
             stage.place, stage.job, arch, layout, np.maximum(tokens, 1.0)
@@ -143,9 +144,19 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     parts["head"] = _head(stage, own, mixed=mixed)
     if mixed:
         pace = {"collectives": plan_pace(stage, "collectives")}
-        parts = {k: v * pace.get(k, plan_pace(stage)) for k, v in parts.items()}
-    parts["launches"] = _launches(stage, own, np.asarray(sum(parts.values())), mixed=mixed)
+        measured = stage.place.engine.prefill_time
+        parts = {k: v * pace.get(k, plan_pace(stage)) * measured for k, v in parts.items()}
+    host = launch_seconds(stage, mixed=mixed) + (waiting if launched_late else 0.0 * own)
+    parts["launches"] = _launches(stage, own, np.asarray(sum(parts.values())), host, mixed=mixed)
     return parts
+
+
+def meetings(stage: Stage) -> int:
+    """All-reduces of a step's layers."""
+    layers = stage.layers
+    if stage.arch.parallel_blocks:
+        return layers
+    return 2 * layers if stage.layout.attention_data == 1 else layers + layers - stage.moe_layers
 
 
 def _norms(stage: Stage, rows: Floats) -> Floats:
@@ -234,13 +245,18 @@ def _head(stage: Stage, own: Floats, *, mixed: bool) -> Floats:
     return stage.product(rows, columns, arch.hidden, "bf16") + gathered + sampled + engine.step
 
 
-def _launches(stage: Stage, own: Floats, busy: Floats, *, mixed: bool) -> Floats:
-    """Host time of launching a step's kernels beyond the GPU's time, where no graph replays them."""
+def _launches(stage: Stage, own: Floats, busy: Floats, host: Floats, *, mixed: bool) -> Floats:
+    """Host time of launching a step's kernels beyond the GPU's time, where no graph replays them. [s]"""
+    covered = stage.place.engine.mixed_graphs if mixed else stage.place.engine.graphs
+    return np.where(own <= covered, 0.0, np.maximum(host - busy, 0.0))
+
+
+def launch_seconds(stage: Stage, *, mixed: bool) -> float:
+    """Host time of launching a step's kernels one by one. [s]"""
     engine = stage.place.engine
     collectives = 2 * stage.layers if stage.layout.tensor > 1 else 0
-    host = stage.layers * engine.launches * engine.launch + collectives * engine.launch_collective
-    covered = engine.mixed_graphs if mixed else engine.graphs
-    return np.where(own <= covered, 0.0, np.maximum(host - busy, 0.0))
+    each = engine.launches * engine.launch + (engine.prompt_launch if mixed else 0.0)
+    return stage.layers * each + collectives * engine.launch_collective
 
 
 def _wait(stage: Stage, own: Floats, *, mixed: bool) -> Floats:
@@ -336,17 +352,9 @@ def prefill_launches(stage: Stage) -> float:
 
 
 def plan_pace(stage: Stage, what: str = "") -> float:
-    """Time of prefill in a TensorRT plan of 2024 over that of the kernels measured (data/plans.yaml).
-
-    what  'collectives', else the type of the weights outside experts
-    """
-    if not stage.place.engine.plans:
-        return 1.0
-    name = stage.kernels.gpu.name
-    rows: dict[str, dict[str, float]] = read_data("serving", "plans.yaml")
-    own = [gpu for gpu in rows if name == gpu or name.startswith(gpu + "-")]
+    """Time of prefill over that of the kernels measured: of 'collectives', else of products and attention."""
     kind = what or ("bf16" if stage.dense_type == "fp16" else stage.dense_type)
-    return rows[max(own, key=len)].get(kind, 1.0) if own else 1.0
+    return prompt_pace(stage.place.engine, stage.kernels.gpu, kind)
 
 
 def _prefill_row(stage: Stage) -> AttentionRow:

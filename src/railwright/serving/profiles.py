@@ -47,12 +47,15 @@ class Engine:
     graphs          most requests of a decode step that is one replayed CUDA graph, 0: launched one by one
     mixed_graphs    the same for tokens of a step with prefill
     launches        kernels of one layer that the host launches where there is no graph
-    launch          host time of one such launch [s];  launch_collective  of one collective
+    launch          host time of one such launch [s];  launch_collective  of one collective;  prompt_launch
+                    of a layer's attention of prompts, beyond that of decodes
     collective_wait  what each collective waits for the latest of the ranks' processes, outside graphs: times
                     H(n) - 1 over n ranks, the mean maximum of n exponential delays [s]
     attention_pace  time of decode attention over that of the kernels measured
     splits_context  decode attention splits one request's context over multiprocessors (flash decoding)
     plans           prefill runs at the pace of a TensorRT plan of 2024 (data/plans.yaml)
+    eager           prefill is that of eager PyTorch of 2023: its pace (data/eager.yaml), collectives that
+                    wait for launches only, and hold their buffers until they have run (serving/held.py)
     narrow_prefill  attention of prompts works in fp8 where keys and values are cached so
     host_step, host_request   host time of a step and of each request in it: schedule, inputs, sampled tokens
                     [s];  overlaps  the host prepares a step while the GPU runs the one before
@@ -81,6 +84,7 @@ class Engine:
     launches: int
     launch: float
     launch_collective: float
+    prompt_launch: float = 0.0
     whole_prompts: bool = False
     reserves: bool = False
     small_token_budget: int = 0
@@ -109,6 +113,7 @@ class Engine:
     schedules_ahead: bool = False
     narrow_prefill: bool = True
     plans: bool = False
+    eager: bool = False
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"
     decode_time: float = 1.0
     prefill_time: float = 1.0

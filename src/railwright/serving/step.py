@@ -12,6 +12,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
 from railwright.serving.constants import kernels_of
 from railwright.serving.exchange import Place, hop_seconds
+from railwright.serving.held import emptying_seconds
 from railwright.serving.kernels import Floats
 from railwright.serving.memory import engine_memory
 from railwright.serving.operators import (
@@ -36,7 +37,7 @@ class StepParts:
     """Where one step's time goes. [s]
 
     parts  name -> seconds on the GPU, in the order they are computed; 'launches' is the host's time that no
-           kernel hides
+           kernel hides, 'memory' an eager engine's of making room (serving/held.py)
     host   of schedule, inputs and outputs; beside the GPU's time where the engine overlaps it
     total  of the step
     """
@@ -57,7 +58,7 @@ def tabulate(
     Raises PlanError for an unknown engine, GPUs no kernel was measured on, layouts the model cannot be cut
     into, a model that does not fit, and a replica larger than the cluster.
     """
-    stage = _stage(job, arch, machine, layout)
+    stage = stage_of(job, arch, machine, layout)
     engine, cut = stage.place.engine, stage.layout
     memory = engine_memory(job, arch, engine, machine.gpu, cut)
     most_tokens, most_requests = engine.limits(job, machine.gpu)
@@ -73,12 +74,13 @@ def tabulate(
         drafted = count * sum_of(row_parts(drafts, tokens / (count + 1), mixed=False))
         decode = decode + count * decode_attention(drafts, batches[:, None], contexts[None, :])
     prefill = prefill_attention(stage, chunks[:, None], contexts[None, :])
+    rows = row_parts(stage, tokens, mixed=True)
+    emptying = emptying_seconds(stage, memory, tokens, sum_of(rows) - rows["launches"])
     beside = _beside_prompts(stage, decode, batches, contexts) if stage.kernels.ungrouped else None
     return StepTable(
         tokens=tokens,
         decode_rows=(sum_of(row_parts(stage, tokens, mixed=False)) + drafted) * engine.decode_time,
-        mixed_rows=(sum_of(row_parts(stage, tokens, mixed=True)) + prefill_launches(stage))
-        * engine.prefill_time,
+        mixed_rows=sum_of(rows) + emptying + prefill_launches(stage) * engine.prefill_time,
         requests=batches,
         contexts=contexts,
         decode=decode * engine.decode_time,
@@ -114,10 +116,11 @@ def step_parts(
     """
     if decoding < 0 or decoding + sum(new for new, _ in prefill) < 1:
         raise PlanError(f"{job.name}: an engine step needs a request that decodes or tokens to prefill.")
-    stage = _stage(job, arch, machine, layout)
+    stage = stage_of(job, arch, machine, layout)
     engine = stage.place.engine
     tokens = np.array([float(decoding + sum(new for new, _ in prefill))])
     parts = {k: float(v[0]) for k, v in row_parts(stage, tokens, mixed=bool(prefill)).items()}
+    kernels = np.array([sum(parts.values()) - parts["launches"]])
     if decoding:
         seen = decode_attention(stage, np.array([float(decoding)]), np.array([float(context)]))
         if prefill:
@@ -126,9 +129,14 @@ def step_parts(
     if prefill:
         new, cached = (np.array(column, float) for column in zip(*prefill, strict=True))
         each = prefill_attention(stage, new, cached)
-        parts["prefill attention"] = float(each.sum()) + prefill_launches(stage)
-    measured = engine.prefill_time if prefill else engine.decode_time
-    parts = {name: value * measured for name, value in parts.items()}
+        if engine.eager:
+            memory = engine_memory(job, arch, engine, machine.gpu, stage.layout)
+            parts["memory"] = float(emptying_seconds(stage, memory, tokens, kernels)[0])
+        parts["prefill attention"] = (float(each.sum()) + prefill_launches(stage)) * engine.prefill_time
+        if decoding:
+            parts["decode attention"] *= engine.decode_time
+    else:
+        parts = {name: value * engine.decode_time for name, value in parts.items()}
     host = engine.host_step + engine.host_request * (decoding + len(prefill))
     busy = sum(parts.values())
     return StepParts(parts, host, max(busy, host) if engine.overlaps else busy + host)
@@ -172,7 +180,8 @@ def sum_of(parts: dict[str, Floats]) -> Floats:
     return np.asarray(sum(parts.values()))
 
 
-def _stage(job: ServingJob, arch: Transformer, machine: Machine, layout: ServingLayout | None) -> Stage:
+def stage_of(job: ServingJob, arch: Transformer, machine: Machine, layout: ServingLayout | None) -> Stage:
+    """The fullest stage of one replica. Raises PlanError as `tabulate` does."""
     engine: Engine = engine_of(job)
     cut = layout or job.layout
     check_layout(job, arch, cut)

@@ -1,0 +1,28 @@
+"""What prompts take in engines of 2023 and 2024 over the kernels of 2026, whose times the rows hold."""
+
+from __future__ import annotations
+
+from railwright.catalog.parts import Gpu
+from railwright.serving.profiles import Engine
+from railwright.shipped import read_data
+
+
+def prompt_pace(engine: Engine, gpu: Gpu, kind: str) -> float:
+    """Time of prefill over that of the kernels measured: of a TensorRT plan of 2024 (data/plans.yaml), or of
+    eager PyTorch of 2023 (data/eager.yaml).
+
+    kind  'collectives', else the type of the weights outside experts
+    """
+    if engine.eager:
+        return eager_row(gpu)["prompts"]
+    if not engine.plans:
+        return 1.0
+    rows: dict[str, dict[str, float]] = read_data("serving", "plans.yaml")
+    own = [name for name in rows if gpu.name == name or gpu.name.startswith(name + "-")]
+    return rows[max(own, key=len)].get(kind, 1.0) if own else 1.0
+
+
+def eager_row(gpu: Gpu) -> dict[str, float]:
+    """What prompts cost in eager PyTorch of 2023 on GPUs of this generation (data/eager.yaml)."""
+    rows: dict[str, dict[str, float]] = read_data("serving", "eager.yaml")
+    return rows.get(gpu.generation, rows["others"])
