@@ -13,6 +13,7 @@ from railwright.compute.gemm import Shape
 from railwright.measure.machines import machine_of
 from railwright.model import load_model
 from railwright.serving.constants import kernels_of
+from railwright.serving.exchange import Place, nccl_seconds
 from railwright.serving.kernels import gemm_seconds
 from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import engine_memory
@@ -178,3 +179,13 @@ def test_vllm_keeps_what_one_gpu_needs_free_and_more_for_groups():
     assert engine_memory(asked, arch, none, gpu, two).kv - engine_memory(
         asked, arch, engine, gpu, two
     ).kv == (pytest.approx(1.2e9))
+
+
+def test_a_collective_between_two_tabulated_sizes_takes_its_share():
+    # at hundreds of MB an all-reduce takes as long as its bytes: between 128 and 512 MiB, too
+    machine = machine_of("H100", 8, None)
+    place = Place(machine, engines()["vllm-2023"], kernels_of(machine.gpu, "vllm"), 0)
+    sizes = np.array([2.0**27, 2.0**28, 2.0**29, 2.0**30])
+    times = nccl_seconds(place, "all_reduce", 8, sizes)
+    assert times / sizes == pytest.approx(times[-1] / sizes[-1], rel=0.05)
+    assert nccl_seconds(place, "all_reduce", 1, sizes) == pytest.approx(0.0)
