@@ -52,8 +52,8 @@ RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
     (
         lambda c: c["set"] == "splitwise",
         "TTFT",
-        "vLLM of 2023: kernels and NCCL of its time are not measured, and what its allocator takes where memory "
-        "runs out is known from another model",
+        "vLLM of 2023: kernels and NCCL of its time are not measured, and what its allocator takes where "
+        "memory runs out is known from another model",
     ),
     (
         lambda c: "RTXPRO6000" in c["system"],
