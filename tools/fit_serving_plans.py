@@ -31,9 +31,9 @@ from railwright.measure.serving_cases import (
 )
 from railwright.measure.serving_jobs import pose
 from railwright.serving import profiles
+from railwright.serving.exchange import nccl_seconds
 from railwright.serving.result import ServingResult
-from railwright.serving.step import step_parts
-from railwright.shipped import read_data
+from railwright.serving.step import stage_of, step_parts
 
 SMS = {"H100": 132, "A100": 108}
 LAYERS, HEADS = {"8b": 32, "70b": 80}, {"8b": 32, "70b": 64}
@@ -232,24 +232,22 @@ def setup(rows: list[Case]) -> Iterator[str]:
 
 
 def over_pcie(rows: list[Case]) -> Iterator[str]:
-    """All-reduces of Falcon 180B's prompts over 8 L40S, over what is predicted."""
+    """Bus bandwidth of all-reduces of Falcon 180B's prompts over 8 L40S."""
     found = []
     for c in rows:
         if c["system"] != "L40S" or c["model"] != "Falcon 180B" or c["osl"] != "128":
             continue
         posed, prompts = pose(c), ((int(c["isl"]), 0),) * int(c["batch"])
-        machine = machine_for(c, posed.gpus)
-        step = step_parts(posed.job, architecture_of(c), machine, decoding=0, context=0, prefill=prompts)
-        shipped = plans_of("l40s")["collectives"]
-        met = step.parts["collectives"] / shipped
-        found.append((float(c["ttft_ms"]) * 1e-3 - (step.total - met * shipped)) / met)
-    yield f"L40S collectives {np.median(found):.2f}, {min(found):.2f} to {max(found):.2f} of {len(found)}"
-
-
-def plans_of(gpu: str) -> dict[str, float]:
-    """What is shipped of a GPU."""
-    shipped: dict[str, float] = read_data("serving", "plans.yaml")[gpu]
-    return shipped
+        machine, arch = machine_for(c, posed.gpus), architecture_of(c)
+        ours = predicted(c).ttft.mean
+        step = step_parts(posed.job, arch, machine, decoding=0, context=0, prefill=prompts)
+        place = stage_of(posed.job, arch, machine, None).place
+        ranks, size = posed.job.layout.tensor, 2.0 * arch.hidden * len(prompts) * prompts[0][0]
+        fixed = float(nccl_seconds(place, "all_reduce", ranks, np.zeros(1))[0])
+        # one a layer (parallel blocks), and one for the embedding
+        each = (float(c["ttft_ms"]) * 1e-3 - (ours - step.parts["collectives"])) / (arch.layers + 1)
+        found.append(size * 2 * (ranks - 1) / ranks / (each - fixed) / 1e9)
+    yield f"L40S bus {np.median(found):.1f} GB/s, {min(found):.1f} to {max(found):.1f} of {len(found)}"
 
 
 def _mean(ratios: list[float]) -> float:

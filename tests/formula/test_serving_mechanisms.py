@@ -18,6 +18,7 @@ from railwright.serving.kernels import gemm_seconds
 from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import engine_memory
 from railwright.serving.operators import ONE_BLOCK
+from railwright.serving.pace import prompt_bus
 from railwright.serving.profiles import engines
 from railwright.serving.simulate import simulate
 from railwright.serving.step import step_parts, tabulate
@@ -189,3 +190,25 @@ def test_a_collective_between_two_tabulated_sizes_takes_its_share():
     times = nccl_seconds(place, "all_reduce", 8, sizes)
     assert times / sizes == pytest.approx(times[-1] / sizes[-1], rel=0.05)
     assert nccl_seconds(place, "all_reduce", 1, sizes) == pytest.approx(0.0)
+
+
+def test_prompts_of_a_plan_meet_over_pcie_at_its_bus_bandwidth():
+    machine, arch = machine_of("L40S", 8, None), load_model("llama-2-70b")
+    client = Client(kind="closed-loop", concurrency=8, input=2048, output=128)
+    asked = ServingJob(
+        name="x",
+        model="llama-2-70b",
+        weights="fp8",
+        kv="fp8",
+        engine="trtllm-2024-static",
+        layout=ServingLayout(tensor=8),
+        client=client,
+    )
+    bus = prompt_bus(engines()["trtllm-2024-static"], machine.gpu)
+    assert bus > 0 == prompt_bus(engines()["trtllm-2025"], machine.gpu)
+    one, eight = (
+        step_parts(asked, arch, machine, decoding=0, context=0, prefill=((2048, 0),) * n) for n in (1, 8)
+    )
+    # 161 all-reduces of 8,192 bf16 values a token; what they take for no bytes does not grow
+    more = 161 * 7 * 2048 * 8192 * 2 * (2 * 7 / 8) / bus
+    assert eight.parts["collectives"] - one.parts["collectives"] == pytest.approx(more, rel=1e-9)

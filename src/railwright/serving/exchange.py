@@ -62,6 +62,13 @@ def all_reduce_seconds(place: Place, ranks: int, sizes: Floats) -> Floats:
     return own if own is not None else nccl_seconds(place, "all_reduce", ranks, sizes)
 
 
+def bus_seconds(place: Place, ranks: int, sizes: Floats, bus: float) -> Floats:
+    """One all-reduce at a bus bandwidth that is known [byte/s], after what NCCL takes for no bytes. [s]"""
+    if ranks == 1:
+        return np.zeros_like(sizes)
+    return nccl_seconds(place, "all_reduce", ranks, 0.0 * sizes) + sizes * 2.0 * (ranks - 1) / ranks / bus
+
+
 def nccl_seconds(place: Place, op: Op, ranks: int, sizes: Floats) -> Floats:
     """A collective of NCCL over neighbouring GPUs, by total size [byte]: predicted at KNOTS. [s]"""
     if ranks == 1:

@@ -13,7 +13,13 @@ import numpy as np
 from railwright.compute.gemm import Shape
 from railwright.model.architecture import Transformer
 from railwright.serving.constants import Kernels
-from railwright.serving.exchange import Place, all_reduce_seconds, expert_seconds, nccl_seconds
+from railwright.serving.exchange import (
+    Place,
+    all_reduce_seconds,
+    bus_seconds,
+    expert_seconds,
+    nccl_seconds,
+)
 from railwright.serving.kernels import (
     AttentionRow,
     Floats,
@@ -24,7 +30,7 @@ from railwright.serving.kernels import (
 )
 from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import KV_BYTES, ONLY_EXPERTS
-from railwright.serving.pace import prompt_pace
+from railwright.serving.pace import prompt_bus, prompt_pace
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
 
 LATENT_PREFILL = 2 * (192.0 + 128.0)
@@ -131,6 +137,8 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     parts["norms"] = layers * _norms(stage, replayed)
     wide = replayed * arch.hidden * 2.0
     reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
+    if mixed and (bus := prompt_bus(stage.place.engine, stage.kernels.gpu)):
+        reduced = bus_seconds(stage.place, layout.tensor, wide, bus)
     # one more sums the parts of a split embedding
     met = meetings(stage) + 1
     waiting = met * _wait(stage, own, mixed=mixed)

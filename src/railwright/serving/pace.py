@@ -15,11 +15,20 @@ def prompt_pace(engine: Engine, gpu: Gpu, kind: str) -> float:
     """
     if engine.eager:
         return eager_row(gpu)["prompts"]
+    return _plan_row(engine, gpu).get(kind, 1.0)
+
+
+def prompt_bus(engine: Engine, gpu: Gpu) -> float:
+    """Bus bandwidth of all-reduces of prompts between cards that meet over PCIe [byte/s]; 0: unknown."""
+    return _plan_row(engine, gpu).get("bus", 0.0)
+
+
+def _plan_row(engine: Engine, gpu: Gpu) -> dict[str, float]:
     if not engine.plans:
-        return 1.0
+        return {}
     rows: dict[str, dict[str, float]] = read_data("serving", "plans.yaml")
     own = [name for name in rows if gpu.name == name or gpu.name.startswith(name + "-")]
-    return rows[max(own, key=len)].get(kind, 1.0) if own else 1.0
+    return rows[max(own, key=len)] if own else {}
 
 
 def eager_row(gpu: Gpu) -> dict[str, float]:
