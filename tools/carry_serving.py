@@ -2,7 +2,8 @@
 
 Reads the workplace's collection (path as first argument) and writes src/railwright/measure/data/serving.csv,
 one row per case; with a second path, the folder of LLMServingSim's vLLM runs, also serving_requests.csv, one
-row per request.  Figures only, each with its source.  Run once per collection; the product never needs it.
+row per request, and with a third, its workloads, serving_prefixes.csv.  Figures only, each with its source.
+Run once per collection; the product never needs it.
 """
 
 from __future__ import annotations
@@ -102,7 +103,43 @@ def requests(folder: Path) -> None:
     print(f"{len(rows)} requests")
 
 
+BLOCK = 16
+"""Tokens of a block of the runs' prefix caches (meta.json, cache_config.block_size)."""
+WORKLOADS = {
+    "RTX4090_Llama-3.1-8B": "sharegpt-llama-3.1-8b-300-sps10.jsonl",
+    "RTXPRO6000_Llama-3.1-8B": "sharegpt-llama-3.1-8b-300-sps10.jsonl",
+    "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": "sharegpt-qwen3-30b-a3b-300-sps10.jsonl",
+}
+"""Run -> the requests it replayed (meta.json, dataset_path)."""
+
+
+def prefixes(folder: Path) -> None:
+    """Write serving_prefixes.csv: whole blocks with which a prompt begins as an earlier one of its run did.
+
+    request, earlier  places among the run's requests;  tokens  that both begin with
+    """
+    rows = []
+    for run, name in WORKLOADS.items():
+        sent = [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+        first: dict[tuple[int, ...], int] = {}
+        for at, request in enumerate(sorted(sent, key=lambda r: r["arrival_time_ns"])):
+            ids = request["input_tok_ids"]
+            ends = range(BLOCK, len(ids) + 1, BLOCK)
+            known = [end for end in ends if tuple(ids[:end]) in first]
+            if known:
+                rows.append((run, at, first[tuple(ids[: known[-1]])], known[-1]))
+            for end in ends:
+                first.setdefault(tuple(ids[:end]), at)
+    with (DATA / "serving_prefixes.csv").open("w", newline="", encoding="utf-8") as f:
+        writer = csv.writer(f, lineterminator="\n")
+        writer.writerow(("run", "request", "earlier", "tokens"))
+        writer.writerows(rows)
+    print(f"{len(rows)} prompts that begin as earlier ones")
+
+
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
     if len(sys.argv) > 2:
         requests(Path(sys.argv[2]))
+    if len(sys.argv) > 3:
+        prefixes(Path(sys.argv[3]))

@@ -1,87 +1,201 @@
-"""Fit the RTX 4090's rows (serving/data/kernels/rtx-4090.yaml) on layers measured one by one under vLLM.
+"""Fit rows of the RTX 4090 and RTX PRO 6000 on layers measured one by one under vLLM 0.19.
 
-Data: casys-kaist/LLMServingSim@5daddb2 (MIT), profiler/perf/RTX4090/meta-llama/Llama-3.1-8B/bf16/tp1.
-Run: python tools/fit_serving_layers.py FOLDER-WITH-dense.csv-AND-attention.csv; prints the rows.
+Data: casys-kaist/LLMServingSim@5daddb2 (MIT), profiler/perf/CARD/MODEL/bf16/tpN: dense, attention, skew, moe.
+Run: python tools/fit_serving_layers.py PROFILER/perf RTX4090|RTXPRO6000; prints the rows (needs scipy).
+Weights and caches that fit the level-2 cache, and so were read faster than the memory is, are left out.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import fit_serving as fit
 import numpy as np
 
-from railwright.serving.kernels import Floats, Speeds
+from railwright.compute.gemm import Shape
+from railwright.serving.flash2 import (
+    TileRow,
+    beside_seconds,
+    chunk_seconds,
+    empty_seconds,
+    splits,
+    uneven_seconds,
+)
+from railwright.serving.kernels import ExpertRow, Floats, GemmRow, Speeds, experts_seconds, gemm_seconds
 
-SPEEDS = Speeds(165.2e12, 1008e9, 128)
-LAYERS = {
-    "qkv_proj": (6144, 4096),
-    "o_proj": (4096, 4096),
-    "gate_up_proj": (28672, 4096),
-    "down_proj": (4096, 14336),
+Products = dict[str, tuple[int, int]]
+"""Layer -> columns and inner width."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One folder of a card's tables: heads and key/value heads of a GPU, and its products."""
+
+    folder: str
+    heads: int
+    kv_heads: int
+    products: Products
+
+
+def _dense(hidden: int, ffn: int, heads: int, kv: int) -> Products:
+    return {
+        "qkv_proj": ((heads + 2 * kv) * 128, hidden),
+        "o_proj": (hidden, heads * 128),
+        **({"gate_up_proj": (2 * ffn, hidden), "down_proj": (hidden, ffn)} if ffn else {}),
+    }
+
+
+def _bundles(model: str, hidden: int, ffn: int, heads: int, kv: int) -> Iterator[Bundle]:
+    for cut in (1, 2):
+        own = _dense(hidden, ffn // cut, heads // cut, kv // cut)
+        yield Bundle(f"{model}/bf16/tp{cut}", heads // cut, kv // cut, own)
+
+
+LLAMA = ("meta-llama/Llama-3.1-8B", 4096, 14336, 32, 8)
+MOE = "Qwen/Qwen3-30B-A3B-Instruct-2507"
+CARDS: dict[str, tuple[Speeds, float, tuple[Bundle, ...]]] = {
+    "RTX4090": (Speeds(165.2e12, 1008e9, 128), 72e6, tuple(_bundles(*LLAMA))[:1]),
+    "RTXPRO6000": (
+        Speeds(480e12, 1.597e12, 188),
+        128e6,
+        (
+            *_bundles(*LLAMA),
+            *_bundles("Qwen/Qwen3-32B", 5120, 25600, 64, 8),
+            *_bundles(MOE, 2048, 0, 32, 4),
+        ),
+    ),
 }
-"""Llama 3.1 8B: columns and inner width of each product."""
+"""Card -> speeds, level-2 cache [byte], tables."""
+
+REPEATS = 3.0
+"""skew.csv holds the sum of its three runs (attention.csv, at the same batches, a third of it)."""
 
 
-def products(file: Path) -> str:
-    """The row of bf16 products."""
-    rows = [r for r in csv.DictReader(file.open()) if r["layer"] in LAYERS]
-    m = np.array([float(r["tokens"]) for r in rows])
-    n, k = (np.array([float(LAYERS[r["layer"]][i]) for r in rows]) for i in (0, 1))
-    seconds = np.array([float(r["time_us"]) for r in rows]) * 1e-6
-    at = fit.sample(np.arange(len(m)), m)
-    model = partial(fit._gemm, speeds=SPEEDS, peak=1.0, width=2.0)
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open() as opened:
+        return list(csv.DictReader(opened))
+
+
+def products(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...]) -> tuple[GemmRow, str]:
+    """The row of bf16 products, and as text."""
+    found: list[tuple[float, ...]] = []
+    for bundle in bundles:
+        for r in rows_of(root / bundle.folder / "dense.csv"):
+            if r["layer"] in bundle.products:
+                columns, inner = bundle.products[r["layer"]]
+                found.append((float(r["tokens"]), columns, inner, float(r["time_us"]) * 1e-6))
+    m, n, k, seconds = np.array(found, float).T
+    at = np.flatnonzero(2.0 * n * k / seconds < speeds.bandwidth)
+    at = at[fit.sample(np.arange(len(at)), m[at])]
+    model = partial(fit._gemm, speeds=speeds, peak=1.0, width=2.0, quantise=False)
     start = np.log([4e-6, 0.8, 0.75, 100.0, 8.0, 4.0, 0.5])
-    found = fit.fitted(
+    best = fit.fitted(
         model, (m[at], n[at], k[at]), seconds[at], start, fit.groups_of(n[at], k[at]), fit.GEMM_LIMITS
     )
-    values = [*found[0][:4], *fit._shares(found[0][4:])]
-    return "gemm bf16: " + fit.written(fit.GEMM_FIELDS, values, found, "vllm/0.19.0")
+    values = [*best[0][:4], *fit._shares(best[0][4:])]
+    return GemmRow(*values), "gemm bf16: " + fit.written(fit.GEMM_FIELDS, values, best, "vllm/0.19.0")
 
 
-def attention(file: Path, *, prefill: bool) -> str:
-    """The row of decode attention, or of prefill attention without cached tokens."""
-    rows = list(csv.DictReader(file.open()))
-    if prefill:
-        rows = [r for r in rows if r["n_decode"] == "0" and r["kv_prefill"] == "0"]
-    else:
-        rows = [r for r in rows if r["prefill_chunk"] == "0"]
-    length = np.array([float(r["prefill_chunk" if prefill else "kv_decode"]) for r in rows])
-    batch = np.array([1.0 if prefill else float(r["n_decode"]) for r in rows])
-    keep = (length >= 64) & (batch > 0)
-    seconds = np.array([float(r["time_us"]) for r in rows])[keep] * 1e-6
-    one = np.ones(int(keep.sum()))
-    columns: tuple[Floats, ...] = (batch[keep], length[keep], 8 * one, 512 * one, 32 * one, 512 * one)
-    model = partial(fit._prefill if prefill else fit._decode, speeds=SPEEDS)
-    start = np.log([1e-5, 0.5, 500.0 if prefill else 1e-6, 0.85, 1e-8])
-    found = fit.fitted(
-        model, columns, seconds, start, fit.groups_of(columns[0], columns[4]), fit.ATTENTION_LIMITS
-    )
-    name = "prefill" if prefill else "decode"
-    return f"{name}_bf16: " + fit.written(fit.ATTENTION_FIELDS, list(found[0]), found, "vllm/0.19.0")
+def decodes(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...]) -> str:
+    """The row of decode attention."""
+    found: list[tuple[float, ...]] = []
+    for bundle in bundles:
+        for r in rows_of(root / bundle.folder / "attention.csv"):
+            batch, length = float(r["n_decode"]), float(r["kv_decode"])
+            read = batch * length * bundle.kv_heads * 512.0
+            if r["prefill_chunk"] == "0" and batch and length >= 64 and not cache / 8 < read < cache:
+                shape = (batch, length, bundle.kv_heads, 512.0, bundle.heads, 512.0)
+                found.append((*shape, float(r["time_us"]) * 1e-6))
+    *columns, seconds = np.array(found, float).T
+    model = partial(fit._decode, speeds=speeds)
+    start = np.log([1e-5, 0.5, 1e-6, 0.85, 1e-8])
+    groups = fit.groups_of(columns[0], columns[2])
+    best = fit.fitted(model, tuple(columns), seconds, start, groups, fit.ATTENTION_LIMITS)
+    return "decode_bf16: " + fit.written(fit.ATTENTION_FIELDS, list(best[0]), best, "vllm/0.19.0")
 
 
-def ungrouped(file: Path, heads: int) -> str:
-    """What decode attention of 16 to 128 requests over 512 to 2,048 tokens draws beside a prompt [byte/s]."""
-    names = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
-    rows = csv.DictReader(file.open())
-    at = {tuple(int(r[n]) for n in names): float(r["time_us"]) * 1e-6 for r in rows}
-    rates = []
-    for (chunk, cached, batch, context), both in at.items():
-        alone = at.get((chunk, 0, 0, 0))
-        if chunk and alone and not cached and 16 <= batch <= 128 and 512 <= context <= 2048:
-            rates.append(batch * heads * context * 512.0 / (both - alone))
-    low, middle, high = np.percentile(rates, (10, 50, 90))
-    spread = f"{low:.2e} to {high:.2e}"
-    return f"ungrouped: {{rate: {middle:.3e}, rows: {len(rates)}, table: vllm/0.19.0}}  # {spread}"
+def tiles(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...]) -> str:
+    """The row of FlashAttention 2's thread blocks: steps with prompts, and the longest context left alone."""
+    found: list[tuple[float, ...]] = []
+    for bundle in bundles:
+        for r in rows_of(root / bundle.folder / "attention.csv"):
+            new, cached, batch, context = (
+                float(r[c]) for c in ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+            )
+            # one head's keys and values stay in the cache; blocks outnumber multiprocessors by far
+            fits = batch * context * 512.0 < 0.75 * cache
+            if new >= 128 and fits and cached <= 4096 and batch >= 16:
+                shape = (new, cached, batch, context, bundle.heads)
+                found.append((*shape, float(r["time_us"]) * 1e-6))
+    *columns, seconds = np.array(found, float).T
+
+    def model(x: Floats, *at: Floats) -> Floats:
+        row = TileRow(*x, 0.0)
+        new, cached, batch, context, heads = at
+        own = chunk_seconds(new, cached, 1.0, row, speeds.sms)
+        own = own + beside_seconds(batch, context, 1.0, row, speeds.sms)
+        empty = batch * np.maximum(new - 64.0, 0.0) * empty_seconds(1.0, row, speeds.sms)
+        return np.asarray(row.fixed + heads * (own + empty))
+
+    limits = (np.log([1e-6] + 3 * [1e-8]), np.log([5e-5] + 3 * [1e-4]))
+    groups = fit.groups_of(columns[0], columns[2])
+    best = fit.fitted(model, tuple(columns), seconds, np.log([5e-6, 3e-6, 3e-6, 3e-7]), groups, limits)
+    chain = _chain(root, speeds, bundles)
+    return "tiles: " + fit.written("fixed tile open empty chain", [*best[0], chain], best, "vllm/0.19.0")
+
+
+def _chain(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...]) -> float:
+    """Seconds of a tile in the longest context's block, least squares over batches that are not split."""
+    once, more = [], []
+    unit = TileRow(0.0, 0.0, 0.0, 0.0, 1.0)
+    for bundle in bundles:
+        for r in rows_of(root / bundle.folder / "skew.csv"):
+            n, big, mean = (np.array(float(r[c])) for c in ("n", "kv_big", "kv_mean"))
+            # the longest come first here, so that all the others of their head are read meanwhile: twice the
+            # mean of a random order
+            left = float(uneven_seconds(2.0 * n, mean, big, unit, speeds.sms))
+            whole = not splits(n, bundle.kv_heads, speeds.sms)
+            if r["regime"] == "pure" and whole and n * mean / speeds.sms < big - mean:
+                once.append(left)
+                more.append((float(r["t_skew_us"]) - float(r["t_mean_us"])) / REPEATS * 1e-6)
+    x, y = np.array(once), np.array(more)
+    print(f"# chain: {len(x)} batches, residual {np.sqrt(np.mean((y - x * (x @ y) / (x @ x)) ** 2)):.1e} s")
+    return float(x @ y / (x @ x))
+
+
+def experts(root: Path, speeds: Speeds, cache: float, gemm: GemmRow) -> str:
+    """The row of bf16 experts, the router's product taken off: 128 of 2,048 x 768, eight a token."""
+    found = [
+        (float(r["tokens"]), float(r["activated_experts"]), float(r["time_us"]) * 1e-6)
+        for r in rows_of(root / f"{MOE}/bf16/tp1" / "moe.csv")
+        if float(r["activated_experts"]) * 3 * 2048 * 768 * 2 > cache
+    ]
+    tokens, active, seconds = np.array(found).T
+
+    wide = np.full_like(tokens, 2048.0)
+    router = gemm_seconds(Shape(tokens, wide / 16, wide), gemm, speeds, 1.0, 2.0, False)
+
+    def model(x: Floats, rows: Floats, busy: Floats) -> Floats:
+        return experts_seconds(rows, busy, 2048.0, 768.0, ExpertRow(*x), speeds, 1.0, 2.0)
+
+    limits = (fit.EXPERT_LIMITS[0][:5], fit.EXPERT_LIMITS[1][:5])
+    start = np.log([3e-5, 0.4, 0.85, 64.0, 1e-9])
+    groups = fit.groups_of(active)
+    best = fit.fitted(model, (8.0 * tokens, active), seconds - router, start, groups, limits)
+    return "experts bf16: " + fit.written("fixed compute memory pad row", [*best[0]], best, "vllm/0.19.0")
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    print(ungrouped(folder / "attention.csv", 32))
-    print(products(folder / "dense.csv"))
-    for phase in (False, True):
-        print(attention(folder / "attention.csv", prefill=phase))
+    base, card = Path(sys.argv[1]) / sys.argv[2], sys.argv[2]
+    own_speeds, own_cache, own = CARDS[card]
+    gemm_row, text = products(base, own_speeds, own)
+    print(text)
+    print(decodes(base, own_speeds, own_cache, own))
+    print(tiles(base, own_speeds, own_cache, own))
+    if card == "RTXPRO6000":
+        print(experts(base, own_speeds, own_cache, gemm_row))

@@ -113,3 +113,16 @@ def test_the_replayed_runs_are_the_published_means() -> None:
         waited = np.mean([float(r["first_s"]) - float(r["queued_s"]) for r in rows])
         assert waited == pytest.approx(published, rel=1e-4)
         assert all(float(r["arrival_s"]) <= float(r["queued_s"]) + 1e-6 for r in rows)
+
+
+def test_prompts_that_begin_as_earlier_ones_are_those_llmservingsim_counts() -> None:
+    # bench/examples/RTXPRO6000/Llama-3.1-8B/outputs/sim.log: 19,520 of 257,239 prompt tokens found
+    work = load_of(_case("llmservingsim_RTXPRO6000_Llama-3.1-8B")).work
+    assert work is not None
+    times = np.unique(work.parts, return_counts=True)[1]
+    assert (int(work.prompt.sum()), int((times - 1).sum()) * work.part_tokens) == (257239, 19520)
+    # two engines have a cache each: about half of what one would find
+    two = load_of(_case("llmservingsim_RTXPRO6000_Qwen3")).work
+    assert two is not None
+    again = len(two.parts) - len(np.unique(two.parts))
+    assert 0.3 < again * two.part_tokens / 20448 < 0.7

@@ -12,12 +12,12 @@ from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape
 from railwright.measure.machines import machine_of
 from railwright.model import load_model
+from railwright.serving.attention import ONE_BLOCK
 from railwright.serving.constants import kernels_of
 from railwright.serving.exchange import Place, nccl_seconds
 from railwright.serving.kernels import gemm_seconds
 from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import engine_memory
-from railwright.serving.operators import ONE_BLOCK
 from railwright.serving.pace import prompt_bus
 from railwright.serving.profiles import engines
 from railwright.serving.simulate import simulate
@@ -129,21 +129,6 @@ def test_a_request_that_comes_during_a_step_misses_the_next_one_too():
     assert simulate(late, one_replica(flat_table(step=0.01), ahead=True), "interpreted").first[
         1
     ] == pytest.approx(1.015)
-
-
-def test_beside_a_prompt_every_query_head_draws_its_groups_cache():
-    arch, machine = load_model("llama-3.1-8b"), machine_of("RTX-PRO-6000", 1, None)
-    asked = job("vllm-2026")
-    alone, beside = (
-        step_parts(asked, arch, machine, decoding=64, context=1000, prefill=p).parts["decode attention"]
-        for p in ((), ((256, 0),))
-    )
-    # 64 x 32 query heads draw 512 bytes a token and layer at 3.3 TB/s
-    assert beside == pytest.approx(64 * 32 * 1000 * 512 / 3.3e12 * 32)
-    assert beside > 1.3 * alone
-    # FlashAttention 3 of Hopper packs groups whatever else is in the step
-    table = tabulate(asked, arch, machine_of("H100", 1, None))
-    assert table.mixed_decode is None
 
 
 def test_a_card_with_rows_of_its_own_takes_the_others_of_its_kin():

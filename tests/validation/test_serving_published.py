@@ -27,7 +27,9 @@ CASES = {
     "dli_static_2776": {"TTFT": 0.3, "TPOT": 0.2},  # Falcon 180B on H100 NVL: one all-reduce a layer
     "nim_700": {"TTFT": 0.15, "TPOT": 0.15},  # waves of 50 prompts of 2,000 tokens
     "qwen3_32b_h100_sxm_trtllm_agg_1024x512_c64_tp8": {"TTFT": 0.15, "TPOT": 0.15},
-    "llmservingsim_RTX4090_Llama-3.1-8B": {"TTFT": 0.05, "TPOT": 0.05, "throughput": 0.05},
+    "llmservingsim_RTX4090_Llama-3.1-8B": {"TTFT": 0.08, "TPOT": 0.08, "throughput": 0.08},
+    "llmservingsim_RTXPRO6000_Llama-3.1-8B": {"TTFT": 0.08, "TPOT": 0.08, "throughput": 0.08},
+    "llmservingsim_RTXPRO6000_Qwen3-30B": {"TTFT": 0.2, "TPOT": 0.08, "throughput": 0.08},
     "trtllm_docs_Llama_3.1_405B_H200_fp8_tp8_1000_1000": {"throughput": 0.25},
     "deepseek_r1_b200_sxm_trtllm_fp4_agg_1024x1024_c8_tp4_0_ep1_0_1081": {"TPOT": 0.3},
 }

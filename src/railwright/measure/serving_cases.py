@@ -31,6 +31,21 @@ def measured_requests() -> Mapping[str, tuple[Case, ...]]:
 
 
 @lru_cache(maxsize=1)
+def measured_prefixes() -> Mapping[str, tuple[tuple[int, int, int], ...]]:
+    """Run -> (request, earlier request, tokens both begin with), by place in the run."""
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for row in csv.DictReader(_data("serving_prefixes.csv").splitlines()):
+        found.setdefault(row["run"], []).append(
+            (int(row["request"]), int(row["earlier"]), int(row["tokens"]))
+        )
+    return {run: tuple(rows) for run, rows in found.items()}
+
+
+RUN_GROUPS = {"RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": 2}
+"""Recorded run -> data-parallel engines that share its experts (config.json and meta.json of the run)."""
+
+
+@lru_cache(maxsize=1)
 def mlperf() -> Mapping[str, Any]:
     """What MLPerf's results do not say of their load and engines (serving_mlperf.yaml)."""
     found: Mapping[str, Any] = read_data("measure", "serving_mlperf.yaml")

@@ -6,13 +6,21 @@ effect on an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.measure.machines import Unsupported
-from railwright.measure.serving_cases import Case, measured_requests, mlperf, number
+from railwright.measure.serving_cases import (
+    RUN_GROUPS,
+    Case,
+    measured_prefixes,
+    measured_requests,
+    mlperf,
+    number,
+)
 from railwright.serving.client import Workload, no_parts
 from railwright.spec.serving import Client
 
@@ -177,8 +185,9 @@ def _mlperf(case: Case) -> Load:
 
 
 def _replay(case: Case) -> Load:
-    """LLMServingSim's vLLM runs: the recorded arrivals and lengths."""
-    rows = measured_requests()[case["id"].removeprefix("llmservingsim_")]
+    """LLMServingSim's vLLM runs: the recorded arrivals and lengths, and the prefixes their prompts share."""
+    run = case["id"].removeprefix("llmservingsim_")
+    rows = measured_requests()[run]
     arrivals = np.array([float(r["arrival_s"]) for r in rows])
     prompts = np.array([float(r["input"]) for r in rows])
     answers = np.array([float(r["output"]) for r in rows])
@@ -186,9 +195,32 @@ def _replay(case: Case) -> Load:
         Client(kind="trace", trace="the recorded requests"),
         "mean",
         "casys-kaist/LLMServingSim@5daddb2, bench/README.md: prompts and answers pinned (min_tokens = "
-        "max_tokens, ignore_eos), TTFT from the engine's queue on (bench/core/validate.py)",
-        _work(arrivals, prompts, answers),
+        "max_tokens, ignore_eos), TTFT from the engine's queue on (bench/core/validate.py); prompts' tokens "
+        "in workloads/sharegpt-*.jsonl (prefix caching is on)",
+        replace(_work(arrivals, prompts, answers), **_prefixes(run, len(rows))),
     )
+
+
+PREFIX_BLOCK = 16
+"""Tokens of a block of the recorded runs' prefix caches (meta.json, cache_config.block_size)."""
+
+
+def _prefixes(run: str, count: int) -> dict[str, Any]:
+    """Parts of the prompts' prefixes, as `Workload` takes them.
+
+    Data-parallel engines have a cache each, and requests are dealt to them one by one: a prefix is found
+    where the earlier request went to the same one.
+    """
+    shared = [r for r in measured_prefixes()[run] if (r[0] - r[1]) % RUN_GROUPS.get(run, 1) == 0]
+    told: list[list[int]] = [[] for _ in range(count)]
+    fresh = iter(range(10**9))
+    for at, earlier, tokens in shared:
+        parts = told[earlier]
+        parts.extend(next(fresh) for _ in range(tokens // PREFIX_BLOCK - len(parts)))
+        told[at] = parts[: tokens // PREFIX_BLOCK]
+    ends = np.cumsum([0] + [len(parts) for parts in told])
+    flat = np.array([part for parts in told for part in parts], np.int64)
+    return {"part_ptr": ends.astype(np.int64), "parts": flat, "part_tokens": PREFIX_BLOCK}
 
 
 def _one_phase(case: Case) -> Load:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from railwright.measure.machines import Unsupported
-from railwright.measure.serving_cases import Case, architecture_of, gpu_of, mlperf, model_of, nodes_of, number
+from railwright.measure.serving_cases import (
+    RUN_GROUPS,
+    Case,
+    architecture_of,
+    gpu_of,
+    mlperf,
+    model_of,
+    nodes_of,
+    number,
+)
 from railwright.measure.serving_clients import Load, load_of
 from railwright.spec.serving import PrefillPool, ServingJob, ServingLayout
 
@@ -86,6 +95,8 @@ def engine_of(case: Case) -> str:
         streamed = case["set"] == "silicon" and "aic-auto-gap-analysis" in case["source"]
         if streamed:
             return "trtllm-2025-serve"
+        if case["set"] == "silicon" and case["mode"] == "agg" and number(case, "attention_dp_size") > 1:
+            return "trtllm-2025-balanced"  # InferenceX's scripts wherever they set enable_attention_dp
         return "trtllm-2025-waits" if _waits(case) else "trtllm-2025"
     raise Unsupported(f"no engine profile for '{case['engine']}'")
 
@@ -141,9 +152,9 @@ def _cut(case: Case) -> tuple[ServingLayout, int, PrefillPool | None]:
     if case["set"] == "infersim":
         four = case["model"] == "Qwen3-30B-A3B-BF16"
         return ServingLayout(attention_data=4, expert=4) if four else ServingLayout(), 1, None
-    if case["id"] == "llmservingsim_RTXPRO6000_Qwen3-30B-A3B-Instruct-2507":
-        # config.json and meta.json of the run: two data-parallel engines that share their experts
-        return ServingLayout(attention_data=2, expert=2), 1, None
+    engines = RUN_GROUPS.get(case["id"].removeprefix("llmservingsim_"), 1)
+    if engines > 1:
+        return ServingLayout(attention_data=engines, expert=engines), 1, None
     return _layout(case, ""), 1, None
 
 

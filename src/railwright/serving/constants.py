@@ -11,11 +11,12 @@ import numpy as np
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
+from railwright.serving.flash2 import TileRow
 from railwright.serving.kernels import AttentionRow, ExpertRow, Floats, GemmRow, Speeds
 from railwright.shipped import read_data
 from railwright.spec.serving import Weights
 
-Kind = TypeVar("Kind", GemmRow, AttentionRow, ExpertRow)
+Kind = TypeVar("Kind", GemmRow, AttentionRow, ExpertRow, TileRow)
 
 KNOTS = tuple(float(2**p) for p in (11, 15, 17, 18, 19, 20, 21, 22, 23, 25, 27, 29))
 """Sizes at which all-reduces are tabulated [byte]."""
@@ -122,9 +123,10 @@ class Kernels:
         return None
 
     @property
-    def ungrouped(self) -> float:
-        """What decode attention draws in all in a step with prompts, heads apart [byte/s]; 0: unknown."""
-        return float(self.tables["attention"].get(self.family, {}).get("ungrouped", {}).get("rate", 0.0))
+    def tiles(self) -> TileRow | None:
+        """FlashAttention 2 by its thread blocks, where the engine runs it and it was measured so."""
+        row = self.tables["attention"].get(self.family, {}).get("tiles")
+        return _row(TileRow, row) if row else None
 
     def peak(self, weights: str) -> float:
         """Dense peak of products in a type over that in bf16; 1 where the GPU has no faster one."""

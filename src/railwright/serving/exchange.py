@@ -79,6 +79,19 @@ def nccl_seconds(place: Place, op: Op, ranks: int, sizes: Floats) -> Floats:
     return np.asarray(np.exp(between) * beyond)
 
 
+def _exchange(place: Place, layout: ServingLayout) -> str:
+    asked = layout.expert_exchange
+    return asked if asked != "auto" else place.engine.expert_exchange
+
+
+def gathers(place: Place, layout: ServingLayout) -> bool:
+    """Whether attention-data groups give each other all their tokens (all-gather and reduce-scatter)."""
+    if layout.attention_data == 1:
+        return False
+    whole = layout.expert < layout.tensor * layout.attention_data
+    return whole or _exchange(place, layout) == "all-gather"
+
+
 def expert_seconds(
     place: Place, job: ServingJob, arch: Transformer, layout: ServingLayout, tokens: Floats
 ) -> Floats:
@@ -90,8 +103,8 @@ def expert_seconds(
     group = layout.tensor * layout.attention_data
     if layout.attention_data == 1 or not arch.is_moe:
         return np.zeros_like(tokens)
-    kind = layout.expert_exchange if layout.expert_exchange != "auto" else place.engine.expert_exchange
-    if kind == "all-gather" or layout.expert < group:
+    kind = _exchange(place, layout)
+    if gathers(place, layout):
         sizes = tokens * arch.hidden * 2.0
         gather = nccl_seconds(place, "all_gather", group, sizes)
         return gather + nccl_seconds(place, "reduce_scatter", group, sizes)

@@ -14,10 +14,13 @@ from railwright.serving.kernel_rows import (
     CACHED,
     CACHES,
     CROSS,
+    FINISH,
     GROWERS,
     HELD,
+    LEFT,
     LRU,
     MOST_WINDOW,
+    NOBODY,
     NUM_PARTS,
     OWN,
     PART0,
@@ -29,9 +32,12 @@ from railwright.serving.kernel_rows import (
     RESERVES,
     RESIDENT,
     SHARED,
+    SINCE,
+    STEP,
     TOTAL,
     USED,
     WINDOW,
+    YIELD,
 )
 
 
@@ -150,3 +156,11 @@ def crossed(s: Any, y: int, i: int, step: int) -> int:
     if cross < 0 or step < cross:
         return 0
     return int(1 + (step - cross) // s.pool[WINDOW][y])
+
+
+def recompute(s: Any, lane: int, y: int, i: int) -> None:
+    """What a decoding request has to have computed when it comes back, and what is then left of it."""
+    done = s.lane[STEP][lane] - s.request[SINCE][i]
+    s.request[LEFT][i] -= done
+    s.request[HELD][i] += int(s.rate[YIELD][y] * done) + 1
+    s.request[FINISH][i] = NOBODY

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from railwright.serving.kernel_memory import give_back
+from railwright.serving.kernel_memory import give_back, recompute
 from railwright.serving.kernel_price import run_time
 from railwright.serving.kernel_queue import due_remove
 from railwright.serving.kernel_route import route, touch
@@ -76,7 +76,6 @@ from railwright.serving.kernel_rows import (
     USED,
     YOUNGEST,
 )
-from railwright.serving.kernel_schedule import recompute
 from railwright.serving.kernel_transfer import drop_transfer, settle, share
 
 

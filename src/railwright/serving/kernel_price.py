@@ -8,21 +8,34 @@ from __future__ import annotations
 from typing import Any
 
 from railwright.serving.kernel_rows import (
+    BESIDE,
     CHUNK_GRID,
     CHUNK_LEN,
+    CHUNK_TOKENS,
+    CHUNKS,
     CONTEXTS,
     CONTEXTS_LEN,
+    COSTLIEST,
     DECODE,
     DECODE_MIXED,
     DENSE,
     DENSE_LEN,
+    EMPTY,
     GRID,
     GRID_DECODE,
+    GRID_GROUP,
     GRID_LEN,
     GRID_MIXED,
+    GROUPS,
+    HOP,
+    LARGEST,
     MIXED,
     MOST,
+    MOST_STAGES,
+    OVERLAPS,
+    PADDED,
     PREFILL,
+    STAGES,
 )
 
 
@@ -60,6 +73,36 @@ def rows_time(s: Any, y: int, tokens: int, mixed: int) -> float:
     )
 
 
+def prompts_time(s: Any, lane: int, y: int, decoding: int, decoders: int, attention: float) -> float:
+    """Seconds of a step with prompts, its decode attention apart: those of the fullest attention-data group.
+
+    decoding   tokens of its decodes;  attention  of all its prompts [s]
+    Prompts are dealt to groups one by one.
+    """
+    groups, chunks = s.pool[GROUPS][y], s.lane[CHUNKS][lane]
+    new, largest = s.lane[CHUNK_TOKENS][lane], s.lane[LARGEST][lane]
+    tokens = decoding + new
+    beside = s.rate[BESIDE][y] * decoders / groups * max(largest - EMPTY, 0)
+    if groups == 1:
+        alone: float = rows_time(s, y, tokens, 1) + attention + beside
+        return alone
+    share = ((chunks + groups - 1) // groups) / chunks
+    fullest = decoding / groups + max(largest, new * share)
+    seconds: float = max(s.run[COSTLIEST][lane], attention * share) + beside
+    if fullest <= s.pool[PADDED][y]:
+        return seconds + rows_time(s, y, int(fullest * groups), 1)
+    return (
+        seconds + rows_time(s, y, tokens, 1) + group_time(s, y, fullest) - group_time(s, y, tokens / groups)
+    )
+
+
+def group_time(s: Any, y: int, own: float) -> float:
+    """The part of them that a group's own tokens decide."""
+    grid = s.pool[GRID][y]
+    at = segment(s, grid, s.pool[GRID_LEN][y], own)
+    return along(s, at, own, s.pool[GRID_GROUP][y] + at - grid)
+
+
 def prefill_time(s: Any, y: int, new: int, cached: int) -> float:
     """Seconds of the attention of `new` tokens after `cached` ones."""
     grid, contexts = s.pool[CHUNK_GRID][y], s.pool[CONTEXTS][y]
@@ -87,3 +130,16 @@ def run_time(takes: float, slope: float, steps: int) -> float:
     """Seconds of so many steps, each longer than the one before by `slope`."""
     seconds: float = takes * steps + slope * (0.5 * steps * (steps - 1))
     return seconds
+
+
+def pass_stages(s: Any, v: int, y: int, now: float, gpu: float, host: float) -> float:
+    """When a batch leaves the last pipeline stage: it enters each when that and the batch are free."""
+    base = v * s.count[MOST_STAGES]
+    each = max(gpu, host) if s.pool[OVERLAPS][y] else gpu
+    ready = now
+    for k in range(s.pool[STAGES][y]):
+        start = max(s.stage[base + k], ready)
+        s.stage[base + k] = start + each
+        ready = start + each + s.rate[HOP][y]
+    ends: float = ready - s.rate[HOP][y] + (0.0 if s.pool[OVERLAPS][y] else host)
+    return ends

@@ -93,17 +93,20 @@ ARRIVAL, SENT, QUEUED, ADMITTED, FIRST, DONE, HANDED, LANDING, JOINED_AT, WHEN_R
 HOME, STEP, DECODERS, GROWERS, HEAPED, YOUNGEST, PARTIAL, FRESH, FRESH_END, STEPS, ADVANCES, JOINED = (
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 )  # fmt: skip
-BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, HELD_FROM, LATE, LANE_ROWS = 12, 13, 14, 15, 16, 17, 18, 19
+BUSY, CHUNKS, CHUNK_TOKENS, SEGMENT, BATCH, HELD_FROM, LATE, LARGEST, LANE_ROWS = (
+    12, 13, 14, 15, 16, 17, 18, 19, 20,
+)  # fmt: skip
 # HOME replica; STEP decode steps so far; GROWERS decoders whose cache grows; HEAPED entries of its heap;
 # YOUNGEST admitted last; PARTIAL a prompt partly computed, or -1; FRESH prompts that this step completes;
 # STEPS of the run under way; ADVANCES 1 if decoders are in it; BATCH requests of a static batch;
 # HELD_FROM the decode step since which prompts are held back, or -1; LATE 1 if a prompt came too late for the
-# step that begins
+# step that begins; LARGEST tokens of its longest chunk
 
 # run
-START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, BEGAN, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+START, TAKES, SLOPE, CONTEXT, LAST, JOIN_SUM, ENDS, BEGAN, COSTLIEST, RUN_ROWS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 # START of the run; ENDS when its last step does; TAKES its first step; SLOPE what each next takes longer;
 # BEGAN start of the last step that has ended; CONTEXT sum over decoders;
+# COSTLIEST attention of one chunk of the next step;
 # LAST end of the last decode step; JOIN_SUM of the moments at which decoders joined since
 
 # replica
@@ -124,17 +127,18 @@ CACHES, DENSE, DENSE_LEN, MIXED, GRID, GRID_LEN, GRID_DECODE, GRID_MIXED, CONTEX
 CHUNK_GRID, CHUNK_LEN, PREFILL, FIRST_REPLICA, REPLICAS, HOLD_STEPS, HOLD_TOKENS, AHEAD, DECODE_MIXED = (
     23, 24, 25, 26, 27, 28, 29, 30, 31,
 )  # fmt: skip
-POOL_ROWS = 32
+GROUPS, PART, PADDED, GRID_GROUP, POOL_ROWS = 32, 33, 34, 35, 36
 # POLICY; WHOLE prompts are not cut; BUDGET tokens and MOST requests of a step; BLOCKS of BLOCK tokens; WINDOW
 # decode steps a block lasts; QUERIES tokens a decoder brings to a step; RESERVES blocks for the whole answer;
 # CACHES prefixes; from DENSE on offsets into `price`; HOLD_STEPS that prompts wait for, or HOLD_TOKENS;
-# AHEAD: what is in a step is settled when the one before begins
+# AHEAD: what is in a step is settled when the one before begins; GROUPS of attention data, each computing at
+# most PART tokens of a prompt in a step; PADDED tokens up to which all groups have the fullest's
 MIXED_STEPS, PREFILL_FIRST, STATIC = 0, 1, 2
 BOTH, PREFILLS, DECODES = 0, 1, 2
 
 # rate
-YIELD, HOP, HOST_STEP, HOST_REQUEST, RATE_ROWS = 0, 1, 2, 3, 4
-# YIELD tokens a decode step gives a request
+YIELD, HOP, HOST_STEP, HOST_REQUEST, BESIDE, RATE_ROWS = 0, 1, 2, 3, 4, 5
+# YIELD tokens a decode step gives a request; BESIDE seconds of a decode for each token of the longest chunk
 
 # prefix
 REFERRED, RESIDENT, COLDER, WARMER, PREFIX_ROWS = 0, 1, 2, 3, 4
@@ -178,6 +182,9 @@ LOG_LANE, LOG_START, LOG_END, LOG_STEPS, LOG_DECODERS, LOG_CONTEXT, LOG_CHUNKS, 
     7,
 )
 LOG_QUEUE, LOG_USED, LOG_STALL, LOG_JOINED, LOG_JOINED_STALL, LOG_WIDTH = 8, 9, 10, 11, 12, 13
+
+EMPTY = 64
+"""Tokens of the longest chunk that bring no empty thread blocks (serving/flash2.py, ROWS)."""
 
 NOBODY = -1
 NEVER = 1e300

@@ -18,9 +18,18 @@ from railwright.serving.kernel_memory import (
     grown,
     matched,
     needed,
+    recompute,
     take,
 )
-from railwright.serving.kernel_price import along, decode_row, prefill_time, rows_time, run_time
+from railwright.serving.kernel_price import (
+    along,
+    decode_row,
+    pass_stages,
+    prefill_time,
+    prompts_time,
+    rows_time,
+    run_time,
+)
 from railwright.serving.kernel_queue import (
     came_late,
     due_put,
@@ -44,6 +53,7 @@ from railwright.serving.kernel_rows import (
     CONTEXT,
     CONTEXTS,
     CONTEXTS_LEN,
+    COSTLIEST,
     CROSS,
     DECODERS,
     ENDS,
@@ -59,7 +69,6 @@ from railwright.serving.kernel_rows import (
     HIT,
     HOLD_STEPS,
     HOME,
-    HOP,
     HOST_REQUEST,
     HOST_STEP,
     JOIN_SUM,
@@ -67,19 +76,20 @@ from railwright.serving.kernel_rows import (
     LAND,
     LAND_END,
     LANE,
+    LARGEST,
     LATE,
     LEFT,
     LOSSES,
     MIXED_STEPS,
     MOST,
     MOST_HEAP,
-    MOST_STAGES,
     MOST_WINDOW,
     NEWER,
     NOBODY,
     OLDER,
     OVERLAPS,
     OWN,
+    PART,
     PART_TOKENS,
     PARTIAL,
     POLICY,
@@ -131,6 +141,8 @@ def schedule(s: Any, lane: int, now: float) -> None:
             evict(s, v)
         s.lane[CHUNKS][lane] = 0
         s.lane[CHUNK_TOKENS][lane] = 0
+        s.lane[LARGEST][lane] = 0
+        s.run[COSTLIEST][lane] = 0.0
         s.lane[LATE][lane] = 0
         attention = 0.0
         held = holds(s, v, lane, y)
@@ -187,6 +199,8 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
             if s.request[HELD][i] - cached > budget and s.lane[CHUNKS][lane] > 0:
                 break
             budget = max(budget, s.request[HELD][i] - cached)
+        elif s.lane[PARTIAL][lane] != NOBODY and s.request[HELD][i] - cached > min(budget, s.pool[PART][y]):
+            break  # one prompt is cut at a time
         queue_pop(s, v)
         take(s, v, i)
         enlist(s, lane, i)
@@ -207,6 +221,8 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
 def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
     """Put up to `room` tokens of request i's prompt into the next step; seconds of their attention."""
     filled = s.request[FILLED][i]
+    if not s.pool[WHOLE][y] and s.pool[POLICY][y] != STATIC:
+        room = min(room, s.pool[PART][y])
     new = min(s.request[HELD][i] - filled, room)
     s.request[FILLED][i] = filled + new
     s.lane[CHUNKS][lane] += 1
@@ -214,22 +230,29 @@ def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
     if filled + new < s.request[HELD][i]:
         s.lane[PARTIAL][lane] = i
     else:
-        s.lane[PARTIAL][lane] = NOBODY
+        if s.lane[PARTIAL][lane] == i:
+            s.lane[PARTIAL][lane] = NOBODY
         s.request[AFTER][i] = NOBODY
         if s.lane[FRESH][lane] == NOBODY:
             s.lane[FRESH][lane] = i
         else:
             s.request[AFTER][s.lane[FRESH_END][lane]] = i
         s.lane[FRESH_END][lane] = i
-    return prefill_time(s, y, new, filled)
+    seconds = prefill_time(s, y, new, filled)
+    s.lane[LARGEST][lane] = max(s.lane[LARGEST][lane], new)
+    s.run[COSTLIEST][lane] = max(s.run[COSTLIEST][lane], seconds)
+    return seconds
 
 
 def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advances: bool) -> None:
     """Start a step, or as many decode steps alike as nothing can change in between."""
     decoders = s.lane[DECODERS][lane] if advances else 0
     chunks = s.lane[CHUNKS][lane]
-    tokens = decoders * s.pool[QUERIES][y] + s.lane[CHUNK_TOKENS][lane]
-    gpu = rows_time(s, y, tokens, 1 if chunks else 0) + attention
+    tokens = decoders * s.pool[QUERIES][y]
+    if chunks:
+        gpu = prompts_time(s, lane, y, tokens, decoders, attention)
+    else:
+        gpu = rows_time(s, y, tokens, 0) + attention
     slope, steps = 0.0, 1
     if decoders > 0:
         many = chunks == 0 and s.pool[STAGES][y] == 1
@@ -287,19 +310,6 @@ def begin(s: Any, v: int, lane: int, y: int, now: float, attention: float, advan
     s.run[SLOPE][lane] = slope
     s.run[ENDS][lane] = ends
     due_put(s, lane)
-
-
-def pass_stages(s: Any, v: int, y: int, now: float, gpu: float, host: float) -> float:
-    """When a batch leaves the last pipeline stage: it enters each when that and the batch are free."""
-    base = v * s.count[MOST_STAGES]
-    each = max(gpu, host) if s.pool[OVERLAPS][y] else gpu
-    ready = now
-    for k in range(s.pool[STAGES][y]):
-        start = max(s.stage[base + k], ready)
-        s.stage[base + k] = start + each
-        ready = start + each + s.rate[HOP][y]
-    ends: float = ready - s.rate[HOP][y] + (0.0 if s.pool[OVERLAPS][y] else host)
-    return ends
 
 
 def enlist(s: Any, lane: int, i: int) -> None:
@@ -388,11 +398,3 @@ def preempt(s: Any, v: int, lane: int, y: int, i: int) -> None:
     s.replica[RUNNING_NOW][v] -= 1
     s.replica[PREEMPTIONS][v] += 1
     queue_first(s, v, i)
-
-
-def recompute(s: Any, lane: int, y: int, i: int) -> None:
-    """What a decoding request has to have computed when it comes back, and what is then left of it."""
-    done = s.lane[STEP][lane] - s.request[SINCE][i]
-    s.request[LEFT][i] -= done
-    s.request[HELD][i] += int(s.rate[YIELD][y] * done) + 1
-    s.request[FINISH][i] = NOBODY

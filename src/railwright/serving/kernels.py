@@ -182,16 +182,19 @@ def experts_seconds(
     width: float,
     matrices: float = 3.0,
     spread: ArrayLike = 0.0,
+    copies: ArrayLike | None = None,
 ) -> Floats:
     """Routed experts of one layer on one GPU. [s]
 
     rows    copies of tokens that this GPU's experts work on;  active  its experts that have any
     hidden, inner  widths of an expert (inner after tensor parallelism);  matrices  3 gated, 2 not
     spread  1 under expert parallelism, else 0
+    copies  that pass the activation and are summed, other GPUs' among them; default: `rows`
     """
     r, a, h, i = (np.asarray(v, float) for v in (rows, active, hidden, inner))
     weights = matrices * h * i
     moved = a * weights * width + r * (4.0 * h + 2.0 * matrices * i)
     flops = 2.0 * (r + row.pad * a) * weights
     longest = np.maximum(moved / (row.memory * speeds.bandwidth), flops / (row.compute * speeds.peak * peak))
-    return np.asarray(row.fixed + row.spread * np.asarray(spread) + row.row * r + longest)
+    passed = r if copies is None else np.asarray(copies, float)
+    return np.asarray(row.fixed + row.spread * np.asarray(spread) + row.row * passed + longest)

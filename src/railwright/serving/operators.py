@@ -1,11 +1,10 @@
-"""What one GPU runs in an engine's step, layer by layer: everything but attention, and attention.
+"""What one GPU runs in an engine's step, layer by layer: everything but attention (serving/attention.py).
 
 Legend: K batches by their tokens T (whole replica); t tensor, a attention-data, c context ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,29 +17,20 @@ from railwright.serving.exchange import (
     all_reduce_seconds,
     bus_seconds,
     expert_seconds,
+    gathers,
     nccl_seconds,
 )
 from railwright.serving.kernels import (
-    AttentionRow,
     Floats,
-    decode_seconds,
     experts_seconds,
     gemm_seconds,
-    prefill_seconds,
 )
-from railwright.serving.masked import masked_seconds, xqa_runs
-from railwright.serving.memory import KV_BYTES, ONLY_EXPERTS
+from railwright.serving.memory import ONLY_EXPERTS
 from railwright.serving.pace import prompt_bus, prompt_pace
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
 
-LATENT_PREFILL = 2 * (192.0 + 128.0)
-"""Flop per head and pair of tokens of latent attention on whole prompts: keys of 192, values of 128."""
-
 ELEMENTWISE = 0.55
 """Fixed time of an element-wise kernel (norm, activation) over that of a matrix product: an estimate."""
-
-ONE_BLOCK = 50e9
-"""What one thread block of XQA draws from memory [byte/s], an estimate: 32 KiB of loads in flight, 650 ns."""
 
 CAPTURED = (1, 2, 4)
 """Batches CUDA graphs are captured for below multiples of eight; others run padded (vLLM, SGLang)."""
@@ -126,14 +116,18 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     """
     arch, layout = stage.arch, stage.layout
     own = np.maximum(tokens / layout.attention_data / (layout.context if mixed else 1), 1.0)
-    replayed = own if mixed else _captured(own, stage.place.engine.graphs)
+    replayed = own if mixed else captured(own, stage.place.engine.graphs)
+    tokens = np.maximum(tokens, 1.0)
+    if gathers(stage.place, layout):
+        # every group is padded alike, and what pads it goes to experts too
+        tokens = np.maximum(tokens, replayed * layout.attention_data)
     layers, moe = stage.layers, stage.moe_layers
     parts = {"attention products": layers * _attention_products(stage, replayed, mixed=mixed)}
     dense = layers - moe
     gated = 2 if arch.gated else 1
     parts["mlp"] = dense * _mlp(stage, replayed, arch.ffn / layout.tensor, gated) if dense else 0 * own
     if moe:
-        parts["experts"] = moe * _experts(stage, replayed, np.maximum(tokens, 1.0))
+        parts["experts"] = moe * _experts(stage, replayed, tokens)
     parts["norms"] = layers * _norms(stage, replayed)
     wide = replayed * arch.hidden * 2.0
     reduced = all_reduce_seconds(stage.place, layout.tensor, wide)
@@ -147,7 +141,7 @@ def row_parts(stage: Stage, tokens: Floats, *, mixed: bool) -> dict[str, Floats]
     parts["collectives"] = met * reduced + (0.0 if launched_late else waiting)
     if moe:
         parts["collectives"] = parts["collectives"] + moe * expert_seconds(
-            stage.place, stage.job, arch, layout, np.maximum(tokens, 1.0)
+            stage.place, stage.job, arch, layout, tokens
         )
     parts["head"] = _head(stage, own, mixed=mixed)
     if mixed:
@@ -165,6 +159,15 @@ def meetings(stage: Stage) -> int:
     if stage.arch.parallel_blocks:
         return layers
     return 2 * layers if stage.layout.attention_data == 1 else layers + layers - stage.moe_layers
+
+
+def rank_seconds(stage: Stage, own: Floats) -> Floats:
+    """The part of a step with prompts that a group's own tokens decide, all but routed experts, (K,). [s]
+
+    own  tokens of the attention-data group that has most: the others wait for it in every layer's exchange
+    """
+    parts = row_parts(stage, own * stage.layout.attention_data, mixed=True)
+    return np.asarray(sum(v for k, v in parts.items() if k not in ("experts", "launches")))
 
 
 def _norms(stage: Stage, rows: Floats) -> Floats:
@@ -234,6 +237,10 @@ def _experts(stage: Stage, own: Floats, tokens: Floats) -> Floats:
         width,
         matrices,
         float(layout.expert > 1),
+        # vLLM's Triton experts work on buffers of all gathered copies (fused_moe.py, TritonExperts.apply)
+        tokens * arch.experts_per_token
+        if gathers(stage.place, layout) and stage.kernels.family == "vllm"
+        else None,
     )
     router = stage.product(own, arch.experts, arch.hidden, "bf16")
     if not arch.shared_ffn:
@@ -274,110 +281,16 @@ def _wait(stage: Stage, own: Floats, *, mixed: bool) -> Floats:
     return np.where(own <= (engine.mixed_graphs if mixed else engine.graphs), 0.0, late)
 
 
-def _captured(rows: Floats, most: int) -> Floats:
+def captured(rows: Floats, most: int) -> Floats:
     """Rows a replayed graph works on: 1, 2, 4, then the next multiple of 8, up to the largest captured."""
     padded = np.where(rows <= 1, 1, np.where(rows <= 2, 2, np.where(rows <= 4, 4, np.ceil(rows / 8) * 8)))
     return np.where(rows <= most, padded, rows)
-
-
-def decode_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
-    """Attention of `requests` decoding with `context` tokens each, all layers of the stage. [s]"""
-    arch, layout = stage.arch, stage.layout
-    latent = arch.attention == "mla"
-    row = stage.kernels.attention("mla_decode" if latent else "decode", stage.job.kv)
-    each = KV_BYTES[stage.job.kv]
-    cached = (arch.kv_lora + arch.rope_dim if latent else 2.0 * arch.head_dim) * each
-    work = 2.0 * (2 * arch.kv_lora + arch.rope_dim) if latent else 4.0 * arch.head_dim
-    own = np.ceil(requests / layout.attention_data)
-    spread = layout.context
-
-    def layer(seen: Floats) -> Floats:
-        split = decode_seconds(
-            own, seen / spread, stage.kv_heads, cached, stage.heads, work, row, stage.kernels.speeds
-        )
-        if stage.place.engine.splits_context:
-            return split
-        sms, gpu = stage.kernels.speeds.sms, stage.kernels.gpu
-        streams = np.ceil(own * stage.kv_heads / sms) * (seen / spread) * cached / ONE_BLOCK
-        alone = masked_seconds(
-            own, seen / spread, stage.heads, arch.head_dim, cached, sms, gpu.generation, stage.job.kv
-        )
-        xqa = xqa_runs(own, stage.heads, stage.kv_heads, sms)
-        return np.maximum(split, row.fixed + np.where(xqa, streams, alone))
-
-    time = stage.place.engine.attention_pace * _by_window(stage, context, layer)
-    if spread > 1:
-        # partial outputs of every head meet, with their weights (decode context parallelism)
-        met = np.asarray(own * stage.heads * (arch.kv_lora if latent else arch.head_dim) * 2.0, float)
-        time = time + stage.layers * nccl_seconds(stage.place, "all_reduce", spread, met * np.ones_like(time))
-    return time
-
-
-def ungrouped_attention(stage: Stage, requests: Floats, context: Floats) -> Floats:
-    """Decode attention by FlashAttention 2 in a step that holds prompts, where it was measured; else 0. [s]
-
-    Its variable-length kernel gathers the query heads of a group only where every request has one query
-    (flash_api.cpp, seqlenq_ngroups_swapped: max_seqlen_q == 1): beside a prompt each query head draws its
-    group's keys and values again, at what the level-2 cache gives.
-    """
-    rate = stage.kernels.ungrouped
-    arch, each = stage.arch, KV_BYTES[stage.job.kv]
-    if not rate or arch.attention == "mla" or stage.heads == stage.kv_heads:
-        return np.zeros(np.broadcast(requests, context).shape)
-    drawn = np.ceil(requests / stage.layout.attention_data) * stage.heads * 2.0 * arch.head_dim * each / rate
-    return _by_window(stage, np.asarray(context, float), lambda seen: drawn * seen / stage.layout.context)
-
-
-def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
-    """Attention of one chunk of `new` tokens after `cached` ones, all layers, without launches. [s]
-
-    Over context ranks the chunk's queries are shared, and keys and values of all of them are gathered.
-    """
-    arch, layout = stage.arch, stage.layout
-    latent = arch.attention == "mla"
-    row = replace(_prefill_row(stage), fixed=0.0)
-    work = LATENT_PREFILL if latent else 4.0 * arch.head_dim
-
-    def layer(seen: Floats) -> Floats:
-        # of a windowed layer each query sees `seen` keys at most: the same work as after so many cached ones
-        longest = cached + new
-        before = np.where(seen >= longest, cached, np.maximum(np.minimum(seen, longest) - new / 2.0, 0.0))
-        return prefill_seconds(
-            1.0, new, before, stage.heads / layout.context, work, row, stage.kernels.speeds
-        )
-
-    time = plan_pace(stage) * _by_window(stage, cached + new, layer) / layout.attention_data
-    if layout.context > 1:
-        size = new * (arch.kv_lora + arch.rope_dim if latent else 2.0 * stage.kv_heads * arch.head_dim)
-        gathered = nccl_seconds(stage.place, "all_gather", layout.context, size * KV_BYTES[stage.job.kv])
-        time = time + stage.layers * gathered
-    return time
-
-
-def prefill_launches(stage: Stage) -> float:
-    """Fixed time of the attention of all prompts of a step: one kernel a layer computes them together. [s]"""
-    return stage.layers * _prefill_row(stage).fixed / stage.layout.attention_data
 
 
 def plan_pace(stage: Stage, what: str = "") -> float:
     """Time of prefill over that of the kernels measured: of 'collectives', else of products and attention."""
     kind = what or ("bf16" if stage.dense_type == "fp16" else stage.dense_type)
     return prompt_pace(stage.place.engine, stage.kernels.gpu, kind)
-
-
-def _prefill_row(stage: Stage) -> AttentionRow:
-    kind = "mla_prefill" if stage.arch.attention == "mla" else "prefill"
-    return stage.kernels.attention(kind, stage.job.kv if stage.place.engine.narrow_prefill else "bf16")
-
-
-def _by_window(stage: Stage, context: Floats, layer: Callable[[Floats], Floats]) -> Floats:
-    """All layers' time: those with a sliding window see no more than it."""
-    arch = stage.arch
-    windowed = stage.layers // arch.window_every if arch.sliding_window else 0
-    whole = (stage.layers - windowed) * layer(context) if windowed < stage.layers else 0.0
-    if not windowed:
-        return np.asarray(whole)
-    return np.asarray(whole + windowed * layer(np.minimum(context, float(arch.sliding_window))))
 
 
 def draft_stage(stage: Stage, draft: Transformer | None) -> Stage:

@@ -27,6 +27,7 @@ from railwright.serving.metrics import (
 from railwright.serving.profiles import Engine, engine_of
 from railwright.serving.result import Cache, Parts, Promise, ServingResult
 from railwright.serving.simulate import LoopEngine, Run, simulate
+from railwright.serving.spread import Spread, spread_of
 from railwright.serving.state import read
 from railwright.serving.step import StepParts, step_parts, tabulate
 from railwright.serving.table import StepTable
@@ -62,7 +63,7 @@ def serve(
     """
     profile = engine_of(job)
     asked = work or workload(job.client, job.shared_prefix, folder)
-    fleet = fleet_of(job, arch, machine, profile, outages, others)
+    fleet = fleet_of(job, arch, machine, profile, outages, others, spread_of(asked))
     run = simulate(asked, fleet, engine, job.client.seed)
     return summarise(job, arch, machine, profile, run)
 
@@ -74,13 +75,17 @@ def fleet_of(
     engine: Engine,
     outages: Sequence[Outage] = (),
     others: Sequence[Traffic] = (),
+    spread: Spread | None = None,
 ) -> Fleet:
-    """The job's replicas with their step tables and schedulers. Raises PlanError."""
+    """The job's replicas with their step tables and schedulers. Raises PlanError.
+
+    spread  how unequal the contexts of requests that decode together are; default: all alike
+    """
     places(job, machine)
     drafts = job.speculative
     speculation = Speculation(drafts.tokens, drafts.acceptance) if drafts else None
     serving = Pool(
-        tabulate(job, arch, machine),
+        tabulate(job, arch, machine, spread=spread),
         scheduler_of(job, engine, machine, job.layout),
         job.replicas,
         "decode" if job.prefill else "both",

@@ -63,6 +63,7 @@ class Engine:
     step            GPU time of a step outside the model's layers: sampling, copies of inputs [s]
     request         tokenizer, HTTP, queues, of a request before its first step and after [s]
     intake          how long each request holds the frontend's one process, which they pass one by one [s]
+    balances        prompts wait until all attention-data groups have some, so that these are dealt evenly
     expert_exchange  how tokens meet experts of other GPUs under attention data parallelism
     decode_time, prefill_time  GPU time of decode steps and of steps with prefill over what measured kernels
                     say; 1 but in a calibrated profile (`railwright calibrate`)
@@ -114,6 +115,7 @@ class Engine:
     narrow_prefill: bool = True
     plans: bool = False
     eager: bool = False
+    balances: bool = False
     expert_exchange: Literal["all-to-all", "low-latency", "all-gather"] = "all-gather"
     decode_time: float = 1.0
     prefill_time: float = 1.0

@@ -194,6 +194,9 @@ def _pools(work: Workload, pools: tuple[Pool, ...]) -> tuple[Longs, Floats, Floa
             r.FIRST_REPLICA: first,
             r.REPLICAS: one.replicas,
             r.DENSE_LEN: dense,
+            r.GROUPS: table.groups,
+            r.PART: max(plan.token_budget // table.groups, 1),
+            r.PADDED: table.padded,
         }
         first += one.replicas
         laid = _laid_out(table, most, dense)
@@ -206,13 +209,16 @@ def _pools(work: Workload, pools: tuple[Pool, ...]) -> tuple[Longs, Floats, Floa
         settings[r.CHUNK_LEN] = len(laid[r.CHUNK_GRID])
         for row, value in settings.items():
             pool[row, y] = value
-        rate[:, y] = gives, table.hop, table.host_step, table.host_request
+        rate[:, y] = gives, table.hop, table.host_step, table.host_request, table.beside
     return pool, rate, np.concatenate(prices)
 
 
 def _laid_out(table: StepTable, most: int, dense: int) -> dict[int, Floats]:
     """Row of `pool` that tells where -> values, of the parts of a table."""
-    grid, (decode_rows, mixed_rows) = _two_points(table.tokens, (table.decode_rows, table.mixed_rows))
+    own = table.mixed_rows if table.group_rows is None else table.group_rows
+    grid, (decode_rows, mixed_rows, group_rows) = _two_points(
+        table.tokens, (table.decode_rows, table.mixed_rows, own)
+    )
     chunks, rows = _two_points(table.chunks, tuple(table.prefill.T))
     contexts, prefill = _two_points(table.contexts, tuple(np.stack(rows).T))
     every = np.arange(dense, dtype=float)
@@ -224,6 +230,7 @@ def _laid_out(table: StepTable, most: int, dense: int) -> dict[int, Floats]:
         r.GRID: grid,
         r.GRID_DECODE: decode_rows,
         r.GRID_MIXED: mixed_rows,
+        r.GRID_GROUP: group_rows,
         r.CONTEXTS: contexts,
         r.DECODE: full.reshape(-1),
         r.DECODE_MIXED: beside.reshape(-1),

@@ -10,21 +10,23 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
+from railwright.serving.attention import (
+    beside_prompts,
+    decode_attention,
+    empty_blocks,
+    prefill_attention,
+    prefill_launches,
+    uneven_attention,
+)
 from railwright.serving.constants import kernels_of
-from railwright.serving.exchange import Place, hop_seconds
+from railwright.serving.exchange import Place, gathers, hop_seconds
+from railwright.serving.flash2 import ROWS
 from railwright.serving.held import emptying_seconds
 from railwright.serving.kernels import Floats
 from railwright.serving.memory import engine_memory
-from railwright.serving.operators import (
-    Stage,
-    decode_attention,
-    draft_stage,
-    prefill_attention,
-    prefill_launches,
-    row_parts,
-    ungrouped_attention,
-)
+from railwright.serving.operators import Stage, draft_stage, rank_seconds, row_parts
 from railwright.serving.profiles import Engine, engine_of
+from railwright.serving.spread import Spread
 from railwright.serving.table import StepTable
 from railwright.spec.serving import ServingJob, ServingLayout
 
@@ -48,11 +50,16 @@ class StepParts:
 
 
 def tabulate(
-    job: ServingJob, arch: Transformer, machine: Machine, layout: ServingLayout | None = None
+    job: ServingJob,
+    arch: Transformer,
+    machine: Machine,
+    layout: ServingLayout | None = None,
+    spread: Spread | None = None,
 ) -> StepTable:
     """Times of one replica's engine steps, by what is in the batch.
 
     layout  of the replica; default: the job's (its prefill pool has its own)
+    spread  how unequal the contexts of a batch are; default: all alike
     With speculative decoding a decode step's tokens are those checked, and drafting them is in `decode_rows`
     and `decode`; prefill of the draft is left out.
     Raises PlanError for an unknown engine, GPUs no kernel was measured on, layouts the model cannot be cut
@@ -61,7 +68,7 @@ def tabulate(
     stage = stage_of(job, arch, machine, layout)
     engine, cut = stage.place.engine, stage.layout
     memory = engine_memory(job, arch, engine, machine.gpu, cut)
-    most_tokens, most_requests = engine.limits(job, machine.gpu)
+    most_tokens, most_requests = (cut.attention_data * most for most in engine.limits(job, machine.gpu))
     longest = float(job.max_length or arch.max_positions or 131072)
     requests = min(float(most_requests), max(1.0, memory.kv_tokens))
     tokens = _grid(1.0, max(min(float(most_tokens), 65536.0), requests, 512.0), 6)
@@ -76,7 +83,14 @@ def tabulate(
     prefill = prefill_attention(stage, chunks[:, None], contexts[None, :])
     rows = row_parts(stage, tokens, mixed=True)
     emptying = emptying_seconds(stage, memory, tokens, sum_of(rows) - rows["launches"])
-    beside = _beside_prompts(stage, decode, batches, contexts) if stage.kernels.ungrouped else None
+    groups = 1 if engine.balances else cut.attention_data
+    prefill = prefill * groups / cut.attention_data
+    beside = _beside_prompts(stage, decode, batches, contexts) if stage.kernels.tiles else None
+    if beside is not None and spread is not None:
+        # of all attention-data groups: they end every layer together
+        at = batches[:, None], contexts[None, :], contexts[None, :] * spread.longest(batches)[:, None]
+        beside = beside + uneven_attention(stage, *at, mixed=True)
+        decode = decode + uneven_attention(stage, *at, mixed=False)
     return StepTable(
         tokens=tokens,
         decode_rows=(sum_of(row_parts(stage, tokens, mixed=False)) + drafted) * engine.decode_time,
@@ -96,6 +110,10 @@ def tabulate(
         request=engine.request,
         intake=engine.intake,
         mixed_decode=None if beside is None else beside * engine.decode_time,
+        beside=empty_blocks(stage) * engine.prefill_time,
+        groups=groups,
+        group_rows=rank_seconds(stage, tokens) if groups > 1 else None,
+        padded=engine.mixed_graphs if gathers(stage.place, cut) else 0,
     )
 
 
@@ -125,6 +143,7 @@ def step_parts(
         seen = decode_attention(stage, np.array([float(decoding)]), np.array([float(context)]))
         if prefill:
             seen = _beside_prompts(stage, seen[:, None], np.array([decoding]), np.array([context]))[:, 0]
+            seen = seen + decoding * empty_blocks(stage) * max(max(new for new, _ in prefill) - ROWS, 0.0)
         parts["decode attention"] = float(seen[0])
     if prefill:
         new, cached = (np.array(column, float) for column in zip(*prefill, strict=True))
@@ -144,7 +163,7 @@ def step_parts(
 
 def _beside_prompts(stage: Stage, decode: Floats, batches: Floats, contexts: Floats) -> Floats:
     """Decode attention in a step with prefill, from that without. [s]"""
-    return np.maximum(decode, ungrouped_attention(stage, batches[:, None], contexts[None, :]))
+    return np.maximum(decode, beside_prompts(stage, batches[:, None], contexts[None, :]))
 
 
 def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> None:

@@ -45,7 +45,15 @@ class StepTable:
     request      seconds spent on a request outside steps (tokenizer, HTTP), before its first token
     intake       seconds of them for which it holds the frontend's one process: requests pass one by one
 
-    With attention data parallelism the batch is dealt evenly over the groups of the replica.
+    beside       seconds that each decode adds for each token of the step's longest chunk beyond 64
+                 (serving/flash2.py)
+    groups       attention-data groups: each computes its own prompts, and all end a layer together
+    group_rows   (K,) the part of `mixed_rows` that a group's own tokens decide, by those of the fullest
+    padded       most tokens of a group up to which all are padded to the fullest's in a step with prompts
+
+    With attention data parallelism decodes are dealt evenly over the groups of the replica; a step with
+    prompts takes rows(T) + group(m) - group(T / groups), m the tokens of the fullest group, and of the
+    attention of prompts the fullest group's.
     With speculative decoding T counts the tokens checked; drafting them is in `decode_rows` and `decode`.
 
     Between grid points values are interpolated linearly; beyond the last they grow with its slope.
@@ -69,3 +77,7 @@ class StepTable:
     request: float
     intake: float = 0.0
     mixed_decode: Floats | None = None
+    beside: float = 0.0
+    groups: int = 1
+    group_rows: Floats | None = None
+    padded: int = 0
