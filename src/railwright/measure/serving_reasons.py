@@ -58,8 +58,8 @@ RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
     (
         lambda c: "RTXPRO6000" in c["system"],
         "T",
-        "attention of prompts after cached tokens beside decodes, and over unequal contexts, is slower than "
-        "its parts measured alone (LLMServingSim's attention.csv and skew.csv of this card)",
+        "requests wait for a place near saturation, where a few percent of a step decide; cold engines made "
+        "ten steps in their first second",
     ),
     (
         lambda c: c["set"] == "infersim",
