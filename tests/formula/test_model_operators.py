@@ -146,6 +146,43 @@ def test_attention_before_flash_attention_writes_every_score():
     assert sum(op.flops for op in back) == 2 * ops["attention scores"].flops
 
 
+@pytest.mark.parametrize(
+    ("tp", "rows", "sequence", "kernels"),
+    [
+        (4, 2048, 2048, 1),  # 8 heads of one sequence: a multiple of 4
+        (16, 2048, 2048, 5),  # 2 heads: not
+        (16, 4096, 2048, 1),  # 2 heads of two sequences
+        (4, 8192, 8192, 5),  # more keys than the fused kernel takes
+    ],
+)
+def test_softmax_is_fused_where_megatrons_kernel_takes_the_shape(tp, rows, sequence, kernels):
+    ops = layer_operators(LLAMA, "dense", rows, sequence, tp=tp, attention="unfused")
+    softmax = by_name(ops.forward)["attention softmax"]
+    scores = rows * sequence * (32 // tp)
+    assert softmax.launches == kernels
+    # cast to fp32, scale, mask, softmax, cast back: each reads and writes every score
+    assert softmax.bytes == (4 if kernels == 1 else 6 + 8 + 8 + 8 + 6) * scores
+
+
+def test_dropout_and_biases_have_kernels_and_bytes_of_their_own():
+    rows, h = 4096, 4096
+    bare, biased = (
+        layer_operators(LLAMA, "dense", rows, 2048, attention=a)
+        for a in ("unfused without dropout", "unfused")
+    )
+    before, after = (by_name(x.forward)["mlp residual"] for x in (bare, biased))
+    assert before.bytes == 2 * rows * 3 * h
+    assert after.bytes - before.bytes == rows * h  # the mask of one byte
+    backs = [
+        next(op for op in x.backward_input if op.name == "mlp residual, backward") for x in (bare, biased)
+    ]
+    # dropout reads gradient and mask and writes, the bias's gradient is read once more
+    assert backs[1].bytes - backs[0].bytes == 2 * rows * 3.5 * h
+    assert [op.launches for op in backs] == [1, 3]
+    assert "attention layout" in by_name(biased.forward)
+    assert "attention layout" not in by_name(bare.forward)
+
+
 @pytest.mark.parametrize(("job", "head"), [("bf16", "bf16"), ("fp16", "fp16"), ("fp8", "bf16")])
 def test_head_attention_and_router_run_in_the_16_bit_format_of_the_job(job, head):
     assert by_name(head_operators(LLAMA, 8192, dtype=job).forward)["lm head"].dtype == head
@@ -209,3 +246,15 @@ def test_permutations_only_move_rows():
     layer = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4)
     there, back = by_name(layer.forward)["unpermute"], by_name(layer.backward_input)["unpermute, backward"]
     assert there.bytes == back.bytes == 2 * 4096 * (2 + 1) * 4096
+
+
+def test_biases_of_experts_are_added_by_kernels_of_their_own():
+    # Megatron-LM, TEGroupedMLP._apply_bias: bias times probability, sum, join; gpt-oss has such biases
+    oss = load_model("gpt-oss-120b")
+    layer = layer_operators(oss, "moe", 4096, 4096, ep=64)
+    forward, back = by_name(layer.forward), by_name(layer.backward_input)
+    rows = 4096 * 4  # 4 experts per token, 2 experts here
+    assert forward["experts bias"].bytes == rows * oss.hidden * 2 * 6
+    assert back["experts bias, backward"].bytes == rows * oss.hidden * 2 * 8
+    assert (forward["experts bias"].launches, back["experts bias, backward"].launches) == (5, 9)
+    assert "experts bias" not in by_name(layer_operators(MIXTRAL, "moe", 4096, 4096).forward)

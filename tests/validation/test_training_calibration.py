@@ -14,7 +14,14 @@ import pytest
 
 from railwright.measure.table import Row
 from railwright.measure.training import family_of, record_row, records
-from railwright.measure.vtrain import EVERY, single_job, single_machine, single_model, single_records
+from railwright.measure.vtrain import (
+    EVERY,
+    profiled,
+    single_job,
+    single_machine,
+    single_model,
+    single_records,
+)
 from railwright.training import simulate
 
 RECORDS = {r["id"]: r for r in records()}
@@ -45,7 +52,8 @@ def test_rows_of_single_servers_that_no_fit_has_seen() -> None:
     for number in range(1, len(single_records()), 97):
         if number % EVERY:
             row = single_records()[number]
-            step = simulate(single_job(row), single_model(row), single_machine(row), must_fit=False)
+            job = single_job(row)
+            step = simulate(job, single_model(row), single_machine(row), must_fit=False, pace=profiled(job))
             errors.append(abs(step.step_time / (float(row["iteration_ms"]) / 1e3) - 1))
     assert len(errors) == 14
     assert mean(errors) < 0.10

@@ -278,7 +278,8 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
         # only; the output projection, computed again there, is left out: no module of Megatron's holds it
         return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", "mlp")}
     if not record["recompute"] and record["software"].startswith("PaXML"):
-        return {"recompute": "full"}  # it does not say, nor fit without
+        # dgxc-benchmarking v24.11.1, paxml/paxml_mod_configs.py: the 175B keeps SAVE_QKV_OUT_PROJ
+        return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", "mlp")}
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
     sent = OFFLOADED.get((record["model"], record["gpu"], DTYPES.get(record["dtype"], "")))
@@ -340,6 +341,12 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
     return found
 
 
+LEARNED, LEARNED_POSITIONS = ("gpt-", "gpt3-", "megatron-", "mpt-"), 2048
+"""Models without rotary positions, and rows of their table.  Sources: Megatron-LM before 2023 knew no other;
+NeMo, collections/llm/gpt/model/base.py, GPTConfig.position_embedding_type; llm-foundry, configuration_mpt.py,
+learned_pos_emb.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""
+
+
 def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
     """One record's architecture under our names."""
     mla = m.get("mla") or {}
@@ -367,5 +374,6 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         sliding_window=128 if "sliding window 128" in m["attn"] else 0,
         window_every=2 if "alternate" in m["attn"] else 1,
         mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
+        position_embeddings=LEARNED_POSITIONS if name.startswith(LEARNED) else 0,
         source=m.get("source", ""),
     )

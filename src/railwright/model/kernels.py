@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from railwright.model.architecture import Operator, Phase
+from railwright.model.architecture import Operator, Phase, Transformer
 
 ELEMENT = 2.0
 """Bytes of one activation or weight in 16-bit training."""
@@ -24,6 +24,16 @@ GRADIENT = 4.0
 FLASH_BACKWARD = 2.5
 """FLOPs of FlashAttention's backward over its forward: five matrix products against two (the scores are
 recomputed inside the kernel).  Source: Dao, FlashAttention-2 (2023), section 4.1."""
+
+
+FUSED_KEYS, FUSED_BATCH = 4096, 4
+"""Most keys of Megatron's fused softmax, and what heads times sequences on a GPU must be a multiple of.
+Source: Megatron-LM core_v0.4, megatron/model/fused_softmax.py, is_kernel_available (2022; before, 2,048)."""
+
+SPLIT_SOFTMAX = (6.0 + 8.0 + 8.0 + 8.0 + 6.0, 6.0 + 12.0 + 8.0 + 8.0 + 6.0, 5)
+"""Bytes per score forward and backward, and kernels, of the softmax that is not fused: cast to fp32, scale,
+mask, softmax, cast back; each reads and writes every score, the softmax's gradient reads two.
+Source: Megatron-LM core_v0.4, megatron/model/fused_softmax.py, forward_torch_softmax."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def half(dtype: str) -> str:
 
 
 def elementwise(
-    name: str, rows: float, reads: int, writes: int, back: int, launches: tuple[int, int] = (1, 1)
+    name: str, rows: float, reads: float, writes: float, back: float, launches: tuple[int, int] = (1, 1)
 ) -> Block:
     """Kernels limited by memory: `reads` and `writes` elements per row forward, `back` in all backward.
 
@@ -95,6 +105,36 @@ def elementwise(
             ),
         ),
     )
+
+
+def expert_biases(rows: float, experts: int, width: int) -> list[Block]:
+    """The biases of `experts` down projections, added to their rows in eager PyTorch, in 16 bits.
+
+    Forward each expert's bias is multiplied by its rows' router probabilities (one write) and added (two
+    reads, one write), and the parts are joined (one each).  Backward gradients are joined (one each), and
+    multiplied and summed up for the bias and again for the probabilities (two reads and a write each).
+    Source: Megatron-LM, moe/experts.py, TEGroupedMLP._apply_bias; the up projection's bias is in its product.
+    """
+    launches = (2 * experts + 1, 4 * experts + 1)
+    return [
+        elementwise(
+            "experts bias", rows, reads=3 * width, writes=3 * width, back=8 * width, launches=launches
+        )
+    ]
+
+
+def residual(name: str, rows: float, hidden: int, biased: bool) -> Block:
+    """The sum of a part's output and its input; backward, of their gradients.
+
+    biased  bias and dropout are in the forward kernel, which writes a mask of one byte; backward, dropout and
+            the sum of the bias's gradient are kernels of their own (Megatron-LM core_v0.4, megatron/model/
+            transformer.py, bias_dropout_add; the kernels are those of its autograd)
+    """
+    if not biased:
+        return elementwise(name, rows, reads=2 * hidden, writes=hidden, back=3 * hidden)
+    mask, dropout, bias = hidden / 2, 2.5 * hidden, hidden
+    back = 3 * hidden + dropout + bias
+    return elementwise(name, rows, reads=2 * hidden, writes=hidden + mask, back=back, launches=(1, 3))
 
 
 def attention_pair(
@@ -150,7 +190,8 @@ def unfused_attention(
     """Attention before FlashAttention: scores, masked softmax, dropout and values, each a kernel of its own.
 
     Every score, masked ones too, is computed and written to memory; keys and values count per query head.
-    The softmax is one fused kernel, dropout another with a mask of one byte (at rate 0 PyTorch runs none).
+    The softmax is one fused kernel where that takes the shape, else SPLIT_SOFTMAX; dropout is another with a
+    mask of one byte (at rate 0 PyTorch runs none).
     Source: Megatron-LM core_v0.4, megatron/model/transformer.py, CoreAttention (baddbmm,
     FusedScaleMaskSoftmax, dropout, bmm); bytes per score as in arXiv 2205.05198, section 4.1.
     """
@@ -175,18 +216,57 @@ def unfused_attention(
             ),
         )
 
-    def pointwise(name: str, forward: float, backward: float) -> Block:
-        """Bytes per score of one kernel forward and one backward."""
+    def pointwise(name: str, forward: float, backward: float, kernels: int = 1) -> Block:
+        """Bytes per score of so many kernels forward and backward."""
         label = f"{name}, backward"
-        return Block(
-            Operator(name, "memory", 0.0, forward * scores, dtype),
-            (Operator(label, "memory", 0.0, backward * scores, dtype, phase="backward_input"),),
+        ahead = Operator(name, "memory", 0.0, forward * scores, dtype, launches=kernels)
+        back = Operator(
+            label, "memory", 0.0, backward * scores, dtype, phase="backward_input", launches=kernels
         )
+        return Block(ahead, (back,))
 
+    fused = batch % FUSED_BATCH == 0 and 16 < sequence <= FUSED_KEYS and sequence % 4 == 0
+    softmax = (2 * ELEMENT, 3 * ELEMENT, 1) if fused else SPLIT_SOFTMAX
     dropped = [pointwise("attention dropout", 2 * ELEMENT + 1, 2 * ELEMENT + 1)] if dropout else []
     return [
         products("attention scores", query_dim, 2 * ELEMENT * q + ELEMENT * scores, True),
-        pointwise("attention softmax", 2 * ELEMENT, 3 * ELEMENT),
+        pointwise("attention softmax", *softmax),
         *dropped,
         products("attention values", value_dim, 2 * ELEMENT * v + ELEMENT * scores, False),
     ]
+
+
+def two_products(
+    arch: Transformer,
+    name: str,
+    rows: float,
+    width: int,
+    dtype: str,
+    batch: int = 1,
+    casts: bool = False,
+    biased: bool = False,
+) -> list[Block]:
+    """Up (with the gate beside it), activation, down; `rows` over all `batch` experts.
+
+    biased  the gradient of the first product's bias is summed by a kernel of its own
+    casts  inputs are cast to fp8 by kernels of their own (16 bits read, fp8 written straight and transposed):
+           no norm comes before routed experts, and their activation stays in 16 bits (Transformer Engine,
+           pytorch/module/grouped_linear.py quantises its split input)
+    """
+    up = 2 * width if arch.gated else width
+    blocks = [
+        linear(f"{name} up", rows, up, arch.hidden, dtype, batch),
+        elementwise(
+            f"{name} activation",
+            rows,
+            reads=up,
+            writes=width,
+            back=2 * up + width + (up if biased else 0),
+            launches=(1, 2 if biased else 1),
+        ),
+        linear(f"{name} down", rows, arch.hidden, width, dtype, batch),
+    ]
+    if casts and dtype in CAST_DTYPES:
+        blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
+        blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=arch.hidden, writes=arch.hidden, back=0))
+    return blocks

@@ -17,8 +17,11 @@ from railwright.model.kernels import (
     Block,
     attention_pair,
     elementwise,
+    expert_biases,
     half,
     linear,
+    residual,
+    two_products,
     unfused_attention,
 )
 
@@ -47,6 +50,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "attention softmax",
         "attention dropout",
         "attention values",
+        "attention layout",
     ),
     "layernorm": ("input norm", "mlp norm"),
     "mla_up_proj": ("query up", "key/value up", "rotary"),
@@ -233,6 +237,10 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             dtype=half(dtype),
             dropout=cut.attention == "unfused",
         )
+        if _biased(cut):
+            # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
+            out, joined = heads * value, (heads + 2 * kv_heads) * query
+            blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
     else:
         blocks.append(
             attention_pair(
@@ -251,7 +259,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
     if arch.norms_per_layer == 4:
         blocks.append(elementwise("attention output norm", local, reads=h, writes=h, back=3 * h))
-    blocks.append(elementwise("attention residual", local, reads=2 * h, writes=h, back=3 * h))
+    blocks.append(residual("attention residual", local, h, _biased(cut)))
     return blocks
 
 
@@ -278,8 +286,8 @@ def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
     h, local = arch.hidden, _norm_rows(rows, cut)
     return [
         elementwise("mlp norm", local, reads=h, writes=h, back=3 * h),
-        *_two_products(arch, "mlp", rows, arch.ffn // cut.tp, dtype),
-        *_mlp_end(arch, local),
+        *two_products(arch, "mlp", rows, arch.ffn // cut.tp, dtype, biased=_biased(cut)),
+        *_mlp_end(arch, local, cut),
     ]
 
 
@@ -310,51 +318,30 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     ]
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
-    blocks += _two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True)
+    blocks += two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True)
+    blocks += expert_biases(dispatched, here, h) if arch.mlp_bias else []
     if here > 1:
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
     if arch.shared_ffn:
-        blocks += _two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
+        blocks += two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
         if arch.shared_gate:
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
-    return [*blocks, *_mlp_end(arch, local)]
+    return [*blocks, *_mlp_end(arch, local, cut)]
 
 
-def _two_products(
-    arch: Transformer,
-    name: str,
-    rows: float,
-    width: int,
-    dtype: str,
-    batch: int = 1,
-    casts: bool = False,
-) -> list[Block]:
-    """Up (with the gate beside it), activation, down; `rows` over all `batch` experts.
-
-    casts  inputs are cast to fp8 by kernels of their own (16 bits read, fp8 written straight and transposed):
-           no norm comes before routed experts, and their activation stays in 16 bits (Transformer Engine,
-           pytorch/module/grouped_linear.py quantises its split input)
-    """
-    up = 2 * width if arch.gated else width
-    blocks = [
-        linear(f"{name} up", rows, up, arch.hidden, dtype, batch),
-        elementwise(f"{name} activation", rows, reads=up, writes=width, back=2 * up + width),
-        linear(f"{name} down", rows, arch.hidden, width, dtype, batch),
-    ]
-    if casts and dtype in CAST_DTYPES:
-        blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
-        blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=arch.hidden, writes=arch.hidden, back=0))
-    return blocks
-
-
-def _mlp_end(arch: Transformer, local: int) -> list[Block]:
+def _mlp_end(arch: Transformer, local: int, cut: Cut) -> list[Block]:
     h = arch.hidden
-    ends = [elementwise("mlp residual", local, reads=2 * h, writes=h, back=3 * h)]
+    ends = [residual("mlp residual", local, h, _biased(cut))]
     if arch.norms_per_layer == 4:
         ends.insert(0, elementwise("mlp output norm", local, reads=h, writes=h, back=3 * h))
     return ends
+
+
+def _biased(cut: Cut) -> bool:
+    """Whether layers are Megatron's of 2021 and 2022: with biases and dropout, gradients by autograd."""
+    return cut.attention == "unfused"
 
 
 def _norm_rows(rows: int, cut: Cut) -> int:

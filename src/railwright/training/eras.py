@@ -51,7 +51,7 @@ class Era:
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
-    spills_biases  whether that MLP's gradients of biases take registers it does not have (`fused.spilling`)
+    spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """

@@ -24,6 +24,8 @@ EXPERTS = frozenset(
         "experts activation, backward",
         "experts down, cast",
         "experts up, gradient cast",
+        "experts bias",
+        "experts bias, backward",
     }
 )
 """A fused grouped MLP computes the activation and casts its result in the epilogue of the products, both
@@ -45,10 +47,12 @@ def inside(operators: LayerOperators, names: frozenset[str]) -> LayerOperators:
     )
 
 
-def spilling(kernel_time: Callable[[Operator], float]) -> Callable[[Operator], float]:
-    """Kernel times where the product behind the experts' activation keeps the sums of its biases' gradients
-    in memory instead of registers: its backward kernel adds them up in its epilogue (`Era.spills_biases`)."""
-    longer = constant("bias_gradient_spilled")
+def summing_biases(kernel_time: Callable[[Operator], float], spilled: bool) -> Callable[[Operator], float]:
+    """Kernel times of a fused MLP whose backward kernel also sums the gradients of the experts' biases.
+
+    spilled  the sums are kept in memory instead of registers (`Era.spills_biases`)
+    """
+    longer = constant("bias_gradient_fused") * (constant("bias_gradient_spilled") if spilled else 1.0)
 
     def timed(op: Operator) -> float:
         return kernel_time(op) * (longer if op.name == "experts down, input gradient" else 1.0)

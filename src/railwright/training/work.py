@@ -29,7 +29,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
-from railwright.training.fused import COUNTS, DISPATCH, EXPERTS, inside, spilling
+from railwright.training.fused import COUNTS, DISPATCH, EXPERTS, inside, summing_biases
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lockstep import Lockstep
@@ -77,18 +77,17 @@ class Work:
         self.ahead = not arch.is_moe or job.expert_capacity is not None
         self.exchange = Exchange(job, arch, prices, self.part)
         self.lockstep = Lockstep(job, prices)
+        era = era_of(job)
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
-        kinds: tuple[Layer, ...] = (
-            ("dense", "moe")
-            if arch.is_moe and arch.dense_layers
-            else (("moe",) if arch.is_moe else ("dense",))
-        )
+        kinds: tuple[Layer, ...] = ("moe",) if arch.is_moe else ("dense",)
+        if arch.is_moe and arch.dense_layers:
+            kinds = ("dense", "moe")
         for kind in kinds:
             operators = self._operators(kind)
-            if kind == "moe" and arch.mlp_bias and era_of(job).spills_biases:
-                kernel_time = spilling(kernel_time)
+            if kind == "moe" and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
+                kernel_time = summing_biases(kernel_time, era.spills_biases)
             self._layers[kind] = costs(operators, kernel_time)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
             core = sum(kernel_time(op) for op in operators.recomputed if op.name in CORE)
@@ -251,13 +250,14 @@ class Work:
     ) -> None:
         """The tasks from `begin` on take what their kernels or what their launches take, with experts.
 
+        Halves that take turns stand for whole microbatches, whose kernels are launched once.
         Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
         of launches runs empty; with a fixed capacity nothing need be counted.
         Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
         """
         chain.flush()
         if kind == "moe" and not self.ahead:
-            chain.launched(launching(self._launches[kind], seconds, chain.tasks[begin:]), before)
+            chain.launched(launching(self._launches[kind], seconds * self.part, chain.tasks[begin:]), before)
 
     def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
         """A backward pass waits for the host only where launching all of it takes longer than running it.
@@ -269,7 +269,7 @@ class Work:
         known = [self._launches[kind] for kind in chunk.layers]
         if not known or (again and not self.ahead):
             return
-        seconds = sum(one.backward + again * one.forward for one in known)
+        seconds = self.part * sum(one.backward + again * one.forward for one in known)
         if not self.ahead:
             chain.launched(launching(known[0], seconds, chain.tasks), ())
             return
