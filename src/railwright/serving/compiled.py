@@ -59,7 +59,8 @@ def _packed(state: State) -> tuple[Any, Any, State]:
 
 
 class _Flatten(ast.NodeTransformer):
-    """`s.field[ROW][i]` to an index of `whole` or `real`, and `s` as an argument to the two of them."""
+    """`s.field[ROW][i]` to an index of `whole` or `real`, `s.field[ROW]` to what lies there and beyond, `s`
+    as an argument to the two of them."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         held = node.value
@@ -70,7 +71,18 @@ class _Flatten(ast.NodeTransformer):
             return self._index(name, inside, node)
         if _field(held) in _FLAT:
             return self._index(_field(held), self.visit(node.slice), node)
+        if _field(held):
+            return self._view(_field(held), self.visit(node.slice), node)
         return self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return self._view(_field(node), ast.Constant(0), node) if _field(node) in _FLAT else node
+
+    def _view(self, name: str, row: ast.expr, node: ast.expr) -> ast.AST:
+        """A row that has a name of its own: what follows its first element."""
+        first = ast.BinOp(_header(name, 0), ast.Add(), ast.BinOp(row, ast.Mult(), _header(name, 1)))
+        array = ast.Name("real" if name in _REALS else "whole", ast.Load())
+        return ast.copy_location(ast.Subscript(array, ast.Slice(first), ast.Load()), node)
 
     def _index(self, name: str, inside: ast.expr, node: ast.Subscript) -> ast.AST:
         array = ast.Name("real" if name in _REALS else "whole", ast.Load())

@@ -111,56 +111,67 @@ from railwright.serving.kernel_schedule import dismiss, join, leave
 from railwright.serving.kernel_transfer import end_transfer, settle, share
 
 FINISHED, LOG_FULL, STUCK = 0, 1, 2
+NOTHING, RUN_ENDS, OUTAGE, MOVED, LANDS, SENDS, QUEUES = 0, 1, 2, 3, 4, 5, 6
 
 
 def advance(s: Any) -> int:
     """Run events until all requests are over, the log is full, or nothing can ever happen."""
-    num = s.count[REQUESTS]
+    count, clock, due, ends = s.count, s.clock, s.due[ORDER], s.run[ENDS]
+    arrival, queue = s.when[ARRIVAL], s.when[QUEUED]
+    num = count[REQUESTS]
     while True:
-        now = s.clock[NOW]
-        if s.count[LOGGED] >= s.count[LOG_ROOM]:
+        now = clock[NOW]
+        if count[LOGGED] >= count[LOG_ROOM]:
             return LOG_FULL
-        if s.count[WAVES] >= 0 and s.count[IN_FLIGHT] == 0:
-            s.count[WAVES] = s.count[CONCURRENCY]
-        runs = s.run[ENDS][s.due[ORDER][0]] if s.count[DUE_SIZE] > 0 else NEVER
-        lost = s.outage[3 * s.count[NEXT_OUTAGE]] if s.count[NEXT_OUTAGE] < s.count[NUM_OUTAGES] else NEVER
-        moved = s.clock[NEXT_MOVE] if s.count[ACTIVE] > 0 else NEVER
-        landed = s.when[LANDING][s.count[LANDINGS]] if s.count[LANDINGS] != NOBODY else NEVER
-        sent = NEVER
-        if s.count[NEXT_SEND] < num and may_send(s):
-            sent = max(s.when[ARRIVAL][s.count[NEXT_SEND]], now)
-        queued = NEVER
-        if s.count[NEXT_QUEUED] < s.count[NEXT_SEND]:
-            queued = s.when[QUEUED][s.count[NEXT_QUEUED]]
-        then = min(min(min(runs, lost), min(moved, landed)), min(sent, queued))
-        if then > now and s.count[TOUCHED_HEAD] != NOBODY:
+        if count[WAVES] >= 0 and count[IN_FLIGHT] == 0:
+            count[WAVES] = count[CONCURRENCY]
+        # The first of what can happen next; where several can, in the order of these.
+        kind, then = NOTHING, NEVER
+        if count[DUE_SIZE] > 0:
+            kind, then = RUN_ENDS, ends[due[0]]
+        if count[NEXT_OUTAGE] < count[NUM_OUTAGES] and s.outage[3 * count[NEXT_OUTAGE]] < then:
+            kind, then = OUTAGE, s.outage[3 * count[NEXT_OUTAGE]]
+        if count[ACTIVE] > 0 and clock[NEXT_MOVE] < then:
+            kind, then = MOVED, clock[NEXT_MOVE]
+        if count[LANDINGS] != NOBODY and s.when[LANDING][count[LANDINGS]] < then:
+            kind, then = LANDS, s.when[LANDING][count[LANDINGS]]
+        at = count[NEXT_SEND]
+        if at < num and may_send(s):
+            sent = arrival[at]
+            if sent < now:
+                sent = now
+            if sent < then:
+                kind, then = SENDS, sent
+        if count[NEXT_QUEUED] < at and queue[count[NEXT_QUEUED]] < then:
+            kind, then = QUEUES, queue[count[NEXT_QUEUED]]
+        if then > now and count[TOUCHED_HEAD] != NOBODY:
             run_touched(s, now)
             continue
-        if s.count[OVERS] == num:
+        if count[OVERS] == num:
             return FINISHED
-        if then >= NEVER:
+        if kind == NOTHING:
             return STUCK
-        s.clock[NOW] = then
-        if runs == then:
-            complete(s, s.due[ORDER][0], then)
-        elif lost == then:
-            at = 3 * s.count[NEXT_OUTAGE]
-            s.count[NEXT_OUTAGE] += 1
+        clock[NOW] = then
+        if kind == RUN_ENDS:
+            complete(s, due[0], then)
+        elif kind == OUTAGE:
+            at = 3 * count[NEXT_OUTAGE]
+            count[NEXT_OUTAGE] += 1
             if s.outage[at + 2] > 0.0:
                 bring_back(s, int(s.outage[at + 1]), then)
             else:
                 lose(s, int(s.outage[at + 1]), then)
-        elif moved == then:
+        elif kind == MOVED:
             arrive(s, then)
-        elif landed == then:
+        elif kind == LANDS:
             land(s, then)
-        elif sent == then:
-            while s.count[NEXT_SEND] < num and may_send(s) and s.when[ARRIVAL][s.count[NEXT_SEND]] <= then:
-                send(s, s.count[NEXT_SEND], then)
+        elif kind == SENDS:
+            while count[NEXT_SEND] < num and may_send(s) and arrival[count[NEXT_SEND]] <= then:
+                send(s, count[NEXT_SEND], then)
         else:
-            while s.count[NEXT_QUEUED] < s.count[NEXT_SEND] and s.when[QUEUED][s.count[NEXT_QUEUED]] <= then:
-                s.count[NEXT_QUEUED] += 1
-                route(s, s.count[NEXT_QUEUED] - 1, then)
+            while count[NEXT_QUEUED] < count[NEXT_SEND] and queue[count[NEXT_QUEUED]] <= then:
+                count[NEXT_QUEUED] += 1
+                route(s, count[NEXT_QUEUED] - 1, then)
 
 
 def may_send(s: Any) -> bool:
@@ -237,24 +248,23 @@ def complete(s: Any, lane: int, now: float) -> None:
 
 def record(s: Any, v: int, lane: int, now: float) -> None:
     """Write the run that ends now into the log."""
-    at = s.count[LOGGED] * LOG_WIDTH
+    at, log = s.count[LOGGED] * LOG_WIDTH, s.log
     s.count[LOGGED] += 1
-    advances = s.lane[ADVANCES][lane]
     start = s.run[START][lane]
-    s.log[at + LOG_LANE] = float(lane)
-    s.log[at + LOG_START] = start
-    s.log[at + LOG_END] = now
-    s.log[at + LOG_STEPS] = float(s.lane[STEPS][lane])
-    s.log[at + LOG_DECODERS] = float(s.lane[DECODERS][lane] if advances else 0)
-    s.log[at + LOG_CONTEXT] = float(s.run[CONTEXT][lane])
-    s.log[at + LOG_CHUNKS] = float(s.lane[CHUNKS][lane])
-    s.log[at + LOG_TOKENS] = float(s.lane[CHUNK_TOKENS][lane])
-    s.log[at + LOG_QUEUE] = float(s.replica[QUEUE][v])
-    s.log[at + LOG_USED] = float(s.replica[USED][v])
-    joined = s.lane[JOINED][lane] if advances else 0
-    s.log[at + LOG_STALL] = start - s.run[LAST][lane]
-    s.log[at + LOG_JOINED] = float(joined)
-    s.log[at + LOG_JOINED_STALL] = start * joined - s.run[JOIN_SUM][lane] if joined > 0 else 0.0
+    log[at + LOG_LANE] = lane
+    log[at + LOG_START] = start
+    log[at + LOG_END] = now
+    log[at + LOG_STEPS] = s.lane[STEPS][lane]
+    log[at + LOG_DECODERS] = s.lane[DECODERS][lane] if s.lane[ADVANCES][lane] else 0
+    log[at + LOG_CONTEXT] = s.run[CONTEXT][lane]
+    log[at + LOG_CHUNKS] = s.lane[CHUNKS][lane]
+    log[at + LOG_TOKENS] = s.lane[CHUNK_TOKENS][lane]
+    log[at + LOG_QUEUE] = s.replica[QUEUE][v]
+    log[at + LOG_USED] = s.replica[USED][v]
+    joined = s.lane[JOINED][lane] if s.lane[ADVANCES][lane] else 0
+    log[at + LOG_STALL] = start - s.run[LAST][lane]
+    log[at + LOG_JOINED] = joined
+    log[at + LOG_JOINED_STALL] = start * joined - s.run[JOIN_SUM][lane] if joined > 0 else 0.0
 
 
 def over(s: Any, v: int, i: int, now: float) -> None:

@@ -65,11 +65,13 @@ def evict(s: Any, v: int) -> None:
 def parts_of(s: Any, v: int, i: int) -> int:
     """Parts of request i's prefix that replica v may share."""
     parts: int = s.request[PARTS][i]
-    return parts if s.pool[CACHES][s.replica[POOL][v]] else 0
+    return parts if parts > 0 and s.pool[CACHES][s.replica[POOL][v]] else 0
 
 
 def matched(s: Any, v: int, i: int) -> int:
     """Parts of request i's prefix, from the first on, that replica v holds."""
+    if s.request[PARTS][i] == 0:
+        return 0
     base, first = v * s.count[NUM_PARTS], s.request[PART0][i]
     found, parts = 0, parts_of(s, v, i)
     while found < parts and s.prefix[RESIDENT][base + s.part[first + found]]:
@@ -80,8 +82,10 @@ def matched(s: Any, v: int, i: int) -> int:
 def needed(s: Any, v: int, i: int) -> int:
     """Blocks that replica v must find to admit request i, parts it already refers to left out."""
     y = s.replica[POOL][v]
-    parts = parts_of(s, v, i)
     tokens = s.request[TOTAL][i] if s.pool[RESERVES][y] else s.request[HELD][i]
+    if s.request[PARTS][i] == 0:
+        return blocks_for(tokens, s.pool[BLOCK][y])
+    parts = parts_of(s, v, i)
     total = blocks_for(tokens - parts * s.count[PART_TOKENS], s.pool[BLOCK][y])
     base, first = v * s.count[NUM_PARTS], s.request[PART0][i]
     for k in range(parts):
@@ -109,7 +113,8 @@ def take(s: Any, v: int, i: int) -> None:
                 s.replica[CACHED][v] -= s.count[PART_BLOCKS]
             s.prefix[RESIDENT][h] = 1
         s.prefix[REFERRED][h] += 1
-    evict(s, v)
+    if s.replica[CACHED][v] > 0:
+        evict(s, v)
 
 
 def give_back(s: Any, v: int, i: int, own: int, parts: int) -> None:

@@ -102,42 +102,46 @@ def due_remove(s: Any, lane: int) -> None:
 
 def finish_put(s: Any, base: int, lane: int, i: int) -> None:
     """Enter request i, whose FINISH is set, among those that decode on a lane."""
+    finish, heap = s.request[FINISH], s.heap
     at = s.lane[HEAPED][lane]
     s.lane[HEAPED][lane] = at + 1
-    key = s.request[FINISH][i]
+    key = finish[i]
     while at > 0:
         above = (at - 1) >> 1
-        if s.request[FINISH][s.heap[base + above]] <= key:
+        other = heap[base + above]
+        if finish[other] <= key:
             break
-        s.heap[base + at] = s.heap[base + above]
+        heap[base + at] = other
         at = above
-    s.heap[base + at] = i
+    heap[base + at] = i
 
 
 def finish_drop(s: Any, base: int, lane: int, at: int) -> None:
     """Take the request at this place out of the heap of those that decode on a lane."""
+    finish, heap = s.request[FINISH], s.heap
     size = s.lane[HEAPED][lane] - 1
     s.lane[HEAPED][lane] = size
     if at == size:
         return
-    i = s.heap[base + size]
-    key = s.request[FINISH][i]
-    while at > 0 and s.request[FINISH][s.heap[base + ((at - 1) >> 1)]] > key:
-        s.heap[base + at] = s.heap[base + ((at - 1) >> 1)]
-        at = (at - 1) >> 1
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        least = s.request[FINISH][s.heap[base + child]]
-        if child + 1 < size and s.request[FINISH][s.heap[base + child + 1]] < least:
+    i = heap[base + size]
+    key = finish[i]
+    # The lesser child rises down to a leaf, and the last entry, hardly ever less than another, from there.
+    child = 2 * at + 1
+    while child < size:
+        other = heap[base + child]
+        if child + 1 < size and finish[heap[base + child + 1]] < finish[other]:
             child += 1
-            least = s.request[FINISH][s.heap[base + child]]
-        if least >= key:
-            break
-        s.heap[base + at] = s.heap[base + child]
+            other = heap[base + child]
+        heap[base + at] = other
         at = child
-    s.heap[base + at] = i
+        child = 2 * at + 1
+    while at > 0:
+        other = heap[base + ((at - 1) >> 1)]
+        if finish[other] <= key:
+            break
+        heap[base + at] = other
+        at = (at - 1) >> 1
+    heap[base + at] = i
 
 
 def queue_last(s: Any, v: int, i: int) -> None:

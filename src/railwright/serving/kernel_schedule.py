@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from railwright.serving.kernel_memory import (
-    blocks_for,
     crossed,
     evict,
     fitting_steps,
@@ -150,12 +149,8 @@ def schedule(s: Any, lane: int, now: float) -> None:
             attention = fill(s, v, lane, y, now)
         elif not held and s.lane[PARTIAL][lane] != NOBODY and room_left(s, lane, y) > 0:
             attention = add_chunk(s, lane, y, s.lane[PARTIAL][lane], room_left(s, lane, y))
-        prompts = s.lane[CHUNKS][lane] > 0
-        if prompts and policy == MIXED_STEPS:
-            begin(s, v, lane, y, now, attention, s.lane[DECODERS][lane] > 0)
-            return
-        if prompts:
-            begin(s, v, lane, y, now, attention, False)
+        if s.lane[CHUNKS][lane] > 0:
+            begin(s, v, lane, y, now, attention, policy == MIXED_STEPS and s.lane[DECODERS][lane] > 0)
             return
         if policy != MIXED_STEPS:
             lost = make_room(s, v, lane, y)
@@ -195,11 +190,12 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
             break
         # The last token is always computed: its result is the first token of the answer.
         cached = min(matched(s, v, i) * s.count[PART_TOKENS], s.request[HELD][i] - 1)
+        left = s.request[HELD][i] - cached
         if s.pool[WHOLE][y] and not static:
-            if s.request[HELD][i] - cached > budget and s.lane[CHUNKS][lane] > 0:
+            if left > budget and s.lane[CHUNKS][lane] > 0:
                 break
-            budget = max(budget, s.request[HELD][i] - cached)
-        elif s.lane[PARTIAL][lane] != NOBODY and s.request[HELD][i] - cached > min(budget, s.pool[PART][y]):
+            budget = max(budget, left)
+        elif s.lane[PARTIAL][lane] != NOBODY and left > min(budget, s.pool[PART][y]):
             break  # one prompt is cut at a time
         queue_pop(s, v)
         take(s, v, i)
@@ -221,13 +217,12 @@ def fill(s: Any, v: int, lane: int, y: int, now: float) -> float:
 def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
     """Put up to `room` tokens of request i's prompt into the next step; seconds of their attention."""
     filled = s.request[FILLED][i]
-    if not s.pool[WHOLE][y] and s.pool[POLICY][y] != STATIC:
-        room = min(room, s.pool[PART][y])
-    new = min(s.request[HELD][i] - filled, room)
+    left = s.request[HELD][i] - filled
+    new = min(left, room, s.pool[PART][y])
     s.request[FILLED][i] = filled + new
     s.lane[CHUNKS][lane] += 1
     s.lane[CHUNK_TOKENS][lane] += new
-    if filled + new < s.request[HELD][i]:
+    if new < left:
         s.lane[PARTIAL][lane] = i
     else:
         if s.lane[PARTIAL][lane] == i:
@@ -239,8 +234,10 @@ def add_chunk(s: Any, lane: int, y: int, i: int, room: int) -> float:
             s.request[AFTER][s.lane[FRESH_END][lane]] = i
         s.lane[FRESH_END][lane] = i
     seconds = prefill_time(s, y, new, filled)
-    s.lane[LARGEST][lane] = max(s.lane[LARGEST][lane], new)
-    s.run[COSTLIEST][lane] = max(s.run[COSTLIEST][lane], seconds)
+    if new > s.lane[LARGEST][lane]:
+        s.lane[LARGEST][lane] = new
+    if seconds > s.run[COSTLIEST][lane]:
+        s.run[COSTLIEST][lane] = seconds
     return seconds
 
 
@@ -338,20 +335,21 @@ def dismiss(s: Any, lane: int, i: int) -> None:
 
 def join(s: Any, lane: int, y: int, i: int, now: float) -> None:
     """Request i, its prompt computed, decodes from the lane's next decode step on."""
-    step = s.lane[STEP][lane]
+    step, held = s.lane[STEP][lane], s.request[HELD][i]
     s.request[SINCE][i] = step
     s.request[FINISH][i] = step + s.request[LEFT][i]
     s.lane[DECODERS][lane] += 1
-    s.run[CONTEXT][lane] += s.request[HELD][i]
+    s.run[CONTEXT][lane] += held
     s.lane[JOINED][lane] += 1
     s.run[JOIN_SUM][lane] += now
     finish_put(s, lane * s.count[MOST_HEAP], lane, i)
     s.request[CROSS][i] = NOBODY
     if not s.pool[RESERVES][y]:
         window = s.pool[WINDOW][y]
-        spare = blocks_for(s.request[HELD][i], s.pool[BLOCK][y]) * s.pool[BLOCK][y] - s.request[HELD][i]
-        s.request[CROSS][i] = step + min(int(spare / s.rate[YIELD][y]) + 1, window)
-        s.growth[lane * s.count[MOST_WINDOW] + s.request[CROSS][i] % window] += 1
+        # what is left of its last block
+        cross = step + min(int(-held % s.pool[BLOCK][y] / s.rate[YIELD][y]) + 1, window)
+        s.request[CROSS][i] = cross
+        s.growth[lane * s.count[MOST_WINDOW] + cross % window] += 1
         s.lane[GROWERS][lane] += 1
 
 

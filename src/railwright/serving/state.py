@@ -24,6 +24,9 @@ DENSE_MOST = 1 << 15
 LOG_RECORDS = 1 << 14
 
 _ROLES = {"both": r.BOTH, "prefill": r.PREFILLS, "decode": r.DECODES}
+UNCUT = 2**62
+"""More tokens than any prompt has."""
+
 _POLICIES = {"mixed": r.MIXED_STEPS, "prefill-first": r.PREFILL_FIRST, "static": r.STATIC}
 _ROUTERS = {"round-robin": r.ROUND_ROBIN, "least-loaded": r.LEAST_LOADED, "prefix-aware": r.PREFIX_AWARE}
 
@@ -195,7 +198,7 @@ def _pools(work: Workload, pools: tuple[Pool, ...]) -> tuple[Longs, Floats, Floa
             r.REPLICAS: one.replicas,
             r.DENSE_LEN: dense,
             r.GROUPS: table.groups,
-            r.PART: max(plan.token_budget // table.groups, 1),
+            r.PART: UNCUT if plan.whole_prompts or static else max(plan.token_budget // table.groups, 1),
             r.PADDED: table.padded,
         }
         first += one.replicas
