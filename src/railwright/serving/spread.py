@@ -34,7 +34,8 @@ class Spread:
     def _most(self, requests: Floats) -> Floats:
         """Mean of the longest: the integral of the chance that it is not below. [token]"""
         chance = 1.0 - self.below[None, :] ** np.ravel(requests)[:, None]
-        found = self.contexts[0] + np.trapezoid(chance, self.contexts, axis=1)
+        between = (chance[:, 1:] + chance[:, :-1]) / 2.0
+        found = self.contexts[0] + between @ np.diff(self.contexts)
         return np.asarray(found).reshape(np.shape(requests))
 
 
@@ -46,5 +47,11 @@ def spread_of(work: Workload) -> Spread | None:
     if steps <= 0 or last <= first:
         return None
     contexts = np.linspace(first, last, POINTS)
-    below = np.array([np.clip(c - prompt, 0.0, answer).sum() for c in contexts]) / steps
-    return Spread(contexts, below)
+    return Spread(contexts, (_beyond(contexts, prompt) - _beyond(contexts, prompt + answer)) / steps)
+
+
+def _beyond(contexts: Floats, starts: Floats) -> Floats:
+    """By how much each context is beyond all starts that are less, in all. [token]"""
+    starts = np.sort(starts)
+    less = np.searchsorted(starts, contexts)
+    return np.asarray(contexts * less - np.concatenate([[0.0], np.cumsum(starts)])[less])
