@@ -101,6 +101,39 @@ def products(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...]) -> tuple[G
     return GemmRow(*values), "gemm bf16: " + fit.written(fit.GEMM_FIELDS, values, best, "vllm/0.19.0")
 
 
+def elements(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...], gemm: GemmRow) -> str:
+    """The row of element-wise kernels: the sum of a layer's norms, rotary embedding and activation.
+
+    Bytes as serving/operators.py counts them: eight a value of each norm, six one of the activation.
+    """
+    found: list[tuple[float, ...]] = []
+    for bundle in bundles:
+        times: dict[str, dict[int, float]] = {}
+        for r in rows_of(root / bundle.folder / "dense.csv"):
+            times.setdefault(r["layer"], {})[int(r["tokens"])] = float(r["time_us"]) * 1e-6
+        ffn = bundle.products["down_proj"][1] if "down_proj" in bundle.products else 0
+        own = ["layernorm", "layernorm", "rotary_emb", *(["act_fn"] if ffn else [])]
+        own += ["qk_norm"] if "qk_norm" in times else []
+        for n in set.intersection(*(set(times[layer]) for layer in own)):
+            norms = 8.0 * bundle.products["qkv_proj"][1] * n, 2 + ("qk_norm" in times)
+            found.append((*norms, 6.0 * ffn * n, ffn > 0, sum(times[layer][n] for layer in own)))
+    *columns, seconds = np.array(found, float).T
+    memory = gemm.memory * speeds.bandwidth
+
+    def model(x: Floats, *at: Floats) -> Floats:
+        def one(moved: Floats) -> Floats:
+            cached = np.minimum(moved, x[2])
+            return np.asarray(x[0] + cached / x[1] + (moved - cached) / memory)
+
+        norm, norms, active, acts = at
+        return np.asarray(norms * one(norm) + acts * one(active))
+
+    limits = (np.log([1e-7, 1e11, 1e6]), np.log([1e-4, 1e14, 1e9]))
+    groups = fit.groups_of(columns[0])
+    best = fit.fitted(model, tuple(columns), seconds, np.log([2e-6, 3e12, 4e7]), groups, limits)
+    return "elementwise: " + fit.written("fixed rate cache", list(best[0]), best, "vllm/0.19.0")
+
+
 def decodes(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...]) -> str:
     """The row of decode attention."""
     found: list[tuple[float, ...]] = []
@@ -195,6 +228,7 @@ if __name__ == "__main__":
     own_speeds, own_cache, own = CARDS[card]
     gemm_row, text = products(base, own_speeds, own)
     print(text)
+    print(elements(base, own_speeds, own, gemm_row))
     print(decodes(base, own_speeds, own_cache, own))
     print(tiles(base, own_speeds, own_cache, own))
     if card == "RTXPRO6000":

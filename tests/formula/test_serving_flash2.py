@@ -187,3 +187,25 @@ def test_prompts_of_two_engines_take_longer_than_their_even_share() -> None:
     # three requests are padded to two on each engine, eight to four: 4 and 8 tokens at the experts
     assert part["experts"] < padded["experts"]
     assert part["experts"] == step_parts(job, arch, cards, decoding=4, context=100).parts["experts"]
+
+
+def test_norms_and_activations_come_from_the_cache_as_measured() -> None:
+    # dense.csv of the RTX PRO 6000, Llama 3.1 8B: two norms, rotary embedding and activation [us] by tokens
+    row = kernels_of(load_catalog().gpus["rtx-pro-6000"], "vllm").elementwise
+    assert row is not None
+    memory = 0.87 * 1.597e12
+
+    def kernel(moved: float) -> float:
+        return row.fixed + min(moved, row.cache) / row.rate + max(moved - row.cache, 0.0) / memory
+
+    for tokens, measured in ((32, 10.9), (128, 12.4), (1024, 53.9), (2048, 137.8)):
+        took = 2 * kernel(8.0 * 4096 * tokens) + kernel(6.0 * 14336 * tokens)
+        assert took * 1e6 == pytest.approx(measured, rel=0.25)
+        # from memory alone they would take twice that
+        if tokens >= 512:
+            assert (2 * 8.0 * 4096 + 6.0 * 14336) * tokens / memory > 1.5e-6 * measured
+    # half of the level-2 cache, 128 and 72 MB: what a kernel reads and what it writes
+    card = kernels_of(load_catalog().gpus["rtx-4090"], "vllm").elementwise
+    assert card is not None
+    assert (row.cache / 128e6, card.cache / 72e6) == pytest.approx((0.5, 0.5), abs=0.07)
+    assert kernels_of(load_catalog().gpus["h100-sxm"], "vllm").elementwise is None

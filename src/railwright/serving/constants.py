@@ -12,11 +12,11 @@ import numpy as np
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.serving.flash2 import TileRow
-from railwright.serving.kernels import AttentionRow, ExpertRow, Floats, GemmRow, Speeds
+from railwright.serving.kernels import AttentionRow, ElementRow, ExpertRow, Floats, GemmRow, Speeds
 from railwright.shipped import read_data
 from railwright.spec.serving import Weights
 
-Kind = TypeVar("Kind", GemmRow, AttentionRow, ExpertRow, TileRow)
+Kind = TypeVar("Kind", GemmRow, AttentionRow, ElementRow, ExpertRow, TileRow)
 
 KNOTS = tuple(float(2**p) for p in (11, 15, 17, 18, 19, 20, 21, 22, 23, 25, 27, 29))
 """Sizes at which all-reduces are tabulated [byte]."""
@@ -127,6 +127,12 @@ class Kernels:
         """FlashAttention 2 by its thread blocks, where the engine runs it and it was measured so."""
         row = self.tables["attention"].get(self.family, {}).get("tiles")
         return _row(TileRow, row) if row else None
+
+    @property
+    def elementwise(self) -> ElementRow | None:
+        """Element-wise kernels, where they were measured."""
+        row = self.tables.get("elementwise")
+        return _row(ElementRow, row) if row else None
 
     def peak(self, weights: str) -> float:
         """Dense peak of products in a type over that in bf16; 1 where the GPU has no faster one."""

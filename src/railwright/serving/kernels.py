@@ -84,6 +84,19 @@ class ExpertRow:
     spread: float = 0.0
 
 
+@dataclass(frozen=True)
+class ElementRow:
+    """Constants of element-wise kernels (norms, activations) where they were measured.
+
+    fixed  of one kernel, others that ride with it in (rotary embedding) [s]
+    rate   of what the level-2 cache gives and takes [byte/s];  cache  what it holds of one kernel [byte]
+    """
+
+    fixed: float
+    rate: float
+    cache: float
+
+
 RAMP_BYTES = 32e6
 """Bytes of keys and values over which decode attention comes to stream at full rate (the fits' scale)."""
 
