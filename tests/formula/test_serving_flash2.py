@@ -128,6 +128,10 @@ def test_unequal_contexts_cost_only_where_none_is_split() -> None:
     assert even.mixed_decode is not None
     assert uneven.mixed_decode is not None
     assert np.all(even.mixed_decode[1:, 1:] < uneven.mixed_decode[1:, 1:])
+    # an fp8 cache is not FlashAttention 2's, nor are heads of other widths measured
+    narrow = tabulate(job.model_copy(update={"kv": "fp8"}), arch, card, spread=wide)
+    assert narrow.mixed_decode is None
+    assert narrow.beside == 0.0
     # FlashAttention 3 of Hopper packs groups whatever else is in the step
     hopper = tabulate(job, arch, machine_of("H100", 1, None), spread=wide)
     assert hopper.mixed_decode is None

@@ -61,8 +61,8 @@ def uneven_attention(
 
     longest  context of a batch's longest request [token];  mixed  the step holds prompts
     """
-    row, arch, sms = stage.kernels.tiles, stage.arch, stage.kernels.speeds.sms
-    if row is None or arch.attention == "mla" or stage.layout.context > 1:
+    row, arch, sms = stage.tiles, stage.arch, stage.kernels.speeds.sms
+    if row is None or stage.layout.context > 1:
         return np.zeros(np.broadcast(requests, context).shape)
     own = np.ceil(requests / stage.layout.attention_data)
     windows = float(arch.sliding_window or np.inf)
@@ -83,8 +83,8 @@ def beside_prompts(stage: Stage, requests: Floats, context: Floats) -> Floats:
     Its variable-length kernel gathers the query heads of a group only where every request has one query
     (flash_api.cpp, seqlenq_ngroups_swapped: max_seqlen_q == 1).
     """
-    row, sms = stage.kernels.tiles, stage.kernels.speeds.sms
-    if row is None or stage.arch.attention == "mla":
+    row, sms = stage.tiles, stage.kernels.speeds.sms
+    if row is None:
         return np.zeros(np.broadcast(requests, context).shape)
     own = np.ceil(requests / stage.layout.attention_data)
     context = np.asarray(context, float) / stage.layout.context
@@ -93,8 +93,8 @@ def beside_prompts(stage: Stage, requests: Floats, context: Floats) -> Floats:
 
 def empty_blocks(stage: Stage) -> float:
     """What each decode beside a prompt adds for each token of the longest one, all layers. [s]"""
-    row = stage.kernels.tiles
-    if row is None or stage.arch.attention == "mla":
+    row = stage.tiles
+    if row is None:
         return 0.0
     return stage.layers * empty_seconds(stage.heads, row, stage.kernels.speeds.sms)
 
@@ -108,7 +108,7 @@ def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
     arch, layout = stage.arch, stage.layout
     latent = arch.attention == "mla"
     row = replace(_prefill_row(stage), fixed=0.0)
-    tiles = None if latent else stage.kernels.tiles
+    tiles = stage.tiles
     work = LATENT_PREFILL if latent else 4.0 * arch.head_dim
 
     def layer(seen: Floats) -> Floats:
@@ -131,7 +131,7 @@ def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
 
 def prefill_launches(stage: Stage) -> float:
     """Fixed time of the attention of all prompts of a step: one kernel a layer computes them together. [s]"""
-    tiles = None if stage.arch.attention == "mla" else stage.kernels.tiles
+    tiles = stage.tiles
     return stage.layers * (_prefill_row(stage).fixed if tiles is None else tiles.fixed)
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from railwright.serving.kernels import Floats
 
-ROWS, KEYS = 64.0, 128.0
-"""Queries and keys of one tile."""
+ROWS, KEYS, WIDTH = 64.0, 128.0, 128
+"""Queries and keys of one tile, for heads of this width."""
 
 FILLED = 0.8 * 2.0
 """Thread blocks a multiprocessor from which contexts are not split (num_splits_heuristic, called with twice

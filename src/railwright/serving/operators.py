@@ -20,12 +20,13 @@ from railwright.serving.exchange import (
     gathers,
     nccl_seconds,
 )
+from railwright.serving.flash2 import WIDTH, TileRow
 from railwright.serving.kernels import (
     Floats,
     experts_seconds,
     gemm_seconds,
 )
-from railwright.serving.memory import ONLY_EXPERTS
+from railwright.serving.memory import KV_BYTES, ONLY_EXPERTS
 from railwright.serving.pace import prompt_bus, prompt_pace
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
 
@@ -70,6 +71,13 @@ class Stage:
         if self.arch.attention == "mla":
             return 1
         return max(1, self.arch.kv_heads // self.layout.tensor)
+
+    @property
+    def tiles(self) -> TileRow | None:
+        """FlashAttention 2 by its thread blocks, where it is what runs: neither latent attention nor an fp8
+        cache, and heads as wide as those measured; None elsewhere."""
+        runs = self.arch.attention != "mla" and KV_BYTES[self.job.kv] == 2.0 and self.arch.head_dim == WIDTH
+        return self.kernels.tiles if runs else None
 
     @property
     def dense_type(self) -> Weights:

@@ -85,7 +85,7 @@ def tabulate(
     emptying = emptying_seconds(stage, memory, tokens, sum_of(rows) - rows["launches"])
     groups = 1 if engine.balances else cut.attention_data
     prefill = prefill * groups / cut.attention_data
-    beside = _beside_prompts(stage, decode, batches, contexts) if stage.kernels.tiles else None
+    beside = _beside_prompts(stage, decode, batches, contexts) if stage.tiles else None
     if beside is not None and spread is not None:
         # of all attention-data groups: they end every layer together
         at = batches[:, None], contexts[None, :], contexts[None, :] * spread.longest(batches)[:, None]
