@@ -88,7 +88,9 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     """The habits of the software a record ran on."""
     software, name = record["software"], record["family"].split("-")[0]
     if software.startswith(("MaxText", "PaXML")):
-        return Habits("xla-2024", source="JAX: XLA hides what it can")
+        # paxml/configure.sh: ENABLE_TE=1, of March 2024; maxtext: quantization=fp8, of December 2024
+        era = "xla-2024" if software.startswith("PaXML") else "xla-2025"
+        return Habits(era, source="JAX: XLA hides what it can")
     found = HABITS.get(name, HABITS[""])
     if software.startswith(("NeMo 25.04", "NVIDIA NeMo Framework Release 25.0")):
         return Habits("megatron-2025", tp=True, gradients="bf16", source=found.source)
@@ -194,10 +196,11 @@ def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
 ADAPTERS: dict[str, tuple[int, tuple[str, ...]]] = {
     "mlperf": (16, ("qkv", "attention output")),
     "nemo": (32, ("qkv",)),
-    "mbridge": (32, ("qkv", "attention output", "mlp up", "mlp down")),
+    "mbridge": (32, ("qkv",)),
 }
 """Rank and targets of LoRA by publisher: MLPerf training_policies, llama2_70b_lora; NeMo 24, LoraPEFTConfig
-(adapter_dim 32, attention_qkv); Megatron-Bridge peft/lora.py (dim 32, all four linear layers)."""
+(adapter_dim 32, attention_qkv); Megatron-Bridge peft/lora.py (dim 32) and, at v0.5.0, scripts/performance/
+configs/llama/llama3_llm_finetune.py (target_modules linear_qkv, where a user's default is all four)."""
 
 
 def _adapters(record: Mapping[str, str]) -> Lora | None:
