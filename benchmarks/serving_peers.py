@@ -83,8 +83,13 @@ def peer() -> None:
             answers.append({"refused": no})
         else:
             answers.append({"ttft": float(found.ttft), "tpot": float(found.tpot), "seconds": spent})
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    json.dump({"answers": answers, "peak_mib": peak / 1024}, sys.stdout)
+    json.dump({"answers": answers, "peak_mib": _peak_mib()}, sys.stdout)
+
+
+def _peak_mib() -> float:
+    """Peak memory of this process; getrusage would count that of the process which started it. [MiB]"""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def ask(python: str, questions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -127,14 +132,14 @@ def main(python: str, cold: bool) -> None:
             kind = "MoE" if architecture_of(case).is_moe else "dense"
             errors[f"{engine_group(case)}, {kind}", what].append((rows.get(what), their))
     head = f"{'GPU | engine':<34}{'what':<6}{'cases':>6}{'Railwright':>12}{'AIConf.':>10}"
-    print(head + f"{'both: Railwright':>18}{'AIConf.':>10}")
+    print(head + f"{'both':>6}{'Railwright':>12}{'AIConf.':>10}")
     for (group, what), pairs in sorted(errors.items()):
         mine = [abs(a) for a, _ in pairs if a is not None]
         his = [abs(b) for _, b in pairs if b is not None]
         both = [(abs(a), abs(b)) for a, b in pairs if a is not None and b is not None]
         print(
             f"{group:<34}{what:<6}{len(pairs):>6}{_mean(mine):>12}{_mean(his):>10}"
-            f"{_mean([a for a, _ in both]):>18}{_mean([b for _, b in both]):>10}"
+            f"{len(both):>6}{_mean([a for a, _ in both]):>12}{_mean([b for _, b in both]):>10}"
         )
     times = [a["seconds"] for a in theirs["answers"] if "seconds" in a]
     empty = sum(not s.rows for s in ours.values())
@@ -143,8 +148,9 @@ def main(python: str, cold: bool) -> None:
         f"AIConfigurator: {median(times):.3f} CPU-s an estimate (median), {max(times):.2f} at most, "
         f"{theirs['peak_mib']:.0f} MiB"
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"Railwright:     {spent / len(chosen):.3f} CPU-s a case (mean), {peak:.0f} MiB with all cases")
+    print(
+        f"Railwright:     {spent / len(chosen):.3f} CPU-s a case (mean), {_peak_mib():.0f} MiB with all cases"
+    )
     if cold:
         _cold(python, question(chosen[0]))
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from railwright.measure.serving_cases import Case, gpu_of, number
 
 EDGE = (
-    "the rate offered is the largest that the submitter's system could hold: where our capacity is a "
-    "little lower, "
-    "requests queue for the whole run"
+    "the rate offered is the largest that the submitter's system could hold: where our capacity is "
+    "lower, requests queue for the whole run"
 )
 RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
     (
