@@ -1,7 +1,8 @@
 """Published curves are of machines that worked: the comparison must not cry wolf over them.
 
 Bars: none is faster than possible (it is our bound that would be wrong), at most one in ten has a low
-plateau or a cliff, and at least half draw no finding at all.
+plateau or a cliff, and at least half draw no finding at all.  The last is asked of publishers' own curves:
+those of issue trackers are of machines that somebody complained about.
 """
 
 import json
@@ -57,4 +58,6 @@ def test_the_published_machines_are_mostly_found_sound(found):
     assert share(found, "faster than possible") == 0
     # a low plateau without a known cause must be slower than 99 % of unseen curves; two cliffs are published
     assert share(found, "plateau low", "cliff") <= 0.10
-    assert sum(not c.findings for c in found) >= len(found) / 2
+    shown = [c for c in found if not c.measured.file.startswith("issue-")]
+    assert len(shown) >= 25
+    assert sum(not c.findings for c in shown) >= len(shown) / 2

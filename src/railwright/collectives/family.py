@@ -14,7 +14,7 @@ SLOTS = 8.0
 """Chunks a connection keeps in flight: NCCL_STEPS, NCCL 2.30 src/include/device.h."""
 BANDS = (256 * 2.0**10, 128 * 2.0**20, float("inf"))
 """Largest sizes of the bands in which errors are told: latency, ramp, plateau [byte]."""
-WIDER = (1.40, 1.20, 1.05)
+WIDER = (1.40, 1.30, 1.05)
 """How much wider the bands of a stand-in are, either way, by size: what holds 80 % of the points of families
 whose own curves were hidden (tools/fit_stand_ins.py)."""
 

@@ -46,9 +46,15 @@ def timed_steps(op: Op, protocol: str, group: Group, path: Path) -> float:
 def inside(op: Op, protocol: str, group: Group) -> float:
     """busbw that the rings of one node can carry. [byte/s]
 
-    Source: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates).
+    A chunk is sent `sends` times and received once more, which nothing is sent beside: busbw counts the sends
+    alone, so that rings of two GPUs carry less than rings of eight.
+    Sources: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates);
+    src/device/all_reduce.h, runRing (the last `recv`); its share of a send's time: nccl.yaml, last_receive.
     """
     rate = group.usable_lane if group.nodes < group.ranks else float("inf")
+    if op in _SENDS:
+        sends = _SENDS[op] * (group.ranks - 1)
+        rate *= sends / (sends + float(nccl()["last_receive"]))
     if channels_of(group) < _own_channels(group):
         # fewer channels than NCCL wants: with Simple one is taken to carry what a tree's does
         rate = min(rate, channels_of(group) * by_nodes("channel_max_tree", group.generation, group.nodes))
@@ -59,6 +65,10 @@ def inside(op: Op, protocol: str, group: Group) -> float:
         channels = channels_of(group)
         return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
     return rate
+
+
+_SENDS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+"""Rounds of n-1 sends of every chunk."""
 
 
 def channels_of(group: Group) -> int:
