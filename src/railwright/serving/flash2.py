@@ -27,7 +27,7 @@ the number of multiprocessors)."""
 
 @dataclass(frozen=True)
 class TileRow:
-    """Constants of the kernel on one GPU (tools/fit_serving_tiles.py). [s]
+    """Constants of the kernel on one GPU (tools/fit_serving_layers.py). [s]
 
     fixed  of a launch in a step with prompts
     tile   of a multiprocessor, for one tile;  open  beside its tiles, for a block that has any
