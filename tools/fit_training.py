@@ -21,25 +21,18 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from fit_vtrain import single_fit
 from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of, machine_for
-from railwright.measure.vtrain import (
-    EVERY,
-    PROFILE,
-    single_job,
-    single_machine,
-    single_model,
-    single_records,
-)
 from railwright.measure.vtrain import PACE as SINGLE
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras, pace_keys, waiting
@@ -95,7 +88,7 @@ class Sample:
 
 def main() -> None:
     """Fit, check every family left out, write both files."""
-    single = _single_fit() if "single" in sys.argv[1:] else eras()["megatron-2021"].pace[SINGLE]
+    single = single_fit() if "single" in sys.argv[1:] else eras()["megatron-2021"].pace[SINGLE]
     samples = list(_samples())
     values = {s.cell: _start(s.cell) for s in samples}
     with ProcessPoolExecutor(3) as pool:
@@ -291,51 +284,6 @@ def _everywhere(
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
     wanted = {(era, key) for era in eras() for key in keys if era != "megatron-2021"}
     return _mixed(samples, found, at, wanted)
-
-
-def _single_fit() -> Pace:
-    """The era of vTrain: products, memory, host and the fixed time of a step, on every tenth row.
-
-    These are composed from profiles of one layer on one GPU (`measure.vtrain`): the gap that the profiler
-    leaves between kernels is fitted beside the others, and kept apart.
-    """
-    from scipy.optimize import least_squares
-
-    rows = [r for i, r in enumerate(single_records()) if i % EVERY == 0]
-    measured = np.array([float(r["iteration_ms"]) for r in rows]) / 1e3
-    with ProcessPoolExecutor(3) as pool:
-
-        def residual(x: Floats) -> Floats:
-            pace = _single_pace(x)
-            steps = list(pool.map(_single_step, [(r, pace) for r in rows], chunksize=8))
-            return np.log(np.array(steps) / measured)
-
-        fit = least_squares(
-            residual, [0.08, 0.1, 3.0, 1.5, 5.0], diff_step=0.03, loss="soft_l1", f_scale=0.1, max_nfev=25
-        )
-        off = residual(fit.x)
-    pace = _single_pace(fit.x)
-    mean = np.mean(np.abs(np.exp(off) - 1))
-    print(f"single server: {pace}  fitted rows {len(rows)}, mean {mean:.1%}, bias {np.mean(off):+.1%}")
-    source = f"{len(rows)} of vTrain's 1,440 single-server rows, mean error {mean:.1%} there"
-    LEFT_OUT.with_name(PROFILE).write_text(
-        f"# The profiler's gap between kernels [s], written by tools/fit_training.py.\n"
-        f"gap: {pace.gap:g}\nsource: {json.dumps(source)}\n",
-        encoding="utf-8",
-    )
-    return replace(pace, gap=0.0, source=source)
-
-
-def _single_pace(x: Floats) -> Pace:
-    gemm, memory, host = (round(float(np.exp(v)), 3) for v in (x[0], x[1], x[3]))
-    return Pace(
-        gemm, gemm, memory, round(max(float(x[2]), 0.0) * 1e-5, 8), host, round(float(x[4]) * 1e-3, 5)
-    )
-
-
-def _single_step(task: tuple[dict[str, str], Pace]) -> float:
-    record, pace = task
-    return simulate(single_job(record), single_model(record), single_machine(record), pace=pace).step_time
 
 
 def _report(samples: list[Sample], final: list[float], unseen: list[float]) -> None:

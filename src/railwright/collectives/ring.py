@@ -52,8 +52,8 @@ def inside(op: Op, protocol: str, group: Group) -> float:
     src/device/all_reduce.h, runRing (the last `recv`); its share of a send's time: nccl.yaml, last_receive.
     """
     rate = group.usable_lane if group.nodes < group.ranks else float("inf")
-    if op in _SENDS:
-        sends = _SENDS[op] * (group.ranks - 1)
+    if op != "broadcast":
+        sends = sum(_counts(op, group))
         rate *= sends / (sends + float(nccl()["last_receive"]))
     if channels_of(group) < _own_channels(group):
         # fewer channels than NCCL wants: with Simple one is taken to carry what a tree's does
@@ -65,10 +65,6 @@ def inside(op: Op, protocol: str, group: Group) -> float:
         channels = channels_of(group)
         return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
     return rate
-
-
-_SENDS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
-"""Rounds of n-1 sends of every chunk."""
 
 
 def channels_of(group: Group) -> int:

@@ -6,6 +6,7 @@ effect on an error.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -213,7 +214,7 @@ def _prefixes(run: str, count: int) -> dict[str, Any]:
     """
     shared = [r for r in measured_prefixes()[run] if (r[0] - r[1]) % RUN_GROUPS.get(run, 1) == 0]
     told: list[list[int]] = [[] for _ in range(count)]
-    fresh = iter(range(10**9))
+    fresh = itertools.count()
     for at, earlier, tokens in shared:
         parts = told[earlier]
         parts.extend(next(fresh) for _ in range(tokens // PREFIX_BLOCK - len(parts)))

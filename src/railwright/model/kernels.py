@@ -107,7 +107,7 @@ def elementwise(
     )
 
 
-def expert_biases(rows: float, experts: int, width: int) -> list[Block]:
+def expert_biases(rows: float, experts: int, width: int) -> Block:
     """The biases of `experts` down projections, added to their rows in eager PyTorch, in 16 bits.
 
     Forward each expert's bias is multiplied by its rows' router probabilities (one write) and added (two
@@ -116,11 +116,7 @@ def expert_biases(rows: float, experts: int, width: int) -> list[Block]:
     Source: Megatron-LM, moe/experts.py, TEGroupedMLP._apply_bias; the up projection's bias is in its product.
     """
     launches = (2 * experts + 1, 4 * experts + 1)
-    return [
-        elementwise(
-            "experts bias", rows, reads=3 * width, writes=3 * width, back=8 * width, launches=launches
-        )
-    ]
+    return elementwise("experts bias", rows, 3 * width, 3 * width, back=8 * width, launches=launches)
 
 
 def residual(name: str, rows: float, hidden: int, biased: bool) -> Block:

@@ -235,7 +235,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             query_dim=query,
             value_dim=value,
             dtype=half(dtype),
-            dropout=cut.attention == "unfused",
+            dropout=_biased(cut),
         )
         if _biased(cut):
             # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
@@ -319,7 +319,8 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
     blocks += two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True)
-    blocks += expert_biases(dispatched, here, h) if arch.mlp_bias else []
+    if arch.mlp_bias:
+        blocks.append(expert_biases(dispatched, here, h))
     if here > 1:
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))

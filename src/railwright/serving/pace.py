@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from railwright.catalog.parts import Gpu
 from railwright.serving.profiles import Engine
 from railwright.shipped import read_data
@@ -26,12 +28,18 @@ def prompt_bus(engine: Engine, gpu: Gpu) -> float:
 def _plan_row(engine: Engine, gpu: Gpu) -> dict[str, float]:
     if not engine.plans:
         return {}
-    rows: dict[str, dict[str, float]] = read_data("serving", "plans.yaml")
+    rows = _rows("plans.yaml")
     own = [name for name in rows if gpu.name == name or gpu.name.startswith(name + "-")]
     return rows[max(own, key=len)] if own else {}
 
 
 def eager_row(gpu: Gpu) -> dict[str, float]:
     """What prompts cost in eager PyTorch of 2023 on GPUs of this generation (data/eager.yaml)."""
-    rows: dict[str, dict[str, float]] = read_data("serving", "eager.yaml")
+    rows = _rows("eager.yaml")
     return rows.get(gpu.generation, rows["others"])
+
+
+@cache
+def _rows(name: str) -> dict[str, dict[str, float]]:
+    rows: dict[str, dict[str, float]] = read_data("serving", name)
+    return rows

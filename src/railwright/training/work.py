@@ -86,12 +86,13 @@ class Work:
             kinds = ("dense", "moe")
         for kind in kinds:
             operators = self._operators(kind)
+            timed = kernel_time
             if kind == "moe" and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
-                kernel_time = summing_biases(kernel_time, era.spills_biases)
-            self._layers[kind] = costs(operators, kernel_time)
+                timed = summing_biases(kernel_time, era.spills_biases)
+            self._layers[kind] = costs(operators, timed)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
-            core = sum(kernel_time(op) for op in operators.recomputed if op.name in CORE)
-            rest = sum(kernel_time(op) for op in operators.recomputed if op.name not in CORE)
+            core = sum(timed(op) for op in operators.recomputed if op.name in CORE)
+            rest = sum(timed(op) for op in operators.recomputed if op.name not in CORE)
             self._again[kind] = (rest, core)
         rows = rows_of(job)
         ends = [
