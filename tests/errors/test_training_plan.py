@@ -199,6 +199,13 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "only with sequence_parallel" in warnings(job(tensor=2, expert=2), MOE)
     assert "does nothing" in warnings(job(sequence_parallel=True), DENSE)
     assert "only dtype fp8" in warnings(job().model_copy(update={"amax_over": "stage"}), DENSE)
+    packed = {"sample_length": 256}
+    assert "sample" not in warnings(changed(job(), **packed), DENSE)
+    assert "sequences have 1024 tokens" in warnings(changed(job(), sample_length=1024), DENSE)
+    assert "masks those between samples" in warnings(
+        changed(job(), software="megatron-2022", **packed), DENSE
+    )
+    assert "waste attention's tiles" in warnings(changed(job(context=2), **packed), DENSE)
     fixed = {"expert_capacity": 1.0}
     assert "is a dense model" in warnings(job().model_copy(update=fixed), DENSE)
     assert "cuts it off" in warnings(job(expert=8, imbalance=1.2).model_copy(update=fixed), MOE)

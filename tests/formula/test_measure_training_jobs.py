@@ -57,6 +57,13 @@ def test_recipes_say_how_experts_exchange_and_what_is_graphed() -> None:
     assert job_of(first("mbridge", kind="lora", gpu="GB300")).cuda_graphs == ("mlp",)
 
 
+def test_nvidias_fine_tuning_packs_short_samples() -> None:
+    # SQuAD 1.1 packed to 4096 tokens; MLPerf's government reports are long, and pre-training packs none
+    assert job_of(first("nemo", kind="lora", model="llama2-7b")).sample_length == 274
+    assert job_of(first("mbridge", kind="sft", model="llama3-70b")).sample_length == 221
+    assert job_of(first("mbridge", kind="pretrain", model="llama3-70b")).sample_length is None
+
+
 def test_the_recipe_at_the_tag_decides_where_it_can_be_what_ran() -> None:
     # v0.3.1, qwen3_workload_base_configs.py, H100_FP8_CS_V1: EP 16, no pipeline; the table repeats 26.02
     moved = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.02.01")

@@ -154,7 +154,7 @@ def _of_study(
     return needed(
         arch,
         tokens if tokens is not None else job.tokens,
-        job.sequence,
+        job.attended,
         machine.gpu,
         server,
         job.dtype,

@@ -154,6 +154,10 @@ def torchtitan(candidate: Candidate, arch: Transformer, data: int) -> str:
         "pipeline_parallel_degree": layout.pipeline,
     }
     notes: list[str] = []
+    if job.sample_length is not None:
+        notes.append(
+            f"# samples of {job.sample_length} tokens: torchtitan needs attention that masks borders"
+        )
     if layout.zero in (1, 2):
         notes.append(
             "# torchtitan shards parameters, gradients and optimizer states together: zero 3 with "
@@ -235,6 +239,7 @@ def study(candidate: Candidate, arch: Transformer, data: int) -> str:
         "gradient_dtype",
         "lora",
         "moment_dtype",
+        "sample_length",
         "servers",
     }
     for key, value in job.model_dump(exclude_defaults=True, include=kept).items():
@@ -283,6 +288,8 @@ def _unsaid(candidate: Candidate, arch: Transformer) -> list[str]:
         )
     if layout.placement != "packed":
         found.append(f"# placement {layout.placement}: order the hosts accordingly")
+    if candidate.job.sample_length is not None:
+        found.append(f"# samples of {candidate.job.sample_length} tokens are packed by the data set")
     if "activations" in layout.offload and not _offloads(candidate):
         found.append(
             "# offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"

@@ -11,13 +11,14 @@ from pydantic import BeforeValidator, Field
 
 from railwright.spec.money import Money
 from railwright.spec.nccl import Nccl
-from railwright.spec.quantity import Bandwidth, Length, Size
+from railwright.spec.quantity import Bandwidth, Length
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.reliability import Reliability
 from railwright.spec.section import Section, not_bool
 from railwright.spec.serving import ServingJob
 from railwright.spec.sharing import Sharing
 from railwright.spec.site import Site
+from railwright.spec.sweep import Sweep
 
 
 class CableLengths(Section):
@@ -280,6 +281,11 @@ class TrainingJob(Section):
         description="GPUs it uses of each server, e.g. 64 of an NVL72 rack; default: all of them",
     )
     sequence: Annotated[int, Field(gt=0)] = Field(description="sequence length in tokens")
+    sample_length: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="tokens of the samples packed into a sequence, each of which attends to itself alone "
+        "(cu_seqlens), in the mean; default: a sequence is one sample",
+    )
     global_batch: Annotated[int, Field(gt=0)] = Field(description="sequences per step")
     micro_batch: Annotated[int, Field(gt=0)] = Field(
         default=1, description="sequences that one data-parallel rank computes at once"
@@ -332,22 +338,14 @@ class TrainingJob(Section):
     )
 
     @property
+    def attended(self) -> int:
+        """Tokens that attend to each other: a packed sample, or the whole sequence."""
+        return min(self.sample_length or self.sequence, self.sequence)
+
+    @property
     def expert_load(self) -> float:
         """Tokens of the busiest expert over the mean: its capacity where tokens are dropped and padded."""
         return self.expert_capacity or self.expert_imbalance
-
-
-class Sweep(Section):
-    """One nccl-tests-style sweep over all GPUs: sizes from `begin` to `end`, times `factor`."""
-
-    op: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"] = Field(
-        description="the collective, e.g. 'all_reduce'"
-    )
-    begin: Size = Field(default=1024.0, description="smallest total size, e.g. '1 KiB'")
-    end: Size = Field(default=float(2**30), description="largest total size, e.g. '1 GiB'")
-    factor: Annotated[int, Field(ge=2)] = Field(
-        default=2, description="each size is this many times the one before"
-    )
 
 
 class Variant(Section):

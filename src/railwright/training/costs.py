@@ -58,7 +58,7 @@ def on_context_ranks(
 ) -> LayerOperators:
     """The core attention as one of `ranks` context-parallel ranks runs it; the rest stays as it is.
 
-    sequences, heads  of the microbatch, and query heads of this GPU
+    sequences, heads  of the microbatch (packed samples count one by one), and query heads of this GPU
     ring        its queries against `ranks` blocks of keys in turn, each a kernel of its own: a share of the
                 FLOPs, but all queries and outputs in memory traffic.  Blocks are equally long under a causal
                 mask because every rank holds one early and one late part of the sequence.

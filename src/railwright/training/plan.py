@@ -6,6 +6,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
+from railwright.training.packing import packing_warnings
 from railwright.training.schedule import route_of, schedule_name
 
 
@@ -339,6 +340,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"{job.name}: the {arch.mtp_layers} multi-token-prediction layers of {arch.name} lie on the last "
             "stage beyond its own layers, and count in time and memory but not in model FLOPs."
         )
+    found += packing_warnings(job)
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         found.append(f"{job.name}: amax_over does nothing: only dtype fp8 has one scale per tensor.")
     if job.expert_capacity is not None and not arch.is_moe:

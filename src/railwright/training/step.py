@@ -94,7 +94,7 @@ def simulate(
     )
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
-    flops = flops_per_token(arch, job.sequence).total * tokens
+    flops = flops_per_token(arch, job.attended).total * tokens
     band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype))
     return StepResult(
         step_time=step_time,

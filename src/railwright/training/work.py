@@ -34,6 +34,7 @@ from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen, with_adapters
+from railwright.training.packing import attended, samples_of
 from railwright.training.plan import rows_of
 from railwright.training.schedule import route_of, schedule_name
 
@@ -148,7 +149,7 @@ class Work:
             self.arch,
             kind,
             rows_of(job),
-            job.sequence,
+            attended(job),
             tp=self.tp,
             sequence_parallel=self.sp,
             ep=layout.expert if kind == "moe" else 1,
@@ -166,7 +167,7 @@ class Work:
             operators = inside(operators, EXPERTS)
         if layout.context > 1:
             operators = on_context_ranks(
-                operators, layout.context_kind, layout.context, job.micro_batch, self.arch.heads // self.tp
+                operators, layout.context_kind, layout.context, samples_of(job), self.arch.heads // self.tp
             )
         return with_adapters(operators, job.lora, job.dtype) if job.lora else operators
 
@@ -224,7 +225,6 @@ class Work:
     def _weights(self, chunk: Chunk) -> Chain:
         """Weight gradients alone, whose inputs are gathered again under sp (zero-bubble schedules)."""
         chain = Chain()
-        chain.at_layer(len(chunk.layers))
         blocks: list[tuple[int, str, str, list[Cost]]] = []
         if chunk.head:
             blocks.append((len(chunk.layers), "head weights", "head", self._head))
