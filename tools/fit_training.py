@@ -321,6 +321,7 @@ def _write(
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
         lines += ["  spills_biases: true"] if row.get("spills_biases") else []
         lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
+        lines += ["  compiled_casts: true"] if row.get("compiled_casts") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         if era == "megatron-2021":

@@ -12,10 +12,14 @@ from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Phase
 from railwright.shipped import read_data
 
-PEAK_OF = {"mxfp8": "fp8", "fp8_block": "fp8", "fp8_dynamic": "fp8", "nvfp4": "fp4"}
+PEAK_OF = {**dict.fromkeys(("fp8_rowwise", "mxfp8", "fp8_block", "fp8_dynamic"), "fp8"), "nvfp4": "fp4"}
 """The peak a scaled format runs at."""
 
-FIT_OF = {"fp16": "bf16", "mxfp8": "fp8", "nvfp4": "fp4", "tf32": "bf16", "fp32": "bf16"}
+FIT_OF = {
+    **dict.fromkeys(("fp8_rowwise", "mxfp8"), "fp8"),
+    "nvfp4": "fp4",
+    **dict.fromkeys(("fp16", "tf32", "fp32"), "bf16"),
+}
 """The dtype whose GEMM fit stands for one without its own (same tensor-core path)."""
 
 

@@ -16,6 +16,7 @@ SERVER_OF_GPU = {
     "A100": "dgx-a100",
     "A100-40": "dgx-a100-40",
     "H100": "dgx-h100",
+    "H100-96": "grand-teton-h100",
     "H800": "hgx-h800",
     "H200": "dgx-h200",
     "B200": "dgx-b200",

@@ -13,6 +13,7 @@ from typing import Any
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.training_samples import sample_length
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, Lora, Overlap, TrainingJob
 
@@ -24,7 +25,7 @@ DTYPES = {
     "fp8-cs": "fp8",
     "fp8-mx": "fp8",
     "fp8-tensorwise": "fp8",
-    "fp8-rowwise": "fp8",
+    "fp8-rowwise": "fp8_rowwise",
     "nvfp4": "nvfp4",
 }
 """FP8 recipes (per-tensor, current, micro-scaled) count as one dtype at this stage."""
@@ -131,11 +132,16 @@ that link carried 40.6 Gb/s.  Source: bigscience-workshop/bigscience, experiment
 all_reduce_bench-a100-n4.txt (busbw of all trials behind the first; "[send] via NET/IB/3"; no plugin)."""
 
 
+VARIANTS = {("torchtitan", "H100"): "H100-96"}
+"""GPUs that are not their name's usual ones: Meta's H100 with HBM2e (torchtitan, benchmarks/)."""
+
+
 def machine_for(record: Mapping[str, str]) -> Machine:
     """The machine a record ran on. Raises Unsupported for a GPU without a usual server."""
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
     nic = MEASURED_NICS.get(record["family"].split("-")[0], nic)
-    return machine_of(record["gpu"], int(record["gpus"]), nic, rack=RACK)
+    gpu = VARIANTS.get((record["family"].split("-")[0], record["gpu"]), record["gpu"])
+    return machine_of(gpu, int(record["gpus"]), nic, rack=RACK)
 
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:
@@ -152,7 +158,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         model=record["model"],
         gpus=int(record["gpus"]),
         sequence=_number(record, "seq"),
-        sample_length=_sample(record),
+        sample_length=sample_length(record),
         global_batch=_number(record, "gbs"),
         micro_batch=_number(record, "mbs"),
         tokens=1e9,
@@ -192,23 +198,6 @@ def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     if record["fsdp"] not in ("", "False"):
         return {"zero": 3, "shard": int(record["fsdp"])}
     return {"zero": int(record["zero"]) if record["zero"] else habits.zero}
-
-
-SAMPLE_CHARACTERS = 79_346_108 / 87_599 - 65 + 28
-"""Characters of a sample of SQuAD 1.1, which NeMo and Megatron-Bridge pack (NeMo-Framework-Launcher,
-examples/README.md; Megatron-Bridge v0.5.0, recipes/utils/finetune_utils.py): bytes over examples of its train
-split (dataset card of rajpurkar/squad), less identifier, title and offsets (estimate), with the prompt's."""
-
-CHARACTERS = {"llama3": 3.94, "": 3.17}
-"""Characters of a token of English by model's tokenizer: Llama 3's, and Llama 2's for all others.
-Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), section 3.2."""
-
-
-def _sample(record: Mapping[str, str]) -> int | None:
-    """Tokens of a packed sample, where a publisher's fine-tuning packs SQuAD; MLPerf's documents are long."""
-    if record["kind"] not in ("sft", "lora") or not record["family"].startswith(("nemo", "mbridge")):
-        return None
-    return round(SAMPLE_CHARACTERS / CHARACTERS["llama3" if record["model"].startswith("llama3") else ""])
 
 
 ADAPTERS: dict[str, tuple[int, tuple[str, ...]]] = {

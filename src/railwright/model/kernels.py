@@ -12,10 +12,13 @@ from railwright.model.architecture import Operator, Phase, Transformer
 ELEMENT = 2.0
 """Bytes of one activation or weight in 16-bit training."""
 
-OPERAND_BYTES = {"fp8": 1.0, "mxfp8": 1.0, "fp8_block": 1.0, "fp8_dynamic": 1.0, "fp4": 0.5, "nvfp4": 0.5}
+OPERAND_BYTES = {
+    **dict.fromkeys(("fp8", "fp8_rowwise", "mxfp8", "fp8_block", "fp8_dynamic"), 1.0),
+    **dict.fromkeys(("fp4", "nvfp4"), 0.5),
+}
 """Bytes of one GEMM input by dtype; others take ELEMENT.  Outputs are always 16-bit."""
 
-CAST_DTYPES = ("fp8", "mxfp8")
+CAST_DTYPES = ("fp8", "fp8_rowwise", "mxfp8")
 """Formats whose casts are operators of their own here; the measured rows of the others contain them."""
 
 GRADIENT = 4.0

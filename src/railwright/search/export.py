@@ -80,6 +80,7 @@ def megatron(candidate: Candidate, arch: Transformer, data: int) -> str:
         "bf16": ["--bf16"],
         "fp16": ["--fp16"],
         "fp8": ["--bf16", "--fp8-format hybrid"],
+        "fp8_rowwise": ["--bf16"],
         "mxfp8": ["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8"],
         "nvfp4": ["--bf16", "--fp4-format e2m1"],
     }[job.dtype]
@@ -198,11 +199,22 @@ def torchtitan(candidate: Candidate, arch: Transformer, data: int) -> str:
     checkpoint: dict[str, Any] = {"mode": layout.recompute}
     if layout.recompute == "selective":
         checkpoint["selective_ac_option"] = "op"
+    float8: dict[str, dict[str, Any]] = {
+        "fp8": {"enable_fsdp_float8_all_gather": True},
+        "fp8_rowwise": {"recipe_name": "rowwise"},
+    }
+    sections: list[tuple[str, Mapping[str, Any]]] = []
+    if job.dtype in float8:
+        sections = [
+            ("model", {"converters": ["quantize.linear.float8"]}),
+            ("quantize.linear.float8", float8[job.dtype]),
+        ]
     lines = [*_head(candidate, "torchtitan 0.2, TOML (torchtitan/config/job_config.py)"), *notes]
     for name, values in (
         ("training", training),
         ("parallelism", parallelism),
         ("activation_checkpoint", checkpoint),
+        *sections,
     ):
         lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
@@ -288,6 +300,8 @@ def _unsaid(candidate: Candidate, arch: Transformer) -> list[str]:
         )
     if layout.placement != "packed":
         found.append(f"# placement {layout.placement}: order the hosts accordingly")
+    if candidate.job.dtype == "fp8_rowwise":
+        found.append("# fp8 with a scale per row: Transformer Engine has none; without it, 16 bits")
     if candidate.job.sample_length is not None:
         found.append(f"# samples of {candidate.job.sample_length} tokens are packed by the data set")
     if "activations" in layout.offload and not _offloads(candidate):
@@ -315,6 +329,8 @@ def _head(candidate: Candidate, what: str) -> list[str]:
 def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

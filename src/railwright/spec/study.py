@@ -291,9 +291,10 @@ class TrainingJob(Section):
         default=1, description="sequences that one data-parallel rank computes at once"
     )
     tokens: Annotated[float, Field(gt=0)] = Field(description="token budget, e.g. 2e9")
-    dtype: Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"] = Field(
+    dtype: Literal["bf16", "fp16", "fp8", "fp8_rowwise", "mxfp8", "nvfp4"] = Field(
         default="bf16",
-        description="type the matrices are multiplied in (fp8: a scale per tensor; mxfp8, nvfp4: per block)",
+        description="type the matrices are multiplied in (fp8: a scale per tensor; fp8_rowwise: per row, "
+        "torchao's; mxfp8, nvfp4: per block)",
     )
     moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
         default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"

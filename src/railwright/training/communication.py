@@ -25,7 +25,7 @@ Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePredi
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation on the wire: bf16 or fp16; fp8 training keeps 16-bit communication by default."""
 
-GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0, "fp8": 4.0, "mxfp8": 4.0, "nvfp4": 4.0}
+GRADIENT_BYTES = {"fp16": 2.0, **dict.fromkeys(("bf16", "fp8", "fp8_rowwise", "mxfp8", "nvfp4"), 4.0)}
 """Bytes of one gradient in its reduction.  Source: Megatron-LM, arguments.py: bf16 accumulates and
 all-reduces gradients in fp32; docs 'dist_optimizer' for the same rows of memory."""
 

@@ -57,8 +57,8 @@ def family_of(is_moe: bool, gpu: str, dtype: str) -> str:
 
 
 def width_of(dtype: str) -> str:
-    """Width of the products: '16-bit', 'fp8' (MXFP8 too) or 'nvfp4'."""
-    return {"bf16": "16-bit", "fp16": "16-bit", "mxfp8": "fp8"}.get(dtype, dtype)
+    """Width of the products: '16-bit', 'fp8' (with a scale per row or block too) or 'nvfp4'."""
+    return {"bf16": "16-bit", "fp16": "16-bit", "fp8_rowwise": "fp8", "mxfp8": "fp8"}.get(dtype, dtype)
 
 
 @cache

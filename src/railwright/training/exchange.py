@@ -9,6 +9,7 @@ from __future__ import annotations
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
+from railwright.training.casts import narrow_gathers
 from railwright.training.chain import Chain
 from railwright.training.communication import (
     NOTHING,
@@ -31,10 +32,11 @@ class Exchange:
         self.cp = job.layout.context
         self.inside = job.layout.expert_tensor or self.tp
         self.size = activation_size(job, arch, part)
+        self.gathered = self.size * narrow_gathers(job)
 
     def gathering(self, purpose: str = "tp all-gather") -> Comm:
         """Hidden states of all tensor ranks, before a column-parallel product under sp."""
-        return self.prices.comm("tp", purpose, "all_gather", self.size, "tp")
+        return self.prices.comm("tp", purpose, "all_gather", self.gathered, "tp")
 
     def reduction(self) -> Comm:
         """What ends a row-parallel product: an all-reduce, or a reduce-scatter under sp (half the volume)."""

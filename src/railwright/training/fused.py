@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
 from railwright.model.operators import LayerOperators
+from railwright.spec.study import TrainingJob
 from railwright.training.constants import constant
+from railwright.training.eras import era_of
 
 DISPATCH = frozenset({"permute", "permute, backward", "unpermute", "unpermute, backward"})
 """DeepEP and HybridEP send a token's row from where it lies to every GPU that needs it, and add up what comes
@@ -31,6 +34,18 @@ EXPERTS = frozenset(
 """A fused grouped MLP computes the activation and casts its result in the epilogue of the products, both
 ways.  Source: Transformer Engine v2.18 release notes (fused grouped MLP); Megatron-Bridge,
 scripts/performance, cutedsl_fused_grouped_mlp."""
+
+
+def fused_by(operators: LayerOperators, job: TrainingJob, gpu: Gpu) -> LayerOperators:
+    """A layer of experts' operators with what the job's dispatcher and its era run inside others."""
+    era = era_of(job)
+    for names, applies in (
+        (COUNTS, job.expert_capacity is not None),
+        (DISPATCH, job.expert_nodes is not None),
+        (EXPERTS, era.fuses_experts(gpu, job.dtype)),
+    ):
+        operators = inside(operators, names) if applies else operators
+    return operators
 
 
 def inside(operators: LayerOperators, names: frozenset[str]) -> LayerOperators:

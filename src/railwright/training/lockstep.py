@@ -23,7 +23,7 @@ from typing import Literal
 
 from railwright.spec.study import TrainingJob
 from railwright.training.communication import Prices
-from railwright.training.constants import constant, width_of
+from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.lanes import Task
 from railwright.training.placement import GroupKind, Sizes
@@ -46,7 +46,7 @@ GROUPS: dict[str, GroupKind] = {"stage": "stage", "tensor": "tp"}
 
 def amax_over(job: TrainingJob) -> Literal["stage", "tensor", "none"]:
     """The ranks that agree on maxima: as the job says, else as its era does; none without fp8."""
-    if width_of(job.dtype) != "fp8" or job.dtype == "mxfp8":
+    if job.dtype != "fp8":
         return "none"
     return job.amax_over or era_of(job).amax_over
 

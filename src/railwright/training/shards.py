@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright.spec.study import TrainingJob
+from railwright.training.casts import narrow_gathers
 from railwright.training.chain import woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
 from railwright.training.lanes import Task
@@ -53,6 +54,7 @@ def units_of(
 
     def gathered(unit: int) -> tuple[Task, ...]:
         dense, expert = held[unit]
+        dense *= narrow_gathers(job) if 0 <= unit < layers else 1.0
         return _tasks(
             prices,
             unit,

@@ -14,6 +14,7 @@ from railwright.model import embedding_operators, head_operators, layer_operator
 from railwright.model.architecture import Transformer
 from railwright.model.operators import CORE, Layer, LayerOperators
 from railwright.spec.study import TrainingJob
+from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.chain import Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
 from railwright.training.costs import (
@@ -29,7 +30,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
-from railwright.training.fused import COUNTS, DISPATCH, EXPERTS, inside, summing_biases
+from railwright.training.fused import fused_by, summing_biases
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.lockstep import Lockstep
@@ -159,12 +160,10 @@ class Work:
             attention=era_of(job).attention,
             modules=job.layout.recompute_modules,
         )
-        if kind == "moe" and job.expert_capacity is not None:
-            operators = inside(operators, COUNTS)
-        if kind == "moe" and job.expert_nodes is not None:
-            operators = inside(operators, DISPATCH)
-        if kind == "moe" and era_of(job).fuses_experts(self.prices.machine.gpu, job.dtype):
-            operators = inside(operators, EXPERTS)
+        if kind == "moe":
+            operators = fused_by(operators, job, self.prices.machine.gpu)
+        if compiled_casts(job):
+            operators = with_casts(operators, job, self.arch.gated)
         if layout.context > 1:
             operators = on_context_ranks(
                 operators, layout.context_kind, layout.context, samples_of(job), self.arch.heads // self.tp
