@@ -33,7 +33,7 @@ class Row:
     depth    prologue and epilogue of a product's tile in steps of its inner dimension
     square   rate of a 128 x 128 tile over a full one; `tiny` of the smaller ones
     short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
-    narrow   softmax over matrix work at head width 128; 0 for the others
+    softmax  time of a score's softmax over that of its products at head width 128; 0 for the others
     source   where the constants come from
     """
 
@@ -45,7 +45,7 @@ class Row:
     square: float = 1.0
     tiny: float = 1.0
     short: float = 0.0
-    narrow: float = 0.0
+    softmax: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,11 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
         if isinstance(value, dict)
     }
     base = gemm["bf16"]
-    kin = own["generation"] or next((g for g in sorted(_words(generation))), "")
+    # its own generation first ('blackwellultra'), then that of its products ('blackwell')
+    kin = (max(_words(generation), key=len, default=""), own["generation"])
     rows = {(row["generation"], row.get("kernel", "")): row for row in tables["attention"]}
-    wanted = next((rows[kin, one] for one in flash.split() if (kin, one) in rows), None)
-    chosen = wanted or rows.get((kin, ""), rows["", ""])
+    wanted = [(one, kernel) for kernel in (*flash.split(), "") for one in kin]
+    chosen = next((rows[key] for key in wanted if key in rows), rows["", ""])
     attention = {
         phase: Row(
             base.fixed,
@@ -108,7 +109,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             base.memory,
             _cite(chosen[phase]),
             short=chosen[phase]["short"],
-            narrow=chosen[phase]["narrow"],
+            softmax=chosen[phase]["softmax"],
         )
         for phase in ("forward", "backward")
     }

@@ -37,7 +37,7 @@ def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) ->
     `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.  The work of a product is
     its waves of tiles (see `gemm`), of attention flop / (compute * peak).
     Grouped GEMMs work GROUPED_ROWS more rows for every expert.
-    Short sequences and narrow heads slow attention as compute/data/attention.yaml says.
+    Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml).
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
     Source: compute/data/*.yaml, row by row.
@@ -70,7 +70,7 @@ def constants(gpu: Gpu, profile: Profile | None = None) -> list[tuple[str, float
         found += [
             (f"attention {phase}: share of peak", row.compute, row.source),
             (f"attention {phase}: sequence of half speed [token]", row.short, row.source),
-            (f"attention {phase}: softmax work over matrix work at width 128", row.narrow, row.source),
+            (f"attention {phase}: softmax over products at head width 128", row.softmax, row.source),
         ]
     found.append(("memory-bound kernels: share of HBM bandwidth", chosen.memory.memory, chosen.memory.source))
     return found
@@ -130,8 +130,8 @@ def _product(
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.attention_row(operator.phase)
     short = 1.0 + row.short / max(operator.n, 1)
-    narrow = (1.0 + row.narrow * max(1.0, FULL_WIDTH / max(operator.k, 1))) / (1.0 + row.narrow)
-    return row.fixed + _roofline(operator, gpu, row, operator.flops * short * narrow)
+    bound = max(1.0, row.softmax * FULL_WIDTH / max(operator.k, 1))
+    return row.fixed * operator.launches + _roofline(operator, gpu, row, operator.flops * short * bound)
 
 
 def _memory(operator: Operator, gpu: Gpu, profile: Profile) -> float:

@@ -5,9 +5,10 @@ Bytes are HBM traffic with every operand read or written once: kernels whose wor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Operator, Phase, Transformer
+from railwright.model.flops import score_flops_per_key
 
 ELEMENT = 2.0
 """Bytes of one activation or weight in 16-bit training."""
@@ -174,6 +175,30 @@ def attention_pair(
             ),
         ),
     )
+
+
+def windowed_attention(arch: Transformer, whole: Block, rows: int, sequence: int, tp: int) -> list[Block]:
+    """The mean layer's attention with sliding windows: its windowed layers' share, and that of the others.
+
+    whole  the attention of a layer without a window
+    A window's queries meet as many keys as those of a causal sequence of twice its length, and its kernel is
+    as slow as that one's: few tiles of keys between prologue and tail.  The two count as one launch.
+    """
+    window, each = arch.sliding_window, score_flops_per_key(arch) * rows / tp
+    if not 0 < window < sequence:
+        return [whole]
+
+    def part(share: float, mean: float, n: int, launches: int) -> Block:
+        def scaled(op: Operator) -> Operator:
+            flops = op.flops / whole.forward.flops * each * mean * share
+            return replace(op, flops=flops, bytes=op.bytes * share, n=n, launches=launches)
+
+        return Block(scaled(whole.forward), tuple(map(scaled, whole.backward_input)))
+
+    near = part(1 / arch.window_every, window * (1 - window / (2 * sequence)), min(2 * window, sequence), 1)
+    if arch.window_every == 1:
+        return [near]
+    return [near, part(1 - 1 / arch.window_every, sequence / 2, sequence, 0)]
 
 
 def unfused_attention(

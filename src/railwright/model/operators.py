@@ -11,7 +11,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.flops import attended_keys, score_flops_per_key
+from railwright.model.flops import score_flops_per_key
 from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
@@ -23,6 +23,7 @@ from railwright.model.kernels import (
     residual,
     two_products,
     unfused_attention,
+    windowed_attention,
 )
 
 Layer = Literal["dense", "moe"]
@@ -151,7 +152,8 @@ def layer_operators(
     modules   parts of a layer that selective recomputation runs again (names in MODULES)
 
     FlashAttention's FLOPs count the causal half; with sliding windows the layer is the mean of windowed and
-    full ones, so a sum over all layers is right.  Where tp exceeds the key/value heads, these are replicated.
+    full ones (two operators), so a sum over all layers is right.  Where tp exceeds the key/value heads, these
+    are replicated.
     Raises PlanError where the layer cannot be cut so.
     """
     cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention)
@@ -242,18 +244,17 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             out, joined = heads * value, (heads + 2 * kv_heads) * query
             blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
     else:
-        blocks.append(
-            attention_pair(
-                rows,
-                sequence,
-                heads=heads,
-                query_dim=query,
-                value_dim=value,
-                kv_heads=kv_heads,
-                flops=rows * attended_keys(arch, sequence, "causal") * score_flops_per_key(arch) / cut.tp,
-                dtype=half(dtype),
-            )
+        whole = attention_pair(
+            rows,
+            sequence,
+            heads=heads,
+            query_dim=query,
+            value_dim=value,
+            kv_heads=kv_heads,
+            flops=rows * sequence / 2 * score_flops_per_key(arch) / cut.tp,
+            dtype=half(dtype),
         )
+        blocks += windowed_attention(arch, whole, rows, sequence, cut.tp)
     if dtype in CAST_DTYPES:
         blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))

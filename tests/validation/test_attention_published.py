@@ -1,0 +1,81 @@
+"""Attention kernels against published rates: head widths, sequences and windows on Hopper and Blackwell.
+
+TFLOP/s.  Blackwell and H200: NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/results, cuDNN 9.19 at
+df73764 and 9.22 at 3929da2.  H100: FlashAttention-3 (arXiv 2407.08608), figures 5 and 6, cuDNN.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.catalog import load_catalog
+from railwright.compute.time import kernel_time
+from railwright.model.architecture import Operator, Phase
+
+GPUS = load_catalog().gpus
+SIZES = (2048, 4096, 8192, 16384)
+
+CAUSAL: dict[tuple[str, Phase], tuple[float, ...]] = {
+    ("gb200", "forward"): (1097, 1408, 1574, 1708),
+    ("gb200", "backward_input"): (885, 1148, 1332, 1328),
+    ("gb300", "forward"): (1373, 1703, 1856, 1915),
+    ("gb300", "backward_input"): (967, 1248, 1435, 1507),
+}
+"""Width 128, causal, cuDNN 9.22, by sequence."""
+
+WINDOWED: dict[tuple[str, Phase, int], float] = {
+    ("gb200", "forward", 1024): 624,
+    ("gb200", "backward_input", 1024): 658,
+    ("gb300", "forward", 1024): 738,
+    ("gb300", "backward_input", 1024): 682,
+    ("gb200", "forward", 128): 167,
+    ("gb200", "backward_input", 128): 188,
+    ("gb300", "backward_input", 128): 200,
+}
+"""Width 64 with a sliding window, 16,384 tokens: 9.19 with a window of 1,024, 9.22 with one of 128."""
+
+
+def rate(gpu: str, phase: Phase, width: int, keys: int) -> float:
+    """TFLOP/s of a long attention kernel whose queries meet as many keys as those of `keys` causal tokens."""
+    flops = 1e15
+    op = Operator("core attention", "attention", flops, 0.0, "bf16", 16384, keys, width, 64, phase)
+    return flops / kernel_time(op, GPUS[gpu]) / 1e12
+
+
+@pytest.mark.parametrize(("gpu", "phase"), CAUSAL)
+def test_causal_attention_of_wide_heads(gpu: str, phase: Phase) -> None:
+    errors = [
+        rate(gpu, phase, 128, s) / found - 1 for s, found in zip(SIZES, CAUSAL[gpu, phase], strict=True)
+    ]
+    assert max(map(abs, errors)) < 0.10
+    assert abs(sum(errors) / len(errors)) < 0.03
+
+
+@pytest.mark.parametrize(("gpu", "phase", "window"), WINDOWED)
+def test_windows_and_narrow_heads(gpu: str, phase: Phase, window: int) -> None:
+    assert rate(gpu, phase, 64, 2 * window) == pytest.approx(WINDOWED[gpu, phase, window], rel=0.12)
+
+
+def test_the_forward_kernel_of_gb300_with_a_short_window_is_slower_than_ours() -> None:
+    # a named miss: little of a layer beside the full ones
+    assert rate("gb300", "forward", 64, 256) / 173 == pytest.approx(1.5, abs=0.1)
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm", "gb200", "gb300"])
+def test_a_score_takes_as_long_below_the_width_that_the_softmax_bounds(gpu: str) -> None:
+    def score(width: int) -> float:
+        return width / rate(gpu, "forward", width, 8192)
+
+    assert score(32) == pytest.approx(score(64), rel=1e-3)
+    assert score(64) < score(128)
+    assert score(256) == pytest.approx(2 * score(128), rel=1e-3)
+
+
+def test_hopper_as_published_beside_flash_attention_3() -> None:
+    narrow = (225, 288, 334, 363, 379, 388)
+    wide = (315, 410, 484, 518, 529, 539)
+    for width, found in ((64, narrow), (128, wide)):
+        for i, measured in enumerate(found):
+            assert rate("h100-sxm", "forward", width, 512 << i) == pytest.approx(measured, rel=0.06)
+    # full rows: twice the keys per query of a causal sequence, no masked blocks
+    assert rate("h100-sxm", "backward_input", 64, 1 << 20) == pytest.approx(433, rel=0.02)
