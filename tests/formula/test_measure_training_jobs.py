@@ -6,7 +6,7 @@ import pytest
 
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
-from railwright.measure.training_jobs import RACK, habits_of, job_of, machine_for
+from railwright.measure.training_jobs import RACK, architectures, habits_of, job_of, machine_for
 
 RECORDS = {r["id"]: r for r in records()}
 
@@ -55,6 +55,12 @@ def test_recipes_say_how_experts_exchange_and_what_is_graphed() -> None:
     assert plain.expert_nodes is None
     assert not job_of(first("simumax")).cuda_graphs
     assert job_of(first("mbridge", kind="lora", gpu="GB300")).cuda_graphs == ("mlp",)
+
+
+def test_who_learns_positions_and_who_turns_queries() -> None:
+    known = {name: arch.position_embeddings for name, arch in architectures().items()}
+    assert known["gpt3-175b"] == known["mpt-7b"] == known["gpt-39.1b"] == 2048
+    assert known["gpt-oss-120b"] == known["llama3-8b"] == 0
 
 
 def test_nvidias_fine_tuning_packs_short_samples() -> None:

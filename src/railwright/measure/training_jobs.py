@@ -351,7 +351,7 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
     return found
 
 
-LEARNED, LEARNED_POSITIONS = ("gpt-", "gpt3-", "megatron-", "mpt-"), 2048
+LEARNED, LEARNED_POSITIONS = re.compile(r"gpt-(?!oss)|gpt3-|megatron-|mpt-"), 2048
 """Models without rotary positions, and rows of their table.  Sources: Megatron-LM before 2023 knew no other;
 NeMo, collections/llm/gpt/model/base.py, GPTConfig.position_embedding_type; llm-foundry, configuration_mpt.py,
 learned_pos_emb.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""
@@ -384,6 +384,6 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         sliding_window=128 if "sliding window 128" in m["attn"] else 0,
         window_every=2 if "alternate" in m["attn"] else 1,
         mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
-        position_embeddings=LEARNED_POSITIONS if name.startswith(LEARNED) else 0,
+        position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
         source=m.get("source", ""),
     )
