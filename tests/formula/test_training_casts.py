@@ -34,16 +34,15 @@ def test_bytes_of_a_linear_layer() -> None:
     # roofline_utils.py: rowwise 8, 8 and 10 bytes per element of input, gradient and weight; addmm: 4 to
     # scale each result of the backward pass
     assert moved("fp8_rowwise") == 8 * x + 8 * y + 10 * w + 4 * (x + w)
-    assert moved("fp8") == 6 * x + 6 * y + 8 * w
-    # with FSDP the weight is cast before it is gathered: only its other layout is made
-    assert moved("fp8", zero=3) == 6 * x + 6 * y + 2 * w
+    # the weight is cast before FSDP gathers it: only its other layout is made
+    assert moved("fp8") == 6 * x + 6 * y + 2 * w
 
 
 def test_parts_that_are_gathered_in_fp8_are_cast_before() -> None:
     x, y, w = ROWS * INPUTS, ROWS * OUTPUTS, INPUTS * OUTPUTS
     over = {"tensor": 4, "sequence_parallel": True}
-    assert moved("fp8", "qkv projection", **over) == pytest.approx(4 * x / 4 + 2 * x + 6 * y + 8 * w)
-    assert moved("fp8", **over) == pytest.approx(6 * x + 5 * y / 4 + 2 * y + 8 * w)
+    assert moved("fp8", "qkv projection", **over) == pytest.approx(4 * x / 4 + 2 * x + 6 * y + 2 * w)
+    assert moved("fp8", **over) == pytest.approx(6 * x + 5 * y / 4 + 2 * y + 2 * w)
     assert moved("fp8_rowwise", **over) == moved("fp8_rowwise")
 
 

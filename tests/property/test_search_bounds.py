@@ -22,6 +22,8 @@ from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets
 from training_cases import DENSE, MOE, job, machine
 
+PACKED = job(batch=16, sequence=8192).model_copy(update={"sample_length": 512})
+TORCHAO = job(batch=32, dtype="fp8").model_copy(update={"software": "fsdp-2024"})
 DELAYED = job(batch=32, dtype="fp8").model_copy(update={"amax_over": "stage"})
 """Every pass ends with all ranks of its stage, so jobs that differ in data parallelism share no pass."""
 
@@ -34,6 +36,9 @@ CASES = {
     ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
+    "packed": (DENSE, PACKED, {"context": (1, 2), "context_kind": ("ring", "all-to-all")}),
+    "torchao, scale per tensor": (DENSE, TORCHAO, {"zero": (1, 3)}),
+    "torchao, scale per row": (MOE, TORCHAO.model_copy(update={"dtype": "fp8_rowwise"}), {"zero": (1, 3)}),
     "experts": (MOE, job(batch=32), {}),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
@@ -124,6 +129,12 @@ def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
 def test_brute_force_where_every_pass_ends_together() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2, 4), "zero": (1, 3), "recompute": ("none",)}
     _compare(DELAYED, DENSE, 2, Space({**axes, "sequence_parallel": (True,), "micro_batch": (1, 2)}))
+
+
+def test_brute_force_with_casts_and_packed_samples() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "zero": (1, 3), "recompute": ("none", "selective")}
+    packed = TORCHAO.model_copy(update={"sample_length": 128})
+    _compare(packed, DENSE, 1, Space({**axes, "micro_batch": (1, 2), "sequence_parallel": (True,)}))
 
 
 def test_brute_force_where_memory_is_short() -> None:

@@ -5,7 +5,8 @@ of a product by kernels of its own.  With a scale per tensor the maximum is foun
 (`fp8_rowwise`) an operand is cast once along each of its dimensions, since the products of the backward pass
 sum over the other one.  Backward, those products are cuBLAS's with one scale, and another kernel applies the
 scales of rows and columns to what comes out: the row-wise kernel is slow with full accumulation.
-With a scale per tensor, what tensor ranks and FSDP gather travels in fp8; with one per row, in 16 bits.
+With a scale per tensor, what tensor ranks and FSDP gather travels in fp8 (weights are cast before, and only
+their other layout is made here); with one per row, in 16 bits.
 
 Bytes per element are those of torchao's own roofline, which four linear layers measured there (pull request
 2185; H100 at 2.2 TB/s) bear out: tests/validation/test_torchao_linears.py.
@@ -61,7 +62,7 @@ class Bytes:
     result: float
 
 
-PER_TENSOR = Bytes(x=4, x_bare=6, x_again=0, y=6, y_fused=4, w=5, w_again=3, result=0)
+PER_TENSOR = Bytes(x=4, x_bare=6, x_again=0, y=6, y_fused=4, w=0, w_again=2, result=0)
 PER_ROW = Bytes(x=1, x_bare=3, x_again=5, y=8, y_fused=6, w=3, w_again=7, result=4)
 
 
@@ -80,7 +81,6 @@ def with_casts(operators: LayerOperators, job: TrainingJob, gated: bool) -> Laye
     rowwise = job.dtype == "fp8_rowwise"
     per = PER_ROW if rowwise else PER_TENSOR
     ranks = job.layout.tensor if job.layout.sequence_parallel else 1
-    stored = not rowwise and job.layout.zero == 3  # cast before it is gathered, but for its other layout
 
     def kernel(name: str, moved: float, phase: Phase = "forward") -> list[Operator]:
         return [Operator(name, "memory", 0.0, moved, half(job.dtype), phase=phase)] if moved else []
@@ -89,7 +89,7 @@ def with_casts(operators: LayerOperators, job: TrainingJob, gated: bool) -> Laye
         x, w = float(op.m * op.k * op.batch), float(op.n * op.k)
         gathered = ranks > 1 and op.name in GATHERED_INPUT
         each = per.x_bare if op.name == "output projection" or (gathered and rowwise) else per.x
-        moved = each * x + (0.0 if stored else per.w * w)
+        moved = each * x + per.w * w
         if gathered and not rowwise:  # its own part is cast and sent, and all that arrives transposed
             moved += each * x * (1 / ranks - 1) + 2 * x
         product = replace(op, flops=op.flops * ROWWISE_PRODUCT) if rowwise else op
@@ -115,7 +115,7 @@ def with_casts(operators: LayerOperators, job: TrainingJob, gated: bool) -> Laye
         parts = JOINED.get(name, 1) if gated or name == "qkv projection" else 1
         backward += [
             *kernel(f"{name}, gradient cast", moved, "backward_input"),
-            *kernel(f"{name}, weight cast", (2 if stored else per.w_again) * w, "backward_input"),
+            *kernel(f"{name}, weight cast", per.w_again * w, "backward_input"),
             op,
             *kernel(f"{name}, gradient scaling", per.result * x * parts, "backward_input"),
         ]
