@@ -30,8 +30,8 @@ class Algorithm:
     ops, protocols  what it is used for and with
     unavailable  (op, group, sharp) -> why it cannot run there, '' where it can
     steps        (op, protocol, group, path) -> latency of all its steps, base latency included [s]
-    inside       (op, protocol, group) -> busbw that NCCL's channels cannot exceed, network aside, as its tuner
-                 assumes [byte/s]
+    inside       (op, protocol, group) -> busbw that NCCL's channels cannot exceed, network aside; what its
+                 tuner assumes [byte/s]
     wire         protocol -> bytes on the wire per byte of payload
     per_nic      (op, group) -> bytes that the busiest NIC sends per byte of S on a healthy fabric
     traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
