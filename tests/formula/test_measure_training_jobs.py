@@ -6,7 +6,7 @@ import pytest
 
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
-from railwright.measure.training_jobs import RACK, habits_of, job_of, machine_for
+from railwright.measure.training_jobs import RACK, architectures, habits_of, job_of, machine_for
 
 RECORDS = {r["id"]: r for r in records()}
 
@@ -26,6 +26,23 @@ def test_megatron_deepspeed_overlaps_nothing_and_has_no_sequence_parallelism() -
     assert [found.layout.sequence_parallel, hidden.dp, hidden.pp, hidden.tp] == [False] * 4
     assert found.layout.zero == 0
     assert job_of(first("bigscience")).layout.zero == 1
+
+
+def test_bigscience_blocked_its_launches_and_dealt_layers_as_its_chronicle_says() -> None:
+    assert job_of(first("bigscience")).launch_blocking
+    assert not job_of(first("vtrain")).launch_blocking
+    plain, uneven, late = (first("bigscience", model=m) for m in ("gpt-181B-72l", "gpt-182B", "gpt-176B"))
+    assert job_of(plain).layout.layers_per_stage is None
+    assert job_of(uneven | {"pp": "12"}).layout.layers_per_stage == (7,) * 11 + (1,)
+    assert (job_of(late).layout.ends_as_layers, late["dtype"]) == ("both", "bf16")
+
+
+def test_heads_divide_the_width_as_megatron_demands() -> None:
+    """Megatron-LM refuses others (arguments.py): a record that has them was read wrongly."""
+    old = {name: arch for name, arch in architectures().items() if arch.position_embeddings}
+    assert {"gpt3-175b", "gpt-39.1b", "mpt-7b"} < set(old)
+    assert "gpt-oss-120b" not in old
+    assert all(arch.hidden == arch.heads * arch.head_dim for arch in old.values())
 
 
 def test_nemo_hides_tensor_parallel_communication_of_dense_models() -> None:

@@ -123,6 +123,10 @@ RACK = 64
 inside one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
 
 
+BLOCKING = ("bigscience",)
+"""Families with CUDA_LAUNCH_BLOCKING=1: without it bigscience's jobs of 320 GPUs and more hung, and all its
+records are of 384 (chronicles-prequel.md, "dealing with JZ hanging"; tr11-176B-ml.slurm)."""
+
 MEASURED_NICS = {"bigscience": 40.6 * 4 / 8}
 """Rate per GPU that NCCL was measured to reach, where far below that of a record's own NICs. [Gb/s]
 Jean Zay's A100 nodes have four Omni-Path links of 100 Gb/s for 8 GPUs, which NCCL 2.10 drives through verbs
@@ -166,6 +170,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             expert=_number(record, "ep"),
             expert_tensor=int(record["etp"]) if record["etp"] and moe else None,
             sequence_parallel=parallel,
+            **_stages(record),
             **_sharding(record, habits),
             **_recompute(record),
         ),
@@ -177,11 +182,24 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         ),
         **_experts(record),
         software=habits.era,
+        launch_blocking=record["family"].split("-")[0] in BLOCKING,
         lora=_adapters(record),
         amax_over="stage" if DELAYED.match(f"{record['dtype']} {record['software']}") else None,
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _stages(record: Mapping[str, str]) -> dict[str, Any]:
+    """How DeepSpeed dealt bigscience's layers where stages do not divide them: stage by stage, later with
+    embedding and head as layers.  Source: chronicles-prequel.md, "Re-do" and "Rebalancing layers"."""
+    layers, stages = architecture_of(record).layers, _number(record, "pp")
+    if not record["family"].startswith("bigscience") or layers % stages == 0:
+        return {}
+    if (layers + 2) % stages == 0:
+        return {"ends_as_layers": "both"}
+    most = -(-layers // stages)
+    return {"layers_per_stage": tuple(min(most, max(0, layers - most * s)) for s in range(stages))}
 
 
 def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
@@ -344,7 +362,7 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
     return found
 
 
-LEARNED, LEARNED_POSITIONS = ("gpt-", "gpt3-", "megatron-", "mpt-"), 2048
+LEARNED, LEARNED_POSITIONS = re.compile(r"gpt3?-\d|megatron-|mpt-"), 2048
 """Models without rotary positions, and rows of their table.  Sources: Megatron-LM before 2023 knew no other;
 NeMo, collections/llm/gpt/model/base.py, GPTConfig.position_embedding_type; llm-foundry, configuration_mpt.py,
 learned_pos_emb.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""
@@ -377,6 +395,6 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         sliding_window=128 if "sliding window 128" in m["attn"] else 0,
         window_every=2 if "alternate" in m["attn"] else 1,
         mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
-        position_embeddings=LEARNED_POSITIONS if name.startswith(LEARNED) else 0,
+        position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
         source=m.get("source", ""),
     )

@@ -320,6 +320,11 @@ class TrainingJob(Section):
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",
     )
+    launch_blocking: bool = Field(
+        default=False,
+        description="CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel before it launches the next, so "
+        "launching hides behind nothing",
+    )
     amax_over: Literal["stage", "tensor", "none"] | None = Field(
         default=None,
         description="fp8: ranks that agree on the maxima of all tensors after every pass: all of a pipeline "
