@@ -6,7 +6,7 @@ import pytest
 from collectives_machines import machine, world
 from railwright.collectives import NcclSettings, bus_factor, p2p, predict, ranks_of_ratio
 from railwright.collectives.algorithm import Path
-from railwright.collectives.choice import ALGORITHMS, choose
+from railwright.collectives.choice import ALGORITHMS, choose, nominal_seconds_per_byte
 from railwright.collectives.cost import on_healthy_fabric
 from railwright.collectives.group import Group, group_of
 from railwright.collectives.pat import traffic as pat_traffic
@@ -60,6 +60,17 @@ def test_nvlstree_climbs_log2_of_the_nodes() -> None:
 def test_nvls_carries_510_gigabytes_of_busbw_on_eight_h100() -> None:
     # 16 channels x 20 GB/s x 0.85 x 15/16 x 2 = 510 GB/s (NCCL's graph value)
     assert ALGORITHMS["nvls"].inside("all_reduce", "simple", h100(8, 1)) == pytest.approx(510e9, rel=1e-3)
+
+
+def test_a_ring_receives_once_more_than_it_sends_and_the_tuner_knows_nothing_of_it() -> None:
+    # two GPUs: all-reduce sends twice, all-gather once, and each receives once more, 0.43 of a send
+    ring, pair = ALGORITHMS["ring"], Group(2, 1, 8, **A100)
+    for op, sends in (("all_reduce", 2), ("all_gather", 1)):
+        told, paid = (f(op, "simple", pair) for f in (ring.inside, ring.limit))
+        assert told == pair.usable_lane
+        assert paid == pytest.approx(told * sends / (sends + 0.43))
+        assert nominal_seconds_per_byte(op, pair, ring, "simple") == bus_factor(op, 2) / told
+    assert ring.limit("broadcast", "simple", pair) == ring.inside("broadcast", "simple", pair)
 
 
 def test_ring_traffic_is_two_thirty_oneths_short_of_twice_the_buffer() -> None:

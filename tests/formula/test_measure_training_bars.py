@@ -15,7 +15,7 @@ def row(record: str, predicted: float, measured: float = 1.0, left_out: float | 
 
 
 def record(family: str, gpus: int = 8, gbs: int = 8, quality: str = "A") -> dict[str, str]:
-    fields = ("model", "software", "dtype", "seq", "tp", "pp", "vpp", "cp", "ep", "mbs")
+    fields = ("model", "software", "dtype", "seq", "tp", "pp", "vpp", "cp", "ep", "mbs", "notes")
     return {
         **dict.fromkeys(fields, "x"),
         "family": family,

@@ -28,6 +28,23 @@ def test_megatron_deepspeed_overlaps_nothing_and_has_no_sequence_parallelism() -
     assert job_of(first("bigscience")).layout.zero == 1
 
 
+def test_bigscience_blocked_its_launches_and_dealt_layers_as_its_chronicle_says() -> None:
+    assert job_of(first("bigscience")).launch_blocking
+    assert not job_of(first("vtrain")).launch_blocking
+    plain, uneven, late = (first("bigscience", model=m) for m in ("gpt-181B-72l", "gpt-182B", "gpt-176B"))
+    assert job_of(plain).layout.layers_per_stage is None
+    assert job_of(uneven | {"pp": "12"}).layout.layers_per_stage == (7,) * 11 + (1,)
+    assert (job_of(late).layout.ends_as_layers, late["dtype"]) == ("both", "bf16")
+
+
+def test_heads_divide_the_width_as_megatron_demands() -> None:
+    """Megatron-LM refuses others (arguments.py): a record that has them was read wrongly."""
+    old = {name: arch for name, arch in architectures().items() if arch.position_embeddings}
+    assert {"gpt3-175b", "gpt-39.1b", "mpt-7b"} < set(old)
+    assert "gpt-oss-120b" not in old
+    assert all(arch.hidden == arch.heads * arch.head_dim for arch in old.values())
+
+
 def test_nemo_hides_tensor_parallel_communication_of_dense_models() -> None:
     assert job_of(first("dgxc-gpt3", dtype="bf16", software="NeMo 24.12")).overlap.tp
     assert not job_of(first("dgxc-grok1", dtype="bf16", cp="1")).overlap.tp

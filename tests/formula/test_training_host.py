@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from railwright.errors import PlanError
 from railwright.model import layer_operators
-from railwright.spec.study import Overlap
+from railwright.spec.study import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.chain import Chain
 from railwright.training.constants import constant
@@ -103,3 +104,31 @@ def test_long_kernels_leave_no_trace_of_the_host() -> None:
     step = simulate(job(), DENSE, machine(4), predict=priced(50e9), kernel=lambda operator: 1e-3)
     assert exposed(step) == 0.0
     assert all(e.lane != "host" for e in step.timeline.events)
+
+
+def blocked(**what: object) -> TrainingJob:
+    return job(**what).model_copy(update={"launch_blocking": True})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_where_launches_block_every_call_is_waited_for(recompute: str) -> None:
+    # kernels so long that they hide all launches otherwise; 32 GPUs, each a replica with 4 microbatches
+    cut = {"recompute": recompute, "overlap": Overlap(dp=False), "batch": 128}
+    times = {"predict": priced(50e9), "kernel": lambda operator: 1e-3, "pace": Pace()}
+    known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
+    ahead, waited = (
+        simulate(one(**cut), DENSE, machine(4), **times)  # type: ignore[arg-type,operator]
+        for one in (job, blocked)
+    )
+    again = known.forward if recompute == "full" else 0.0
+    assert exposed(ahead) == 0.0
+    assert exposed(waited) == pytest.approx(4 * 8 * (known.forward + known.backward + again))
+    assert waited.step_time - ahead.step_time == pytest.approx(exposed(waited))
+
+
+def test_a_host_that_waits_hides_nothing() -> None:
+    with pytest.raises(PlanError, match=r"launch_blocking.* set overlap\.dp to false"):
+        simulate(blocked(), DENSE, machine(4), predict=priced(50e9))
+    held = blocked(pipeline=4, schedule="dualpipe", overlap=Overlap(dp=False, pp=False))
+    with pytest.raises(PlanError, match="dualpipe runs two passes beside each other"):
+        simulate(held, DENSE, machine(4), predict=priced(50e9))

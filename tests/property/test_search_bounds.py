@@ -137,6 +137,13 @@ def test_brute_force_with_casts_and_packed_samples() -> None:
     _compare(packed, DENSE, 1, Space({**axes, "micro_batch": (1, 2), "sequence_parallel": (True,)}))
 
 
+def test_brute_force_where_launches_block() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2, 4), "recompute": ("none", "full"), "micro_batch": (1, 2)}
+    off = {f"overlap_{kind}": (False,) for kind in ("dp", "tp", "pp", "ep")}
+    base = job(batch=32).model_copy(update={"launch_blocking": True})
+    _compare(base, DENSE, 2, Space({**axes, **off, "zero": (1,), "sequence_parallel": (True,)}))
+
+
 def test_brute_force_where_memory_is_short() -> None:
     """With GPUs that hold little more than the leanest layout, the best that fits is found."""
     from dataclasses import replace

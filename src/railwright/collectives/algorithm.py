@@ -30,11 +30,13 @@ class Algorithm:
     ops, protocols  what it is used for and with
     unavailable  (op, group, sharp) -> why it cannot run there, '' where it can
     steps        (op, protocol, group, path) -> latency of all its steps, base latency included [s]
-    inside       (op, protocol, group) -> busbw that NCCL's channels cannot exceed, network aside [byte/s]
+    inside       (op, protocol, group) -> busbw that NCCL's channels cannot exceed, network aside; what its
+                 tuner assumes [byte/s]
     wire         protocol -> bytes on the wire per byte of payload
     per_nic      (op, group) -> bytes that the busiest NIC sends per byte of S on a healthy fabric
     traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
     timed        like `steps`, where a call's latency is known to differ from what the tuner assumes [s]
+    carried      like `inside`, where a call's rate is known to differ from what the tuner assumes [byte/s]
     """
 
     name: str
@@ -47,10 +49,15 @@ class Algorithm:
     per_nic: Callable[[Op, Group], float]
     traffic: Callable[[Fabric, Communicator, Op, bool], Traffic]
     timed: Callable[[Op, str, Group, Path], float] | None = None
+    carried: Callable[[Op, str, Group], float] | None = None
 
     def latency(self, op: Op, protocol: str, group: Group, path: Path) -> float:
         """Latency of all steps as a call pays it; `steps` is what NCCL's tuner chooses by. [s]"""
         return (self.timed or self.steps)(op, protocol, group, path)
+
+    def limit(self, op: Op, protocol: str, group: Group) -> float:
+        """busbw that a call's channels cannot exceed; `inside` is what NCCL's tuner chooses by. [byte/s]"""
+        return (self.carried or self.inside)(op, protocol, group)
 
 
 def ring_wire(protocol: str) -> float:

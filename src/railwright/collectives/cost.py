@@ -67,7 +67,7 @@ def collective(
     family = as_measured(family_of(group, algorithm), profile)
     latency = rule.latency(op, protocol, group, wires.path)
     network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic * crowding(group)
-    limit = rule.inside(op, protocol, group)
+    limit = rule.limit(op, protocol, group)
     inside = size * bus_factor(op, group.ranks) / limit
     bandwidth = max(network, inside) / usable_share(family, profile)
     why = (

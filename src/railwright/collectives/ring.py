@@ -44,27 +44,25 @@ def timed_steps(op: Op, protocol: str, group: Group, path: Path) -> float:
 
 
 def inside(op: Op, protocol: str, group: Group) -> float:
-    """busbw that the rings of one node can carry. [byte/s]
+    """busbw that the rings of one node can carry, as NCCL's tuner assumes. [byte/s]
+
+    Source: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates).
+    """
+    return _within(protocol, group, 1.0)
+
+
+def carried(op: Op, protocol: str, group: Group) -> float:
+    """busbw that the rings of one node carry in a call. [byte/s]
 
     A chunk is sent `sends` times and received once more, which nothing is sent beside: busbw counts the sends
-    alone, so that rings of two GPUs carry less than rings of eight.
-    Sources: NCCL 2.30 src/graph/tuning.cc (llMaxBws, perChMaxRingLL128Bws) and topo.h (NVLink rates);
-    src/device/all_reduce.h, runRing (the last `recv`); its share of a send's time: nccl.yaml, last_receive.
+    alone, so that rings of two GPUs carry less than rings of eight. The tuner knows nothing of it.
+    Source: NCCL 2.30 src/device/all_reduce.h, runRing (the last `recv`); its share of a send's time:
+    nccl.yaml, last_receive.
     """
-    rate = group.usable_lane if group.nodes < group.ranks else float("inf")
-    if op != "broadcast":
-        sends = sum(_counts(op, group))
-        rate *= sends / (sends + float(nccl()["last_receive"]))
-    if channels_of(group) < _own_channels(group):
-        # fewer channels than NCCL wants: with Simple one is taken to carry what a tree's does
-        rate = min(rate, channels_of(group) * by_nodes("channel_max_tree", group.generation, group.nodes))
-    if protocol == "ll":
-        row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
-        return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))
-    if protocol == "ll128":
-        channels = channels_of(group)
-        return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
-    return rate
+    if op == "broadcast":
+        return inside(op, protocol, group)
+    sends = sum(_counts(op, group))
+    return _within(protocol, group, sends / (sends + float(nccl()["last_receive"])))
 
 
 def channels_of(group: Group) -> int:
@@ -93,6 +91,21 @@ def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
         return broadcast(fabric, comm, 1.0, pxn=pxn)
     n = len(comm)
     return ring(fabric, comm, (2 if op == "all_reduce" else 1) * (n - 1) / n, pxn)
+
+
+def _within(protocol: str, group: Group, share: float) -> float:
+    """busbw of one node's rings whose lanes are busy with sends for a share of the time. [byte/s]"""
+    rate = group.usable_lane * share if group.nodes < group.ranks else float("inf")
+    if channels_of(group) < _own_channels(group):
+        # fewer channels than NCCL wants: with Simple one is taken to carry what a tree's does
+        rate = min(rate, channels_of(group) * by_nodes("channel_max_tree", group.generation, group.nodes))
+    if protocol == "ll":
+        row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
+        return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))
+    if protocol == "ll128":
+        channels = channels_of(group)
+        return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
+    return rate
 
 
 def _own_channels(group: Group) -> int:
@@ -127,4 +140,5 @@ RING = Algorithm(
     per_nic,
     traffic,
     timed_steps,
+    carried,
 )

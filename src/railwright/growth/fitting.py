@@ -14,8 +14,9 @@ from railwright.model.architecture import Transformer
 from railwright.serving.memory import engine_memory
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import check_layout
+from railwright.spec.lora import Lora
 from railwright.spec.serving import Client, ServingJob, ServingLayout
-from railwright.spec.study import Layout, Lora, TrainingJob
+from railwright.spec.study import Layout, TrainingJob
 from railwright.training import peak_memory
 from railwright.training.plan import check
 

@@ -136,7 +136,7 @@ def _ranking(rows: Sequence[Row], records: Mapping[str, Mapping[str, str]]) -> R
     for row in rows:
         r = records[row.record]
         if r["family"].startswith(("vtrain", "bigscience")):
-            sweeps[(r["family"], r["model"], r["gpus"], r["gbs"])].append(row)
+            sweeps[(r["family"], r["model"], r["gpus"], r["gbs"], r["notes"])].append(row)
     found = [_spearman(s) for s in sweeps.values() if len(s) >= 8]
     if not found:
         return Reached("ranking of layouts", "0.9", "no sweep", False)

@@ -13,9 +13,9 @@ from typing import Any
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
-from railwright.measure.training_samples import sample_length
+from railwright.measure.training_tuning import adapters, sample_length
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, Lora, Overlap, TrainingJob
+from railwright.spec.study import Layout, Overlap, TrainingJob
 
 DTYPES = {
     "bf16": "bf16",
@@ -124,6 +124,10 @@ RACK = 64
 inside one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
 
 
+BLOCKING = ("bigscience",)
+"""Families with CUDA_LAUNCH_BLOCKING=1: without it bigscience's jobs of 320 GPUs and more hung, and all its
+records are of 384 (chronicles-prequel.md, "dealing with JZ hanging"; tr11-176B-ml.slurm)."""
+
 MEASURED_NICS = {"bigscience": 40.6 * 4 / 8}
 """Rate per GPU that NCCL was measured to reach, where far below that of a record's own NICs. [Gb/s]
 Jean Zay's A100 nodes have four Omni-Path links of 100 Gb/s for 8 GPUs, which NCCL 2.10 drives through verbs
@@ -173,6 +177,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             expert=_number(record, "ep"),
             expert_tensor=int(record["etp"]) if record["etp"] and moe else None,
             sequence_parallel=parallel,
+            **_stages(record),
             **_sharding(record, habits),
             **_recompute(record),
         ),
@@ -184,11 +189,24 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         ),
         **_experts(record),
         software=habits.era,
-        lora=_adapters(record),
+        launch_blocking=record["family"].split("-")[0] in BLOCKING,
+        lora=adapters(record),
         amax_over="stage" if DELAYED.match(f"{record['dtype']} {record['software']}") else None,
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _stages(record: Mapping[str, str]) -> dict[str, Any]:
+    """How DeepSpeed dealt bigscience's layers where stages do not divide them: stage by stage, later with
+    embedding and head as layers.  Source: chronicles-prequel.md, "Re-do" and "Rebalancing layers"."""
+    layers, stages = architecture_of(record).layers, _number(record, "pp")
+    if not record["family"].startswith("bigscience") or layers % stages == 0:
+        return {}
+    if (layers + 2) % stages == 0:
+        return {"ends_as_layers": "both"}
+    most = -(-layers // stages)
+    return {"layers_per_stage": tuple(min(most, max(0, layers - most * s)) for s in range(stages))}
 
 
 def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
@@ -198,23 +216,6 @@ def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     if record["fsdp"] not in ("", "False"):
         return {"zero": 3, "shard": int(record["fsdp"])}
     return {"zero": int(record["zero"]) if record["zero"] else habits.zero}
-
-
-ADAPTERS: dict[str, tuple[int, tuple[str, ...]]] = {
-    "mlperf": (16, ("qkv", "attention output")),
-    "nemo": (32, ("qkv",)),
-    "mbridge": (32, ("qkv",)),
-}
-"""Rank and targets of LoRA by publisher: MLPerf training_policies, llama2_70b_lora; NeMo 24, LoraPEFTConfig
-(adapter_dim 32, attention_qkv); Megatron-Bridge peft/lora.py (dim 32) and, at v0.5.0, scripts/performance/
-configs/llama/llama3_llm_finetune.py (target_modules linear_qkv, where a user's default is all four)."""
-
-
-def _adapters(record: Mapping[str, str]) -> Lora | None:
-    if record["kind"] != "lora":
-        return None
-    rank, targets = ADAPTERS[record["family"].split("-")[0]]
-    return Lora(rank=rank, targets=targets)  # type: ignore[arg-type]
 
 
 def recipe_of(record: Mapping[str, str]) -> Mapping[str, str]:
@@ -351,7 +352,7 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
     return found
 
 
-LEARNED, LEARNED_POSITIONS = re.compile(r"gpt-(?!oss)|gpt3-|megatron-|mpt-"), 2048
+LEARNED, LEARNED_POSITIONS = re.compile(r"gpt3?-\d|megatron-|mpt-"), 2048
 """Models without rotary positions, and rows of their table.  Sources: Megatron-LM before 2023 knew no other;
 NeMo, collections/llm/gpt/model/base.py, GPTConfig.position_embedding_type; llm-foundry, configuration_mpt.py,
 learned_pos_emb.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""

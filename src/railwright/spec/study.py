@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from railwright.spec.lora import Lora
 from railwright.spec.money import Money
 from railwright.spec.nccl import Nccl
 from railwright.spec.quantity import Bandwidth, Length
@@ -251,19 +252,6 @@ class Overlap(Section):
     )
 
 
-LoraTarget = Literal["qkv", "attention output", "mlp up", "mlp down"]
-
-
-class Lora(Section):
-    """Low-rank adapters: the model is frozen, and only two thin matrices beside each target are trained."""
-
-    rank: Annotated[int, Field(gt=0)] = Field(description="inner width of the adapters")
-    targets: tuple[LoraTarget, ...] = Field(
-        default=("qkv", "attention output", "mlp up", "mlp down"),
-        description="products that get an adapter (mlp: dense and shared ones, not routed experts)",
-    )
-
-
 class TrainingJob(Section):
     """One training job over all GPUs of the cluster (or the first `gpus`)."""
 
@@ -326,6 +314,11 @@ class TrainingJob(Section):
         default=(),
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",
+    )
+    launch_blocking: bool = Field(
+        default=False,
+        description="CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel before it launches the next, so "
+        "launching hides behind nothing",
     )
     amax_over: Literal["stage", "tensor", "none"] | None = Field(
         default=None,

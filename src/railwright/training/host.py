@@ -1,8 +1,10 @@
 """What the host needs to launch a layer, and where the GPU waits for it.
 
 PyTorch launches kernels ahead of the GPU.  The GPU waits only where launching takes longer than running:
-over a whole pass where nothing stops the host, layer by layer where the host itself waits for the GPU.  CUDA
-graphs launch at once what they hold (`TrainingJob.cuda_graphs`): that costs the host nothing here.
+over a whole pass where nothing stops the host, layer by layer where the host itself waits for the GPU.  With
+CUDA_LAUNCH_BLOCKING=1 (`TrainingJob.launch_blocking`) the host waits for every kernel, and the GPU for every
+launch.  CUDA graphs launch at once what they hold (`TrainingJob.cuda_graphs`), which costs the host nothing
+here.
 """
 
 from __future__ import annotations
@@ -71,15 +73,17 @@ def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for graph in graphs for name in parts.get(graph, ()))
 
 
-def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> float:
+def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blocking: bool = False) -> float:
     """Host time of some tasks, or 0 where their compute alone is as long: then the GPU never waits. [s]
 
-    seconds  host time of their kernels; their collectives are added
+    seconds   host time of their kernels; their collectives are added
+    blocking  the GPU always waits (`TrainingJob.launch_blocking`)
     The test leaves the network out, so that a faster one never makes a step longer.
     """
     calls = sum(1 for task in tasks if task.lane not in ("compute", "host") and task.size)
     total = seconds + calls * known.collective
-    return total if total > sum(task.duration for task in tasks if task.lane == "compute") else 0.0
+    alone = sum(task.duration for task in tasks if task.lane == "compute")
+    return total if blocking or total > alone else 0.0
 
 
 def _seconds(operator: Operator) -> float:

@@ -9,7 +9,8 @@ from railwright.model.activations import Loss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import Layer
-from railwright.spec.study import LoraTarget, TrainingJob
+from railwright.spec.lora import LoraTarget
+from railwright.spec.study import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.stages import StageShape

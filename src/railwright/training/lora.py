@@ -13,7 +13,8 @@ from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import elementwise, half, linear
 from railwright.model.operators import Layer, LayerOperators
-from railwright.spec.study import Layout, Lora, LoraTarget
+from railwright.spec.lora import Lora, LoraTarget
+from railwright.spec.study import Layout
 
 PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "qkv": ("qkv projection", "query projection", "query up", "key/value up"),

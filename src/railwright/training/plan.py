@@ -32,6 +32,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_layers(job, arch)
     _check_batch(job, data)
     check_sharding(job, data * job.layout.context)
+    _check_blocking(job, data)
     return _warnings(job, arch, fabric)
 
 
@@ -181,6 +182,27 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
             f"of {arch.name}, so they can be neither cut nor replicated evenly; "
             f"{_list([d for d in divisors(arch.heads) if d % arch.kv_heads == 0 or arch.kv_heads % d == 0])} "
             "work."
+        )
+
+
+def _check_blocking(job: TrainingJob, data: int) -> None:
+    """Where the host waits for every kernel, messages are kernels too: none runs beside compute."""
+    if not job.launch_blocking:
+        return
+    layout = job.layout
+    sizes = {
+        "dp": data, "tp": layout.tensor, "ep": layout.expert, "pp": layout.pipeline, "cp": layout.context,
+    }  # fmt: skip
+    hidden = [f"overlap.{kind}" for kind, size in sizes.items() if size > 1 and getattr(job.overlap, kind)]
+    if hidden:
+        raise PlanError(
+            f"{job.name}: with launch_blocking the host waits for every kernel, so nothing hides behind "
+            f"compute; set {', '.join(hidden)} to false."
+        )
+    if schedule_name(layout) == "dualpipe":
+        raise PlanError(
+            f"{job.name}: dualpipe runs two passes beside each other, which launch_blocking does not allow; "
+            "choose another layout.schedule."
         )
 
 

@@ -11,7 +11,8 @@ from functools import cached_property
 from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
 from railwright.model.architecture import Transformer
 from railwright.model.operators import Layer
-from railwright.spec.study import Layout, Lora
+from railwright.spec.lora import Lora
+from railwright.spec.study import Layout
 from railwright.training.lora import adapter_parameters
 from railwright.training.schedule import route_of
 from railwright.training.work import Chunk

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from railwright.model import embedding_operators, head_operators, layer_operators
+from railwright.model import embedding_operators, head_operators
 from railwright.model.architecture import Transformer
-from railwright.model.operators import CORE, Layer, LayerOperators
+from railwright.model.operators import CORE, Layer
 from railwright.spec.study import TrainingJob
-from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.chain import Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
 from railwright.training.costs import (
@@ -24,18 +23,17 @@ from railwright.training.costs import (
     costs,
     expert_sections,
     head_split,
-    on_context_ranks,
     products,
     sections,
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
-from railwright.training.fused import fused_by, summing_biases
+from railwright.training.fused import summing_biases
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
+from railwright.training.layers import operators_of
 from railwright.training.lockstep import Lockstep
-from railwright.training.lora import frozen, with_adapters
-from railwright.training.packing import attended, samples_of
+from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
 from railwright.training.schedule import route_of, schedule_name
 
@@ -87,7 +85,7 @@ class Work:
         if arch.is_moe and arch.dense_layers:
             kinds = ("dense", "moe")
         for kind in kinds:
-            operators = self._operators(kind)
+            operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
             if kind == "moe" and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
                 timed = summing_biases(kernel_time, era.spills_biases)
@@ -144,32 +142,6 @@ class Work:
             for i in range(min(layers, len(chunk.layers) - 1))
         }
 
-    def _operators(self, kind: Layer) -> LayerOperators:
-        job, layout = self.job, self.job.layout
-        operators = layer_operators(
-            self.arch,
-            kind,
-            rows_of(job),
-            attended(job),
-            tp=self.tp,
-            sequence_parallel=self.sp,
-            ep=layout.expert if kind == "moe" else 1,
-            expert_tp=layout.expert_tensor,
-            imbalance=job.expert_load if kind == "moe" else 1.0,
-            dtype=job.dtype,
-            attention=era_of(job).attention,
-            modules=job.layout.recompute_modules,
-        )
-        if kind == "moe":
-            operators = fused_by(operators, job, self.prices.machine.gpu)
-        if compiled_casts(job):
-            operators = with_casts(operators, job, self.arch.gated)
-        if layout.context > 1:
-            operators = on_context_ranks(
-                operators, layout.context_kind, layout.context, samples_of(job), self.arch.heads // self.tp
-            )
-        return with_adapters(operators, job.lora, job.dtype) if job.lora else operators
-
     def _forward(self, chunk: Chunk) -> Chain:
         chain = Chain()
         if chunk.embedding:
@@ -208,9 +180,10 @@ class Work:
                 self._compute(chain, "recomputed attention", "recompute", rest_again)
                 self._attend(chain, "recomputed attention", "recompute", core_again)
             self._layer_backward(chain, kind, whole)
-            if self.job.layout.recompute == "full":
+            again = self.job.layout.recompute == "full"
+            if again or self.job.launch_blocking:
                 known = self._launches[kind]
-                self._drained(chain, kind, begin, before, known.forward + known.backward)
+                self._drained(chain, kind, begin, before, again * known.forward + known.backward)
         chain.at_layer(-1)
         if chunk.embedding and not self.job.lora:
             if self.sp:
@@ -256,8 +229,10 @@ class Work:
         Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
         """
         chain.flush()
-        if kind == "moe" and not self.ahead:
-            chain.launched(launching(self._launches[kind], seconds * self.part, chain.tasks[begin:]), before)
+        blocking = self.job.launch_blocking
+        if blocking or (kind == "moe" and not self.ahead):
+            host = launching(self._launches[kind], seconds * self.part, chain.tasks[begin:], blocking)
+            chain.launched(host, chain.tail if blocking else before)
 
     def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
         """A backward pass waits for the host only where launching all of it takes longer than running it.
@@ -267,7 +242,7 @@ class Work:
         """
         again = self.job.layout.recompute == "full"
         known = [self._launches[kind] for kind in chunk.layers]
-        if not known or (again and not self.ahead):
+        if not known or (again and not self.ahead) or self.job.launch_blocking:
             return
         seconds = self.part * sum(one.backward + again * one.forward for one in known)
         if not self.ahead:

@@ -1,8 +1,10 @@
-"""How long the samples are that published fine-tuning packs into a sequence."""
+"""What published fine-tuning is set to: its adapters, and the samples packed into a sequence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from railwright.spec.lora import Lora
 
 SAMPLE_CHARACTERS = 79_346_108 / 87_599 - 65 + 28
 """Characters of a sample of SQuAD 1.1, which NeMo and Megatron-Bridge pack (NeMo-Framework-Launcher,
@@ -19,3 +21,21 @@ def sample_length(record: Mapping[str, str]) -> int | None:
     if record["kind"] not in ("sft", "lora") or not record["family"].startswith(("nemo", "mbridge")):
         return None
     return round(SAMPLE_CHARACTERS / CHARACTERS["llama3" if record["model"].startswith("llama3") else ""])
+
+
+ADAPTERS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "mlperf": (16, ("qkv", "attention output")),
+    "nemo": (32, ("qkv",)),
+    "mbridge": (32, ("qkv",)),
+}
+"""Rank and targets of LoRA by publisher: MLPerf training_policies, llama2_70b_lora; NeMo 24, LoraPEFTConfig
+(adapter_dim 32, attention_qkv); Megatron-Bridge peft/lora.py (dim 32) and, at v0.5.0, scripts/performance/
+configs/llama/llama3_llm_finetune.py (target_modules linear_qkv, where a user's default is all four)."""
+
+
+def adapters(record: Mapping[str, str]) -> Lora | None:
+    """The adapters of a record, or None where all weights train."""
+    if record["kind"] != "lora":
+        return None
+    rank, targets = ADAPTERS[record["family"].split("-")[0]]
+    return Lora(rank=rank, targets=targets)  # type: ignore[arg-type]
