@@ -320,6 +320,7 @@ def _write(
         lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
         lines += ["  spills_biases: true"] if row.get("spills_biases") else []
+        lines += ["  sums_gradients: true"] if row.get("sums_gradients") else []
         lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
         lines += ["  compiled_casts: true"] if row.get("compiled_casts") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}

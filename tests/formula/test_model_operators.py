@@ -1,5 +1,6 @@
 """What one GPU runs: shapes, bytes and order by hand."""
 
+from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -129,6 +130,14 @@ def test_head_is_one_gemm_over_the_padded_vocabulary():
     gemm = by_name(head.forward)["lm head"]
     assert shape(gemm) == (8192, 251 * 128, 4096)
     assert sum(op.flops for op in head.forward) == 2 * 8192 * 4096 * 251 * 128
+
+
+def test_a_vocabulary_without_padding_is_cut_as_it_is():
+    # GPT-2's 50,257 words: 50,304 with Megatron's padding
+    bare = replace(LLAMA, vocab=50257, vocab_multiple=1)
+    assert shape(by_name(head_operators(bare, 8192).forward)["lm head"]) == (8192, 50257, 4096)
+    padded = replace(bare, vocab_multiple=128)
+    assert shape(by_name(head_operators(padded, 8192).forward)["lm head"]) == (8192, 50304, 4096)
 
 
 def test_attention_before_flash_attention_writes_every_score():

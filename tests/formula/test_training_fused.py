@@ -12,9 +12,9 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of, machine_for
 from railwright.model import layer_operators
 from railwright.training import simulate
-from railwright.training.eras import eras
-from railwright.training.fused import DISPATCH, EXPERTS, inside, summing_biases
-from training_cases import MOE
+from railwright.training.eras import Pace, eras
+from railwright.training.fused import DISPATCH, EXPERTS, inside, summing_biases, summing_gradients
+from training_cases import DENSE, MOE, job, machine, priced
 
 GPUS = load_catalog().gpus
 RECORD = next(
@@ -76,3 +76,52 @@ def test_a_step_is_longer_by_that_kernel_where_experts_have_biases() -> None:
     # one product of 36 layers in each of 5 microbatches: more than a tenth of the step, less than half
     assert 1.1 < slow / none < 1.6
     assert 1.0 < fast / bare < 1.05
+
+
+def test_a_gradient_added_apart_is_read_twice_and_written_once_more() -> None:
+    # 4,096 x 28,672 weights; the product wrote and read 4 bytes of each, and now writes 2, before 6 are moved
+    layer = layer_operators(MOE, "moe", 4096, 1024, ep=8)
+    product = next(op for op in layer.backward_weight if op.kind == "gemm")
+    weights = product.m * product.n
+    seen = []
+    summing_gradients(lambda op: seen.append(op) or 1.0)(product)
+    assert [op.kind for op in seen] == ["gemm", "memory"]
+    assert [op.bytes for op in seen] == [product.bytes - 6 * weights, 6 * weights]
+    others = [
+        *layer.forward,
+        *layer.backward_input,
+        *(o for o in layer.backward_weight if o.kind == "memory"),
+    ]
+    assert all(summing_gradients(lambda op: op.bytes)(op) == op.bytes for op in others)
+
+
+def test_experts_have_a_gradient_each_to_add() -> None:
+    grouped = next(
+        op
+        for op in layer_operators(MOE, "moe", 4096, 1024, ep=2).backward_weight
+        if op.kind == "grouped_gemm"
+    )
+    assert grouped.batch == MOE.experts // 2
+    seen = []
+    summing_gradients(lambda op: seen.append(op) or 0.0)(grouped)
+    assert seen[1].bytes == 6 * grouped.m * grouped.n * grouped.batch
+
+
+def test_every_microbatch_adds_its_gradients() -> None:
+    # kernels of memory alone take time: the eras differ by these sums, which know weights only
+    def longer(micro_batch: int) -> float:
+        early, late = (
+            simulate(
+                job(gpus=1, batch=4, micro_batch=micro_batch).model_copy(update={"software": era}),
+                DENSE,
+                machine(1),
+                predict=priced(50e9),
+                kernel=lambda op: 1e-12 * op.bytes if op.kind == "memory" else 0.0,
+                pace=Pace(host=0.0),
+            ).step_time
+            for era in ("megatron-2021", "megatron-2022")
+        )
+        return early - late
+
+    assert longer(4) > 0
+    assert longer(1) == pytest.approx(4 * longer(4), rel=1e-6)

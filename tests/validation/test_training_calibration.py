@@ -53,7 +53,7 @@ def test_rows_of_single_servers_that_no_fit_has_seen() -> None:
         if number % EVERY:
             row = single_records()[number]
             job = single_job(row)
-            step = simulate(job, single_model(row), single_machine(row), must_fit=False, pace=profiled(job))
+            step = simulate(job, single_model(row), single_machine(row), must_fit=False, pace=profiled())
             errors.append(abs(step.step_time / (float(row["iteration_ms"]) / 1e3) - 1))
     assert len(errors) == 14
     assert mean(errors) < 0.10

@@ -11,6 +11,8 @@ class Transformer:
     """A decoder-only transformer.
 
     layers, hidden, vocab
+    vocab_multiple  each tensor-parallel rank holds a multiple of so many rows of the vocabulary, by padding
+                  (Megatron-LM's make_vocab_size_divisible_by); 1 is no padding
     heads, kv_heads, head_dim   attention; kv_heads < heads is GQA, 1 is MQA
     attention     'gqa' (also plain multi-head) or 'mla'
     q_lora, kv_lora, rope_dim, v_head_dim   MLA ranks and head parts (0 otherwise); head_dim is then the
@@ -71,6 +73,7 @@ class Transformer:
     window_every: int = 1
     mtp_layers: int = 0
     max_positions: int = 0
+    vocab_multiple: int = 128
     source: str = ""
 
     @property

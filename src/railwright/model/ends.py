@@ -75,7 +75,7 @@ def _loss(
     arch: Transformer, rows: int, tp: int, sequence_parallel: bool, dtype: str, name: str
 ) -> list[Block]:
     """Final norm, head and loss."""
-    h, columns = arch.hidden, padded_vocabulary(arch.vocab, tp) // tp
+    h, columns = arch.hidden, padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp
     norm = elementwise(
         f"{name}final norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h
     )
@@ -92,12 +92,12 @@ def _local(rows: int, tp: int, sequence_parallel: bool) -> int:
     return -(-rows // tp) if sequence_parallel else rows
 
 
-def padded_vocabulary(vocab: int, tp: int) -> int:
-    """Rows of the embedding table: the vocabulary rounded up so that every rank holds a multiple of 128.
+def padded_vocabulary(vocab: int, tp: int, multiple: int = 128) -> int:
+    """Rows of the embedding table: the vocabulary rounded up so that every rank holds a multiple of so many.
 
     Source: Megatron-LM, arguments.py, make_vocab_size_divisible_by (128).
     """
-    step = 128 * tp
+    step = multiple * tp
     return -(-vocab // step) * step
 
 

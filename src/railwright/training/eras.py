@@ -52,6 +52,8 @@ class Era:
                parallelism
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
+    sums_gradients  microbatches' weight gradients are added by kernels of their own, not by the products
+               (`fused.summing_gradients`)
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
@@ -64,6 +66,7 @@ class Era:
     scatter_gather: bool
     fused_experts: str
     spills_biases: bool
+    sums_gradients: bool
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
     pace: dict[str, Pace]
@@ -124,6 +127,7 @@ def eras() -> dict[str, Era]:
             row["scatter_gather"],
             row.get("fused_experts", ""),
             row.get("spills_biases", False),
+            row.get("sums_gradients", False),
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),
             {key: Pace(**pace) for key, pace in row["pace"].items()},

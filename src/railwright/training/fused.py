@@ -1,4 +1,4 @@
-"""Kernels that a dispatcher or an era runs inside others: their memory traffic and launches fall away."""
+"""Kernels that a dispatcher or an era runs inside others, or apart from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
+from railwright.model.kernels import ELEMENT, GRADIENT
 from railwright.model.operators import LayerOperators
 from railwright.spec.study import TrainingJob
 from railwright.training.constants import constant
@@ -71,5 +72,28 @@ def summing_biases(kernel_time: Callable[[Operator], float], spilled: bool) -> C
 
     def timed(op: Operator) -> float:
         return kernel_time(op) * (longer if op.name == "experts down, input gradient" else 1.0)
+
+    return timed
+
+
+def summing_gradients(kernel_time: Callable[[Operator], float]) -> Callable[[Operator], float]:
+    """Kernel times where no product adds its weight gradient to what earlier microbatches left.
+
+    The product then writes a 16-bit gradient, and autograd adds it in a kernel of its own: two reads and a
+    write.  The step's first microbatch has nothing to add to, which is not taken off; the host's time for one
+    more call is not counted either.
+    Sources: PyTorch, csrc/autograd/functions/accumulate_grad.h; DeepSpeed v0.7, runtime/pipe/engine.py and
+    runtime/fp16/fused_optimizer.py (gradients stay 16-bit until the step); microsoft/Megatron-DeepSpeed,
+    core/tensor_parallel/layers.py (the fused product is commented out).  Megatron-LM adds inside the product
+    since February 2022 (commit 83b1e42f, "gradient accumulation fusion").
+    """
+
+    def timed(op: Operator) -> float:
+        if op.phase != "backward_weight" or op.kind not in ("gemm", "grouped_gemm"):
+            return kernel_time(op)
+        weights = float(op.batch * op.m * op.n)
+        plain = replace(op, bytes=op.bytes + (ELEMENT - 2 * GRADIENT) * weights)
+        added = Operator(op.name, "memory", 0.0, 3 * ELEMENT * weights, op.dtype, phase=op.phase)
+        return kernel_time(plain) + kernel_time(added)
 
     return timed

@@ -28,7 +28,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
-from railwright.training.fused import summing_biases
+from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
 from railwright.training.layers import operators_of
@@ -78,6 +78,7 @@ class Work:
         self.exchange = Exchange(job, arch, prices, self.part)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
+        kernel_time = summing_gradients(kernel_time) if era.sums_gradients else kernel_time
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
@@ -99,9 +100,7 @@ class Work:
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
             head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
         ]
-        if job.lora:
-            ends = [frozen(end) for end in ends]
-        self._embedding, self._head = (costs(end, kernel_time) for end in ends)
+        self._embedding, self._head = (costs(frozen(end) if job.lora else end, kernel_time) for end in ends)
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
