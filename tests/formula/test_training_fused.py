@@ -21,6 +21,7 @@ RECORD = next(
     r for r in records() if r["model"] == "gpt-oss-120b" and r["software"] == "Megatron-Bridge 26.06.01"
 )
 GPT_OSS = architecture_of(RECORD)
+PLAIN = layer_operators(DENSE, "dense", 4096, 1024)
 
 
 def test_only_the_named_operators_become_free() -> None:
@@ -79,32 +80,24 @@ def test_a_step_is_longer_by_that_kernel_where_experts_have_biases() -> None:
 
 
 def test_a_gradient_added_apart_is_read_twice_and_written_once_more() -> None:
-    # 4,096 x 28,672 weights; the product wrote and read 4 bytes of each, and now writes 2, before 6 are moved
-    layer = layer_operators(MOE, "moe", 4096, 1024, ep=8)
-    product = next(op for op in layer.backward_weight if op.kind == "gemm")
-    weights = product.m * product.n
-    seen = []
-    summing_gradients(lambda op: seen.append(op) or 1.0)(product)
-    assert [op.kind for op in seen] == ["gemm", "memory"]
-    assert [op.bytes for op in seen] == [product.bytes - 6 * weights, 6 * weights]
-    others = [
-        *layer.forward,
-        *layer.backward_input,
-        *(o for o in layer.backward_weight if o.kind == "memory"),
-    ]
-    assert all(summing_gradients(lambda op: op.bytes)(op) == op.bytes for op in others)
+    # the product read and wrote 4 bytes of each sum; now it writes 2 of the gradient, and the sum moves 6
+    layer = layer_operators(MOE, "moe", 4096, 1024, ep=2)
+    apart = summing_gradients(layer)
+    assert (apart.forward, apart.backward_input) == (layer.forward, layer.backward_input)
+    products = [op for op in layer.backward_weight if op.kind != "memory"]
+    assert {op.kind for op in products} == {"gemm", "grouped_gemm"}
+    assert len(apart.backward_weight) == len(layer.backward_weight) + len(products)
+    for product in products:
+        alone, added = (op for op in apart.backward_weight if op.name == product.name)
+        weights = product.m * product.n * product.batch
+        assert (alone.bytes, alone.flops) == (product.bytes - 6 * weights, product.flops)
+        assert (added.kind, added.bytes) == ("memory", 6 * weights)
 
 
-def test_experts_have_a_gradient_each_to_add() -> None:
-    grouped = next(
-        op
-        for op in layer_operators(MOE, "moe", 4096, 1024, ep=2).backward_weight
-        if op.kind == "grouped_gemm"
-    )
-    assert grouped.batch == MOE.experts // 2
-    seen = []
-    summing_gradients(lambda op: seen.append(op) or 0.0)(grouped)
-    assert seen[1].bytes == 6 * grouped.m * grouped.n * grouped.batch
+def test_a_gpt_layer_adds_twelve_gradients() -> None:
+    # weights and biases of four products, and of two norms
+    added = [op for op in summing_gradients(PLAIN).backward_weight if op.kind == "memory"]
+    assert sum(op.launches for op in added) == 12
 
 
 def test_every_microbatch_adds_its_gradients() -> None:

@@ -37,6 +37,11 @@ ways.  Source: Transformer Engine v2.18 release notes (fused grouped MLP); Megat
 scripts/performance, cutedsl_fused_grouped_mlp."""
 
 
+TENSORS = 3
+"""Parameters of a layer of Megatron-LM's GPT for each of its products: twelve (weights and biases of four
+products and two norms) for four."""
+
+
 def fused_by(operators: LayerOperators, job: TrainingJob, gpu: Gpu) -> LayerOperators:
     """A layer of experts' operators with what the job's dispatcher and its era run inside others."""
     era = era_of(job)
@@ -76,24 +81,26 @@ def summing_biases(kernel_time: Callable[[Operator], float], spilled: bool) -> C
     return timed
 
 
-def summing_gradients(kernel_time: Callable[[Operator], float]) -> Callable[[Operator], float]:
-    """Kernel times where no product adds its weight gradient to what earlier microbatches left.
+def summing_gradients(operators: LayerOperators) -> LayerOperators:
+    """The operators where no product adds its weight gradient to what earlier microbatches left.
 
     The product then writes a 16-bit gradient, and autograd adds it in a kernel of its own: two reads and a
-    write.  The step's first microbatch has nothing to add to, which is not taken off; the host's time for one
-    more call is not counted either.
+    write.  Biases and norms have such kernels too: TENSORS for every product, of which the weight's alone
+    moves anything to speak of.  A step's first microbatch has nothing to add to, which is not taken off.
     Sources: PyTorch, csrc/autograd/functions/accumulate_grad.h; DeepSpeed v0.7, runtime/pipe/engine.py and
     runtime/fp16/fused_optimizer.py (gradients stay 16-bit until the step); microsoft/Megatron-DeepSpeed,
     core/tensor_parallel/layers.py (the fused product is commented out).  Megatron-LM adds inside the product
     since February 2022 (commit 83b1e42f, "gradient accumulation fusion").
     """
 
-    def timed(op: Operator) -> float:
-        if op.phase != "backward_weight" or op.kind not in ("gemm", "grouped_gemm"):
-            return kernel_time(op)
+    def each(op: Operator) -> tuple[Operator, ...]:
+        if op.kind not in ("gemm", "grouped_gemm"):
+            return (op,)
         weights = float(op.batch * op.m * op.n)
-        plain = replace(op, bytes=op.bytes + (ELEMENT - 2 * GRADIENT) * weights)
-        added = Operator(op.name, "memory", 0.0, 3 * ELEMENT * weights, op.dtype, phase=op.phase)
-        return kernel_time(plain) + kernel_time(added)
+        moved = 3 * ELEMENT * weights
+        added = Operator(op.name, "memory", 0.0, moved, op.dtype, phase=op.phase, launches=TENSORS)
+        return replace(op, bytes=op.bytes + (ELEMENT - 2 * GRADIENT) * weights), added
 
-    return timed
+    return replace(
+        operators, backward_weight=tuple(new for op in operators.backward_weight for new in each(op))
+    )

@@ -10,7 +10,7 @@ from railwright.spec.study import TrainingJob
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import era_of
-from railwright.training.fused import fused_by
+from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
 from railwright.training.packing import attended, samples_of
 from railwright.training.plan import rows_of
@@ -33,6 +33,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         attention=era_of(job).attention,
         modules=layout.recompute_modules,
     )
+    if era_of(job).sums_gradients:
+        operators = summing_gradients(operators)
     if routed:
         operators = fused_by(operators, job, gpu)
     if compiled_casts(job):

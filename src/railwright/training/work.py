@@ -78,7 +78,6 @@ class Work:
         self.exchange = Exchange(job, arch, prices, self.part)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
-        kernel_time = summing_gradients(kernel_time) if era.sums_gradients else kernel_time
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
@@ -100,7 +99,11 @@ class Work:
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
             head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
         ]
-        self._embedding, self._head = (costs(frozen(end) if job.lora else end, kernel_time) for end in ends)
+        if job.lora:
+            ends = [frozen(end) for end in ends]
+        elif era.sums_gradients:
+            ends = [summing_gradients(end) for end in ends]
+        self._embedding, self._head = (costs(end, kernel_time) for end in ends)
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
