@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import fit_serving as fit
 import numpy as np
+from fit_serving import written
 
 from railwright.compute.gemm import Shape
+from railwright.measure.optables import attending, routed
+from railwright.measure.optables import products as dense
+from railwright.measure.optables.fitting import Fit, fitted, groups_of, sample
 from railwright.serving.flash2 import (
     TileRow,
     beside_seconds,
@@ -91,14 +94,12 @@ def products(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...]) -> tuple[G
                 found.append((float(r["tokens"]), columns, inner, float(r["time_us"]) * 1e-6))
     m, n, k, seconds = np.array(found, float).T
     at = np.flatnonzero(2.0 * n * k / seconds < speeds.bandwidth)
-    at = at[fit.sample(np.arange(len(at)), m[at])]
-    model = partial(fit._gemm, speeds=speeds, peak=1.0, width=2.0, quantise=False)
+    at = at[sample(np.arange(len(at)), m[at])]
+    model = partial(dense.product_model, speeds=speeds, peak=1.0, width=2.0, quantise=False)
     start = np.log([4e-6, 0.8, 0.75, 100.0, 8.0, 4.0, 0.5])
-    best = fit.fitted(
-        model, (m[at], n[at], k[at]), seconds[at], start, fit.groups_of(n[at], k[at]), fit.GEMM_LIMITS
-    )
-    values = [*best[0][:4], *fit._shares(best[0][4:])]
-    return GemmRow(*values), "gemm bf16: " + fit.written(fit.GEMM_FIELDS, values, best, "vllm/0.19.0")
+    best = fitted(model, (m[at], n[at], k[at]), seconds[at], start, groups_of(n[at], k[at]), dense.LIMITS)
+    values = [*best.values[:4], *dense.shares(best.values[4:])]
+    return GemmRow(*values), "gemm bf16: " + _row(" ".join(dense.FIELDS), values, best)
 
 
 def elements(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...], gemm: GemmRow) -> str:
@@ -129,9 +130,9 @@ def elements(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...], gemm: Gemm
         return np.asarray(norms * one(norm) + acts * one(active))
 
     limits = (np.log([1e-7, 1e11, 1e6]), np.log([1e-4, 1e14, 1e9]))
-    groups = fit.groups_of(columns[0])
-    best = fit.fitted(model, tuple(columns), seconds, np.log([2e-6, 3e12, 4e7]), groups, limits)
-    return "elementwise: " + fit.written("fixed rate cache", list(best[0]), best, "vllm/0.19.0")
+    groups = groups_of(columns[0])
+    best = fitted(model, tuple(columns), seconds, np.log([2e-6, 3e12, 4e7]), groups, limits)
+    return "elementwise: " + _row("fixed rate cache", best.values, best)
 
 
 def decodes(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...]) -> str:
@@ -145,11 +146,11 @@ def decodes(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...
                 shape = (batch, length, bundle.kv_heads, 512.0, bundle.heads, 512.0)
                 found.append((*shape, float(r["time_us"]) * 1e-6))
     *columns, seconds = np.array(found, float).T
-    model = partial(fit._decode, speeds=speeds)
+    model = partial(attending.decode_model, speeds=speeds)
     start = np.log([1e-5, 0.5, 1e-6, 0.85, 1e-8])
-    groups = fit.groups_of(columns[0], columns[2])
-    best = fit.fitted(model, tuple(columns), seconds, start, groups, fit.ATTENTION_LIMITS)
-    return "decode_bf16: " + fit.written(fit.ATTENTION_FIELDS, list(best[0]), best, "vllm/0.19.0")
+    groups = groups_of(columns[0], columns[2])
+    best = fitted(model, tuple(columns), seconds, start, groups, attending.LIMITS)
+    return "decode_bf16: " + _row(" ".join(attending.FIELDS), best.values, best)
 
 
 def tiles(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...]) -> str:
@@ -176,10 +177,10 @@ def tiles(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...])
         return np.asarray(row.fixed + heads * (own + empty))
 
     limits = (np.log([1e-6] + 3 * [1e-8]), np.log([5e-5] + 3 * [1e-4]))
-    groups = fit.groups_of(columns[0], columns[2])
-    best = fit.fitted(model, tuple(columns), seconds, np.log([5e-6, 3e-6, 3e-6, 3e-7]), groups, limits)
+    groups = groups_of(columns[0], columns[2])
+    best = fitted(model, tuple(columns), seconds, np.log([5e-6, 3e-6, 3e-6, 3e-7]), groups, limits)
     chain = _chain(root, speeds, bundles)
-    return "tiles: " + fit.written("fixed tile open empty chain", [*best[0], chain], best, "vllm/0.19.0")
+    return "tiles: " + _row("fixed tile open empty chain", [*best.values, chain], best)
 
 
 def _chain(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...]) -> float:
@@ -216,11 +217,16 @@ def experts(root: Path, speeds: Speeds, cache: float, gemm: GemmRow) -> str:
     def model(x: Floats, rows: Floats, busy: Floats) -> Floats:
         return experts_seconds(rows, busy, 2048.0, 768.0, ExpertRow(*x), speeds, 1.0, 2.0)
 
-    limits = (fit.EXPERT_LIMITS[0][:5], fit.EXPERT_LIMITS[1][:5])
+    limits = (routed.LIMITS[0][:5], routed.LIMITS[1][:5])
     start = np.log([3e-5, 0.4, 0.85, 64.0, 1e-9])
-    groups = fit.groups_of(active)
-    best = fit.fitted(model, (8.0 * tokens, active), seconds - router, start, groups, limits)
-    return "experts bf16: " + fit.written("fixed compute memory pad row", [*best[0]], best, "vllm/0.19.0")
+    groups = groups_of(active)
+    best = fitted(model, (8.0 * tokens, active), seconds - router, start, groups, limits)
+    return "experts bf16: " + _row("fixed compute memory pad row", best.values, best)
+
+
+def _row(names: str, values: Iterable[float], fit: Fit) -> str:
+    """One row as YAML, of constants in the order of their names."""
+    return written(dict(zip(names.split(), values, strict=True)), fit, "vllm/0.19.0")
 
 
 if __name__ == "__main__":

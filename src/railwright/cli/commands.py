@@ -35,6 +35,7 @@ COMMANDS = {
     "moe": Entry("moe", "Predict dispatch and combine of a mixture-of-experts layer."),
     "demand": Entry("demand", "Say what a training run takes."),
     "serve": Entry("serve", "Say what users of a served model see."),
+    "kernels": Entry("kernels", "Read measured kernels of an installed aiconfigurator-core."),
     "cost": Entry("cost", "Say what a cluster costs: owned, colocated, rented, mixed."),
     "grow": Entry("grow", "Say which equipment fits now, and what comes after it."),
     "bill": Entry("bill", "List everything to buy, for procurement."),

@@ -108,6 +108,7 @@ def plain(result: ServingResult) -> dict[str, Any]:
         "tpot_parts_seconds": result.tpot_parts.parts,
         "power_watts": result.power,
         "joules_per_output_token": result.joules_per_token,
+        "kernels": asdict(result.kernels),
         "words": list(result.words),
     }
 
@@ -196,9 +197,12 @@ def _show(result: ServingResult, moe: bool) -> None:
             "power",
             f"{show_power(result.power)} at the servers' maximum, {result.joules_per_token:.2g} J per token",
         ),
+        ("kernels", result.kernels.line()),
     ]
     for name, value in pairs:
         typer.echo(f"{name:<18} {value}")
+    if result.kernels.note:
+        typer.echo(f"{'note':<18} {result.kernels.note}")
     typer.echo("")
     for title, parts in (("TTFT", result.ttft_parts), ("time per token", result.tpot_parts)):
         typer.echo(f"{title}: {_parts(parts)}" if parts.parts else f"{title}: no answer has a second token")

@@ -48,6 +48,7 @@ def serving(s: ServingResult) -> dict[str, Any]:
         "tpot_parts_s": s.tpot_parts.parts,
         "bottleneck": s.bottleneck,
         "power_w": s.power,
+        "kernels": asdict(s.kernels),
         "words": list(s.words),
     }
 

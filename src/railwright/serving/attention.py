@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from railwright.serving.exchange import nccl_seconds
 from railwright.serving.flash2 import beside_seconds, chunk_seconds, empty_seconds, splits, uneven_seconds
-from railwright.serving.kernels import AttentionRow, Floats, decode_seconds, prefill_seconds
+from railwright.serving.kernels import AttentionRow, Floats, decode_seconds, prompt_seconds
 from railwright.serving.masked import masked_seconds, xqa_runs
 from railwright.serving.memory import KV_BYTES
 from railwright.serving.operators import Stage, captured, plan_pace
@@ -107,7 +106,7 @@ def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
     """
     arch, layout = stage.arch, stage.layout
     latent = arch.attention == "mla"
-    row = replace(_prefill_row(stage), fixed=0.0)
+    row = _prefill_row(stage)
     tiles = stage.tiles
     work = LATENT_PREFILL if latent else 4.0 * arch.head_dim
 
@@ -117,8 +116,8 @@ def prefill_attention(stage: Stage, new: Floats, cached: Floats) -> Floats:
         before = np.where(seen >= longest, cached, np.maximum(np.minimum(seen, longest) - new / 2.0, 0.0))
         if tiles is not None:
             return chunk_seconds(new, before, stage.heads / layout.context, tiles, stage.kernels.speeds.sms)
-        return prefill_seconds(
-            1.0, new, before, stage.heads / layout.context, work, row, stage.kernels.speeds
+        return prompt_seconds(
+            new, before, stage.heads / layout.context, work, row, stage.kernels.speeds, stage.kv_heads
         )
 
     time = plan_pace(stage) * _by_window(stage, cached + new, layer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.serving.flash2 import TileRow
 from railwright.serving.kernels import AttentionRow, ElementRow, ExpertRow, Floats, GemmRow, Speeds
+from railwright.serving.measured import KernelFile, attention_fit, experts_fit, gemm_fit, read_kernels
 from railwright.shipped import read_data
 from railwright.spec.serving import Weights
 
@@ -65,6 +66,7 @@ class Kernels:
 
     row     whose measurements: 'h100';  exact  whether it is this very GPU
     family  whose attention, experts and all-reduce: 'vllm', 'trtllm', 'sglang'
+    file    measured ones laid over them, where a job names some
     """
 
     gpu: Gpu
@@ -73,6 +75,7 @@ class Kernels:
     exact: bool
     family: str
     tables: dict[str, Any]
+    file: KernelFile | None = None
 
     def gemm(
         self, weights: Weights, *, apart: bool = False, static: bool = False
@@ -81,31 +84,58 @@ class Kernels:
 
         apart  they are, in a kernel of its own;  static  by known scales; where such products were measured
         """
-        rows, width = self.tables["gemm"], WIDTH[weights]
+        name = self.gemm_name(weights, apart=apart, static=static)
+        raw, own = self.tables["gemm"][name], name.removesuffix("_static").removesuffix("_apart")
+        peak = self.peak(own)
+        quantise = peak > 1.0 or name.endswith("_static")
+        row = _row(GemmRow, raw)
+        if self.file and "points" in raw:
+            fit = gemm_fit(row, self.speeds, peak, WIDTH[own], quantise)
+            row = replace(row, points=self.file.points(raw, fit))
+        return row, peak, WIDTH[weights], quantise
+
+    def gemm_name(self, weights: Weights, *, apart: bool = False, static: bool = False) -> str:
+        """The row of `tables` that products in a type take."""
+        rows = self.tables["gemm"]
         name = weights if weights in rows else NARROWER.get(weights, "bf16")
         name = name if name in rows else "bf16"
-        peak = self.peak(name)
         if static and f"{name}_static" in rows:
-            return _row(GemmRow, rows[f"{name}_static"]), peak, width, True
-        name = f"{name}_apart" if apart and f"{name}_apart" in rows else name
-        return _row(GemmRow, rows[name]), peak, width, peak > 1.0
+            return f"{name}_static"
+        return f"{name}_apart" if apart and f"{name}_apart" in rows else name
 
     def attention(self, kind: str, kv: str) -> AttentionRow:
         """Constants of 'decode', 'prefill', 'mla_decode' or 'mla_prefill' over keys and values of a type."""
+        name, raw = self.attention_row(kind, kv)
+        row = _row(AttentionRow, raw)
+        if self.file and "points" in raw:
+            fit = attention_fit(kind, row, self.speeds, 1.0 if name.endswith("fp8") else 2.0)
+            row = replace(row, points=self.file.points(raw, fit))
+        return row
+
+    def attention_row(self, kind: str, kv: str) -> tuple[str, dict[str, Any]]:
+        """The row of `tables` that an attention kernel takes, with its name."""
         for family in (self.family, "vllm", "trtllm", "sglang"):
             rows = self.tables["attention"].get(family, {})
             for name in (f"{kind}_{kv}", f"{kind}_bf16"):
-                if name in rows and rows[name]["error"] < WORST:
-                    return _row(AttentionRow, rows[name])
-        return _row(AttentionRow, _tables("h100")["attention"]["trtllm"][f"{kind}_bf16"])
+                if name in rows and rows[name].get("near", rows[name]["error"]) < WORST:
+                    return name, rows[name]
+        return f"{kind}_bf16", _tables("h100")["attention"]["trtllm"][f"{kind}_bf16"]
 
     def experts(self, weights: Weights) -> tuple[ExpertRow, float, float]:
         """Constants, peak over bf16's and bytes of a weight of routed experts."""
+        name, raw = self.experts_row(weights)
+        row, peak = _row(ExpertRow, raw), self.peak(name)
+        if self.file and "points" in raw:
+            row = replace(row, points=self.file.points(raw, experts_fit(row, self.speeds, peak, WIDTH[name])))
+        return row, peak, WIDTH[weights]
+
+    def experts_row(self, weights: Weights) -> tuple[str, dict[str, Any]]:
+        """The row of `tables` that routed experts take, with its type."""
         for name in (weights, _EXPERTS_LIKE.get(weights, ""), "bf16"):
             for family in (self.family, "vllm", "trtllm", "sglang"):
                 rows = self.tables["experts"].get(family, {})
                 if name in rows:
-                    return _row(ExpertRow, rows[name]), self.peak(name), WIDTH[weights]
+                    return name, rows[name]
         raise AssertionError(f"no experts measured on {self.row}")
 
     def all_reduce(self, ranks: int, sizes: Floats, whose: str = "") -> Floats | None:
@@ -116,10 +146,12 @@ class Kernels:
         for family in (whose or self.family, self.family, "vllm", "trtllm", "sglang"):
             rows = self.tables["all_reduce"].get(family, {})
             if ranks in rows:
-                times = np.log(np.asarray(rows[ranks], float))
+                own = rows[ranks]
+                knots, seconds = (own["bytes"], own["seconds"]) if isinstance(own, dict) else (KNOTS, own)
+                times = np.log(np.asarray(seconds, float))
                 at = np.log(np.maximum(np.asarray(sizes, float), 1.0))
-                inside = np.exp(np.interp(at, np.log(KNOTS), times))
-                return np.asarray(inside * np.maximum(np.asarray(sizes, float) / KNOTS[-1], 1.0))
+                inside = np.exp(np.interp(at, np.log(knots), times))
+                return np.asarray(inside * np.maximum(np.asarray(sizes, float) / knots[-1], 1.0))
         return None
 
     @property
@@ -141,7 +173,8 @@ class Kernels:
 
 
 WORST = 35.0
-"""Mean error from which another engine's kernel is the better guess [%]."""
+"""Mean error (of rows with points, at shapes left out of them) from which another engine's kernel is the
+better guess [%]."""
 
 
 @cache
@@ -165,10 +198,13 @@ def measured() -> tuple[str, ...]:
     return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
-def kernels_of(gpu: Gpu, family: str) -> Kernels:
+def kernels_of(gpu: Gpu, family: str, file: str | None = None, job: str = "") -> Kernels:
     """The measured kernels of a GPU: its own, else those of its generation's best-known one.
 
-    Raises PlanError for a GPU of a generation that no kernel was measured on.
+    file  of measured kernels to lay over them, as `job` names it
+
+    Raises PlanError for a GPU of a generation that no kernel was measured on, and for a file of another GPU
+    or engine; RailwrightError for a file that is none.
     """
     own = [name for name in measured() if gpu.name == name or gpu.name.startswith(name + "-")]
     row = max(own, key=len) if own else KIN.get(gpu.generation, "")
@@ -179,8 +215,15 @@ def kernels_of(gpu: Gpu, family: str) -> Kernels:
             f"serving is predicted for those of the generations of {known}."
         )
     peak = gpu.peak_flops.get("bf16") or gpu.peak_flops["fp16"]
-    return Kernels(gpu, Speeds(peak, gpu.hbm_bandwidth, gpu.sms), row, bool(own), family, _tables(row))
+    speeds = Speeds(peak, gpu.hbm_bandwidth, gpu.sms)
+    if file is None:
+        return Kernels(gpu, speeds, row, bool(own), family, _tables(row))
+    measured_file = read_kernels(file)
+    measured_file.check(job, gpu, family)
+    laid = measured_file.over(_tables(row))
+    return Kernels(gpu, measured_file.speeds, row, True, family, laid, measured_file)
 
 
 def _row(kind: type[Kind], row: dict[str, Any]) -> Kind:
-    return kind(**{f.name: float(row.get(f.name, 0.0)) for f in fields(kind)})
+    values: dict[str, Any] = {f.name: float(row.get(f.name, 0.0)) for f in fields(kind) if f.name != "points"}
+    return kind(**values)

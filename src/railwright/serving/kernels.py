@@ -1,17 +1,19 @@
 """Times of an engine's kernels on one GPU: products, attention and routed experts, for arrays of batches.
 
 Every function takes arrays that broadcast, and constants as a row fitted on measured kernels
-(serving/data/kernels/, tools/fit_serving.py).
+(serving/data/kernels/, `railwright kernels`).  A row may hold the points it was fitted on
+(serving/points.py): its time is then the measured one where it was measured.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from railwright.compute import gemm
+from railwright.serving.points import Points
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +38,7 @@ class GemmRow:
 
     even  share of products whose tiles a library deals so that no wave runs partly filled (persistent kernels
           that split the last tiles, odd tile shapes)
+    points  what was measured: configurations (n, k), over m
     """
 
     fixed: float
@@ -45,6 +48,7 @@ class GemmRow:
     square: float
     small: float
     even: float = 0.0
+    points: Points | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class AttentionRow:
     memory   fraction of the memory bandwidth reached
     ramp     decode: more time until the memory streams [s]; prefill: prompt length of half speed [token]
     unit     time of one request's key/value head beyond its share of bytes and work [s]
+    points   what was measured: configurations (kv_heads, heads, work), over requests and context, or over
+             prompts and their length
     """
 
     fixed: float
@@ -63,6 +69,7 @@ class AttentionRow:
     memory: float
     ramp: float
     unit: float
+    points: Points | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class ExpertRow:
     pad      rows that a tile of every busy expert works beyond its own
     row      time of one routed copy of a token beyond its share of bytes and work [s]
     spread   more fixed time where other GPUs have experts too, so that some tokens are another's [s]
+    points   what was measured: configurations as `Routed` and widths, over tokens
     """
 
     fixed: float
@@ -82,6 +90,19 @@ class ExpertRow:
     pad: float
     row: float
     spread: float = 0.0
+    points: Points | None = None
+
+
+@dataclass(frozen=True)
+class Routed:
+    """How a layer's experts are dealt, which measured points are found by.
+
+    experts  of this GPU;  each  experts of a token, of all GPUs;  ranks  of expert parallelism
+    """
+
+    experts: float
+    each: float
+    ranks: float
 
 
 @dataclass(frozen=True)
@@ -111,6 +132,7 @@ def gemm_seconds(
 
     peak      peak of the dtype over the bf16 one;  width  bytes of one weight, with its scales
     quantise  x is read and written once more before, in a kernel that the row's `fixed` includes
+    With points in the row all products are of one n and k.
     Source of the form: compute/gemm.py.
     """
     m, n, k = (np.asarray(v, float) for v in (shape.m, shape.n, shape.k))
@@ -134,6 +156,8 @@ def gemm_seconds(
     time = row.even * dealt + (1.0 - row.even) * time
     if quantise:
         time = time + QUANTISED * m * k / (row.memory * speeds.bandwidth)
+    if row.points is not None:
+        time = time * np.exp(row.points.log_ratio((float(n.flat[0]), float(k.flat[0])), m))
     return np.asarray(time)
 
 
@@ -158,7 +182,10 @@ def decode_seconds(
     flops = b * c * np.asarray(heads) * np.asarray(work)
     streaming = row.ramp * -np.expm1(-moved / RAMP_BYTES)
     longest = np.maximum(moved / (row.memory * speeds.bandwidth), flops / (row.compute * speeds.peak))
-    return np.asarray(row.fixed + streaming + row.unit * b * np.asarray(kv_heads) + longest)
+    time = row.fixed + streaming + row.unit * b * np.asarray(kv_heads) + longest
+    if row.points is not None:
+        time = time * np.exp(row.points.log_ratio(_attention_config(kv_heads, heads, work), b, c))
+    return np.asarray(time)
 
 
 def prefill_seconds(
@@ -169,19 +196,52 @@ def prefill_seconds(
     work: ArrayLike,
     row: AttentionRow,
     speeds: Speeds,
+    kv_heads: ArrayLike = 1.0,
 ) -> Floats:
     """Causal attention of `prompts` times `new` tokens, after `cached` ones already in the cache. [s]
 
     work  flop per query head and pair of tokens, as for decode; half the new pairs are masked
     Short prompts work slower, as training's do (compute/data/attention.yaml); each token's query and output
-    cross the memory once.
+    cross the memory once.  Points were measured without a cache: those of a prompt of as much work are taken.
     """
     b, n, p, h = (np.asarray(v, float) for v in (prompts, new, cached, heads))
     w = np.asarray(work, float)
     flops = b * h * w * n * (p + n / 2.0)
     slow = 1.0 + row.ramp / (n + p)
     crossing = b * n * h * w / (row.memory * speeds.bandwidth)
-    return np.asarray(row.fixed + row.unit * b * h + flops * slow / (row.compute * speeds.peak) + crossing)
+    time = row.fixed + row.unit * b * h + flops * slow / (row.compute * speeds.peak) + crossing
+    if row.points is not None:
+        config = _attention_config(kv_heads, heads, work)
+        time = time * np.exp(row.points.log_ratio(config, b, np.sqrt(n * (n + 2.0 * p))))
+    return np.asarray(time)
+
+
+def prompt_seconds(
+    new: ArrayLike,
+    cached: ArrayLike,
+    heads: ArrayLike,
+    work: ArrayLike,
+    row: AttentionRow,
+    speeds: Speeds,
+    kv_heads: ArrayLike = 1.0,
+) -> Floats:
+    """What one prompt adds to a launch that computes all of a step: `prefill_seconds` less `fixed`. [s]
+
+    Of points, those of as many prompts alike as take as long as their launch: one short prompt's time is
+    nearly all launch, and says little of what another would add.
+    """
+    bare = replace(row, fixed=0.0, points=None)
+    alone = prefill_seconds(1.0, new, cached, heads, work, bare, speeds)
+    if row.points is None:
+        return alone
+    n, p = np.broadcast_arrays(np.asarray(new, float), np.asarray(cached, float))
+    alike = np.clip(row.fixed / np.maximum(alone, 1e-12), 1.0, row.points.first[-1])
+    config = _attention_config(kv_heads, heads, work)
+    return np.asarray(alone * np.exp(row.points.log_ratio(config, alike, np.sqrt(n * (n + 2.0 * p)))))
+
+
+def _attention_config(kv_heads: ArrayLike, heads: ArrayLike, work: ArrayLike) -> tuple[float, float, float]:
+    return float(np.asarray(kv_heads)), float(np.asarray(heads)), float(np.asarray(work))
 
 
 def experts_seconds(
@@ -196,6 +256,7 @@ def experts_seconds(
     matrices: float = 3.0,
     spread: ArrayLike = 0.0,
     copies: ArrayLike | None = None,
+    routed: Routed | None = None,
 ) -> Floats:
     """Routed experts of one layer on one GPU. [s]
 
@@ -203,6 +264,7 @@ def experts_seconds(
     hidden, inner  widths of an expert (inner after tensor parallelism);  matrices  3 gated, 2 not
     spread  1 under expert parallelism, else 0
     copies  that pass the activation and are summed, other GPUs' among them; default: `rows`
+    routed  how experts are dealt; default: unknown, and points are not looked for
     """
     r, a, h, i = (np.asarray(v, float) for v in (rows, active, hidden, inner))
     weights = matrices * h * i
@@ -210,4 +272,9 @@ def experts_seconds(
     flops = 2.0 * (r + row.pad * a) * weights
     longest = np.maximum(moved / (row.memory * speeds.bandwidth), flops / (row.compute * speeds.peak * peak))
     passed = r if copies is None else np.asarray(copies, float)
-    return np.asarray(row.fixed + row.spread * np.asarray(spread) + row.row * passed + longest)
+    time = row.fixed + row.spread * np.asarray(spread) + row.row * passed + longest
+    if row.points is not None and routed is not None:
+        dealt = (routed.experts, routed.each, routed.ranks)
+        tokens = r * routed.ranks / routed.each
+        time = time * np.exp(row.points.log_ratio((*dealt, float(h), float(i)), tokens))
+    return np.asarray(time)

@@ -23,6 +23,7 @@ from railwright.serving.exchange import (
 from railwright.serving.flash2 import WIDTH, TileRow
 from railwright.serving.kernels import (
     Floats,
+    Routed,
     experts_seconds,
     gemm_seconds,
 )
@@ -253,6 +254,7 @@ def _experts(stage: Stage, own: Floats, tokens: Floats) -> Floats:
         tokens * arch.experts_per_token
         if gathers(stage.place, layout) and stage.kernels.family == "vllm"
         else None,
+        Routed(local, arch.experts_per_token, layout.expert),
     )
     router = stage.product(own, arch.experts, arch.hidden, "bf16")
     if not arch.shared_ffn:

@@ -27,6 +27,7 @@ from railwright.serving.metrics import (
 from railwright.serving.profiles import Engine, engine_of
 from railwright.serving.result import Cache, Parts, Promise, ServingResult
 from railwright.serving.simulate import LoopEngine, Run, simulate
+from railwright.serving.sources import kernel_sources
 from railwright.serving.spread import Spread, spread_of
 from railwright.serving.state import read
 from railwright.serving.step import StepParts, step_parts, tabulate
@@ -166,6 +167,7 @@ def summarise(
         machine.server.power_max * gpus / machine.server.gpus,
         (),
         run,
+        kernel_sources(job, arch, machine.gpu, engine),
     )
     return answer(result)
 

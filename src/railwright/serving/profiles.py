@@ -24,6 +24,7 @@ class Engine:
     """One engine at one time; data/engines.yaml says where each value comes from.
 
     kernels         whose measured kernels: 'vllm', 'trtllm' or 'sglang'
+    first_release, last_release  of the engine that the profile is of, '' for open
     scheduler       mixed: prefill chunks ride with decodes; prefill-first: new prompts before decodes, in
                     steps of their own; static: a batch starts and ends together
     whole_prompts   prompts are not cut to the token budget
@@ -85,6 +86,8 @@ class Engine:
     launches: int
     launch: float
     launch_collective: float
+    first_release: str = ""
+    last_release: str = ""
     prompt_launch: float = 0.0
     whole_prompts: bool = False
     reserves: bool = False

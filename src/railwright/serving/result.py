@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from railwright.serving.metrics import Distribution, Throughput
 from railwright.serving.simulate import Run
+from railwright.serving.sources import KernelSources
 from railwright.spec.serving import Slo
 
 
@@ -69,6 +70,7 @@ class ServingResult:
     power        of the replicas' servers at their catalogued maximum, by the GPUs they take [W]
     words        the answer in sentences
     run          every request and step
+    kernels      which measured kernels it stands on
     """
 
     name: str
@@ -95,6 +97,7 @@ class ServingResult:
     power: float
     words: tuple[str, ...]
     run: Run
+    kernels: KernelSources
 
     @property
     def tokens_per_second(self) -> float:

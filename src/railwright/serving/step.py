@@ -63,7 +63,8 @@ def tabulate(
     With speculative decoding a decode step's tokens are those checked, and drafting them is in `decode_rows`
     and `decode`; prefill of the draft is left out.
     Raises PlanError for an unknown engine, GPUs no kernel was measured on, layouts the model cannot be cut
-    into, a model that does not fit, and a replica larger than the cluster.
+    into, a model that does not fit, and a replica larger than the cluster; RailwrightError for a file of
+    measured kernels that cannot be read.
     """
     stage = stage_of(job, arch, machine, layout)
     engine, cut = stage.place.engine, stage.layout
@@ -205,7 +206,8 @@ def stage_of(job: ServingJob, arch: Transformer, machine: Machine, layout: Servi
     cut = layout or job.layout
     check_layout(job, arch, cut)
     first = job.servers[0] * machine.server.gpus if job.servers else 0
-    place = Place(machine, engine, kernels_of(machine.gpu, engine.kernels), first)
+    kernels = kernels_of(machine.gpu, engine.kernels, job.kernels, job.name)
+    place = Place(machine, engine, kernels, first)
     place.group(cut.gpus)
     return Stage(place, job, arch, cut)
 

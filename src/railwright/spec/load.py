@@ -19,7 +19,8 @@ _FILES = ("catalog", "calibration")
 def load_study(path: str | Path) -> Study:
     """Read a study file.
 
-    Paths inside it (`catalog`, `calibration`, a model's config.json) are relative to its own folder.
+    Paths inside it (`catalog`, `calibration`, a job's `kernels`, a model's config.json) are relative to its
+    own folder.
     Raises SpecError with all mistakes: file:line:column, dotted field, what is allowed, the nearest name.
     """
     path = Path(path)
@@ -87,15 +88,15 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
             else entry
         )
 
+    def served(entry: Any) -> Any:
+        if not isinstance(entry, dict):
+            return entry
+        return {**job(entry), **({"kernels": file(entry["kernels"], ("",))} if "kernels" in entry else {})}
+
     def variant(entry: Any) -> Any:
         if not isinstance(entry, dict) or not isinstance(entry.get("set"), dict):
             return entry
-        changed = {
-            key: file(value, (".json",) if key.endswith(".model") else (".yaml", ".yml"))
-            if key in _FILES or key.endswith(".model")
-            else value
-            for key, value in entry["set"].items()
-        }
+        changed = {key: file(value, _ending(key)) for key, value in entry["set"].items()}
         return {**entry, "set": changed}
 
     anchored = dict(plain)
@@ -112,9 +113,19 @@ def _anchored(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     for kind, one in (
         ("jobs", job),
         ("recommendations", recommendation),
+        ("serving", served),
         ("variants", variant),
         ("sensitivity", variant),
     ):
         if isinstance(plain.get(kind), tuple):
             anchored[kind] = tuple(one(entry) for entry in plain[kind])
     return anchored
+
+
+def _ending(field: str) -> tuple[str, ...]:
+    """Ends of values that are files, of a field that a variant changes; nothing of others."""
+    if field.endswith(".kernels"):
+        return ("",)
+    if field.endswith(".model"):
+        return (".json",)
+    return (".yaml", ".yml") if field in _FILES else ()

@@ -141,6 +141,11 @@ class ServingJob(Section):
         description="engine profile: its kernels, scheduler and overheads (docs/serving/engine.md), "
         "or path of a calibrated one (YAML)",
     )
+    kernels: str | None = Field(
+        default=None,
+        description="file of kernels measured on this GPU, of `railwright kernels` (JSON, relative to this "
+        "file); default: the shipped fits",
+    )
     weights: Weights = Field(
         default="bf16",
         description="type of the weights and of products (fp8: a scale per tensor or channel; fp8_block: per "

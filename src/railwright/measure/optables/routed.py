@@ -1,0 +1,130 @@
+"""Routed experts and all-reduces: from rows of `moe` and `comm` tables to constants and points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from railwright.measure.optables.fitting import (
+    Floats,
+    Found,
+    Measured,
+    Reduced,
+    Subject,
+    Tables,
+    fitted,
+    groups_of,
+    limits,
+    sample,
+)
+from railwright.measure.optables.package import Columns
+from railwright.serving.kernels import ExpertRow, Speeds, experts_seconds
+
+FIELDS = ("fixed", "compute", "memory", "pad", "row", "spread")
+LIMITS = limits([1e-6, 0.02, 0.2, 0.1, 1e-13, 1e-8], [3e-4, 1.0, 1.0, 300.0, 1e-6, 1e-4])
+
+BESIDE_FP8 = "w4a8_mxfp4_mxfp8"
+"""mxfp4 weights with mxfp8 activations: what TensorRT-LLM runs on Blackwell, and so its mxfp4 there."""
+NAMES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
+NAMES |= {"w4a16_mxfp4": "mxfp4", "int4_wo": "int4", BESIDE_FP8: "mxfp4"}
+"""The tables' name of a type -> ours."""
+
+MIN_LATENCY = "moe_torch_flow_min_latency"
+"""TensorRT-LLM's kernels for nvfp4 experts on Blackwell, in the table of several."""
+
+LONGEST = 0.03
+"""Kernels that take longer are left out [s]."""
+LEAST = 50
+"""Rows below which nothing is fitted."""
+
+WANTED = ("moe_dtype", "kernel_source", "distribution", "latency")
+SIZES = ("num_tokens", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "hidden_size", "inter_size")
+
+
+def experts(tables: Tables, subject: Subject, engines: tuple[str, ...]) -> Iterator[Found]:
+    """Routed experts of one layer by engine and type, where the table shows how many experts have tokens."""
+    for engine in engines:
+        found = tables.of(subject, "moe", engine, "moe_perf", (*WANTED, *SIZES))
+        types = set(found[0]["moe_dtype"].astype(str)) & set(NAMES) if found else set()
+        unused = "w4a16_mxfp4" if engine == "trtllm" and BESIDE_FP8 in types else BESIDE_FP8
+        for dtype in sorted(types - {unused}):
+            assert found is not None
+            line = _experts(subject, *found, dtype, ("experts", engine, NAMES[dtype]))
+            if line is not None:
+                yield line
+
+
+def _experts(
+    subject: Subject, columns: Columns, table: str, dtype: str, path: tuple[str, ...]
+) -> Found | None:
+    tokens, topk, number, tp, ep, hidden, inner = (np.asarray(columns[n], float) for n in SIZES)
+    seconds = np.asarray(columns["latency"], float) / 1e3
+    source, dealt = columns["kernel_source"].astype(str), columns["distribution"].astype(str)
+    keep = (columns["moe_dtype"].astype(str) == dtype) & (hidden >= 2048) & (topk <= 10)
+    keep &= inner / tp >= 128
+    # other activations than the models' here have kernels of their own
+    keep &= (np.char.find(source, "nongated") < 0) & (np.char.find(source, "situ") < 0) & (seconds < LONGEST)
+    if (keep & (source == MIN_LATENCY)).any():
+        keep &= source == MIN_LATENCY
+    # dealt evenly, each copy to another expert until all have one (above 160 experts the tables deal
+    # otherwise); or by a power law, with so many tokens that every expert has some
+    even = (dealt == "balanced") & (number <= 160)
+    skewed = (dealt == "power_law_1.01") & (number > 160) & (ep == 1) & (tokens * topk >= 16 * number)
+    keep &= even | skewed
+    at = sample(np.flatnonzero(keep), tokens)
+    if len(at) < LEAST:
+        return None
+    rows = tokens * topk / ep
+    active = np.minimum(number / ep, np.maximum(rows, 1.0))
+    inputs = tuple(c[at] for c in (rows, active, hidden, inner / tp, (ep > 1).astype(float)))
+    peak, width = subject.peaks[dtype], subject.widths[dtype]
+    model = partial(_model, speeds=subject.speeds, peak=peak, width=width)
+    # tiles that round up far and a memory that is not reached look alike: the better of both is kept
+    starts = [np.log([3e-5, 0.4, memory, pad, 1e-9, 1e-6]) for memory, pad in ((0.85, 64.0), (0.5, 2.0))]
+    groups = groups_of(hidden[at], inner[at])
+    found = min(
+        (fitted(model, inputs, seconds[at], start, groups, LIMITS) for start in starts),
+        key=lambda fit: fit.error,
+    )
+    configs = np.column_stack((number / ep, topk, ep, hidden, inner / tp))[keep]
+    measured = Measured(configs, tokens[keep], np.ones(int(keep.sum())), seconds[keep])
+    return Found(path, dict(zip(FIELDS, found.values, strict=True)), found, table, measured)
+
+
+def _model(
+    x: Floats,
+    r: Floats,
+    a: Floats,
+    h: Floats,
+    i: Floats,
+    e: Floats,
+    *,
+    speeds: Speeds,
+    peak: float,
+    width: float,
+) -> Floats:
+    return experts_seconds(r, a, h, i, ExpertRow(*x), speeds, peak, width, spread=e)
+
+
+def reductions(tables: Tables, subject: Subject, engines: tuple[str, ...]) -> Iterator[Reduced]:
+    """Each engine's own all-reduce inside a CUDA graph, by number of GPUs, from 2 KiB on.
+
+    The tables count elements of two bytes.
+    """
+    for engine in engines:
+        wanted = ("kernel_source", "num_gpus", "message_size", "latency")
+        read = tables.of(subject, "comm", engine, "custom_allreduce_perf", wanted)
+        if read is None:
+            continue
+        columns, table = read
+        graph = np.char.find(columns["kernel_source"].astype(str), "eager") < 0
+        for ranks in sorted(set(columns["num_gpus"].tolist())):
+            keep = graph & (columns["num_gpus"] == ranks)
+            sizes = 2.0 * np.asarray(columns["message_size"], float)[keep]
+            times = np.asarray(columns["latency"], float)[keep]
+            knots = np.unique(sizes[sizes >= 2048])
+            if len(knots) > 1:
+                seconds = np.array([np.median(times[sizes == s]) / 1e3 for s in knots])
+                yield Reduced(engine, int(ranks), knots, seconds, table)
