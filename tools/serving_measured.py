@@ -1,8 +1,8 @@
 """Published serving cases with measured kernels beside the shipped fits, slice by slice.
 
 python tools/serving_measured.py FOLDER [PART OF A CASE'S NAME]
-FOLDER holds files of `railwright kernels GPU --engine E --out FOLDER/GPU-E.kernels.json`; cases without one are
-left out.  No part of the measured source was chosen by these rows (docs/serving/kernels.md).
+FOLDER holds files of `railwright kernels GPU --engine E --out FOLDER/GPU-E.kernels.json`; cases without one
+are left out.  No part of the measured source was chosen by these rows (docs/serving/kernels.md).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ NEAREST = 12
 REACH = 4.0
 """Distance, in scales, from which a configuration says nothing: it would weigh 0.00002 of the fit."""
 
-EXACT = 1e-9
+EXACT = 1e-12
 """Square of the distance at which a configuration is taken for the very one."""
 
 SMALLEST = 1e-3
