@@ -75,6 +75,10 @@ def tabulate(
     tokens = _grid(1.0, max(min(float(most_tokens), 65536.0), requests, 512.0), 6)
     batches, contexts = _grid(1.0, requests, 3), np.concatenate([[0.0], _grid(16.0, max(longest, 64.0), 3)])
     chunks = _grid(1.0, max(min(float(most_tokens), 65536.0, longest), 64.0), 4)
+    if stage.kernels.file is not None:
+        # a prompt longer than a step's tokens is computed whole by some engines; measured times are uneven, so
+        # that the slope of the last two would not reach there
+        tokens, chunks = _up_to(tokens, longest), _up_to(chunks, longest)
     decode = decode_attention(stage, batches[:, None], contexts[None, :])
     drafted = np.zeros_like(tokens)
     if job.speculative is not None:
@@ -210,6 +214,13 @@ def stage_of(job: ServingJob, arch: Transformer, machine: Machine, layout: Servi
     place = Place(machine, engine, kernels, first)
     place.group(cut.gpus)
     return Stage(place, job, arch, cut)
+
+
+def _up_to(grid: Floats, last: float) -> Floats:
+    """A grid with more points, two for each doubling, up to `last`."""
+    if grid[-1] >= last:
+        return grid
+    return np.concatenate([grid, _grid(grid[-1], last, 2)[1:]])
 
 
 def _grid(first: float, last: float, per_octave: int) -> Floats:

@@ -16,8 +16,8 @@ from railwright.measure.optables.fitting import FOLDS, Floats, Measured
 from railwright.serving.measured import points_of
 from railwright.serving.points import Points
 
-SCALES = (0.25, 0.5, 1.0, 2.0)
-"""Octaves over which a configuration speaks for others: one of these, by kernel."""
+SCALES = (0.1, 0.25, 0.5, 1.0, 2.0)
+"""Octaves over which a configuration speaks for others: one of these, by kernel; the first is for none."""
 
 TRIED = 150
 """Configurations that are left out at most, each with all others of its fold."""
