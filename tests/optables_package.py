@@ -71,9 +71,10 @@ def write(path: Path, table: Table) -> None:
 
 
 def tables() -> dict[str, Table]:
-    """Every kind of table that is read, of vLLM 0.30.0 (all-reduces of 0.29.0 only)."""
+    """Every kind of table that is read, of vLLM 0.30.0 (products of 0.29.0 too, all-reduces of it only)."""
     return {
         "gemm/vllm/0.30.0/gemm_perf.parquet": products(),
+        "gemm/vllm/0.29.0/gemm_perf.parquet": products(),
         "attention/vllm/0.30.0/generation_attention_perf.parquet": decodes(),
         "attention/vllm/0.30.0/context_attention_perf.parquet": prefills(),
         "moe/vllm/0.30.0/moe_perf.parquet": experts(),

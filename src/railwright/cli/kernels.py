@@ -62,13 +62,14 @@ def _list(package: Package) -> None:
     from railwright.cli.tables import print_table
     from railwright.measure.optables.package import ENGINES, NAME, systems
 
-    typer.echo(f"{NAME} {package.version}: versions measured by GPU and engine; the current ones are read\n")
+    typer.echo(f"{NAME} {package.version}: versions measured by GPU and engine; those named first are read\n")
     rows = []
     for system in package.systems():
-        gpu = systems().get(system, {}).get("gpu") or "not in the catalogue"
+        gpu = systems().get(system, {}).get("gpu") or "-"
         versions = [_versions(package, system, engine) for engine in ENGINES]
         rows.append((gpu, system, *versions))
     print_table(("GPU", "folder", *ENGINES), rows)
+    typer.echo("\n-: not in the catalogue, or not measured\n")
 
 
 def _versions(package: Package, system: str, engine: str) -> str:
@@ -88,27 +89,24 @@ def _show(source: Source) -> None:
         f"{source.gpu}, {source.engine} {source.version}: {source.package.root.name} "
         f"{source.package.version}, {subject.system}\n"
     )
-    header = ("kernel", "table", "points", "of shapes", "fit", "left out", "with points", "scale")
+    header = ("kernel", "table", "points", "fit", "left out", "with points")
     rows = [
         (
             " ".join(part for part in line.found.path if part != source.engine),
             line.found.table,
             f"{line.judged.points:,}",
-            f"{line.judged.configs:,}",
             f"{line.judged.fit:.1f} %",
             f"{line.found.fit.left_out:.1f} %",
             f"{line.judged.near:.1f} %",
-            f"{line.judged.scale:g}",
         )
         for line in source.lines
     ]
     rows += [
-        (f"all_reduce over {one.ranks}", one.table, str(len(one.sizes)), "1", "", "", "", "")
-        for one in source.reduced
+        (f"all_reduce over {one.ranks}", one.table, str(len(one.sizes)), "", "", "") for one in source.reduced
     ]
     print_table(header, rows, right=True)
     typer.echo(
         "\nfit: mean error of the constants at all points; left out: at shapes left out of the fit, of those "
         "that\nlayers have; with points: at shapes left out of the points (at a measured shape the time is "
-        "the\nmeasured one); scale: octaves over which a shape speaks for others.\n"
+        "the\nmeasured one).\n"
     )

@@ -61,7 +61,7 @@ class Tables:
         if engine is None or version is None:
             return None
         if self.filled:
-            version = self.package.nearest(subject.system, kind, engine, version) or version
+            version = self.package.nearest(subject.system, kind, engine, version, file) or version
         table = f"{engine}/{version}"
         read = self.package.read(f"{subject.system}/{kind}/{table}/{file}.parquet", wanted, optional)
         return None if read is None else (read, table)

@@ -16,11 +16,11 @@ from railwright.measure.optables.fitting import FOLDS, Floats, Measured
 from railwright.serving.measured import points_of
 from railwright.serving.points import Points
 
-SCALES = (0.1, 0.25, 0.5, 1.0, 2.0)
-"""Octaves over which a configuration speaks for others: one of these, by kernel; the first is for none."""
+SCALES = (0.25, 0.5, 1.0, 2.0)
+"""Octaves over which a configuration speaks for others: one of these, by kernel."""
 
 TRIED = 150
-"""Configurations that are left out at most, each with all others of its fold."""
+"""Configurations whose grids are halved at most."""
 
 DIGITS = 5
 """Of a measured time in a file."""
@@ -89,7 +89,7 @@ def _beside(points: Points, logs: list[Floats], scale: float) -> float:
         left = replace(
             points, configs=points.configs[rest], seconds=points.seconds[rest], scale=scale, known=known
         )
-        for one in out[: TRIED // FOLDS]:
+        for one in out:
             found.append(_wrong(left, points.configs[one], points.first, points.second, logs[one]))
     return float(np.concatenate(found).mean())
 

@@ -24,8 +24,8 @@ Columns = Mapping[str, NDArray[np.generic]]
 NAME, MODULE = "aiconfigurator-core", "aiconfigurator_core"
 INSTALL = "pip install 'railwright[kernels]'"
 ENGINES = ("vllm", "trtllm", "sglang")
-KINDS = ("gemm", "attention", "mla", "moe", "comm")
-"""Folders of a system's tables that are read (beside them 'quantize', for one difference)."""
+KINDS = ("gemm", "attention")
+"""Folders whose versions an engine's are: others hold single kernels of some ('mla', 'moe', 'comm')."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class Package:
             )
         return found
 
-    def versions(self, system: str, kind: str, engine: str) -> tuple[str, ...]:
-        """Versions of an engine of which a kind was measured, oldest first."""
+    def versions(self, system: str, kind: str, engine: str, file: str = "*") -> tuple[str, ...]:
+        """Versions of an engine of which a kind's table was measured, oldest first."""
         folder = self.data / system / kind / engine
         if not folder.is_dir():
             return ()
-        names = [f.name for f in folder.iterdir() if f.is_dir() and any(f.glob("*.parquet"))]
+        names = [f.name for f in folder.iterdir() if any(f.glob(f"{file}.parquet"))]
         return tuple(sorted(names, key=_order))
 
     def all_versions(self, system: str, engine: str) -> tuple[str, ...]:
-        """Versions of an engine of which anything that is read was measured, oldest first."""
+        """Versions of an engine of which products or attention were measured, oldest first."""
         found = {v for kind in KINDS for v in self.versions(system, kind, engine)}
         return tuple(sorted(found, key=_order))
 
@@ -77,9 +77,9 @@ class Package:
             named = ""
         return named if named in known else (known[-1] if known else None)
 
-    def nearest(self, system: str, kind: str, engine: str, version: str) -> str | None:
-        """The newest version of a kind not after `version`, as the package itself fills what it lacks."""
-        older = [v for v in self.versions(system, kind, engine) if _order(v) <= _order(version)]
+    def nearest(self, system: str, kind: str, engine: str, version: str, file: str) -> str | None:
+        """The newest version of a table not after `version`, as the package itself fills what it lacks."""
+        older = [v for v in self.versions(system, kind, engine, file) if _order(v) <= _order(version)]
         return older[-1] if older else None
 
     def read(self, name: str, wanted: Iterable[str], optional: Iterable[str] = ()) -> Columns | None:
