@@ -176,7 +176,7 @@ def test_a_file_of_another_gpu_or_engine(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_none(tmp_path: Path, changes: dict[str, object], said: str) -> None:
     with pytest.raises(RailwrightError) as told:
-        read_kernels(small(tmp_path, **changes))
+        kernels_of(GPU, "vllm", small(tmp_path, **changes)).gemm("bf16")
     assert said in str(told.value)
     assert "write it anew by `railwright kernels`" in str(told.value)
 

@@ -62,7 +62,10 @@ class KernelFile:
         """The measurements of one of its rows around their fit; made once."""
         found = self.made.get(id(row))
         if found is None:
-            found = self.made[id(row)] = points_of(row["points"], fit)
+            try:
+                found = self.made[id(row)] = points_of(row["points"], fit)
+            except (KeyError, TypeError, ValueError) as error:
+                raise _not_one(self.path, error) from None
         return found
 
     def check(self, job: str, gpu: Gpu, engine: str) -> None:
@@ -113,9 +116,14 @@ def _read(path: str, changed: int, size: int) -> KernelFile:
     try:
         return _parsed(path, plain)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RailwrightError(
-            f"{path}: is not as `railwright kernels` writes it ({type(error).__name__}: {error}); {wanted}."
-        ) from None
+        raise _not_one(path, error) from None
+
+
+def _not_one(path: str, error: Exception) -> RailwrightError:
+    return RailwrightError(
+        f"{path}: is not as `railwright kernels` writes it ({type(error).__name__}: {error}); write it anew "
+        "by `railwright kernels`."
+    )
 
 
 def _parsed(path: str, plain: Mapping[str, Any]) -> KernelFile:
@@ -143,15 +151,6 @@ def _check_row(row: Mapping[str, Any]) -> None:
         if name not in ("table", "points") and not 0.0 <= float(value) < float("inf"):
             raise ValueError(f"{name} is {value}")
     str(row["table"]), float(row["error"]), float(row["fixed"])
-    points = row["points"]
-    configs, grid = np.array(points["configs"], float), np.array(points["microseconds"], float)
-    first, second = (np.array(points[axis], float) for axis in ("first", "second"))
-    if configs.ndim != 2 or grid.shape != (len(configs), len(first), len(second)):
-        raise ValueError("points do not fit their axes")
-    if not (np.diff(first) > 0).all() or not (np.diff(second) > 0).all() or not (configs > 0).all():
-        raise ValueError("an axis of points does not rise")
-    if (grid <= 0).any() or np.isinf(grid).any() or not float(points["scale"]) > 0:
-        raise ValueError("points are no times")
 
 
 def _pair(pair: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -164,10 +163,16 @@ def _pair(pair: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def points_of(plain: Mapping[str, Any], fit: Fit) -> Points:
-    """Points as a file holds them, around a fit."""
+    """Points as a file holds them, around a fit. Raises KeyError, TypeError or ValueError where they are not."""
+    configs, grid = np.array(plain["configs"], float), np.array(plain["microseconds"], float)
     first, second = (np.array(plain[axis], float) for axis in ("first", "second"))
-    seconds = np.array(plain["microseconds"], float) * 1e-6
-    return Points(np.array(plain["configs"], float), first, second, seconds, float(plain["scale"]), fit)
+    if configs.ndim != 2 or grid.shape != (len(configs), len(first), len(second)):
+        raise ValueError("points do not fit their axes")
+    if not (np.diff(first) > 0).all() or not (np.diff(second) > 0).all() or not (configs > 0).all():
+        raise ValueError("an axis of points does not rise")
+    if (grid <= 0).any() or np.isinf(grid).any() or not float(plain["scale"]) > 0:
+        raise ValueError("points are no times")
+    return Points(configs, first, second, grid * 1e-6, float(plain["scale"]), fit)
 
 
 def gemm_fit(row: GemmRow, speeds: Speeds, peak: float, width: float, quantise: bool) -> Fit:

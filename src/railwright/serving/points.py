@@ -67,13 +67,13 @@ class Points:
         near = np.argsort(away, kind="stable")[:NEAREST]
         one, other = _cell(_octaves(self.first), x), _cell(_octaves(self.second), y)
         beyond = (one[2] ** 2 + other[2] ** 2) / self.scale**2
-        total, weights = np.zeros(x.shape), np.ones(x.shape)
-        for number in near[away[near] < REACH**2]:
-            share, mean = _read(self.ratios(int(number)), one, other)
-            distance = away[number] + beyond + (1.0 - share) ** 2
-            weight = share * np.exp(-distance / 2.0) / (distance + EXACT)
-            total, weights = total + weight * mean, weights + weight
-        return np.asarray(total / weights)
+        near = near[away[near] < REACH**2]
+        if not len(near):
+            return np.zeros(x.shape)
+        share, mean = _read(np.stack([self.ratios(int(number)) for number in near]), one, other)
+        distance = away[near].reshape(-1, *(1,) * x.ndim) + beyond + (1.0 - share) ** 2
+        weight = share * np.exp(-distance / 2.0) / (distance + EXACT)
+        return np.asarray((weight * mean).sum(axis=0) / (1.0 + weight.sum(axis=0)))
 
     def ratios(self, number: int) -> Floats:
         """(M, N) logarithms of measured over fitted, of one configuration."""
@@ -107,14 +107,16 @@ def _cell(grid: Floats, at: Floats) -> Cell:
 
 
 def _read(ratios: Floats, one: Cell, other: Cell) -> tuple[Floats, Floats]:
-    """Of the cell around each place: the share that was measured, and the mean of that."""
-    share, total = np.zeros(one[1].shape), np.zeros(one[1].shape)
-    for up in (0, 1):
-        for right in (0, 1):
-            row = np.minimum(one[0] + up, ratios.shape[0] - 1)
-            column = np.minimum(other[0] + right, ratios.shape[1] - 1)
+    """Of the cell around each place, by configuration: the share that was measured, and the mean of that.
+
+    ratios  (K, M, N);  both answers (K, ...)
+    """
+    share: Floats = np.zeros((len(ratios), *one[1].shape))
+    total = np.zeros_like(share)
+    for up in (0, 1)[: ratios.shape[1]]:
+        for right in (0, 1)[: ratios.shape[2]]:
             weight = (one[1] if up else 1.0 - one[1]) * (other[1] if right else 1.0 - other[1])
-            value = ratios[row, column]
+            value = ratios[:, one[0] + up, other[0] + right]
             there = np.isfinite(value)
             share += np.where(there, weight, 0.0)
             total += np.where(there, weight * np.where(there, value, 0.0), 0.0)
