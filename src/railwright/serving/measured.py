@@ -163,7 +163,7 @@ def _pair(pair: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def points_of(plain: Mapping[str, Any], fit: Fit) -> Points:
-    """Points as a file holds them, around a fit. Raises KeyError, TypeError or ValueError where they are not."""
+    """Points as a file holds them, around a fit. Raises KeyError, TypeError or ValueError."""
     configs, grid = np.array(plain["configs"], float), np.array(plain["microseconds"], float)
     first, second = (np.array(plain[axis], float) for axis in ("first", "second"))
     if configs.ndim != 2 or grid.shape != (len(configs), len(first), len(second)):
