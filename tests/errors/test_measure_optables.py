@@ -19,6 +19,7 @@ from railwright.measure.optables.package import installed
 from railwright.measure.optables.source import read_source
 from railwright.serving.constants import kernels_of
 from railwright.serving.measured import FORM, read_kernels
+from railwright.spec import load_study
 
 PRODUCTS = "h100_sxm/gemm/vllm/0.30.0/gemm_perf.parquet"
 ROW = {
@@ -201,3 +202,36 @@ def test_serving_needs_nothing_of_the_extra(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+STUDY = """
+railwright: 1
+name: One server
+cluster: {servers: 1, server: dgx-h100, compute: {family: single-switch, switch: qm9700}}
+serving:
+  - {name: chat, model: ours.json, kernels: small.kernels.json, client: {concurrency: 4}}
+variants:
+  - {name: other, set: {serving.chat.kernels: other, serving.chat.engine: sglang-2025}}
+"""
+
+
+def test_files_of_a_serving_job_are_beside_its_study(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
+    study = load_study(tmp_path / "study.yaml")
+    job = study.serving[0]
+    assert (job.kernels, job.model) == (str(tmp_path / "small.kernels.json"), str(tmp_path / "ours.json"))
+    assert study.variants[0].set == {
+        "serving.chat.kernels": str(tmp_path / "other"),
+        "serving.chat.engine": "sglang-2025",
+    }
+
+
+def test_a_gpu_without_shipped_rows_takes_its_own_for_its_kin(tmp_path: Path) -> None:
+    """B300: shipped fits are the B200's; a file replaces the kernels that it has, and no other."""
+    gpu = load_catalog().gpus["b300-sxm"]
+    own = kernels_of(gpu, "vllm", small(tmp_path, gpu="b300-sxm"))
+    shipped = kernels_of(gpu, "vllm")
+    assert (shipped.row, shipped.exact, own.exact) == ("b200", False, True)
+    assert own.gemm("bf16")[0].fixed == ROW["fixed"] != shipped.gemm("bf16")[0].fixed
+    assert own.gemm("fp8")[0] == shipped.gemm("fp8")[0]
+    assert own.attention("decode", "bf16") == shipped.attention("decode", "bf16")
