@@ -51,6 +51,7 @@ def kernels(
         return
     from railwright.measure.optables.source import read_source
 
+    typer.echo(f"Fitting {engine}'s kernels on {gpu}; this takes about half a minute.\n", err=True)
     source = read_source(package, find(load_catalog().gpus, gpu), engine, version)
     _show(source)
     if out is not None:
@@ -83,11 +84,11 @@ def _versions(package: Package, system: str, engine: str) -> str:
 
 def _show(source: Source) -> None:
     from railwright.cli.tables import print_table
+    from railwright.measure.optables.package import NAME
 
-    subject = source.subject
     typer.echo(
-        f"{source.gpu}, {source.engine} {source.version}: {source.package.root.name} "
-        f"{source.package.version}, {subject.system}\n"
+        f"{source.gpu}, {source.engine} {source.version}: {NAME} {source.package.version}, "
+        f"{source.subject.system}\n"
     )
     header = ("kernel", "table", "points", "fit", "left out", "with points")
     rows = [
