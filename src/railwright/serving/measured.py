@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,9 @@ from railwright.serving.points import Fit, Points
 
 FORM = "railwright kernels 1"
 """The first field of every file; the number rises when what is in it changes."""
+
+MAY_BE_ZERO = ("error", "near", "even", "ramp", "unit", "row", "spread", "pad")
+"""Constants of rows that need not be above zero."""
 
 LATENT_CACHE = 512.0 + 64.0
 """Values of one token of latent attention in the cache."""
@@ -130,8 +133,11 @@ def _parsed(path: str, plain: Mapping[str, Any]) -> KernelFile:
     said = plain["speeds"]
     speeds = Speeds(float(said["peak"]), float(said["bandwidth"]), int(said["sms"]))
     rows: dict[str, Any] = {part: plain["rows"][part] for part in ("gemm", "attention", "experts")}
-    for row in [*rows["gemm"].values(), *_each(rows["attention"]), *_each(rows["experts"])]:
-        _check_row(row)
+    for row in rows["gemm"].values():
+        _check_row(row, GemmRow)
+    for part, kind in (("attention", AttentionRow), ("experts", ExpertRow)):
+        for row in (row for family in rows[part].values() for row in family.values()):
+            _check_row(row, kind)
     rows["all_reduce"] = {
         family: {int(ranks): _pair(pair) for ranks, pair in by.items()}
         for family, by in plain["rows"]["all_reduce"].items()
@@ -142,15 +148,14 @@ def _parsed(path: str, plain: Mapping[str, Any]) -> KernelFile:
     )
 
 
-def _each(families: Mapping[str, Mapping[str, Any]]) -> list[Any]:
-    return [row for rows in families.values() for row in rows.values()]
-
-
-def _check_row(row: Mapping[str, Any]) -> None:
-    for name, value in row.items():
-        if name not in ("table", "points") and not 0.0 <= float(value) < float("inf"):
-            raise ValueError(f"{name} is {value}")
-    str(row["table"]), float(row["error"]), float(row["fixed"])
+def _check_row(row: Mapping[str, Any], kind: type) -> None:
+    """Raise KeyError, TypeError or ValueError where a row lacks a constant, or has one that is none."""
+    for name in (*(f.name for f in fields(kind)), "error", "near"):
+        if name == "points":
+            row[name]
+        elif not (0.0 if name in MAY_BE_ZERO else 1e-30) <= float(row[name]) < float("inf"):
+            raise ValueError(f"{name} is {row[name]}")
+    str(row["table"])
 
 
 def _pair(pair: Mapping[str, Any]) -> dict[str, list[float]]:
