@@ -51,7 +51,7 @@ def kernels(
         return
     from railwright.measure.optables.source import read_source
 
-    typer.echo(f"Fitting {engine}'s kernels on {gpu}; this takes about half a minute.\n", err=True)
+    typer.echo(f"Fitting {engine}'s kernels on {gpu}; this takes up to a minute.\n", err=True)
     source = read_source(package, find(load_catalog().gpus, gpu), engine, version)
     _show(source)
     if out is not None:
