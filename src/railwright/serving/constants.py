@@ -124,7 +124,7 @@ class Kernels:
     def experts(self, weights: Weights) -> tuple[ExpertRow, float, float]:
         """Constants, peak over bf16's and bytes of a weight of routed experts."""
         name, raw = self.experts_row(weights)
-        row, peak = _row(ExpertRow, raw), self.peak(name)
+        row, peak = _row(ExpertRow, raw), float(raw.get("peak", self.peak(name)))
         if self.file and "points" in raw:
             row = replace(row, points=self.file.points(raw, experts_fit(row, self.speeds, peak, WIDTH[name])))
         return row, peak, WIDTH[weights]

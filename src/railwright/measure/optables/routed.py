@@ -90,7 +90,10 @@ def _experts(
     )
     configs = np.column_stack((number / ep, topk, ep, hidden, inner / tp))[keep]
     measured = Measured(configs, tokens[keep], np.ones(int(keep.sum())), seconds[keep])
-    return Found(path, dict(zip(FIELDS, found.values, strict=True)), found, table, measured)
+    constants = dict(zip(FIELDS, found.values, strict=True))
+    if dtype == BESIDE_FP8:
+        constants["peak"] = peak  # not that of mxfp4, whose products are others' in bf16
+    return Found(path, constants, found, table, measured)
 
 
 def _model(

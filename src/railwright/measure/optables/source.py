@@ -17,8 +17,8 @@ from railwright.measure.optables.grids import Judged, grid, judged
 from railwright.measure.optables.package import ENGINES, NAME, Package, system_of, systems
 from railwright.measure.optables.products import NAMES as PRODUCT_NAMES
 from railwright.measure.optables.products import products
+from railwright.measure.optables.routed import BESIDE_FP8, experts, reductions
 from railwright.measure.optables.routed import NAMES as EXPERT_NAMES
-from railwright.measure.optables.routed import experts, reductions
 from railwright.serving.constants import PEAK, WIDTH
 from railwright.serving.kernels import AttentionRow, ExpertRow, GemmRow, Speeds
 from railwright.serving.measured import FORM, attention_fit, experts_fit, gemm_fit
@@ -123,7 +123,7 @@ def subject_of(gpu: Gpu, system: str) -> Subject:
     names = {**PRODUCT_NAMES, **EXPERT_NAMES}
     peaks = {}
     for dtype, name in names.items():
-        faster = gpu.peak_flops.get(PEAK.get(name, ""))
+        faster = gpu.peak_flops.get("fp8" if dtype == BESIDE_FP8 else PEAK.get(name, ""))
         peaks[dtype] = faster / bf16 if faster else 1.0
     widths = {dtype: WIDTH[name] for dtype, name in names.items()}
     speeds = Speeds(bf16, gpu.hbm_bandwidth, gpu.sms)
@@ -145,6 +145,7 @@ def _fit(found: Found, subject: Subject) -> Any:
     own = name.removesuffix("_static").removesuffix("_apart")
     peak = next(subject.peaks[d] for d, n in {**PRODUCT_NAMES, **EXPERT_NAMES}.items() if n == own)
     if kind == "experts":
+        peak = constants.pop("peak", peak)
         return experts_fit(ExpertRow(**constants), speeds, peak, WIDTH[own])
     quantise = peak > 1.0 or name.endswith("_static")
     return gemm_fit(GemmRow(**constants), speeds, peak, WIDTH[own], quantise)
