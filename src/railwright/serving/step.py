@@ -75,10 +75,8 @@ def tabulate(
     tokens = _grid(1.0, max(min(float(most_tokens), 65536.0), requests, 512.0), 6)
     batches, contexts = _grid(1.0, requests, 3), np.concatenate([[0.0], _grid(16.0, max(longest, 64.0), 3)])
     chunks = _grid(1.0, max(min(float(most_tokens), 65536.0, longest), 64.0), 4)
-    if stage.kernels.file is not None:
-        # a prompt longer than a step's tokens is computed whole by some engines; measured times are uneven,
-        # so that the slope of the last two would not reach there
-        tokens, chunks = _up_to(tokens, longest), _up_to(chunks, longest)
+    # some engines compute a prompt longer than a step's tokens whole
+    tokens, chunks = _up_to(tokens, longest), _up_to(chunks, longest)
     decode = decode_attention(stage, batches[:, None], contexts[None, :])
     drafted = np.zeros_like(tokens)
     if job.speculative is not None:
