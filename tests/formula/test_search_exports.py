@@ -13,6 +13,8 @@ import yaml
 
 from railwright.search.export import export
 from railwright.search.result import Candidate
+from railwright.spec.load import load_study
+from railwright.spec.lora import Lora
 from railwright.spec.study import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.plan import data_parallel
@@ -83,3 +85,25 @@ def test_torchtitan_uses_every_gpu_once() -> None:
         used = p["data_parallel_replicate_degree"] * p["data_parallel_shard_degree"]
         used *= p["tensor_parallel_degree"] * p["context_parallel_degree"] * p["pipeline_parallel_degree"]
         assert used == 16
+
+
+def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
+    every = job(pipeline=2, zero=2, recompute="selective", overlap=OFF, dtype="fp8").model_copy(
+        update={
+            "micro_batch": 2,
+            "amax_over": "tensor", "cuda_graphs": ("attention", "mlp"), "expert_capacity": 1.5,
+            "expert_imbalance": 1.25, "expert_nodes": 2, "gpus": 16, "gpus_per_server": 8,
+            "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
+            "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "sample_length": 256,
+            "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
+        }
+    )  # fmt: skip
+    defaults = {k: f.default for k, f in TrainingJob.model_fields.items() if not f.is_required()}
+    assert [k for k, value in defaults.items() if getattr(every, k) == value] == []
+    cluster = machine(2)
+    plain = job(pipeline=2)
+    step, data = simulate(plain, DENSE, cluster), data_parallel(plain, cluster.network.fabric)
+    text = export(Candidate({}, every, step, 0.0, 0.0), DENSE, data, "study")
+    file, compute = tmp_path / "study.yaml", "{servers: 2, server: dgx-h100, compute: {family: auto}}"
+    file.write_text(f"railwright: 1\nname: again\ncluster: {compute}\n{text}")
+    assert load_study(file).jobs == (every,)

@@ -220,6 +220,13 @@ def torchtitan(candidate: Candidate, arch: Transformer, data: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+WRITTEN = {
+    "name", "model", "gpus", "sequence", "global_batch", "micro_batch", "tokens", "dtype", "software",
+    "layout", "overlap",
+}  # fmt: skip
+"""Fields of a job that `study` writes by itself; all others follow where they are not the default."""
+
+
 def study(candidate: Candidate, arch: Transformer, data: int) -> str:
     """The job of a study, with this layout."""
     job = candidate.job
@@ -235,7 +242,7 @@ def study(candidate: Candidate, arch: Transformer, data: int) -> str:
         f"    sequence: {job.sequence}",
         f"    global_batch: {job.global_batch}",
         f"    micro_batch: {job.micro_batch}",
-        f"    tokens: {job.tokens:g}",
+        f"    tokens: {job.tokens!r}",
         f"    dtype: {job.dtype}",
         f"    software: {job.software}",
     ]
@@ -243,19 +250,8 @@ def study(candidate: Candidate, arch: Transformer, data: int) -> str:
         changed = part.model_dump(exclude_defaults=True)
         if changed:
             lines += [f"    {name}:", *(f"      {key}: {_yaml(value)}" for key, value in changed.items())]
-    kept = {
-        "amax_over",
-        "expert_capacity",
-        "expert_imbalance",
-        "expert_nodes",
-        "gradient_dtype",
-        "lora",
-        "moment_dtype",
-        "sample_length",
-        "servers",
-    }
-    for key, value in job.model_dump(exclude_defaults=True, include=kept).items():
-        lines.append(f"    {key}: {_yaml(value)}")
+    rest = job.model_dump(exclude_defaults=True, exclude=WRITTEN)
+    lines += [f"    {key}: {_yaml(value)}" for key, value in sorted(rest.items())]
     return "\n".join(lines) + "\n"
 
 
