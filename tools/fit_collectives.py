@@ -25,7 +25,7 @@ from scipy.optimize import least_squares
 
 from railwright.catalog import find, load_catalog
 from railwright.collectives.choice import ALGORITHMS
-from railwright.collectives.cost import on_healthy_fabric, selected
+from railwright.collectives.cost import on_healthy_fabric
 from railwright.collectives.family import BANDS, pipeline_root
 from railwright.collectives.group import Group, generation_of
 from railwright.collectives.prediction import NcclSettings, Op
@@ -92,13 +92,11 @@ def samples(curve: Curve) -> list[tuple[str, Sample]]:
     """The family and the sample of each point; algorithms as NCCL chooses."""
     rows: list[tuple[str, Sample]] = []
     for size, measured in curve.points:
-        algorithm, _ = selected(curve.op, size, curve.group, curve.settings)
-        terms = {
-            t.name: t.seconds for t in on_healthy_fabric(curve.op, size, curve.group, curve.settings).terms
-        }
+        cost = on_healthy_fabric(curve.op, size, curve.group, curve.settings)
+        terms = {t.name: t.seconds for t in cost.terms}
         fixed = terms["steps"] + terms["bandwidth"] + terms.get("messages", 0.0)
-        root = pipeline_root(terms["steps"], terms["bandwidth"], curve.group.nodes > 1)
-        family = f"{curve.group.generation} {curve.group.scope} {algorithm}"
+        root = pipeline_root(cost.filling, terms["bandwidth"], curve.group.nodes > 1)
+        family = f"{curve.group.generation} {curve.group.scope} {cost.algorithm}"
         rows.append((family, (size, fixed, root, measured)))
     return rows
 

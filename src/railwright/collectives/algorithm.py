@@ -37,6 +37,7 @@ class Algorithm:
     traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
     timed        like `steps`, where a call's latency is known to differ from what the tuner assumes [s]
     carried      like `inside`, where a call's rate is known to differ from what the tuner assumes [byte/s]
+    filled       (protocol, group) -> latency of the pipeline that a message fills, None where that is all steps'
     """
 
     name: str
@@ -50,10 +51,16 @@ class Algorithm:
     traffic: Callable[[Fabric, Communicator, Op, bool], Traffic]
     timed: Callable[[Op, str, Group, Path], float] | None = None
     carried: Callable[[Op, str, Group], float] | None = None
+    filled: Callable[[str, Group], float | None] | None = None
 
     def latency(self, op: Op, protocol: str, group: Group, path: Path) -> float:
         """Latency of all steps as a call pays it; `steps` is what NCCL's tuner chooses by. [s]"""
         return (self.timed or self.steps)(op, protocol, group, path)
+
+    def filling(self, protocol: str, group: Group, latency: float) -> float:
+        """Latency of the pipeline that a message fills and drains; `latency` is that of all steps. [s]"""
+        own = self.filled(protocol, group) if self.filled else None
+        return latency if own is None else own
 
     def limit(self, op: Op, protocol: str, group: Group) -> float:
         """busbw that a call's channels cannot exceed; `inside` is what NCCL's tuner chooses by. [byte/s]"""

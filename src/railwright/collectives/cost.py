@@ -33,12 +33,16 @@ class Wires:
 
 @dataclass(frozen=True)
 class Cost:
-    """Algorithm, protocol and terms of one collective of one group."""
+    """Algorithm, protocol and terms of one collective of one group.
+
+    filling  latency of the pipeline that a message fills and drains [s]
+    """
 
     algorithm: str
     protocol: str
     family: Family
     terms: tuple[Term, ...]
+    filling: float
 
     @property
     def time(self) -> float:
@@ -66,6 +70,7 @@ def collective(
     rule = ALGORITHMS[algorithm]
     family = as_measured(family_of(group, algorithm), profile)
     latency = rule.latency(op, protocol, group, wires.path)
+    filling = rule.filling(protocol, group, latency)
     network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic * crowding(group)
     limit = rule.limit(op, protocol, group)
     inside = size * bus_factor(op, group.ranks) / limit
@@ -81,11 +86,11 @@ def collective(
         Term("bandwidth", bandwidth, why),
         Term(
             "ramp",
-            ramp_seconds(family, latency, bandwidth, group.nodes > 1),
+            ramp_seconds(family, filling, bandwidth, group.nodes > 1),
             "filling and draining the pipeline of chunks",
         ),
     )
-    return Cost(algorithm, protocol, family, terms)
+    return Cost(algorithm, protocol, family, terms, filling)
 
 
 def point_to_point(
@@ -119,7 +124,7 @@ def point_to_point(
             "filling and draining the pipeline of chunks",
         ),
     )
-    return Cost("p2p", protocol, family, terms)
+    return Cost("p2p", protocol, family, terms, latency)
 
 
 def on_healthy_fabric(op: Op, size: float, group: Group, settings: NcclSettings) -> Cost:

@@ -65,6 +65,15 @@ def carried(op: Op, protocol: str, group: Group) -> float:
     return _within(protocol, group, sends / (sends + float(nccl()["last_receive"])))
 
 
+def filled(protocol: str, group: Group) -> float | None:
+    """Latency of one step inside a node, where all ranks send and receive at once. [s]
+
+    What is lost to filling and draining does not grow with the number of steps there: `k sqrt(S)` of published
+    curves is the same on 2, 4 and 8 GPUs (measure/data/collectives.yaml, one_node_fits).
+    """
+    return step_latency(group.medium, "ring", protocol) if group.nodes == 1 else None
+
+
 def channels_of(group: Group) -> int:
     """Channels that run: NCCL's search opens one per NIC across nodes, 16 inside one; users limit them."""
     return group.channels(_own_channels(group))
@@ -141,4 +150,5 @@ RING = Algorithm(
     traffic,
     timed_steps,
     carried,
+    filled,
 )
