@@ -73,6 +73,17 @@ def test_a_ring_receives_once_more_than_it_sends_and_the_tuner_knows_nothing_of_
     assert ring.limit("broadcast", "simple", pair) == ring.inside("broadcast", "simple", pair)
 
 
+def test_a_ring_in_a_node_fills_one_step_whatever_its_gpus_and_across_nodes_all() -> None:
+    for ranks in (2, 4, 8):
+        cost = on_healthy_fabric("all_reduce", 2.0**26, Group(ranks, 1, 8, **A100), NcclSettings())
+        terms = {t.name: t.seconds for t in cost.terms}
+        assert (cost.protocol, cost.filling) == ("simple", 3.4e-6)
+        assert terms["ramp"] == pytest.approx(cost.family.ramp * (3.4e-6 * terms["bandwidth"]) ** 0.5)
+    forced = NcclSettings(algorithm="ring", protocol="simple")
+    across = on_healthy_fabric("all_reduce", 2.0**26, Group(16, 2, 8, **A100), forced)
+    assert across.filling == next(t.seconds for t in across.terms if t.name == "steps")
+
+
 def test_ring_traffic_is_two_thirty_oneths_short_of_twice_the_buffer() -> None:
     # 32 ranks, 8 NICs a node: each NIC sends 2 x 31/32 S / 8
     assert ALGORITHMS["ring"].per_nic("all_reduce", h100(32, 4)) == pytest.approx(2 * 31 / 32 / 8)

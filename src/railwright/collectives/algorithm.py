@@ -37,7 +37,7 @@ class Algorithm:
     traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
     timed        like `steps`, where a call's latency is known to differ from what the tuner assumes [s]
     carried      like `inside`, where a call's rate is known to differ from what the tuner assumes [byte/s]
-    filled       (protocol, group) -> latency of the pipeline that a message fills, None where that is all steps'
+    filled       (protocol, group) -> latency of the pipeline that is filled [s]; None: that of all steps
     """
 
     name: str

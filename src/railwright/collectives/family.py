@@ -25,7 +25,7 @@ class Family:
 
     name      'hopper one-node nvls'
     launch    what every call takes beyond NCCL's own latencies: kernel launch, stream, first hand-shakes [s]
-    ramp      coefficient of the geometric mean of the steps' latency and the bandwidth term
+    ramp      coefficient of the geometric mean of the latency that is filled and the bandwidth term
     bands     80 % band of measured/predicted, left out, per size band of BANDS
     basis     which curves say so, or which family stands in
     rare      98 % band, likewise
@@ -88,6 +88,7 @@ def ramp_seconds(family: Family, steps: float, bandwidth: float, across: bool) -
     overlaps: ramp x sqrt(L T), with ramp between 0 and 2 for a pipeline, fitted per family.
     Across nodes a connection has SLOTS chunks in flight; once these outlast the latency it hides, and from
     T of about SLOTS x L on the ramp no longer grows. Inside a node no such end is seen up to 16 GiB.
+    steps  L; for a ring inside a node that of one step (`Algorithm.filling`)
     Source: the sqrt(S) form of PHYSICS notes section 5, here with its constant tied to L and T.
     """
     return family.ramp * pipeline_root(steps, bandwidth, across)

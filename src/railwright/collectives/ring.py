@@ -68,8 +68,8 @@ def carried(op: Op, protocol: str, group: Group) -> float:
 def filled(protocol: str, group: Group) -> float | None:
     """Latency of one step inside a node, where all ranks send and receive at once. [s]
 
-    What is lost to filling and draining does not grow with the number of steps there: `k sqrt(S)` of published
-    curves is the same on 2, 4 and 8 GPUs (measure/data/collectives.yaml, one_node_fits).
+    What is lost to filling and draining does not grow with the number of steps there: published curves have
+    about the same `k sqrt(S)` on 2, 4 and 8 GPUs (measure/data/collectives.yaml, one_node_fits).
     """
     return step_latency(group.medium, "ring", protocol) if group.nodes == 1 else None
 

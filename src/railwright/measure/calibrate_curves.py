@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright.collectives import CollectivePrediction, Machine, sweep
+from railwright.collectives.choice import ALGORITHMS
 from railwright.collectives.family import Family, family_of
 from railwright.collectives.group import Group, group_of
 from railwright.collectives.predict import OPS
@@ -106,6 +107,11 @@ def _believed(
     return predictions
 
 
+def _filling(prediction: CollectivePrediction, group: Group, steps: float) -> float:
+    rule = ALGORITHMS.get(prediction.algorithm)
+    return rule.filling(prediction.protocol, group, steps) if rule else steps
+
+
 def _part(
     curve: MeasuredCurve,
     group: Group,
@@ -126,6 +132,7 @@ def _part(
         np.array([p.size for p, _ in chosen]),
         np.array([p.time for p, _ in chosen]),
         np.array([t["steps"] for t in terms]),
+        np.array([_filling(q, group, t["steps"]) for (_, q), t in zip(chosen, terms, strict=True)]),
         np.where(messages > 0, messages + wire, 0.0),
         wire,
         family,

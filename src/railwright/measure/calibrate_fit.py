@@ -1,6 +1,6 @@
 """Weighted least squares on log error: launch, ramp and usable bandwidth of one family, with uncertainty.
 
-    time = launch + steps + messages + b + ramp_seconds(ramp, steps, b),   b = bandwidth / usable
+    time = launch + steps + messages + b + ramp_seconds(ramp, filling, b),   b = bandwidth / usable
 
 is `collectives.cost` with three constants free; steps, posting and bandwidth come from the prediction.
 Arrays: P points of one curve.
@@ -33,6 +33,7 @@ class Part:
     size       (P,) [byte]
     measured   (P,) [s]
     steps      (P,) latency terms without launch [s]
+    filling    (P,) latency of the pipeline that a message fills (`collectives.algorithm`) [s]
     posting    (P,) what the proxies take to post the messages where that is beyond the wire, else 0 [s]
     bandwidth  (P,) bandwidth term at usable 1 [s]
     family     as shipped, for the form of its ramp
@@ -46,13 +47,14 @@ class Part:
     size: Floats
     measured: Floats
     steps: Floats
+    filling: Floats
     posting: Floats
     bandwidth: Floats
     family: Family
 
     def only(self, keep: NDArray[np.bool_]) -> Part:
         """The same curve with some of its points."""
-        names = ("size", "measured", "steps", "posting", "bandwidth")
+        names = ("size", "measured", "steps", "filling", "posting", "bandwidth")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
 
@@ -130,8 +132,8 @@ def times(part: Part, values: Values) -> Floats:
     """Predicted times of a curve's points. [s]"""
     wire = part.bandwidth / values["usable"]
     family, across = replace(part.family, ramp=values["ramp"]), part.nodes > 1
-    pairs = zip(part.steps.tolist(), wire.tolist(), strict=True)
-    ramp = np.array([ramp_seconds(family, steps, bandwidth, across) for steps, bandwidth in pairs])
+    pairs = zip(part.filling.tolist(), wire.tolist(), strict=True)
+    ramp = np.array([ramp_seconds(family, filling, bandwidth, across) for filling, bandwidth in pairs])
     found: Floats = values["launch"] + part.steps + np.maximum(0.0, part.posting - wire) + wire + ramp
     return found
 
