@@ -48,7 +48,13 @@ def single_fit() -> Pace:
             return np.log(np.array(steps) / measured)
 
         fit = least_squares(
-            residual, [0.08, 0.1, 3.0, 1.5, 5.0], diff_step=0.03, loss="soft_l1", f_scale=0.1, max_nfev=25
+            residual,
+            [0.08, 0.1, 3.0, 1.5, 5.0],
+            bounds=(0.0, np.inf),  # no factor below one, no negative time
+            diff_step=0.03,
+            loss="soft_l1",
+            f_scale=0.1,
+            max_nfev=25,
         )
         off = residual(fit.x)
     pace = _pace(fit.x)
