@@ -104,6 +104,9 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
     plain = job(pipeline=2)
     step, data = simulate(plain, DENSE, cluster), data_parallel(plain, cluster.network.fabric)
     text = export(Candidate({}, every, step, 0.0, 0.0), DENSE, data, "study")
-    file, compute = tmp_path / "study.yaml", "{servers: 2, server: dgx-h100, compute: {family: auto}}"
+    file, compute = (
+        tmp_path / "study.yaml",
+        "{servers: 2, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}",
+    )
     file.write_text(f"railwright: 1\nname: again\ncluster: {compute}\n{text}")
     assert load_study(file).jobs == (every,)
