@@ -67,7 +67,7 @@ def test_an_all_reduce_adds_up_on_a_fabric_with_shared_nics(name):
 @pytest.mark.skipif(bool(why_not(loss=True)), reason=why_not(loss=True) or "-")
 def test_lost_packets_are_sent_again():
     found = emulate(
-        network("rail-only"), "send-recv", block=8192, faults=Faults(loss=(("leaf-01", 0.02),)), repeat=1
+        network("rail-only"), "send-recv", block=32768, faults=Faults(loss=(("leaf-01", 0.03),)), repeat=1
     )
     assert found.measured > 0
     assert found.resent > 0
