@@ -131,7 +131,10 @@ def _growth(rows: Sequence[Row], records: Mapping[str, Mapping[str, str]]) -> Re
 
 
 def _ranking(rows: Sequence[Row], records: Mapping[str, Mapping[str, str]]) -> Reached:
-    """Rank correlation over the layouts of one model, GPUs and batch in a sweep; the mean over sweeps."""
+    """Rank correlation over the layouts of one model, GPUs and batch in a sweep; the mean over sweeps.
+
+    Records whose notes differ (another state of the machine) are not compared.
+    """
     sweeps: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
         r = records[row.record]

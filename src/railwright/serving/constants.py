@@ -85,7 +85,7 @@ class Kernels:
         apart  they are, in a kernel of its own;  static  by known scales; where such products were measured
         """
         name = self.gemm_name(weights, apart=apart, static=static)
-        raw, own = self.tables["gemm"][name], name.removesuffix("_static").removesuffix("_apart")
+        raw, own = self.tables["gemm"][name], type_of(name)
         peak = self.peak(own)
         quantise = peak > 1.0 or name.endswith("_static")
         row = _row(GemmRow, raw)
@@ -170,6 +170,11 @@ class Kernels:
         """Dense peak of products in a type over that in bf16; 1 where the GPU has no faster one."""
         faster = self.gpu.peak_flops.get(PEAK.get(weights, ""))
         return faster / self.speeds.peak if faster else 1.0
+
+
+def type_of(product: str) -> str:
+    """The type that a row of products is of: 'fp8' of 'fp8_static' and of 'fp8_apart'."""
+    return product.removesuffix("_static").removesuffix("_apart")
 
 
 WORST = 35.0

@@ -150,7 +150,8 @@ def _parsed(path: str, plain: Mapping[str, Any]) -> KernelFile:
 
 def _check_row(row: Mapping[str, Any], kind: type) -> None:
     """Raise KeyError, TypeError or ValueError where a row lacks a constant, or has one that is none."""
-    for name in (*(f.name for f in fields(kind)), "error", "near"):
+    own = ("peak",) if "peak" in row else ()
+    for name in (*(f.name for f in fields(kind)), "error", "near", *own):
         if name == "points":
             row[name]
         elif not (0.0 if name in MAY_BE_ZERO else 1e-30) <= float(row[name]) < float("inf"):

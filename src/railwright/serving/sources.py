@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Transformer
-from railwright.serving.constants import Kernels, kernels_of
+from railwright.serving.constants import Kernels, kernels_of, type_of
 from railwright.serving.memory import ONLY_EXPERTS
 from railwright.serving.profiles import Engine
 from railwright.spec.serving import ServingJob, Weights
@@ -89,7 +89,7 @@ def _between(version: str, first: str, last: str) -> bool:
 def _used(job: ServingJob, arch: Transformer, engine: Engine, kernels: Kernels) -> list[Used]:
     dense: Weights = "bf16" if job.weights in ONLY_EXPERTS and arch.is_moe else job.weights
     name = kernels.gemm_name(dense, apart=engine.quantise_apart, static=engine.static_scales)
-    found = [_one(f"{name.split('_static')[0].split('_apart')[0]} product", kernels.tables["gemm"][name])]
+    found = [_one(f"{type_of(name)} product", kernels.tables["gemm"][name])]
     latent = arch.attention == "mla"
     for kind, kv in (("decode", job.kv), ("prefill", job.kv if engine.narrow_prefill else "bf16")):
         row = kernels.attention_row(f"mla_{kind}" if latent else kind, kv)[1]

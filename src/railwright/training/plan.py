@@ -58,6 +58,12 @@ def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
     return job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
 
 
+def degrees(job: TrainingJob, data: int) -> dict[str, int]:
+    """Sizes of a job's parallelisms by their names in `overlap`."""
+    cut = job.layout
+    return {"tp": cut.tensor, "ep": cut.expert, "pp": cut.pipeline, "cp": cut.context, "dp": data}
+
+
 def rows_of(job: TrainingJob) -> int:
     """Tokens of a microbatch in one tensor-parallel group: micro_batch x sequence over context ranks."""
     return -(-job.micro_batch * job.sequence // job.layout.context)
@@ -189,17 +195,14 @@ def _check_blocking(job: TrainingJob, data: int) -> None:
     """Where the host waits for every kernel, messages are kernels too: none runs beside compute."""
     if not job.launch_blocking:
         return
-    layout = job.layout
-    sizes = {
-        "dp": data, "tp": layout.tensor, "ep": layout.expert, "pp": layout.pipeline, "cp": layout.context,
-    }  # fmt: skip
-    hidden = [f"overlap.{kind}" for kind, size in sizes.items() if size > 1 and getattr(job.overlap, kind)]
+    cut = degrees(job, data)
+    hidden = [f"overlap.{kind}" for kind, size in cut.items() if size > 1 and getattr(job.overlap, kind)]
     if hidden:
         raise PlanError(
             f"{job.name}: with launch_blocking the host waits for every kernel, so nothing hides behind "
             f"compute; set {', '.join(hidden)} to false."
         )
-    if schedule_name(layout) == "dualpipe":
+    if schedule_name(job.layout) == "dualpipe":
         raise PlanError(
             f"{job.name}: dualpipe runs two passes beside each other, which launch_blocking does not allow; "
             "choose another layout.schedule."

@@ -19,6 +19,7 @@ from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training.plan import data_parallel, degrees
 from railwright.training.result import StepResult
 from railwright.training.step import simulate
 
@@ -131,16 +132,8 @@ def _overlap(*kinds: str) -> Change:
     """Flags of `overlap` set where the job has that parallelism and the flag is off; with several, all."""
 
     def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-        layout, gpus = job.layout, job.gpus or machine.network.fabric.num_gpus
-        rest = gpus // (layout.tensor * layout.pipeline * layout.context)
-        degrees = {
-            "tp": layout.tensor,
-            "ep": layout.expert,
-            "pp": layout.pipeline,
-            "cp": layout.context,
-            "dp": rest,
-        }
-        off = [k for k in kinds if degrees[k] > 1 and not getattr(job.overlap, k)]
+        cut = degrees(job, data_parallel(job, machine.network.fabric))
+        off = [k for k in kinds if cut[k] > 1 and not getattr(job.overlap, k)]
         if not off or (len(kinds) > 1 and len(off) < 2):
             return None
         changed = job.overlap.model_copy(update=dict.fromkeys(off, True))

@@ -227,7 +227,8 @@ class Work:
 
         Halves that take turns stand for whole microbatches, whose kernels are launched once.
         Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
-        of launches runs empty; with a fixed capacity nothing need be counted.
+        of launches runs empty; with a fixed capacity nothing need be counted.  Where launches block, the
+        GPU waits for all of them, in every layer.
         Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
         """
         chain.flush()

@@ -20,6 +20,7 @@ from railwright.measure.optables.fitting import (
 )
 from railwright.measure.optables.package import Columns
 from railwright.serving.kernels import AttentionRow, Speeds, decode_seconds, prefill_seconds
+from railwright.serving.measured import LATENT_CACHE
 
 FIELDS = ("fixed", "compute", "ramp", "memory", "unit")
 LIMITS = limits([3e-6, 0.02, 1e-9, 0.3, 1e-12], [1e-4, 1.0, 1e4, 1.0, 1e-6])
@@ -69,7 +70,7 @@ def _attention(
     seconds = np.asarray(columns["latency"], float) / 1e3
     byte = 1.0 if "fp8" in kv else 2.0
     # one token of the cache: keys and values of one head, or the latent vector with its rotary part
-    cached = 576.0 * byte + 0 * heads if latent else 2 * wide * byte
+    cached = LATENT_CACHE * byte + 0 * heads if latent else 2 * wide * byte
     # 2 x (width of a score + width of a value) for every query head and key
     work = (2 * (192.0 + 128) if prefill else 2 * (576.0 + 512)) + 0 * heads if latent else 4 * wide
     keep = (columns["kv_cache_dtype"].astype(str) == kv) & (seconds < LONGEST) & (length >= 64)

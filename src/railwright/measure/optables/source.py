@@ -19,7 +19,7 @@ from railwright.measure.optables.products import NAMES as PRODUCT_NAMES
 from railwright.measure.optables.products import products
 from railwright.measure.optables.routed import BESIDE_FP8, experts, reductions
 from railwright.measure.optables.routed import NAMES as EXPERT_NAMES
-from railwright.serving.constants import PEAK, WIDTH
+from railwright.serving.constants import PEAK, WIDTH, type_of
 from railwright.serving.kernels import AttentionRow, ExpertRow, GemmRow, Speeds
 from railwright.serving.measured import FORM, attention_fit, experts_fit, gemm_fit
 
@@ -142,7 +142,7 @@ def _fit(found: Found, subject: Subject) -> Any:
     if kind == "attention":
         byte = 1.0 if name.endswith("fp8") else 2.0
         return attention_fit(name.rsplit("_", 1)[0], AttentionRow(**constants), speeds, byte)
-    own = name.removesuffix("_static").removesuffix("_apart")
+    own = type_of(name)
     peak = next(subject.peaks[d] for d, n in {**PRODUCT_NAMES, **EXPERT_NAMES}.items() if n == own)
     if kind == "experts":
         peak = constants.pop("peak", peak)
