@@ -34,6 +34,7 @@ from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of, machine_for
 from railwright.measure.vtrain import PACE as SINGLE
+from railwright.measure.vtrain import TRACED
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras, pace_keys, waiting
 from railwright.training.host import GRACE
@@ -57,6 +58,8 @@ EFFECTS = {
     "cell": {"load": 0.05, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.0},
 }
 """Standard deviation of each effect's prior."""
+SINGLES = ("megatron-2021", TRACED)
+"""Eras fitted on vTrain's single-server rows: as a step runs them, and as its profiler does."""
 ROUNDS = 1
 """Linearisations, each at the last values, from those of the file: launches bound a step or do not, so that
 from far off it takes several runs."""
@@ -88,7 +91,7 @@ class Sample:
 
 def main() -> None:
     """Fit, check every family left out, write both files."""
-    single = single_fit() if "single" in sys.argv[1:] else eras()["megatron-2021"].pace[SINGLE]
+    single = single_fit() if "single" in sys.argv[1:] else tuple(eras()[era].pace[SINGLE] for era in SINGLES)
     samples = list(_samples())
     values = {s.cell: _start(s.cell) for s in samples}
     with ProcessPoolExecutor(3) as pool:
@@ -142,7 +145,7 @@ def _start(cell: tuple[str, str]) -> Values:
     known = eras()[cell[0]].pace
     pace = known.get(cell[1]) or known.get(cell[1].replace(gpu, GENERATIONS[gpu])) or Pace(1.2, 1.2)
     # launches that bind nothing have no derivative: the first fit starts from vTrain's
-    host = pace.host if pace.host > 1.0 else eras()["megatron-2021"].pace[SINGLE].host
+    host = pace.host if pace.host > 1.0 else eras()[SINGLES[0]].pace[SINGLE].host
     load, memory, host = (float(np.log(v)) for v in (pace.gemm, pace.memory, host))
     attention = float(np.log(pace.attention)) - load
     return {"load": load, "attention": attention, "memory": memory, "gap": pace.gap, "host": host}
@@ -282,7 +285,7 @@ def _everywhere(
     """Also the GPUs and generations without a record of that era."""
     keys = {s.key for s in samples}
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
-    wanted = {(era, key) for era in eras() for key in keys if era != "megatron-2021"}
+    wanted = {(era, key) for era in eras() for key in keys if era not in SINGLES}
     return _mixed(samples, found, at, wanted)
 
 
@@ -307,7 +310,7 @@ def _write(
     final: list[float],
     unseen: list[float],
     values: Mapping[tuple[str, str], Values],
-    single: Pace,
+    single: tuple[Pace, ...],
 ) -> None:
     """Put the factors into eras.yaml; names, words and kernels of the eras stay."""
     from ruamel.yaml import YAML
@@ -321,12 +324,14 @@ def _write(
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
         lines += ["  spills_biases: true"] if row.get("spills_biases") else []
         lines += ["  sums_gradients: true"] if row.get("sums_gradients") else []
+        lines += ["  async_linear: true"] if row.get("async_linear") else []
         lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
         lines += ["  compiled_casts: true"] if row.get("compiled_casts") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
-        if era == "megatron-2021":
-            paces, sources = {SINGLE: single}, {SINGLE: single.source}
+        if era in SINGLES:
+            own = single[SINGLES.index(era)]
+            paces, sources = {SINGLE: own}, {SINGLE: own.source}
         lines.append("  pace:" if paces else "  pace: {}")
         for key, pace in paces.items():
             lines.append(f"    {key}:")

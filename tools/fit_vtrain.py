@@ -1,22 +1,18 @@
 """Fit the era of vTrain's single-server rows; `python tools/fit_training.py single` asks for it.
 
-Every tenth row tells products, memory, host and the fixed time of a step, and their profiler's gap, which
-goes to measure/data/vtrain_profile.yaml.
+Every tenth row tells products, memory, host and the fixed time of a step, and their profiler's gap.
 """
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.measure.vtrain import (
     EVERY,
-    PROFILE,
     single_job,
     single_machine,
     single_model,
@@ -25,16 +21,14 @@ from railwright.measure.vtrain import (
 from railwright.training import simulate
 from railwright.training.eras import Pace
 
-DATA = Path(__file__).parent.parent / "src/railwright/measure/data"
-
 Floats = NDArray[np.float64]
 
 
-def single_fit() -> Pace:
+def single_fit() -> tuple[Pace, Pace]:
     """The era of vTrain: products, memory, host and the fixed time of a step, on every tenth row.
 
     These are composed from profiles of one layer on one GPU (`measure.vtrain`): the gap that the profiler
-    leaves between kernels is fitted beside the others, and kept apart.
+    leaves between kernels is fitted beside the others, and is in the second pace only.
     """
     from scipy.optimize import least_squares
 
@@ -61,12 +55,8 @@ def single_fit() -> Pace:
     mean = np.mean(np.abs(np.exp(off) - 1))
     print(f"single server: {pace}  fitted rows {len(rows)}, mean {mean:.1%}, bias {np.mean(off):+.1%}")
     source = f"{len(rows)} of vTrain's 1,440 single-server rows, mean error {mean:.1%} there"
-    (DATA / PROFILE).write_text(
-        f"# The profiler's gap between kernels [s], written by tools/fit_training.py.\n"
-        f"gap: {pace.gap:g}\nsource: {json.dumps(source)}\n",
-        encoding="utf-8",
-    )
-    return replace(pace, gap=0.0, source=source)
+    traced = replace(pace, source=source)
+    return replace(traced, gap=0.0), traced
 
 
 def _pace(x: Floats) -> Pace:

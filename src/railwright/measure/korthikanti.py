@@ -8,7 +8,7 @@ from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
 from railwright.measure.training_jobs import HABITS
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 SOURCE = "arXiv 2205.05198, tables 3 and 5 (175B and 1T: read; 22B and 530B: memory)"
@@ -25,6 +25,7 @@ again, and with sequence parallelism and selective recomputation [s].  All with 
 
 def korthikanti_rows() -> Iterator[Row]:
     """All eight predicted; the fit of their era has seen those of 175B and 1T."""
+    habits = HABITS["korthikanti"]
     for name, layers, hidden, heads, pipeline, chunks, gpus, batch, micro, full, selective in STEPS:
         arch = Transformer(
             name=f"megatron-{name}",
@@ -56,7 +57,8 @@ def korthikanti_rows() -> Iterator[Row]:
                     sequence_parallel=spread,
                     recompute="selective" if spread else "full",
                 ),
-                software=HABITS["korthikanti"].era,
+                overlap=Overlap(dp=habits.dp, pp=habits.pp),
+                software=habits.era,
             )
             step = simulate(job, arch, machine_of("A100", gpus, 200.0), must_fit=False)
             what = f"{gpus} GPUs, {'selective, SP' if spread else 'all computed again'}"

@@ -62,7 +62,13 @@ HABITS: dict[str, Habits] = {
     "bigscience": Habits(
         "megatron-2021", False, dp=False, pp=False, source="bigscience-workshop/Megatron-DeepSpeed, 2021"
     ),
-    "korthikanti": Habits("megatron-2022", source="arXiv 2205.05198, section 6"),
+    "korthikanti": Habits(
+        "megatron-2022",
+        dp=False,
+        pp=False,
+        source="arXiv 2205.05198, section 6; Megatron-LM hides pipeline sends since f9283c5a (May 2023) and "
+        "gradients since 28766b55 (August 2023)",
+    ),
     "simumax": Habits("megatron-2025", source="SimuMax docs: Megatron-LM without user-buffer overlap"),
     "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
     "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),

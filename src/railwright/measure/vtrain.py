@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -23,7 +22,6 @@ from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import HABITS
 from railwright.model.architecture import Transformer
-from railwright.shipped import read_data
 from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras
@@ -34,15 +32,12 @@ EVERY = 10
 PACE = "ampere 16-bit"
 """Where the rows' GPUs stand in their era's factors."""
 
-PROFILE = "vtrain_profile.yaml"
-"""The profiler's gap between kernels, written by tools/fit_training.py."""
-
 WORDS = 50257
 """GPT-2's vocabulary."""
 
-TRACED = "megatron-2022"
-"""Whose kernels a trace shows: one microbatch leaves its weight gradients as they are, and nothing adds them
-up (src/trainer.py: one pass after zero_grad)."""
+TRACED = "megatron-2021-traced"
+"""The era of the rows, with the profiler's gap between kernels in its pace.  One microbatch leaves its weight
+gradients as they are, and nothing adds them up (src/trainer.py: one pass after zero_grad)."""
 
 SOURCE = "vTrain (MICRO 2024), artifact: single-node validation data"
 
@@ -65,13 +60,8 @@ def single_rows() -> Iterator[Row | Skipped]:
 
 
 def profiled() -> Pace:
-    """The pace of the rows' era under its profiler: on one GPU, so that none waits for another's."""
-    return replace(eras()[HABITS["vtrain"].era].pace[PACE], gap=_gap())
-
-
-@cache
-def _gap() -> float:
-    return float(read_data("measure", PROFILE)["gap"])
+    """The pace of the rows' era: on one GPU, so that none waits for another's."""
+    return eras()[TRACED].pace[PACE]
 
 
 @lru_cache(maxsize=1)

@@ -101,7 +101,7 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
     if schedule_name(work.job.layout) == "dualpipe":
         # A forward that runs with a backward begins behind its last compute, launches or not.
         tasks, alone = silent, bare
-    chain = pass_times(tasks, slowdown)[0] if overlap.tp or overlap.cp else alone
-    beside = total["tp"] if overlap.tp else total.get("cp", 0.0) if overlap.cp else 0.0
+    chain = pass_times(tasks, slowdown)[0] if work.beside or overlap.cp else alone
+    beside = total["tp"] if work.beside else total.get("cp", 0.0) if overlap.cp else 0.0
     slowed = compute + (1 - 1 / slowdown) * beside
     return np.array([chain, 0.0, 0.0, alone, slowed, bare, compute])

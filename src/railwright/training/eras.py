@@ -54,6 +54,8 @@ class Era:
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
     sums_gradients  microbatches' weight gradients are added by kernels of their own, not by the products
                (`fused.summing_gradients`)
+    async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
+               beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
@@ -67,6 +69,7 @@ class Era:
     fused_experts: str
     spills_biases: bool
     sums_gradients: bool
+    async_linear: bool
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
     pace: dict[str, Pace]
@@ -128,6 +131,7 @@ def eras() -> dict[str, Era]:
             row.get("fused_experts", ""),
             row.get("spills_biases", False),
             row.get("sums_gradients", False),
+            row.get("async_linear", False),
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),
             {key: Pace(**pace) for key, pace in row["pace"].items()},

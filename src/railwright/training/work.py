@@ -78,6 +78,7 @@ class Work:
         self.exchange = Exchange(job, arch, prices, self.part)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
+        self.beside = job.overlap.tp or (era.async_linear and not job.launch_blocking)
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
@@ -336,11 +337,12 @@ class Work:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
 
         Only a weight gradient needs the input again.
-        Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
+        Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
+        megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
         again = self.exchange.gathering("tp all-gather again") if self.sp and weight else NOTHING
-        if self.job.overlap.tp:
+        if self.beside:
             chain.beside(again, name, kind, cost.input * self.part)
             chain.beside(self.exchange.reduction(), name, kind, weight * self.part)
             return
