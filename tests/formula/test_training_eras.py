@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,21 @@ def test_early_pipeline_sends_are_cut_over_tensor_ranks() -> None:
     wanted = job(tensor=4, pipeline=2)
     early = wanted.model_copy(update={"software": "megatron-2021"})
     assert stage_size(wanted, DENSE) == 4 * stage_size(early, DENSE)
+
+
+def test_linear_layers_hide_what_their_backward_pass_sends() -> None:
+    """Whatever `overlap.tp` says: half of the all-reduces, two calls of five under sequence parallelism."""
+    cut = {"gpus": 8, "tensor": 8, "batch": 8}
+
+    def exposed(software: str, **layout: Any) -> float:
+        wanted = job(**cut, **layout).model_copy(update={"software": software})
+        found = simulate(wanted, DENSE, machine(1), predict=priced(20e12, 1e-7), pace=ALONE)
+        return next(s.exposed / s.busy for s in found.shares if s.kind == "tp")
+
+    assert exposed("megatron-2021") == pytest.approx(1.0)
+    assert exposed("megatron-2022") == pytest.approx(1 / 2, abs=0.01)
+    assert exposed("megatron-2022", sequence_parallel=True) == pytest.approx(3 / 5, abs=0.01)
+    assert exposed("megatron-2022", recompute="full") == pytest.approx(2 / 3, abs=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(eras()))

@@ -127,9 +127,7 @@ def _compute(own: Candidate, best: Candidate) -> str:
             "norms and residuals are " + ("shared" if b["sequence_parallel"] else "repeated on all ranks")
         )
     if a["overlap_tp"] != b["overlap_tp"]:
-        found.append(
-            "compute is " + ("slowed by" if b["overlap_tp"] else "no longer slowed by") + " overlapped sends"
-        )
+        found.append("compute is slowed by " + ("more" if b["overlap_tp"] else "fewer") + " overlapped sends")
     return ", ".join(found)
 
 
@@ -144,7 +142,7 @@ def _tensor(own: Candidate, best: Candidate) -> str:
         groups = f"groups of {b['tensor']}" if b["tensor"] > 1 else "no tensor groups"
         found.append(f"{groups} instead of {a['tensor'] if a['tensor'] > 1 else 'none'}")
     if a["overlap_tp"] != b["overlap_tp"]:
-        found.append("collectives are " + ("hidden behind products" if b["overlap_tp"] else "not overlapped"))
+        found.append(("" if b["overlap_tp"] else "no ") + "shards of collectives run beside products")
     if a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
         found.append(
             "recomputation repeats them"
