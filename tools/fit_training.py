@@ -321,10 +321,11 @@ def _write(
         lines += [f"{era}:", f"  what: {json.dumps(row['what'])}", f"  attention: {row['attention']}"]
         lines += [f"  flash: {row['flash']}"] if row.get("flash") else []
         lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
+        lines += ["  async_linear: true"] if row.get("async_linear") else []
+        lines += [f"  hides_sends: {row['hides_sends']}"] if row.get("hides_sends") else []
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
         lines += ["  spills_biases: true"] if row.get("spills_biases") else []
         lines += ["  sums_gradients: true"] if row.get("sums_gradients") else []
-        lines += ["  async_linear: true"] if row.get("async_linear") else []
         lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
         lines += ["  compiled_casts: true"] if row.get("compiled_casts") else []
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}

@@ -65,11 +65,15 @@ HABITS: dict[str, Habits] = {
     "korthikanti": Habits(
         "megatron-2022",
         dp=False,
-        pp=False,
-        source="arXiv 2205.05198, section 6; Megatron-LM hides pipeline sends since f9283c5a (May 2023) and "
-        "gradients since 28766b55 (August 2023)",
+        source="arXiv 2205.05198, section 6; Megatron-LM hides gradients since 28766b55 (August 2023)",
     ),
-    "simumax": Habits("megatron-2025", source="SimuMax docs: Megatron-LM without user-buffer overlap"),
+    "simumax": Habits(
+        "megatron-2025",
+        dp=False,
+        pp=False,
+        source="SimuMax, docs/b200/b200_real_repro_guide.md, section 3.3: overlap off; its scripts "
+        "(simu_tools/megatron_scripts/scripts) ask for no --overlap-grad-reduce either",
+    ),
     "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
     "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),
     "torchtitan": Habits("fsdp-2024", source="torchtitan benchmarks/"),

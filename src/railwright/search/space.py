@@ -19,8 +19,10 @@ from railwright.errors import Mistake, PlanError, SpecError, nearest
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import check, divisors
+from railwright.training.schedule import schedule_name
 
 STRUCTURE = (
     "tensor",
@@ -258,6 +260,11 @@ def _choices(
 ) -> dict[str, tuple[Any, ...]]:
     """Values of every choice; a choice without effect keeps its first value."""
     local = job.global_batch // data if data else 0
+    schedule = schedule_name(
+        Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
+    )
+    sends = structure["pipeline"] > 1
+    hidden = sends and era_of(job).can_hide_sends(schedule)
     effective = {
         "sequence_parallel": structure["tensor"] > 1,
         "overlap_tp": structure["tensor"] > 1,
@@ -265,7 +272,7 @@ def _choices(
         "overlap_cp": structure["context"] > 1,
         "overlap_dp": data * structure["context"] > 1,
         "zero": data * structure["context"] > 1,
-        "overlap_pp": structure["pipeline"] > 1,
+        "overlap_pp": hidden,
     }
     found: dict[str, tuple[Any, ...]] = {}
     for axis in CHOICES:
@@ -274,7 +281,8 @@ def _choices(
             values = tuple(divisors(local)) or (1,)
         if axis == "zero" and "zero" not in space.values and structure["pipeline"] > 1:
             values = ONCE_PER_STEP
-        off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
+        without = ("sequence_parallel", "overlap_tp", "overlap_ep", *(("overlap_pp",) if sends else ()))
+        off = False in values and axis in without
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
 

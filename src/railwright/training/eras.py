@@ -18,6 +18,7 @@ from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.study import TrainingJob
 from railwright.training.constants import width_of
+from railwright.training.schedule import schedule_name
 from railwright.training.stragglers import wait_factor
 
 
@@ -56,6 +57,7 @@ class Era:
                (`fused.summing_gradients`)
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
                beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
+    hides_sends  schedules whose pipeline sends it can hide: 'interleaved' for all but 1F1B
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
@@ -70,6 +72,7 @@ class Era:
     spills_biases: bool
     sums_gradients: bool
     async_linear: bool
+    hides_sends: Literal["never", "interleaved", "always"]
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
     pace: dict[str, Pace]
@@ -82,6 +85,14 @@ class Era:
             and width_of(dtype) == "fp8"
         )
 
+    def can_hide_sends(self, schedule: str) -> bool:
+        """Whether pipeline sends can run beside compute under a schedule (`schedule_name`).
+
+        Megatron-LM hides those of interleaved schedules only, since May 2023 (f9283c5a; megatron/training/
+        arguments.py sets overlap_p2p_comm to False without virtual stages).
+        """
+        return self.hides_sends == "always" or (self.hides_sends == "interleaved" and schedule != "1f1b")
+
 
 def era_of(job: TrainingJob) -> Era:
     """The era a job names. Raises PlanError for one that is not known, naming those that are."""
@@ -91,6 +102,11 @@ def era_of(job: TrainingJob) -> Era:
             f"{job.name}: software '{job.software}' is not a known era; choose one of {', '.join(known)}."
         )
     return known[job.software]
+
+
+def hides_sends(job: TrainingJob) -> bool:
+    """Whether a stage computes on while it sends: where the job asks for it and its framework can."""
+    return job.overlap.pp and era_of(job).can_hide_sends(schedule_name(job.layout))
 
 
 def pace_of(job: TrainingJob, gpu: Gpu, gpus: int | None = None) -> Pace:
@@ -132,6 +148,7 @@ def eras() -> dict[str, Era]:
             row.get("spills_biases", False),
             row.get("sums_gradients", False),
             row.get("async_linear", False),
+            row.get("hides_sends", "always"),
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),
             {key: Pace(**pace) for key, pace in row["pace"].items()},

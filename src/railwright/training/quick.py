@@ -15,7 +15,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.costs import KernelTime
-from railwright.training.eras import Pace
+from railwright.training.eras import Pace, hides_sends
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
 from railwright.training.schedule import route_of, schedule, schedule_name
@@ -87,7 +87,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
         np.array([route.first(q) for q in pieces]),
         np.array([route.last(q) for q in pieces]),
         count, waiting, waiting_wire, tag, low, high, gate,
-        stages[0].book.slowdown, send, not job.overlap.pp, finish, now, left,
+        stages[0].book.slowdown, send, not hides_sends(job), finish, now, left,
     )  # fmt: skip
     assert placed, "the schedule deadlocks"
     for stage, at, rest in zip(stages, now, left, strict=True):

@@ -22,7 +22,7 @@ from railwright.training.buckets import make_buckets
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
-from railwright.training.eras import Pace, era_of, pace_of
+from railwright.training.eras import Pace, era_of, hides_sends, pace_of
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
@@ -70,16 +70,17 @@ def simulate(
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
     book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, machine)))
     stages, send = stages_of(job, arch, prices, book)
+    hidden = hides_sends(job)
     placed = compose(
         tuple(s.stage.order for s in stages),
         route_of(job.layout).chunks,
         microbatches(job, groups.sizes.data),
         lambda stage, unit, start: stages[stage].stage.run(unit, start),
         send,
-        blocking=not job.overlap.pp,
+        blocking=not hidden,
         route=route_of(job.layout),
     )
-    finish = [p[-1].end + (0.0 if job.overlap.pp else p[-1].sent) for p in placed]
+    finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
     endings = endings_of(job, arch, prices, timed, pace, stages, finish)
     step_time = max(e.end for e in endings)
     chosen = critical(stages, placed, endings, step_time)
@@ -89,7 +90,7 @@ def simulate(
         placed,
         endings,
         step_time,
-        job.overlap.pp,
+        hidden,
         most_events,
     )
     gpus = job_gpus(job, fabric)
@@ -103,7 +104,7 @@ def simulate(
         tokens_per_second_per_gpu=tokens / step_time / gpus,
         model_flops=flops,
         mfu=flops / (step_time * gpus * peak_rate(machine.gpu, job.dtype)),
-        shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, job.overlap.pp),
+        shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden),
         memory=memory,
         collectives=used(stages[chosen].stage, placed[chosen], prices),
         timeline=shown,
