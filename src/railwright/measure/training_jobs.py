@@ -71,8 +71,8 @@ HABITS: dict[str, Habits] = {
         "megatron-2025",
         dp=False,
         pp=False,
-        source="SimuMax, docs/b200/b200_real_repro_guide.md, section 3.3: overlap off; its scripts "
-        "(simu_tools/megatron_scripts/scripts) ask for no --overlap-grad-reduce either",
+        source="SimuMax, docs/b200/b200_real_repro_guide.md, section 3.3, and simu_tools/megatron_scripts: "
+        "overlap off, no --overlap-grad-reduce",
     ),
     "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
     "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),
@@ -103,7 +103,7 @@ def habits_of(record: Mapping[str, str]) -> Habits:
         era = "xla-2024" if software.startswith("PaXML") else "xla-2025"
         return Habits(era, source="JAX: XLA hides what it can")
     found = HABITS.get(name, HABITS[""])
-    if software.startswith(("NeMo 25.04", "NVIDIA NeMo Framework Release 25.0")):
+    if found is HABITS[""] and OF_2025.search(software):
         return Habits("megatron-2025", tp=True, gradients="bf16", source=found.source)
     if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
         return replace(found, era="megatron-2025-unfused")
@@ -112,27 +112,28 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     return found
 
 
-DELAYED = re.compile(r"fp8 NeMo 25\.04")
-"""Format and software with delayed scaling beyond the eras that always have it: recipes of NeMo 25.04 ask for
-bf16_with_fp8_mixed unless told otherwise (scripts/performance: --fp8_recipe ds), and only that of GPT-3 175B
-sets tp_only_amax_red."""
+OF_2025 = re.compile(r"(NeMo|Nemo|Release) 25\.")
+"""NeMo 2 of 2025: recipes in Python, and GPUs that give their power to tensor cores first, where the launcher
+of 2024 ran YAML files without (dgxc-benchmarking v25.04, llama3.1/pretrain_llama31.py: enable_vboost)."""
+
+DELAYED = re.compile(r"fp8 NeMo 25\.0[24]")
+"""Format and software with delayed scaling beyond the eras that always have it: NeMo's recipes ask for
+bf16_with_fp8_mixed by default (scripts/performance: --fp8_recipe ds); only GPT-3 175B's sets
+tp_only_amax_red."""
 
 UNFUSED_SINKS = "Megatron-Bridge 25.09"
 """Release whose attention with learned sinks (gpt-oss) is not one fused kernel: Transformer Engine needs
 cuDNN 9.13.1 for that (fused_attn.cpp, softmax type), its container has 9.11.0, that of 25.11 has 9.13.1
 (Megatron-Bridge, docs/releases/software-versions.md)."""
 
-
 SPILLED_BIASES = "Megatron-Bridge 26.06.01"
 """Release whose fused backward kernel of experts with biases (gpt-oss) keeps sums in memory: cuDNN frontend
 1.24.0 with CUTLASS DSL 4.5.0 (Megatron-Bridge v0.5.1, docker/; v0.5.0 has 1.23.0 with 4.4.1, v0.6.0 1.26.0),
 cudnn-frontend issue 256, which NVIDIA's archive of results names as the cause of this release's figures."""
 
-
 RACK = 64
 """GPUs that jobs over several NVL72 racks use of each: whole trays, so that groups of powers of two stay
 inside one (Slurm's topology/block with segments of 16 nodes; all published sizes are multiples of 64)."""
-
 
 BLOCKING = ("bigscience",)
 """Families with CUDA_LAUNCH_BLOCKING=1: without it bigscience's jobs of 320 GPUs and more hung, and all its
@@ -144,7 +145,6 @@ Jean Zay's A100 nodes have four Omni-Path links of 100 Gb/s for 8 GPUs, which NC
 and host memory: in an all-reduce of 4 GB over four nodes, both of whose rings leave every node by one link,
 that link carried 40.6 Gb/s.  Source: bigscience-workshop/bigscience, experiments/bandwidth/
 all_reduce_bench-a100-n4.txt (busbw of all trials behind the first; "[send] via NET/IB/3"; no plugin)."""
-
 
 VARIANTS = {("torchtitan", "H100"): "H100-96"}
 """GPUs that are not their name's usual ones: Meta's H100 with HBM2e (torchtitan, benchmarks/)."""
