@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from railwright.collectives.machine import Machine
 from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
 from railwright.measure.training_jobs import HABITS
@@ -25,43 +26,52 @@ again, and with sequence parallelism and selective recomputation [s].  All with 
 
 def korthikanti_rows() -> Iterator[Row]:
     """All eight predicted; the fit of their era has seen those of 175B and 1T."""
-    habits = HABITS["korthikanti"]
-    for name, layers, hidden, heads, pipeline, chunks, gpus, batch, micro, full, selective in STEPS:
-        arch = Transformer(
-            name=f"megatron-{name}",
-            layers=layers,
-            hidden=hidden,
-            vocab=51200,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            ffn=4 * hidden,
-            gated=False,
-            tied_embeddings=True,
-            position_embeddings=2048,
-        )
+    for name, *_, gpus, _, _, full, selective in STEPS:
         for spread, measured in ((False, full), (True, selective)):
-            job = TrainingJob(
-                name=name,
-                model=name,
-                gpus=gpus,
-                sequence=2048,
-                global_batch=batch,
-                micro_batch=micro,
-                tokens=1e9,
-                dtype="fp16",
-                layout=Layout(
-                    tensor=8,
-                    pipeline=pipeline,
-                    virtual_pipeline=chunks,
-                    sequence_parallel=spread,
-                    recompute="selective" if spread else "full",
-                ),
-                overlap=Overlap(dp=habits.dp, pp=habits.pp),
-                software=habits.era,
-            )
-            step = simulate(job, arch, machine_of("A100", gpus, 200.0), must_fit=False)
+            job, arch, machine = korthikanti_run(name, spread)
+            step = simulate(job, arch, machine, must_fit=False)
             what = f"{gpus} GPUs, {'selective, SP' if spread else 'all computed again'}"
             yield Row(
                 "Korthikanti table 5", f"{name} {spread}", what, step.step_time, measured, "s/step", SOURCE
             )
+
+
+def korthikanti_run(wanted: str, spread: bool) -> tuple[TrainingJob, Transformer, Machine]:
+    """The job, model and machine of one step; `spread`: sequence parallelism and selective recomputation."""
+    name, layers, hidden, heads, pipeline, chunks, gpus, batch, micro, *_ = next(
+        step for step in STEPS if step[0] == wanted
+    )
+    habits = HABITS["korthikanti"]
+    arch = Transformer(
+        name=f"megatron-{name}",
+        layers=layers,
+        hidden=hidden,
+        vocab=51200,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        ffn=4 * hidden,
+        gated=False,
+        tied_embeddings=True,
+        position_embeddings=2048,
+    )
+    job = TrainingJob(
+        name=name,
+        model=name,
+        gpus=gpus,
+        sequence=2048,
+        global_batch=batch,
+        micro_batch=micro,
+        tokens=1e9,
+        dtype="fp16",
+        layout=Layout(
+            tensor=8,
+            pipeline=pipeline,
+            virtual_pipeline=chunks,
+            sequence_parallel=spread,
+            recompute="selective" if spread else "full",
+        ),
+        overlap=Overlap(dp=habits.dp, pp=habits.pp),
+        software=habits.era,
+    )
+    return job, arch, machine_of("A100", gpus, 200.0)
