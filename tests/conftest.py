@@ -1,6 +1,61 @@
-"""Make the helper modules beside the test folders importable."""
+"""Helpers beside the test folders importable; under `pytest -n` tests side by side, some of them alone."""
 
+from __future__ import annotations
+
+import fcntl
+import os
 import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Each worker imports everything and builds its own catalog: more than four gain nothing."""
+    return min(os.cpu_count() or 1, 4)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """File by file, in the order of a serial run: what a file shares among its tests is made once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Under `pytest -n`, no test of another worker runs beside one that is marked `alone`."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return (yield)
+    folder = item.config._tmp_path_factory.getbasetemp().parent  # type: ignore[attr-defined]
+    with _turn(folder, item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@contextmanager
+def _turn(folder: Path, alone: bool) -> Iterator[None]:
+    """Hold the room, with others or alone.  Who waits for it keeps the door: nobody slips in before."""
+    door, room = _open(folder / "door.lock"), _open(folder / "room.lock")
+    fcntl.flock(door, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    finally:
+        fcntl.flock(door, fcntl.LOCK_UN)
+    try:
+        yield
+    finally:
+        fcntl.flock(room, fcntl.LOCK_UN)
+
+
+@cache
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

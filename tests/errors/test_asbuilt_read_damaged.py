@@ -192,6 +192,7 @@ def test_a_damaged_workbook_is_read_or_refused(data):
         return
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("piece", ["\n", " ", "1", "1 1[", "a,", '"', "("])
 def test_a_long_run_of_one_character_costs_no_time(piece):
     """Recognising a format looks at each place of a file once, not once for every other place."""

@@ -44,6 +44,7 @@ def test_help_imports_nothing_heavy(arguments):
     assert not imported & HEAVY
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("arguments", [["--help"], ["fabric", "audit", "--help"]], ids=" ".join)
 def test_help_takes_little_processor_time(arguments):
     spent = []

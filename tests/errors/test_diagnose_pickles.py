@@ -67,6 +67,7 @@ def test_allowed_opcodes_build_plain_values_only():
     assert {op.name for op in pickletools.opcodes} == reaching | PLAIN
 
 
+@pytest.mark.alone
 def test_a_number_that_claims_memory_is_refused_at_once(tmp_path):
     file = tmp_path / "_dump_0"
     file.write_bytes(b"\x80\x02]r" + struct.pack("<I", 2**32 - 1) + b".")

@@ -12,7 +12,7 @@ import pytest
 from emulate_cases import why_not
 from railwright.emulate.session import MARK
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
 ROOT = Path(__file__).parents[2]
 COMMAND = [
     sys.executable,

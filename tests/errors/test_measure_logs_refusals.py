@@ -64,6 +64,7 @@ def test_half_of_a_json_report_is_read_and_noted():
             assert any("cut short" in n for n in curve.notes)
 
 
+@pytest.mark.alone
 def test_endless_lines_are_refused_at_once():
     """200,000 characters without a break would keep backtracking patterns busy for minutes."""
     text = "\n".join(["1 2 3 4 " * 25_000, "a" * 200_000, "> " * 100_000, "OSU " * 50_000, "(" * 200_000, ""])

@@ -297,6 +297,7 @@ def test_a_machine_of_other_servers_is_refused():
         to_fabric(superpod(), CATALOG, next(s.name for s in CATALOG.servers.values() if s.nics == 4))
 
 
+@pytest.mark.alone
 def test_six_hundred_adapters_take_less_than_two_seconds():
     """76 servers of 8 adapters, 608 in all; the bar of issue 3."""
     machine = superpod(76)

@@ -304,6 +304,7 @@ def test_without_a_catalogue_the_highest_port_stands_in() -> None:
     assert (spine.radix, spine.radix_known, spine.unused) == (24, False, 0)
 
 
+@pytest.mark.alone
 def test_16384_gpus_take_less_than_three_seconds() -> None:
     f = built(2048, "dgx-b200", family="rail-optimised", switch="qm9700")
     start = time.perf_counter()

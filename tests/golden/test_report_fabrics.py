@@ -47,6 +47,7 @@ CASES = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", CASES)
 def test_a_drawing_is_small_quick_and_well_formed(name):
     make, arguments, options = CASES[name]

@@ -14,7 +14,7 @@ import pytest
 from emulate_cases import network, sixteen, why_not
 from railwright.emulate import Faults, emulate
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
 TORCH = os.environ.get("RAILWRIGHT_TORCH_PYTHON") or (
     sys.executable if importlib.util.find_spec("torch") else None
 )

@@ -57,6 +57,7 @@ def told(wiring):
     return {frozenset(((name(k.a), k.a_port), (name(k.b), k.b_port))) for k in wiring.links}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("form", FORMS)
 def test_a_600_adapter_fabric_comes_back_cable_for_cable(tmp_path, form):
     file, known = FORMS[form]

@@ -162,6 +162,7 @@ def test_every_kind_of_server_gets_a_finite_answer(server: str, family: str, swi
         assert all(a.error_low < 1 < a.error_high for a in answers)
 
 
+@pytest.mark.alone
 def test_a_second_sweep_of_240_gpus_takes_no_time() -> None:
     on = machine(30)
     doubling = [2.0**k for k in range(10, 31)]

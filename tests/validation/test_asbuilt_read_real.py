@@ -83,6 +83,7 @@ def test_servers_are_as_their_makers_say():
     assert {n for i, row in enumerate(h100.nvlink) for j, n in enumerate(row) if i != j} == {18}
 
 
+@pytest.mark.alone
 def test_every_file_of_the_collection_is_read_or_refused_within_a_second():
     from railwright.errors import RailwrightError
 

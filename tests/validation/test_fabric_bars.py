@@ -15,6 +15,7 @@ from railwright.spec.study import Cluster, ComputeNetwork
 CATALOG = load_catalog()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("family", ["rail-optimised", "fat-tree", "dual-plane"])
 @pytest.mark.parametrize(("servers", "switch", "seconds"), [(1024, "qm9700", 0.5), (16384, "th5-400g", 3.0)])
 def test_building_keeps_its_bars(family, servers, switch, seconds):
