@@ -20,8 +20,14 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
-    return rw.run(rw.load_study(EXAMPLE))
+def told() -> list[tuple[str, float]]:
+    """What the run of `result` says of its progress."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def result(told: list[tuple[str, float]]) -> Result:
+    return rw.run(rw.load_study(EXAMPLE), lambda what, fraction: told.append((what, fraction)))
 
 
 def variant(result: Result, name: str) -> VariantResult:
@@ -127,10 +133,7 @@ def test_same_study_same_bytes(result):
     assert to_text(results(replace(result, seconds=0.0))) == to_text(results(replace(again, seconds=0.0)))
 
 
-def test_progress_runs_from_nothing_to_everything():
-    told: list[tuple[str, float]] = []
-    study = rw.load_study(EXAMPLE).model_copy(update={"sweeps": (), "sensitivity": ()})
-    rw.run(study, lambda what, fraction: told.append((what, fraction)))
+def test_progress_runs_from_nothing_to_everything(result, told):
     fractions = [fraction for _, fraction in told]
     assert fractions == sorted(fractions)
     assert fractions[0] == 0

@@ -5,19 +5,17 @@ NVIDIA's SuperPOD NVLSTree chart, nccl-tests issues; all in measure/data/collect
 """
 
 import importlib.util
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ruamel.yaml import YAML
 
 from collectives_machines import machine, world
 from railwright.collectives import NcclSettings, predict, sweep
 from railwright.collectives.family import families
+from railwright.shipped import read_data
 from railwright.traffic.demand import Communicator
 
-RECORDS = resources.files("railwright.measure").joinpath("data/collectives.yaml")
 TOOL = Path(__file__).parents[2] / "tools/fit_collectives.py"
 
 
@@ -116,9 +114,7 @@ def test_every_family_meets_its_stated_error() -> None:
     # Blackwell's NVLSTree rests on three two-node curves of three different systems: 25 %.
     # Rings of A100 rest on two sites whose launches differ by a factor of two: 20 %.
     # EFA and TCPXO rest on one or two curves each and carry their own, wide bands.
-    rows = YAML(typ="safe").load(
-        resources.files("railwright.collectives").joinpath("data/families.yaml").read_text(encoding="utf-8")
-    )["families"]
+    rows = read_data("collectives", "families.yaml")["families"]
     for name, row in rows.items():
         assert all(low < 1.0 < high for low, high in row["bands"]), name
         if " efa " not in name and row["median_error_left_out"] is not None:
@@ -142,7 +138,7 @@ def test_families_are_what_the_curves_give(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_no_record_is_dropped_silently() -> None:
-    content = YAML(typ="safe").load(RECORDS.read_text(encoding="utf-8"))
+    content = read_data("measure", "collectives.yaml")
     ids = [r["id"] for r in content["records"]]
     assert len(ids) == len(set(ids)) == 63
     assert len(content["left_out"]) == 52

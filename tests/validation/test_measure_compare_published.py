@@ -5,26 +5,22 @@ plateau or a cliff, and at least half draw no finding at all.  The last is asked
 those of issue trackers are of machines that somebody complained about.
 """
 
-import json
-from importlib import resources
-
 import pytest
-from ruamel.yaml import YAML
 
 from railwright.collectives import NcclSettings, bus_factor
 from railwright.errors import RailwrightError
 from railwright.measure.compare import compare_curve
 from railwright.measure.logs.curve import MeasuredCurve, Point
 from railwright.measure.machines import Unsupported, machine_of
+from railwright.shipped import read_data
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
 
 @pytest.fixture(scope="module")
 def found():
-    path = resources.files("railwright.measure").joinpath("data/collectives.yaml")
-    data = json.loads(json.dumps(YAML(typ="safe").load(path.read_text(encoding="utf-8"))))
-    return [c for c in map(compared, data["records"]) if c is not None]
+    records = read_data("measure", "collectives.yaml")["records"]
+    return [c for c in map(compared, records) if c is not None]
 
 
 def compared(record):

@@ -97,7 +97,7 @@ def _simulated(
     job: TrainingJob, arch: Transformer, machine: Machine, pace: Pace | None = None
 ) -> tuple[float, int]:
     """Step time [s] and tokens of a step."""
-    step = simulate(job, arch, machine, pace=pace, must_fit=False)
+    step = simulate(job, arch, machine, pace=pace, must_fit=False, most_events=0)
     return step.step_time, step.tokens
 
 

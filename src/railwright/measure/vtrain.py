@@ -50,7 +50,7 @@ def single_rows() -> Iterator[Row | Skipped]:
         name = f"row {number}"
         try:
             job, arch, machine = single_job(record), single_model(record), single_machine(record)
-            predicted = simulate(job, arch, machine, must_fit=False, pace=profiled()).step_time
+            predicted = simulate(job, arch, machine, must_fit=False, pace=profiled(), most_events=0).step_time
         except (Unsupported, PlanError) as no:
             yield Skipped("vTrain single server", name, str(no).split(";")[0])
             continue
