@@ -193,7 +193,9 @@ def _times(pool: ProcessPoolExecutor, points: list[tuple[int, Values]]) -> Times
 def _time(task: tuple[int, Pace]) -> tuple[float, float]:
     record = _records()[task[0]]
     pace = waiting(task[1], int(record["gpus"]))
-    step = simulate(job_of(record), architecture_of(record), machine_for(record), pace=pace, must_fit=False)
+    step = simulate(
+        job_of(record), architecture_of(record), machine_for(record), pace=pace, must_fit=False, most_events=0
+    )
     return step.step_time, step.tokens
 
 
