@@ -6,7 +6,7 @@ import pytest
 
 from railwright import catalog
 from railwright.compute import constants, efficiency_source, kernel_time, kernel_times, profile_of
-from railwright.compute.time import UNALIGNED
+from railwright.compute.time import UNALIGNED, peak_rate
 from railwright.errors import PlanError
 from railwright.model import Operator, layer_operators, load_model, optimizer_operators
 
@@ -115,6 +115,16 @@ def test_fp8_is_faster_where_it_should_be():
 def test_a_gpu_without_the_dtype_is_refused():
     with pytest.raises(PlanError, match="has no fp8 tensor cores; dtypes it has: bf16"):
         kernel_time(gemm(64, 64, 64, "fp8"), A100)
+
+
+def test_scales_per_block_need_cores_that_apply_them():
+    # Hopper multiplies fp8, but not by MX blocks; Blackwell and CDNA 4 do both
+    with pytest.raises(PlanError, match="h100-sxm has no mxfp8 tensor cores"):
+        kernel_time(gemm(64, 64, 64, "mxfp8"), H100)
+    with pytest.raises(PlanError, match="mi300x has no mxfp8"):
+        peak_rate(GPUS["mi300x"], "mxfp8")
+    for name in ("b200-sxm", "gb300", "mi355x"):
+        assert peak_rate(GPUS[name], "mxfp8") == GPUS[name].peak_flops["fp8"]
 
 
 @pytest.mark.parametrize("name", sorted(GPUS))

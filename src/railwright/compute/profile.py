@@ -15,6 +15,11 @@ from railwright.shipped import read_data
 PEAK_OF = {**dict.fromkeys(("fp8_rowwise", "mxfp8", "fp8_block", "fp8_dynamic"), "fp8"), "nvfp4": "fp4"}
 """The peak a scaled format runs at."""
 
+BLOCK_SCALED = {"mxfp8": "fp4"}
+"""Formats whose scales per block the tensor cores themselves apply, and the type that came with such cores:
+Blackwell and CDNA 4 have both, Hopper and CDNA 3 neither (Transformer Engine, pytorch/quantization.py,
+check_mxfp8_support: compute capability 10.0 and newer)."""
+
 FIT_OF = {
     **dict.fromkeys(("fp8_rowwise", "mxfp8"), "fp8"),
     "nvfp4": "fp4",

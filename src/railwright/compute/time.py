@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.gemm import Shape, gemm_seconds
-from railwright.compute.profile import PEAK_OF, Profile, Row, profile_of
+from railwright.compute.profile import BLOCK_SCALED, PEAK_OF, Profile, Row, profile_of
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator
 
@@ -149,10 +149,13 @@ def peak_rate(gpu: Gpu, dtype: str) -> float:
 
     Raises PlanError where the GPU has none.
     """
-    for name in (dtype, PEAK_OF.get(dtype, "")):
-        peak = gpu.peak_flops.get(name)
-        if peak:
-            return peak
+    # A GPU's own entry counts without more; one that stands for it, only where the cores scale as it needs.
+    own, needed = gpu.peak_flops.get(dtype), BLOCK_SCALED.get(dtype)
+    if own:
+        return own
+    peak = gpu.peak_flops.get(PEAK_OF.get(dtype, ""))
+    if peak and (needed is None or gpu.peak_flops.get(needed)):
+        return peak
     have = ", ".join(sorted(d for d, p in gpu.peak_flops.items() if p))
     raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes it has: {have}.")
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from railwright.catalog.parts import Catalog, Gpu, Server
-from railwright.compute.profile import PEAK_OF
+from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
@@ -133,14 +133,14 @@ def demand(
         flops_per_token=per_token,
         flops=flops,
         pace=known,
-        mfu=known.flops.times(1.0 / peak_of(gpu, dtype)),
+        mfu=known.flops.times(1.0 / peak_rate(gpu, dtype)),
         gpu_hours=hours,
         gpus=fleet,
         days=time,
         sustained=time.under(flops / DAY),
         power=fleet.times(watts),
         energy=hours.times(watts * HOUR),
-        fleet_peak=fleet.times(peak_of(gpu, dtype)),
+        fleet_peak=fleet.times(peak_rate(gpu, dtype)),
         pue=pue,
         availability=availability,
     )
@@ -161,7 +161,7 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
             "give a study with a layout instead, whose step is predicted."
         )
     share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
-    return Pace(share.times(peak_of(gpu, dtype)), str(row["source"]))
+    return Pace(share.times(peak_rate(gpu, dtype)), str(row["source"]))
 
 
 def predicted_pace(step: StepResult, gpus: int) -> Pace:
@@ -177,15 +177,6 @@ def predicted_pace(step: StepResult, gpus: int) -> Pace:
         f"our predicted step of {step.step_time:.4g} s on {gpus:,} GPUs, and measured steps at {low:.2f} to "
         f"{high:.2f} times the predicted ones",
     )
-
-
-def peak_of(gpu: Gpu, dtype: str) -> float:
-    """Dense peak of a GPU [flop/s]. Raises PlanError where it has none for the dtype."""
-    peak = gpu.peak_flops.get(dtype) or gpu.peak_flops.get(PEAK_OF.get(dtype, ""))
-    if not peak:
-        have = ", ".join(sorted(d for d, p in gpu.peak_flops.items() if p))
-        raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes it has: {have}.")
-    return peak
 
 
 def usual_server(catalog: Catalog, gpu: Gpu) -> Server:
