@@ -8,8 +8,10 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.spec.lora import Lora
 from railwright.spec.study import TrainingJob
 from railwright.training import simulate
+from railwright.training.doubts import doubts
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 
@@ -216,3 +218,36 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "gpus_per_server 4 keeps them inside" in warnings(
         changed(job(gpus=24, batch=24, expert=4), gpus_per_server=6), MOE
     )
+
+
+def test_a_batch_in_tokens_is_refused_rather_than_simulated_for_hours() -> None:
+    text = refusal(job(batch=32 * 4_000_000))
+    assert "4,000,000 microbatches on each of 32 data-parallel ranks" in text
+    assert "it counts sequences, not tokens" in text
+    assert "use at most 3200000" in text
+
+
+@pytest.mark.parametrize(
+    ("layout", "rest", "arch", "says"),
+    [
+        ({"offload_layers": 4}, {}, DENSE, "offload_layers does nothing"),
+        ({"reshard": False}, {}, DENSE, "reshard does nothing with zero: 1"),
+        ({"reduce_each": False}, {}, DENSE, "reduce_each does nothing with zero: 1"),
+        ({"recompute_modules": ("mlp",)}, {}, DENSE, "recompute_modules does nothing while layout.recompute"),
+        ({"recompute": "selective", "recompute_modules": ()}, {}, DENSE, "names no part"),
+        ({"recompute": "selective", "recompute_modules": ("moe",)}, {}, DENSE, "has nothing of 'moe'"),
+        ({"recompute": "selective", "recompute_modules": ("mla_up_proj",)}, {}, MOE, "of 'mla_up_proj'"),
+        ({"placement": "expert-across"}, {}, MOE, "expert-across does nothing while layout.expert is 1"),
+        ({}, {"expert_nodes": 2}, DENSE, "expert_nodes does nothing"),
+        ({}, {"expert_imbalance": 1.5}, DENSE, "expert_imbalance does nothing"),
+        ({}, {"tokens": 1000.0}, DENSE, "more than the whole budget of 1,000"),
+        ({}, {"lora": Lora(rank=8)}, DENSE, "utilisation count the gradients of all weights"),
+    ],
+)
+def test_settings_that_do_nothing_are_told(
+    layout: dict[str, object], rest: dict[str, object], arch: Transformer, says: str
+) -> None:
+    plain = job()
+    asked = plain.model_copy(update={"layout": plain.layout.model_copy(update=layout), **rest})
+    assert [w for w in doubts(asked, arch) if says in w]
+    assert not doubts(plain, arch)

@@ -300,7 +300,7 @@ class TrainingJob(Section):
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="tokens of the busiest expert over the mean"
     )
-    expert_capacity: Annotated[float, Field(gt=0)] | None = Field(
+    expert_capacity: Annotated[float, Field(ge=1.0)] | None = Field(
         default=None,
         description="tokens every expert computes, over the mean: others are dropped, missing ones padded, "
         "and the host learns no counts (moe_pad_expert_input_to_capacity); default: none is dropped",

@@ -6,8 +6,12 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
+from railwright.training.doubts import doubts
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import route_of, schedule_name
+
+MOST_MICROBATCHES = 100_000
+"""Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
 
 
 def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
@@ -284,6 +288,12 @@ def _check_batch(job: TrainingJob, data: int) -> None:
             f"micro_batch = {data} x {job.micro_batch} = {unit}; the nearest that work: {near}."
         )
     count, pipeline = microbatches(job, data), job.layout.pipeline
+    if count > MOST_MICROBATCHES:
+        raise PlanError(
+            f"{job.name}: global_batch {job.global_batch} is {count:,} microbatches on each of {data} "
+            f"data-parallel ranks, and at most {MOST_MICROBATCHES:,} are simulated; it counts sequences, not "
+            f"tokens: use at most {MOST_MICROBATCHES * unit}."
+        )
     if schedule_name(job.layout) == "dualpipe" and (count % 2 or count < 2 * pipeline):
         raise PlanError(
             f"{job.name}: dualpipe needs an even number of microbatches per step, at least 2 x {pipeline} = "
@@ -366,14 +376,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             "stage beyond its own layers, and count in time and memory but not in model FLOPs."
         )
     found += packing_warnings(job)
-    if job.amax_over not in (None, "none") and job.dtype != "fp8":
-        found.append(f"{job.name}: amax_over does nothing: only dtype fp8 has one scale per tensor.")
-    if job.expert_capacity is not None and not arch.is_moe:
-        found.append(f"{job.name}: expert_capacity does nothing: {arch.name} is a dense model.")
-    if job.expert_capacity is not None and job.expert_imbalance > 1:
-        found.append(f"{job.name}: expert_imbalance does nothing beside expert_capacity, which cuts it off.")
-    if job.layout.sequence_parallel and tensor == 1:
-        found.append(f"{job.name}: sequence_parallel does nothing while layout.tensor is 1.")
+    found += doubts(job, arch)
     if job.sequence % tensor and job.layout.sequence_parallel:
         found.append(
             f"{job.name}: sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "

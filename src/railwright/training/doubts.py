@@ -1,0 +1,76 @@
+"""Settings of a job that do nothing, or that say something else than was probably meant."""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.spec.study import Layout, TrainingJob
+
+
+def doubts(job: TrainingJob, arch: Transformer) -> list[str]:
+    """A sentence for each setting of a job that changes nothing here, and for each that reads doubtful."""
+    idle = [*_idle_experts(job, arch), *_idle_layout(job, arch)]
+    if job.amax_over not in (None, "none") and job.dtype != "fp8":
+        idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
+    step = job.global_batch * job.sequence
+    if step > job.tokens:
+        idle.append(
+            f"one step takes {step:,} tokens, more than the whole budget of {job.tokens:,.0f}; "
+            "global_batch counts sequences, not tokens."
+        )
+    if job.lora:
+        idle.append(
+            "model FLOPs and their utilisation count the gradients of all weights, as in full training; "
+            "adapters (lora) leave out those of the frozen ones, about a third of them."
+        )
+    return [f"{job.name}: {sentence}" for sentence in idle]
+
+
+def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
+    found = []
+    if not arch.is_moe:
+        given = {
+            "expert_capacity": job.expert_capacity is not None,
+            "expert_nodes": job.expert_nodes is not None,
+            "expert_imbalance": job.expert_imbalance > 1,
+        }
+        found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
+    if job.expert_capacity is not None and job.expert_imbalance > 1:
+        found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
+    if job.layout.placement == "expert-across" and job.layout.expert == 1:
+        found.append("placement expert-across does nothing while layout.expert is 1.")
+    return found
+
+
+def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
+    layout = job.layout
+    found = []
+    if layout.sequence_parallel and layout.tensor == 1:
+        found.append("sequence_parallel does nothing while layout.tensor is 1.")
+    if layout.offload_layers is not None and "activations" not in layout.offload:
+        found.append("offload_layers does nothing while layout.offload does not name activations.")
+    if not layout.reshard and layout.zero < 3:
+        found.append(f"reshard does nothing with zero: {layout.zero}; only zero: 3 drops parameters.")
+    if not layout.reduce_each and layout.zero < 2:
+        found.append(f"reduce_each does nothing with zero: {layout.zero}, which reduces once per step.")
+    if layout.recompute != "selective":
+        if layout.recompute_modules != Layout().recompute_modules:
+            found.append(f"recompute_modules does nothing while layout.recompute is {layout.recompute}.")
+        return found
+    absent = [name for name in layout.recompute_modules if not _has(arch, name)]
+    found += [f"recompute_modules: {arch.name} has nothing of '{name}' to compute again." for name in absent]
+    if not layout.recompute_modules:
+        found.append("recompute selective does nothing while layout.recompute_modules names no part.")
+    return found
+
+
+def _has(arch: Transformer, module: str) -> bool:
+    """Whether a model has the part of a layer that a name of `recompute_modules` stands for."""
+    latent = arch.attention == "mla"
+    return {
+        "layernorm": latent or arch.is_moe,
+        "mla_up_proj": latent,
+        "mlp": arch.dense_layers > 0 or not arch.is_moe,
+        "moe": arch.is_moe,
+        "moe_act": arch.is_moe,
+        "shared_experts": arch.is_moe and arch.shared_ffn > 0,
+    }.get(module, True)
