@@ -20,6 +20,11 @@ from railwright.training import simulate
 from railwright.training.plan import data_parallel
 from training_cases import DENSE, MOE, job, machine
 
+
+def changed(one: TrainingJob, **fields: object) -> TrainingJob:
+    return one.model_copy(update=fields)
+
+
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
 ON, OFF = Overlap(tp=True, dp=True), Overlap(tp=False, dp=False, pp=False)
 CASES: list[tuple[object, TrainingJob]] = [
@@ -37,13 +42,20 @@ CASES: list[tuple[object, TrainingJob]] = [
     (MOE, job(expert=4, overlap=Overlap(ep=True))),
     (MOE, job(expert=4, tensor=2, expert_tensor=1, sequence_parallel=True)),
     *((DENSE, job(dtype=dtype)) for dtype in ("fp16", "fp8")),
+    *(
+        (arch, changed(job(), dtype=dtype))
+        for arch, dtype in product((DENSE, MOE), ("fp8", "fp8_rowwise", "mxfp8", "nvfp4"))
+    ),
+    *((DENSE, changed(job(dtype="fp8"), amax_over=over)) for over in ("stage", "tensor", "none")),
+    (MOE, changed(job(expert=4), expert_capacity=1.5)),
 ]
 
 
 def _written(case: tuple[object, TrainingJob], form: str) -> str:
     arch, one = case
     cluster = machine(2)
-    step = simulate(one, arch, cluster)  # type: ignore[arg-type]
+    # Only the head of an export is of the step, and these GPUs have no block scales.
+    step = simulate(changed(one, dtype="bf16"), arch, cluster)  # type: ignore[arg-type]
     data = data_parallel(one, cluster.network.fabric)
     return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)  # type: ignore[arg-type]
 
@@ -62,17 +74,92 @@ def test_names_are_the_frameworks_own(case: tuple[object, TrainingJob]) -> None:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     assert {k.arg for call in calls for k in call.keywords} <= set(KNOWN["nemo"]["names"])
 
-    for section, values in tomllib.loads(_written(case, "torchtitan")).items():
+    written = tomllib.loads(_written(case, "torchtitan"))
+    for layer, kinds in written.pop("quantize", {}).items():
+        for kind, values in kinds.items():
+            assert set(values) <= set(KNOWN["torchtitan"]["quantize"][layer][kind])
+            assert f"quantize.{layer}.{kind}" in written["model"]["converters"]
+    for section, values in written.items():
         assert set(values) <= set(KNOWN["torchtitan"][section]), section
+
+
+@pytest.mark.parametrize(
+    ("asked", "arguments", "fields", "converters"),
+    [
+        ({"dtype": "bf16"}, ["--bf16"], {"bf16": True}, []),
+        (
+            {"dtype": "fp8"},
+            ["--bf16", "--fp8-format hybrid", "--fp8-recipe tensorwise"],
+            {"bf16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
+            ["quantize.linear.float8", "quantize.grouped_mm.float8"],
+        ),
+        (
+            {"dtype": "fp8", "amax_over": "tensor"},
+            ["--bf16", "--fp8-format hybrid", "--fp8-recipe delayed"],
+            {"bf16": True, "fp8": "hybrid", "fp8_recipe": "delayed", "tp_only_amax_red": True},
+            ["quantize.linear.float8", "quantize.grouped_mm.float8"],
+        ),
+        (
+            {"dtype": "mxfp8"},
+            ["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8"],
+            {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
+            ["quantize.linear.mx", "quantize.grouped_mm.mx"],
+        ),
+        ({"dtype": "nvfp4"}, ["--bf16", "--fp4-format e2m1"], {"bf16": True, "fp4": "e2m1"}, []),
+    ],
+)
+def test_every_framework_gets_the_number_format(
+    asked: dict[str, object], arguments: list[str], fields: dict[str, object], converters: list[str]
+) -> None:
+    case = (MOE, changed(job(expert=4), **asked))
+    lines = _written(case, "megatron").splitlines()
+    assert [x for x in lines if re.match("--(bf16|fp16|fp8|fp4)", x)] == arguments
+    text = _written(case, "nemo")
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    given = {k.arg: ast.literal_eval(k.value) for call in calls for k in call.keywords}
+    assert {k: v for k, v in given.items() if re.match("bf16|fp16|fp8|fp4|tp_only", str(k))} == fields
+    titan = tomllib.loads(_written(case, "torchtitan"))
+    assert titan.get("model", {}).get("converters", []) == converters
+    assert ("# nvfp4: torchtitan" in _written(case, "torchtitan")) == (asked["dtype"] == "nvfp4")
+
+
+def test_nemo_is_told_what_megatron_is() -> None:
+    """Capacity, hidden all-to-alls and offload are fields there where they are arguments here."""
+    turns = changed(job(expert=4, overlap=Overlap(ep=True)), expert_capacity=1.5)
+    for field in ("overlap_moe_expert_parallel_comm=True", "moe_expert_capacity_factor=1.5"):
+        assert field in _written((MOE, turns), "nemo")
+    assert "--overlap-moe-expert-parallel-comm" in _written((MOE, turns), "megatron")
+    held = _written((DENSE, job(offload=("activations", "optimizer"))), "nemo")
+    assert "cpu_offloading_num_layers=7" in held
+    assert "optimizer_cpu_offload=True" in held
+
+
+@pytest.mark.parametrize("layout", [{"pipeline": 2}, {"recompute": "full"}])
+def test_turns_that_megatron_refuses_are_a_comment(layout: dict[str, object]) -> None:
+    """overlap_moe_expert_parallel_comm wants virtual stages beside a pipeline, and no recomputed layers."""
+    case = (MOE, job(expert=4, overlap=Overlap(ep=True), **layout))
+    for form in ("megatron", "nemo"):
+        text = _written(case, form)
+        assert "# hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm" in text
+        assert "--overlap-moe" not in text
+        assert "overlap_moe_expert_parallel_comm=" not in text
+
+
+def test_what_torchtitan_cannot_is_a_comment() -> None:
+    text = _written((DENSE, job(tensor=2, overlap=OFF, offload=("activations",))), "torchtitan")
+    for said in ("splits norms and residuals", "no switch for it", "offloaded activations"):
+        assert said in text
 
 
 def test_what_megatron_refuses_is_not_written() -> None:
     """Offloaded activations need one stage and no recomputation, overlapped products sequence parallelism."""
     staged = _written((DENSE, job(offload=("activations",), pipeline=2)), "megatron")
-    assert "--cpu-offloading" not in staged
+    assert "--cpu-offloading-num-layers" not in staged
     assert "allows no pipeline" in staged
     alone = _written((DENSE, job(offload=("activations",))), "megatron")
     assert "--cpu-offloading-num-layers 7" in alone
+    # a field, but no argument: arguments.py excludes it and sets it where layers are named
+    assert "--cpu-offloading\n" not in alone
     plain = _written((DENSE, job(overlap=ON, tensor=2)), "megatron")
     assert "--tp-comm-overlap" not in plain
     assert "needs sequence parallelism" in plain

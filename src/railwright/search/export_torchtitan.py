@@ -1,0 +1,139 @@
+"""A layout as sections of a torchtitan TOML file.
+
+Source, read 2026-11-22: torchtitan e347b1e, torchtitan/config/job_config.py (TOML files; later versions are
+configured in Python).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from railwright.model.architecture import Transformer
+from railwright.spec.study import TrainingJob
+from railwright.training.schedule import schedule_name
+from railwright.training.stages import layers_per_piece
+
+LINEAR: dict[str, dict[str, dict[str, Any]]] = {
+    "fp8": {"quantize.linear.float8": {"enable_fsdp_float8_all_gather": True}},
+    "fp8_rowwise": {"quantize.linear.float8": {"recipe_name": "rowwise"}},
+    "mxfp8": {"quantize.linear.mx": {"recipe_name": "mxfp8_cublas"}},
+}
+"""Converters of linear layers, and their settings, by number format."""
+
+GROUPED: dict[str, dict[str, dict[str, Any]]] = {
+    "fp8": {"quantize.grouped_mm.float8": {"fqns": ["experts"]}},
+    "fp8_rowwise": {"quantize.grouped_mm.float8": {"fqns": ["experts"]}},
+    "mxfp8": {"quantize.grouped_mm.mx": {"recipe_name": "mxfp8", "fqns": ["experts"]}},
+}
+"""Those of experts."""
+
+SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe"}
+
+
+def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+    """Sections of a torchtitan TOML file."""
+    layout = job.layout
+    count = job.global_batch // (data * job.micro_batch)
+    training: dict[str, Any] = {
+        "local_batch_size": job.micro_batch * (count if layout.pipeline > 1 else 1),
+        "global_batch_size": job.global_batch,
+        "seq_len": job.sequence,
+    }
+    if "optimizer" in layout.offload:
+        training["enable_cpu_offload"] = True
+    checkpoint: dict[str, Any] = {"mode": layout.recompute}
+    if layout.recompute == "selective":
+        checkpoint["selective_ac_option"] = "op"
+    quantized = LINEAR.get(job.dtype, {}) | (GROUPED.get(job.dtype, {}) if arch.is_moe else {})
+    sections: list[tuple[str, Mapping[str, Any]]] = [
+        ("training", training),
+        ("parallelism", _parallelism(job, arch, data)),
+        ("activation_checkpoint", checkpoint),
+    ]
+    if quantized:
+        sections += [("model", {"converters": list(quantized)}), *quantized.items()]
+    lines = _unsaid(job, arch)
+    for name, values in sections:
+        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+    return lines
+
+
+def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, Any]:
+    layout = job.layout
+    shard = (layout.shard or data) if layout.zero else 1
+    found: dict[str, Any] = {
+        "data_parallel_replicate_degree": data // shard,
+        "data_parallel_shard_degree": shard,
+        "tensor_parallel_degree": layout.tensor,
+        "enable_async_tensor_parallel": job.overlap.tp and layout.tensor > 1,
+        "context_parallel_degree": layout.context,
+        "pipeline_parallel_degree": layout.pipeline,
+    }
+    if layout.zero:
+        found["fsdp_reshard_after_forward"] = "always" if layout.zero == 3 and layout.reshard else "never"
+    methods = {"all-gather": "allgather", "ring": "alltoall"}
+    if layout.context > 1 and layout.context_kind in methods:
+        found["context_parallel_rotate_method"] = methods[layout.context_kind]
+    if layout.pipeline > 1:
+        schedule = SCHEDULES.get(schedule_name(layout), "InterleavedZeroBubble")
+        found["pipeline_parallel_schedule"] = schedule
+        sizes = _sizes(job, arch)
+        if len(sizes) == 1:
+            found["pipeline_parallel_layers_per_stage"] = sizes.pop()
+        found["pipeline_parallel_microbatch_size"] = job.micro_batch
+    if arch.is_moe:
+        found["expert_parallel_degree"] = layout.expert
+        found["expert_tensor_parallel_degree"] = layout.expert_tensor or layout.tensor
+    return found
+
+
+def _sizes(job: TrainingJob, arch: Transformer) -> set[int]:
+    """How many layers the pieces of the model have."""
+    layout = job.layout
+    return set(layers_per_piece(arch.layers, layout.pipeline * layout.virtual_pipeline, layout))
+
+
+def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What torchtitan has no setting for, as comments."""
+    layout, name = job.layout, schedule_name(job.layout)
+    found = []
+    if job.sample_length is not None:
+        found.append(f"samples of {job.sample_length} tokens: torchtitan needs attention that masks borders")
+    if layout.zero in (1, 2):
+        found.append(
+            "torchtitan shards parameters, gradients and optimizer states together: zero 3 with "
+            'fsdp_reshard_after_forward "never" is the nearest to zero 1 and 2'
+        )
+    if layout.context > 1 and layout.context_kind == "all-to-all":
+        found.append("torchtitan has no context parallelism over heads (Ulysses); its default is used")
+    if layout.pipeline > 1 and name not in SCHEDULES:
+        found.append(f"torchtitan has no schedule {name}; its zero-bubble one has two stages per rank")
+    if layout.pipeline > 1 and len(_sizes(job, arch)) > 1:
+        found.append("stages are uneven: give module_fqns_per_model_part yourself")
+    if layout.tensor > 1 and not layout.sequence_parallel:
+        found.append("torchtitan splits norms and residuals too wherever it has tensor parallelism")
+    if not job.overlap.dp:
+        found.append("torchtitan hides the communication of data parallelism; it has no switch for it")
+    if arch.is_moe and layout.expert > 1 and job.overlap.ep:
+        found.append("hidden expert all-to-all: torchtitan has no setting for it")
+    if layout.placement != "packed":
+        found.append(f"placement {layout.placement}: order the hosts accordingly")
+    if layout.recompute == "selective" and layout.recompute_modules != ("ops",):
+        parts = ", ".join(layout.recompute_modules)
+        found.append(f"recomputation of {parts}: torchtitan chooses by operators ('op') instead")
+    if "optimizer" in layout.offload:
+        found.append("torchtitan's enable_cpu_offload takes parameters and gradients to the host too")
+    if "activations" in layout.offload:
+        found.append("offloaded activations: torchtitan has no setting for them")
+    if job.dtype in ("fp16", "nvfp4"):
+        found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
+    return [f"# {sentence}" for sentence in found]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
