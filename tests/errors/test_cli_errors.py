@@ -200,6 +200,15 @@ def test_a_name_that_is_neither_file_nor_template_is_offered_the_nearest_templat
     assert "templates are workstation, server," in refused("check", "xyz")
 
 
+def test_a_software_era_that_nobody_knows_is_found_before_anything_is_computed(folder):
+    job = "{name: a, model: llama-3-8b, sequence: 4096, global_batch: 16, tokens: 1e9, software: megatron2025}"
+    (folder / "study.yaml").write_text(f"{SMALL}jobs:\n  - {job}\n")
+    for command in ("check", "run"):
+        message = refused(command, "study.yaml")
+        assert "jobs.a.software: software 'megatron2025' is not a known era; choose one of" in message
+        assert "did you mean 'megatron-2025'" in message
+
+
 def test_a_hint_and_the_known_names_are_never_run_together(folder):
     assert "'foo' is not a collective; known are all_reduce," in refused("perf", "foo", "-c", "study.yaml")
     for name in ("qqqq", "", "~nobody-here/config.json"):

@@ -97,6 +97,7 @@ def test_all_missing_keys_at_once(save):
         ("num_hidden_layers", True, "True is not a whole number"),
         ("tie_word_embeddings", "no", "'no' is not true or false"),
         ("num_key_value_heads", 3, "3 does not divide the 8 attention heads"),
+        ("hidden_size", -4, "-4 is not a whole number"),
         ("num_attention_heads", 7, "7 does not divide hidden_size = 256"),
         ("num_experts_per_tok", 9, "9 is more than the 8 experts"),
     ],

@@ -42,11 +42,12 @@ def open_study(name: str) -> Study:
 
 
 def refuse_unknown_names(study: Study) -> None:
-    """Raise RailwrightError naming every part and model, of the study or of a variant, that nobody knows."""
+    """Raise RailwrightError naming every part, model and software era, of the study or of a variant, that nobody knows."""
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
     from railwright.model.dlrm import load_recommender
     from railwright.spec import override
+    from railwright.training.eras import known_era
 
     unknown: dict[str, None] = {}
     changed = [
@@ -63,6 +64,7 @@ def refuse_unknown_names(study: Study) -> None:
                 if (name := getattr(compute, field)) is not None
             ),
             *((partial(load_model, job.model), f"jobs.{job.name}.model") for job in one.jobs),
+            *((partial(known_era, job.software), f"jobs.{job.name}.software") for job in one.jobs),
             *(
                 (partial(load_recommender, job.model), f"recommendations.{job.name}.model")
                 for job in one.recommendations

@@ -241,7 +241,8 @@ def _minimax_m2(keys: Keys, name: str) -> Transformer:
 def _head_dim(keys: Keys, hidden: int, heads: int) -> int:
     if keys.raw("head_dim") is None and keys.raw("qk_nope_head_dim") is None:
         keys.need(
-            hidden % heads == 0 or keys.raw("hidden_size") is None,
+            # A width that was itself refused is 1 here, and says nothing about the heads.
+            hidden % heads == 0 or hidden != keys.raw("hidden_size"),
             "num_attention_heads",
             f"{heads} does not divide hidden_size = {hidden}; give head_dim.",
         )

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
-from railwright.errors import PlanError
+from railwright.errors import PlanError, nearest
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.study import TrainingJob
@@ -96,12 +96,21 @@ class Era:
 
 def era_of(job: TrainingJob) -> Era:
     """The era a job names. Raises PlanError for one that is not known, naming those that are."""
+    try:
+        return known_era(job.software)
+    except PlanError as error:
+        raise PlanError(f"{job.name}: {error}") from None
+
+
+def known_era(software: str) -> Era:
+    """An era by its name. Raises PlanError for one that is not known, with the nearest and all names."""
     known = eras()
-    if job.software not in known:
+    if software not in known:
         raise PlanError(
-            f"{job.name}: software '{job.software}' is not a known era; choose one of {', '.join(known)}."
+            f"software '{software}' is not a known era; choose one of {', '.join(known)}"
+            f"{nearest(software, known) or '.'}"
         )
-    return known[job.software]
+    return known[software]
 
 
 def hides_sends(job: TrainingJob) -> bool:
