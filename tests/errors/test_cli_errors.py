@@ -201,7 +201,9 @@ def test_a_name_that_is_neither_file_nor_template_is_offered_the_nearest_templat
 
 
 def test_a_software_era_that_nobody_knows_is_found_before_anything_is_computed(folder):
-    job = "{name: a, model: llama-3-8b, sequence: 4096, global_batch: 16, tokens: 1e9, software: megatron2025}"
+    job = (
+        "{name: a, model: llama-3-8b, sequence: 4096, global_batch: 16, tokens: 1e9, software: megatron2025}"
+    )
     (folder / "study.yaml").write_text(f"{SMALL}jobs:\n  - {job}\n")
     for command in ("check", "run"):
         message = refused(command, "study.yaml")

@@ -47,6 +47,21 @@ def test_it_says_what_a_person_wants_to_know():
     assert "expert loads are taken as balanced" in text
 
 
+def test_every_job_is_in_it():
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    assert "Other jobs" not in printed(result)
+    slow = replace(first, name="pretrain", step=replace(first.step, step_time=7.77))
+    rare = replace(first, name="ranking", step=replace(first.step, step_time=0.123, unit="samples"))
+    several = replace(result.variants[0], jobs=(first, slow, rare))
+    text = printed(replace(result, variants=(several, *result.variants[1:])))
+    assert max(map(len, text.splitlines())) <= 80
+    rows = [line.split()[:4] for line in text.splitlines()]
+    assert ["A", "pretrain", "7.77", "s"] in rows
+    assert ["A", "ranking", "123", "ms"] in rows
+    assert "Other jobs, by samples" in text
+
+
 def test_sensitivity_has_the_largest_effect_first():
     text = printed(example_result())
     places = [text.index(name) for name in ("Overlap the expert", "Expert imbalance", "ECMP", "NIC latency")]

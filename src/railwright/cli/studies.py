@@ -42,7 +42,7 @@ def open_study(name: str) -> Study:
 
 
 def refuse_unknown_names(study: Study) -> None:
-    """Raise RailwrightError naming every part, model and software era, of the study or of a variant, that nobody knows."""
+    """Raise RailwrightError naming every part, model or era, of the study or a variant, that nobody knows."""
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
     from railwright.model.dlrm import load_recommender

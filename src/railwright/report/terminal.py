@@ -42,6 +42,7 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
     for nth, sentence in enumerate(result.answer):
         console.print(Text(sentence, style="bold" if nth == 0 else ""))
     _variants(result, console)
+    _other_jobs(result, console)
     _critical(result, console)
     _sensitivity(result, console)
     _what_ifs(result, console)
@@ -113,6 +114,18 @@ def _variants(result: Result, console: Console) -> None:
     for index, variant in enumerate(result.variants):
         for reason in _reasons(variant):
             console.print(Text(f"{letter(index)} cannot work: {reason}", style="red"))
+
+
+def _other_jobs(result: Result, console: Console) -> None:
+    """The steps of every job but the first, which stands among the variants."""
+    names = job_names(result)[1:]
+    for unit in dict.fromkeys(_unit(result, name) for name in names):
+        _heading(console, "Other jobs" if unit == "tokens" else f"Other jobs, by {unit}")
+        table = _side_by_side(["step", f"{unit}/s", "network"], [])
+        for name in (n for n in names if _unit(result, n) == unit):
+            for index, variant in enumerate(result.variants):
+                table.add_row(Text(letter(index), style="bold cyan"), Text(name), *_job_cells(variant, name))
+        console.print(table)
 
 
 def _side_by_side(heads: list[str], rows: list[tuple[str, list[str]]]) -> Table:
