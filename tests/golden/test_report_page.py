@@ -11,8 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from railwright.report import page
+from railwright.report.results_json import results
 from railwright.spec.study import Variant
 from railwright.study.result import JobResult, VariantResult
+from railwright.training.result import StageMemory
 from railwright.units import show_time
 from report_fixture import example_result, example_study, toy_fabric, variant
 
@@ -299,6 +301,26 @@ def test_gpu_memory_is_in_gib_throughout():
     section = text[text.index('id="memory"') : text.index('id="assumptions"')]
     assert "60.2\u00a0GiB" in section or "60.2 GiB" in section
     assert " GB" not in section.replace("\u00a0", " ")
+
+
+def test_the_peak_of_every_pipeline_stage_is_told():
+    stages = tuple(
+        StageMemory(i, {"weights": size}, size, moment, held)
+        for i, (size, moment, held) in enumerate([(50e9, "a layer backward", 2), (40e9, "head backward", 1)])
+    )
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    memory = replace(first.step.memory, stages=stages)
+    piped = replace(first, step=replace(first.step, memory=memory))
+    several = replace(result, variants=(replace(result.variants[0], jobs=(piped,)), *result.variants[1:]))
+    text = page(several)
+    section = text[text.index('id="memory"') : text.index('id="assumptions"')].replace("\u00a0", " ")
+    words = " ".join(re.sub("<[^>]+>", " ", section).split())
+    assert "0 46.6 GiB 62.5 % a layer backward 2" in words
+    assert "1 37.3 GiB 50.0 % head backward 1" in words
+    told = results(several)["variants"][0]["jobs"][0]["step"]["memory"]["stages"]
+    assert [(s["stage"], s["total_bytes"], s["passes_held"]) for s in told] == [(0, 50e9, 2), (1, 40e9, 1)]
+    assert "every pipeline stage" not in page(result)
 
 
 def test_the_audit_of_the_study_as_written_is_a_table_and_a_block_to_copy(html):

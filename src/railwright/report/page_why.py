@@ -183,7 +183,7 @@ def used_section(result: Result) -> Html | None:
 
 
 def memory_section(result: Result) -> Html | None:
-    """Peak memory of the fullest GPU, by what fills it."""
+    """Peak memory of the fullest GPU, by what fills it, and the peaks of all pipeline stages."""
     parts: list[Html] = []
     for name, who, step in _first_steps(result):
         m = step.memory
@@ -199,6 +199,14 @@ def memory_section(result: Result) -> Html | None:
             tag("figure", stacked_bar(pieces, full, label=label)),
             colour_key((look, tip) for look, _, tip in pieces),
         ]
+        if len(m.stages) > 1:
+            cells = [
+                (str(s.stage), show_size(s.total), show_share(s.total / m.capacity), s.moment, str(s.passes))
+                for s in m.stages
+            ]
+            heads = ("stage", "peak", "of the GPU", "at", "forward passes held")
+            caption = f"{name} on {who}: the peak of one GPU of every pipeline stage"
+            parts.append(data_table(caption, heads, cells, numbers=(0, 1, 2, 4)))
     return join(parts) if parts else None
 
 

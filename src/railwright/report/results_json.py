@@ -162,6 +162,13 @@ def _step(step: StepResult) -> dict[str, Any]:
             "parts_bytes": dict(step.memory.parts),
             "total_bytes": step.memory.total,
             "capacity_bytes": step.memory.capacity,
+            "reserve_bytes": step.memory.reserve,
+            "why": step.memory.why,
+            "stages": [
+                {"stage": s.stage, "total_bytes": s.total, "moment": s.moment, "passes_held": s.passes}
+                | {"parts_bytes": dict(s.parts)}
+                for s in step.memory.stages
+            ],
         },
         "collectives": [
             {
