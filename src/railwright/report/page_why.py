@@ -206,7 +206,7 @@ def memory_section(result: Result) -> Html | None:
             ]
             heads = ("stage", "peak", "of the GPU", "at", "forward passes held")
             caption = f"{name} on {who}: the peak of one GPU of every pipeline stage"
-            parts.append(data_table(caption, heads, cells, numbers=(0, 1, 2, 4)))
+            parts.append(data_table(caption, heads, cells, numbers=(1, 2, 4)))
     return join(parts) if parts else None
 
 
