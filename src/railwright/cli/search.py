@@ -159,8 +159,10 @@ def _show(result: SearchResult) -> None:
         f"simulated, "
         f"in {show_time(effort.seconds)}."
     )
-    if result.proof < float("inf"):
-        typer.echo(f"Every layout that was not simulated takes at least {show_time(result.proof)} a step.\n")
+    slower = f"takes at least {show_time(result.proof)} a step" if result.proof < float("inf") else ""
+    heavier = "needs more memory than these" if result.objective == "memory" else ""
+    if slower or heavier:
+        typer.echo(f"Every layout that was not simulated {' or '.join(filter(None, (heavier, slower)))}.\n")
     else:
         typer.echo("No layout is left that was not simulated.\n")
     header = ("", "step", "GiB", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")

@@ -39,11 +39,17 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
             f"{_gib(capacity)}.",
         )
     gain = own.time / best.time - 1
-    if gain < 1e-6:
+    leaner = best.memory < own.memory * (1 - 1e-6)
+    if abs(gain) < 1e-6 and not leaner:
         return (f"The layout as written is the best of the space: {show_time(own.time)} a step.",)
+    # The leanest layout may be slower, and so may the best of a space that the own one is not in.
+    if gain > 0:
+        found, much = "The best layout", f"{gain:.1%} more"
+    else:
+        found, much = "The leanest layout" if leaner else "The best of the space", f"{-gain:.1%} fewer"
     words = [
-        f"The best layout takes {show_time(best.time)} a step, the one as written {show_time(own.time)}: "
-        f"{gain:.1%} more steps in the same time. What changes: {_changes(own.setting, best.setting)}."
+        f"{found} takes {show_time(best.time)} a step, the one as written {show_time(own.time)}: "
+        f"{much} steps in the same time. What changes: {_changes(own.setting, best.setting)}."
     ]
     before, after = ({s.kind: s.exposed for s in c.step.shares} for c in (own, best))
     moved = {k: after.get(k, 0.0) - before.get(k, 0.0) for k in NAMES if k in before or k in after}
