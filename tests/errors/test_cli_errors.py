@@ -211,6 +211,18 @@ def test_a_software_era_that_nobody_knows_is_found_before_anything_is_computed(f
         assert "did you mean 'megatron-2025'" in message
 
 
+def test_every_layout_that_cannot_work_is_found_before_anything_is_computed(folder):
+    jobs = "".join(
+        f"  - {{name: {name}, model: llama-3-8b, sequence: 4096, global_batch: 16, tokens: 1e9, layout: {cut}}}\n"
+        for name, cut in [("a", "{tensor: 3}"), ("b", "{tensor: 2}"), ("c", "{pipeline: 5}")]
+    )
+    (folder / "study.yaml").write_text(f"{SMALL}jobs:\n{jobs}")
+    message = refused("check", "study.yaml")
+    assert "jobs.a: layout.tensor 3 does not divide the 8 GPUs of a server" in message
+    assert "jobs.c: 16 GPUs are not a multiple of tensor x pipeline = 1 x 5" in message
+    assert "jobs.b" not in message
+
+
 def test_a_hint_and_the_known_names_are_never_run_together(folder):
     assert "'foo' is not a collective; known are all_reduce," in refused("perf", "foo", "-c", "study.yaml")
     for name in ("qqqq", "", "~nobody-here/config.json"):

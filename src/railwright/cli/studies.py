@@ -81,6 +81,24 @@ def refuse_unknown_names(study: Study) -> None:
         raise RailwrightError("\n".join(unknown))
 
 
+def refuse_impossible_layouts(study: Study) -> None:
+    """Raise RailwrightError with every training job that cannot be cut over the study's GPUs as it says."""
+    from railwright.catalog import load_catalog
+    from railwright.fabric import build
+    from railwright.model import load_model
+    from railwright.training.plan import check as check_plan
+
+    fabric = build(study.cluster, load_catalog(study.catalog))
+    found = []
+    for job in study.jobs:
+        try:
+            check_plan(job, load_model(job.model), fabric)
+        except RailwrightError as error:
+            found.append(f"jobs.{error}")
+    if found:
+        raise RailwrightError("\n".join(found))
+
+
 def run(
     study: StudyArgument,
     out: Annotated[
@@ -115,10 +133,12 @@ def run(
 def check(study: StudyArgument) -> None:
     """Report every mistake in a study.
 
-    Each with its line and column, what is allowed, and the nearest known name; nothing is computed.
+    Each with its line and column, what is allowed, and the nearest known name; a layout that cannot work,
+    with what would. Nothing is predicted: whether a model fits into memory, `run` says.
     """
     asked = open_study(study)
     refuse_unknown_names(asked)
+    refuse_impossible_layouts(asked)
     parts = [
         f"{asked.cluster.servers} x {asked.cluster.server}",
         asked.cluster.compute.family,
