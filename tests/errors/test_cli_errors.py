@@ -2,6 +2,7 @@
 # ruff: noqa: E501 - one row per mistake: what is typed, what is said
 
 import os
+import re
 import subprocess
 import sys
 
@@ -221,6 +222,17 @@ def test_every_layout_that_cannot_work_is_found_before_anything_is_computed(fold
     assert "jobs.a: layout.tensor 3 does not divide the 8 GPUs of a server" in message
     assert "jobs.c: 16 GPUs are not a multiple of tensor x pipeline = 1 x 5" in message
     assert "jobs.b" not in message
+
+
+def test_sentences_break_between_words_on_a_terminal_and_not_in_a_pipe(monkeypatch):
+    asked = ["demand", "-m", "llama-2-70b", "-t", "2e12", "-g", "a100", "--gpus", "2000"]
+    piped = CliRunner().invoke(app, asked).stdout
+    assert "Power: servers at their catalogued maximum, PUE 1; availability 1: nothing fails.\n" in piped
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = re.sub("\x1b\\[[0-9;]*m", "", CliRunner().invoke(app, asked).stdout)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.split() == piped.split()
 
 
 def test_a_hint_and_the_known_names_are_never_run_together(folder):

@@ -179,7 +179,7 @@ def _job(jobs: tuple[TrainingJob, ...], name: str | None, study: str) -> Trainin
 
 
 def _print(found: list[Demand], *, alone: bool) -> None:
-    from railwright.cli.tables import print_table
+    from railwright.cli.tables import print_table, print_words
     from railwright.units import show_count, show_flop_rate, show_power, show_time
 
     first = found[0]
@@ -200,14 +200,14 @@ def _print(found: list[Demand], *, alone: bool) -> None:
     print_table(("", *(one.gpu for one in found)), [(name, *cells) for name, cells in rows])
     typer.echo("")
     for source in dict.fromkeys(f"{one.gpu}: {one.pace.source}" for one in found):
-        typer.echo(f"Pace of {source}.")
-    typer.echo(
-        f"Middle first, then the range of 80 % of such runs.  Power: servers at their catalogued maximum, "
+        print_words(f"Pace of {source}.")
+    print_words(
+        f"Middle first, then the range of 80 % of such runs. Power: servers at their catalogued maximum, "
         f"PUE {first.pue:g}; availability {first.availability:g}"
         + (": nothing fails." if first.availability == 1.0 else ".")
     )
     if alone:
-        typer.echo("One server; give --days for the fleet that a deadline takes, or --gpus for its days.")
+        print_words("One server; give --days for the fleet that a deadline takes, or --gpus for its days.")
 
 
 def _range(value: Range, show: Callable[[float], str]) -> str:

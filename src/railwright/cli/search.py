@@ -150,7 +150,7 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _show(result: SearchResult) -> None:
-    from railwright.cli.tables import print_table
+    from railwright.cli.tables import print_table, print_words
     from railwright.units import show_time
 
     effort = result.effort
@@ -162,7 +162,7 @@ def _show(result: SearchResult) -> None:
     slower = f"takes at least {show_time(result.proof)} a step" if result.proof < float("inf") else ""
     heavier = "needs more memory than these" if result.objective == "memory" else ""
     if slower or heavier:
-        typer.echo(f"Every layout that was not simulated {' or '.join(filter(None, (heavier, slower)))}.\n")
+        print_words(f"Every layout that was not simulated {' or '.join(filter(None, (heavier, slower)))}.\n")
     else:
         typer.echo("No layout is left that was not simulated.\n")
     header = ("", "step", "GiB", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
@@ -178,7 +178,7 @@ def _show(result: SearchResult) -> None:
             typer.echo(f"and {len(result.front) - len(shown)} more; --json lists all")
     typer.echo("")
     for sentence in result.words:
-        typer.echo(sentence)
+        print_words(sentence)
 
 
 def _row(title: str, one: Candidate) -> tuple[str, ...]:

@@ -41,3 +41,11 @@ def terminal() -> Console:
             raise BrokenPipeError
 
     return Terminal()
+
+
+def print_words(sentence: str) -> None:
+    """Print a sentence, broken between words on a terminal; a pipe gets it in one line."""
+    from rich.text import Text
+
+    console = terminal()
+    console.print(Text(sentence), soft_wrap=not console.is_terminal)
