@@ -7,6 +7,7 @@ import pytest
 from railwright.errors import SpecError
 from railwright.search import Space
 from railwright.search.space import apply, blocks, setting_of
+from railwright.spec.study import Overlap
 from training_cases import DENSE, MOE, job, machine
 
 
@@ -27,6 +28,24 @@ def test_a_layout_of_the_space_is_a_job() -> None:
     for block in found[:40]:
         setting = block.at(tuple(n - 1 for n in block.shape))
         assert setting_of(apply(base, setting)) == setting
+
+
+def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None:
+    """Copies shared by 4 ranks (HSDP) want zero 3, blocking launches want nothing hidden: the axes' first
+    values, zero 0 and hidden gradients, are refused, and still all layouts with the others are there."""
+    axes = {"tensor": [1, 2], "pipeline": [1], "context": [1], "micro_batch": [1], "recompute": ["none"]}
+    fabric = machine(1).network.fabric
+    grouped, _ = blocks(
+        Space.of({**axes, "overlap_tp": [False]}), job(batch=16, zero=3, shard=4), DENSE, fabric
+    )
+    assert [b.of("zero") for b in grouped] == [(3,), (3,)]
+    # tensor 1: gradients hidden or not; tensor 2: and norms split or not
+    assert [b.size for b in grouped] == [2, 4]
+    off = job(batch=16, overlap=Overlap(dp=False, pp=False, cp=False))
+    off = off.model_copy(update={"launch_blocking": True})
+    blocking, _ = blocks(Space.of(axes), off, DENSE, fabric)
+    assert [b.of("overlap_dp") for b in blocking] == [(False,), (False,)]
+    assert [b.of("overlap_tp") for b in blocking] == [(False,), (False,)]
 
 
 def test_refused_layouts_are_counted_with_their_reason() -> None:

@@ -41,3 +41,11 @@ def test_a_space_without_the_own_layout_may_hold_nothing_better() -> None:
 def test_the_own_layout_can_be_the_best() -> None:
     (sentence,) = said(tensor=(2,), recompute=("none",), zero=(1,))
     assert sentence.startswith("The layout as written is the best of the space: ")
+
+
+def test_a_bubble_of_another_schedule_is_not_explained_by_the_form_of_1f1b() -> None:
+    space = Space({**FIXED, "tensor": (1,), "pipeline": (4,), "schedule": ("zb-h1",), "recompute": ("none",)})
+    words = search(job(pipeline=4), DENSE, machine(2), space).words
+    (bubble,) = [w for w in words if w.startswith("Pipeline bubble")]
+    assert "schedule zb-h1 instead of auto, microbatches are 16 instead of 16" in bubble
+    assert "(p - 1)" not in bubble

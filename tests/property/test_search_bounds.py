@@ -39,6 +39,7 @@ CASES = {
     "packed": (DENSE, PACKED, {"context": (1, 2), "context_kind": ("ring", "all-to-all")}),
     "torchao, scale per tensor": (DENSE, TORCHAO, {"zero": (1, 3)}),
     "torchao, scale per row": (MOE, TORCHAO.model_copy(update={"dtype": "fp8_rowwise"}), {"zero": (1, 3)}),
+    "sharded in groups": (DENSE, job(batch=32, zero=3, shard=4), {}),
     "experts": (MOE, job(batch=32), {}),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
@@ -142,6 +143,12 @@ def test_brute_force_where_launches_block() -> None:
     off = {f"overlap_{kind}": (False,) for kind in ("dp", "tp", "pp", "ep")}
     base = job(batch=32).model_copy(update={"launch_blocking": True})
     _compare(base, DENSE, 2, Space({**axes, **off, "zero": (1,), "sequence_parallel": (True,)}))
+
+
+def test_brute_force_where_a_copy_is_shared_by_few() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none", "full"), "micro_batch": (1, 2)}
+    base = job(batch=32, zero=3, shard=4)
+    _compare(base, DENSE, 2, Space({**axes, "overlap_dp": (True, False), "sequence_parallel": (True,)}))
 
 
 def test_brute_force_where_memory_is_short() -> None:

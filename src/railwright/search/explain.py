@@ -98,6 +98,11 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
 
 
 def _bubble(own: Candidate, best: Candidate) -> str:
+    a, b = own.setting["schedule"], best.setting["schedule"]
+    if a != b and min(own.setting["pipeline"], best.setting["pipeline"]) > 1:
+        # The form below is that of 1F1B; zero-bubble schedules fill their bubbles with weight gradients.
+        counts = f"microbatches are {_microbatches(best)} instead of {_microbatches(own)}"
+        return f"schedule {b} instead of {a}, {counts}"
     return f"(p - 1) / (v m) is {_idle(best)} instead of {_idle(own)}"
 
 

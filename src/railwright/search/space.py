@@ -292,13 +292,13 @@ def _checked(
 ) -> Block | None:
     """The block without the values that are refused; None where nothing is left."""
     choices = dict(block.choices)
-    first = {axis: values[0] for axis, values in choices.items()}
+    first = _start(block, job, arch, fabric)
     for axis in CHOICES:
         kept = []
         others = block.size // len(choices[axis])
         for value in choices[axis]:
             if axis != CHOICES[0] and value == first[axis]:
-                kept.append(value)  # the layout of all first values, which an earlier axis was checked with
+                kept.append(value)  # the layout that an earlier axis was checked with
                 continue
             try:
                 check(apply(job, {**block.structure, **first, axis: value}), arch, fabric)
@@ -308,9 +308,27 @@ def _checked(
                 kept.append(value)
         if not kept:
             return None
-        choices[axis], first[axis] = tuple(kept), kept[0]
+        choices[axis] = tuple(kept)
+        first[axis] = first[axis] if first[axis] in kept else kept[0]
         block = Block(block.structure, tuple(choices.items()), block.data)
     return block
+
+
+def _start(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> dict[str, Any]:
+    """A value of every choice, from which one is changed at a time.
+
+    The first ones, or where those are refused the job's own: some fields of a job (`layout.shard`,
+    `launch_blocking`) allow only values like its own.
+    """
+    first = {axis: values[0] for axis, values in block.choices}
+    own = {axis: _own(job, axis) for axis, values in block.choices if _own(job, axis) in values}
+    for start in (first, {**first, **own, CHOICES[0]: first[CHOICES[0]]}):
+        try:
+            check(apply(job, {**block.structure, **start}), arch, fabric)
+        except PlanError:
+            continue
+        return start
+    return first
 
 
 def _placed(
