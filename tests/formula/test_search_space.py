@@ -30,6 +30,17 @@ def test_a_layout_of_the_space_is_a_job() -> None:
         assert setting_of(apply(base, setting)) == setting
 
 
+def test_part_of_each_server_makes_the_same_space_whether_the_gpus_are_counted_or_not() -> None:
+    """4 of the 8 GPUs of two servers are 8 GPUs, with or without `gpus: 8`."""
+    part = job(batch=16).model_copy(update={"gpus_per_server": 4})
+    fabric = machine(2).network.fabric
+    axes = Space.of({"tensor": [1, 2], "context": [1], "overlap_dp": [True], "recompute": ["none"]})
+    found, _ = blocks(axes, part, DENSE, fabric)
+    again, _ = blocks(axes, part.model_copy(update={"gpus": 8}), DENSE, fabric)
+    assert found == again
+    assert {block.data * block.structure["tensor"] * block.structure["pipeline"] for block in found} == {8}
+
+
 def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None:
     """Copies shared by 4 ranks (HSDP) want zero 3, blocking launches want nothing hidden: the axes' first
     values, zero 0 and hidden gradients, are refused, and still all layouts with the others are there."""

@@ -21,7 +21,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.placement import place
-from railwright.training.plan import check, divisors
+from railwright.training.plan import check, divisors, job_gpus
 from railwright.training.schedule import schedule_name
 
 STRUCTURE = (
@@ -186,9 +186,7 @@ def blocks(
     Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every
     structure and micro batch, and once for every other choice of a structure.
     """
-    gpus = job.gpus or (
-        len(job.servers) * fabric.gpus_per_server if job.servers is not None else fabric.num_gpus
-    )
+    gpus = job_gpus(job, fabric)
     found: list[Block] = []
     refused: dict[str, list[Any]] = {}
     for structure in _structures(space, job, arch, gpus):
