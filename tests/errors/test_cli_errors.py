@@ -222,6 +222,7 @@ def test_every_layout_that_cannot_work_is_found_before_anything_is_computed(fold
     assert "jobs.a: layout.tensor 3 does not divide the 8 GPUs of a server" in message
     assert "jobs.c: 16 GPUs are not a multiple of tensor x pipeline = 1 x 5" in message
     assert "jobs.b" not in message
+    assert "job 'a': layout.tensor 3 does not divide" in refused("run", "study.yaml"), "the name stands once"
 
 
 def test_sentences_break_between_words_on_a_terminal_and_not_in_a_pipe(monkeypatch):

@@ -142,7 +142,7 @@ def run_job(job: TrainingJob, machine: Machine) -> JobResult:
     try:
         return JobResult(job.name, simulate(job, architecture(job.model), machine))
     except PlanError as no:
-        return JobResult(job.name, None, str(no))
+        return JobResult(job.name, None, str(no).removeprefix(f"{job.name}: "))
 
 
 def with_critical_path(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
@@ -164,7 +164,7 @@ def run_recommendation(job: RecommendationJob, machine: Machine) -> JobResult:
     try:
         return JobResult(job.name, simulate_recommendation(job, recommender(job.model), machine))
     except PlanError as no:
-        return JobResult(job.name, None, str(no))
+        return JobResult(job.name, None, str(no).removeprefix(f"{job.name}: "))
 
 
 def evaluate(study: Study, name: str, why: str, workshop: Workshop, tell: Tell) -> VariantResult:
