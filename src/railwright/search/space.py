@@ -261,8 +261,6 @@ def _choices(
     schedule = schedule_name(
         Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
     )
-    sends = structure["pipeline"] > 1
-    hidden = sends and era_of(job).can_hide_sends(schedule)
     effective = {
         "sequence_parallel": structure["tensor"] > 1,
         "overlap_tp": structure["tensor"] > 1,
@@ -270,7 +268,7 @@ def _choices(
         "overlap_cp": structure["context"] > 1,
         "overlap_dp": data * structure["context"] > 1,
         "zero": data * structure["context"] > 1,
-        "overlap_pp": hidden,
+        "overlap_pp": structure["pipeline"] > 1 and era_of(job).can_hide_sends(schedule),
     }
     found: dict[str, tuple[Any, ...]] = {}
     for axis in CHOICES:
@@ -279,8 +277,7 @@ def _choices(
             values = tuple(divisors(local)) or (1,)
         if axis == "zero" and "zero" not in space.values and structure["pipeline"] > 1:
             values = ONCE_PER_STEP
-        without = ("sequence_parallel", "overlap_tp", "overlap_ep", *(("overlap_pp",) if sends else ()))
-        off = False in values and axis in without
+        off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
 
