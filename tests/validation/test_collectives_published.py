@@ -140,7 +140,7 @@ def test_families_are_what_the_curves_give(capsys: pytest.CaptureFixture[str]) -
 def test_no_record_is_dropped_silently() -> None:
     content = read_data("measure", "collectives.yaml")
     ids = [r["id"] for r in content["records"]]
-    assert len(ids) == len(set(ids)) == 63
+    assert len(ids) == len(set(ids)) == 70
     assert len(content["left_out"]) == 52
     assert all(row["why"] for row in content["left_out"])
     assert all(r["source"] and r["quality"] in "ABC" for r in content["records"])
