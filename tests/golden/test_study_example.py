@@ -14,6 +14,7 @@ from railwright.report.html import page
 from railwright.report.results_json import results, to_text
 from railwright.spec import load_study_text, override, template
 from railwright.spec.study import Variant
+from railwright.study.answer import bottleneck
 from railwright.study.result import Result, VariantResult
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
@@ -166,20 +167,38 @@ def test_an_impossible_variant_is_told_with_its_reason_and_the_rest_still_runs()
 
 def test_the_network_is_what_lies_between_servers(result):
     # tensor parallelism stays on NVLink and is told apart; compute is the largest part of the step
-    bottleneck = result.answer[1]
-    assert re.match(
-        "The network (is not your bottleneck|slows you, but is not your main bottleneck)", bottleneck
-    )
-    assert re.search(r"exposed communication [12]\d % \(1\d % between servers, [3-9] % inside\)", bottleneck)
+    told = result.answer[1]
+    assert re.match("The network (is not your bottleneck|slows you, but is not your main bottleneck)", told)
+    assert re.search(r"exposed communication [12]\d % \(1\d % between servers, [3-9] % inside\)", told)
+
+
+@pytest.mark.parametrize(
+    ("between", "inside", "verdict"),
+    [
+        (0.5, 0.1, "The network is your bottleneck"),
+        (0.1, 0.5, "Communication inside your servers is the bottleneck, rather than the network between"),
+        (
+            0.3,
+            0.3,
+            "Communication is your bottleneck, the network and the links inside your servers together",
+        ),
+        (0.2, 0.1, "The network slows you, but is not your main bottleneck"),
+        (0.1, 0.1, "The network is not your bottleneck"),
+    ],
+)
+def test_the_verdict_follows_the_largest_share(result, between, inside, verdict):
+    step = result.variants[0].jobs[0].step
+    split = {"ep": between, "tp": inside, "compute": 1 - between - inside}
+    shares = tuple(replace(s, exposed=split.get(s.kind, 0.0) * step.step_time) for s in step.shares)
+    job = replace(result.variants[0].jobs[0], step=replace(step, shares=shares))
+    assert bottleneck(replace(result.variants[0], jobs=(job,))).startswith(verdict)
 
 
 def test_a_single_machine_is_never_told_that_its_network_is_the_bottleneck():
-    which, bottleneck, *_ = rw.run(load_study_text(template("workstation"))).answer
+    which, verdict, *_ = rw.run(load_study_text(template("workstation"))).answer
     assert which.startswith("Choose '")
     assert ": 1 switch and 1 cable, " in which
-    assert bottleneck.startswith(
-        "Communication inside your servers is the bottleneck, rather than the network"
-    )
+    assert verdict.startswith("Communication inside your servers is the bottleneck, rather than the network")
 
 
 def test_one_gpu_alone_has_nothing_to_gain():

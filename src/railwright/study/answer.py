@@ -54,7 +54,7 @@ def answer(
     """
     sentences = (
         _which_fabric(studies, variants),
-        _bottleneck(variants[0]),
+        bottleneck(variants[0]),
         _rails_and_pxn(studies, variants, rows),
     )
     return tuple(s for s in sentences if s)
@@ -104,7 +104,7 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     return sentence + "."
 
 
-def _bottleneck(base: VariantResult) -> str:
+def bottleneck(base: VariantResult) -> str:
     """Whether the network is the bottleneck of the first job as written, and where."""
     step = base.jobs[0].step if base.jobs else None
     if step is None:
@@ -118,6 +118,8 @@ def _bottleneck(base: VariantResult) -> str:
         verdict = "The network is your bottleneck"
     elif inside > other:
         verdict = "Communication inside your servers is the bottleneck, rather than the network between them"
+    elif between + inside > other:
+        verdict = "Communication is your bottleneck, the network and the links inside your servers together"
     elif between > NETWORK_BOUND * step.step_time:
         verdict = "The network slows you, but is not your main bottleneck"
     else:

@@ -74,7 +74,7 @@ def shares(
     for p in placed:
         exposed["bubble"] += p.bubble
         exposed["pp"] += p.transfer + (0.0 if overlapped_sends else p.sent)
-        busy["pp"] += p.sent
+        busy["pp"] += p.transfer + p.sent
     busy["dp"] = sum(s.end - s.start for s in stage.dp_spans)
     exposed["dp"] += (ending.reduced - ending.finish) + (ending.ready - ending.tied_start)
     exposed["bubble"] += _end_bubble(ending)

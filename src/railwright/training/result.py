@@ -16,7 +16,7 @@ class Share:
     """Time of one kind of work on the critical rank, in one step.
 
     kind     'compute', 'bubble', 'host', or 'tp', 'cp', 'ep', 'emb', 'pp', 'dp' communication
-    busy     seconds its lane is busy
+    busy     seconds its lane is busy; for 'pp' with what it waits for messages of other stages
     exposed  seconds of it during which the rank computes nothing (for 'compute' and 'host': all of it);
              the exposed shares of all kinds add up to the step time
     """
