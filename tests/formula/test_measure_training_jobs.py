@@ -19,6 +19,10 @@ def first(prefix: str, **wanted: str) -> dict[str, str]:
     )
 
 
+NEMO = {"24.09": "nemo-2024", "24.12": "nemo-2024", "25.02.01": "megatron-2025"}
+"""Releases of NeMo and the eras they belong to."""
+
+
 def test_megatron_deepspeed_overlaps_nothing_and_has_no_sequence_parallelism() -> None:
     found = job_of(first("vtrain", tp="8"))
     assert found.software == "megatron-2021"
@@ -61,7 +65,15 @@ def test_eras_follow_the_release() -> None:
     hopper = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.06")
     assert habits_of(hopper).era == "megatron-2025"
     assert habits_of(first("mbridge-llama3-70b", software="Megatron-Bridge 25.09")).era == "megatron-2025"
-    assert habits_of(first("dgxc-llama3-70b", software="NeMo 24.09")).era == "nemo-2024"
+    nemo = {name: habits_of(first("dgxc-llama3-70b", software=f"NeMo {name}")).era for name in NEMO}
+    assert nemo == NEMO
+
+
+def test_what_scripts_leave_exposed() -> None:
+    """SimuMax asks for no overlap at all; Korthikanti's Megatron-LM could not hide gradients yet."""
+    for prefix in ("simumax-llama3-70b-std", "korthikanti"):
+        assert not job_of(first(prefix)).overlap.dp
+    assert not job_of(first("simumax-llama3-70b-std")).overlap.pp
 
 
 def test_recipes_say_how_experts_exchange_and_what_is_graphed() -> None:

@@ -22,6 +22,18 @@ def test_counting_by_hand() -> None:
     assert not refused
 
 
+@pytest.mark.parametrize(
+    ("software", "sizes"), [("megatron-2022", [1, 1]), ("megatron-2025", [1, 2]), ("fsdp-2024", [2, 2])]
+)
+def test_sends_that_the_software_cannot_hide_are_no_choice(software: str, sizes: list[int]) -> None:
+    """Two stages of one chunk (1F1B), then of two (interleaved): hidden sends count where they can be."""
+    one = {"tensor": [1], "pipeline": [2], "virtual_pipeline": [1, 2], "schedule": ["auto"]}
+    rest = {"micro_batch": [1], "recompute": ["none"], "zero": [1], "overlap_dp": [True]}
+    wanted = job(batch=16).model_copy(update={"software": software})
+    found, _ = blocks(Space.of({**one, **rest}), wanted, DENSE, machine(1).network.fabric)
+    assert [block.size for block in found] == sizes
+
+
 def test_a_layout_of_the_space_is_a_job() -> None:
     base = job(batch=16)
     found, _ = blocks(Space(), base, MOE, machine(1).network.fabric)

@@ -10,6 +10,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import profile_of
 from railwright.errors import PlanError
+from railwright.spec.study import Overlap
 from railwright.training import simulate
 from railwright.training.communication import stage_size
 from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of
@@ -89,6 +90,24 @@ def test_linear_layers_hide_what_their_backward_pass_sends() -> None:
     assert exposed("megatron-2022") == pytest.approx(1 / 2, abs=0.01)
     assert exposed("megatron-2022", sequence_parallel=True) == pytest.approx(3 / 5, abs=0.01)
     assert exposed("megatron-2022", recompute="full") == pytest.approx(2 / 3, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("software", "chunks", "hidden"),
+    [
+        ("megatron-2022", 2, False),
+        ("megatron-2025", 1, False),
+        ("megatron-2025", 2, True),
+        ("fsdp-2024", 1, True),
+    ],
+)
+def test_pipeline_sends_are_hidden_where_the_framework_can(software: str, chunks: int, hidden: bool) -> None:
+    def took(pp: bool) -> float:
+        wanted = job(pipeline=4, virtual_pipeline=chunks, overlap=Overlap(pp=pp))
+        wanted = wanted.model_copy(update={"software": software})
+        return simulate(wanted, DENSE, machine(4), predict=priced(5e9), pace=ALONE).step_time
+
+    assert (took(True) < took(False)) is hidden
 
 
 @pytest.mark.parametrize("name", sorted(eras()))

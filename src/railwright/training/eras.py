@@ -57,7 +57,7 @@ class Era:
                (`fused.summing_gradients`)
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
                beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
-    hides_sends  schedules whose pipeline sends it can hide: 'interleaved' for all but 1F1B
+    hides_sends  under which schedules it can hide pipeline sends: 'interleaved' all but 1F1B
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
