@@ -15,10 +15,7 @@ from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
 from railwright.search.laws import BACKWARD, FORWARD, WEIGHTS, Floats
 from railwright.search.pricing import PASSING, Pricer
-from railwright.search.space import Block
-from railwright.spec.study import Layout
-from railwright.training.eras import era_of
-from railwright.training.schedule import schedule_name
+from railwright.search.space import Block, can_hide_sends
 from railwright.training.stages import StageShape
 from railwright.training.work import Chunk
 
@@ -93,7 +90,7 @@ class Screen:
             schedule,
         )
         zeros, dps, pps = (block.of(axis) for axis in ENDING)
-        able = self._hides_sends(block.structure)
+        able = can_hide_sends(self.pricer.job, block.structure)
         # An optimizer on the host only takes longer.
         first = {**block.at((0,) * len(block.choices)), "offload": ()}
         found = np.zeros((len(laws), len(zeros), len(dps), len(pps)))
@@ -120,14 +117,9 @@ class Screen:
             schedule,
         )
         ends, tied, mirror = self._ends(setting, shapes, silent=False)
-        hidden = setting["overlap_pp"] and self._hides_sends(block.structure)
+        hidden = setting["overlap_pp"] and can_hide_sends(self.pricer.job, block.structure)
         seconds = step_time(passes, ends, tied, mirror, setting["overlap_dp"], hidden)
         return float(seconds[0]) * (1 - MARGIN)
-
-    def _hides_sends(self, structure: Mapping[str, Any]) -> bool:
-        """Whether the job's framework can hide the sends of a structure's schedule."""
-        layout = Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
-        return era_of(self.pricer.job).can_hide_sends(schedule_name(layout))
 
     def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Times:
         """Long and short passes, last compute and compute, each (1, pass, kind), of one layout. [s]"""

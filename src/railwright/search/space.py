@@ -258,9 +258,6 @@ def _choices(
 ) -> dict[str, tuple[Any, ...]]:
     """Values of every choice; a choice without effect keeps its first value."""
     local = job.global_batch // data if data else 0
-    schedule = schedule_name(
-        Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
-    )
     effective = {
         "sequence_parallel": structure["tensor"] > 1,
         "overlap_tp": structure["tensor"] > 1,
@@ -268,7 +265,7 @@ def _choices(
         "overlap_cp": structure["context"] > 1,
         "overlap_dp": data * structure["context"] > 1,
         "zero": data * structure["context"] > 1,
-        "overlap_pp": structure["pipeline"] > 1 and era_of(job).can_hide_sends(schedule),
+        "overlap_pp": structure["pipeline"] > 1 and can_hide_sends(job, structure),
     }
     found: dict[str, tuple[Any, ...]] = {}
     for axis in CHOICES:
@@ -280,6 +277,12 @@ def _choices(
         off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
+
+
+def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:
+    """Whether the job's software can hide pipeline sends under the schedule of a structure."""
+    layout = Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
+    return era_of(job).can_hide_sends(schedule_name(layout))
 
 
 def _checked(
