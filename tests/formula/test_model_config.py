@@ -78,7 +78,7 @@ def test_what_a_family_fixes_outside_its_config(tmp_path):
     gemma = load_model(write(tmp_path, {**LLAMA, "model_type": "gemma"}))
     assert gemma.tied_embeddings
     gemma2 = load_model(write(tmp_path, {**LLAMA, "model_type": "gemma2", "sliding_window": 4096}))
-    assert (gemma2.norms_per_layer, gemma2.window_every) == (4, 2)
+    assert (gemma2.norms_per_layer, gemma2.full_every) == (4, 2)
 
 
 def test_missing_key_value_heads_are_plain_multi_head_attention(tmp_path):

@@ -15,6 +15,7 @@ from railwright.model import (
     layer_parameters,
 )
 from railwright.model.ends import padded_vocabulary
+from railwright.model.pattern import layer_kinds
 
 POWERS = (1, 2, 4, 8)
 
@@ -36,16 +37,19 @@ def transformers(draw):
         ffn=draw(st.sampled_from((256, 320))),
         gated=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
+        qk_norm_gains=draw(st.sampled_from(("head", "all", "none"))),
         tied_embeddings=draw(st.booleans()),
         sliding_window=draw(st.sampled_from((0, 100))),
-        window_every=draw(st.sampled_from((1, 2))),
-        norms_per_layer=draw(st.sampled_from((2, 4))),
+        full_every=draw(st.sampled_from((0, 1, 2, 3))),
+        window_chunked=draw(st.booleans()),
+        norms_per_layer=draw(st.sampled_from((1, 2, 4))),
         experts=16 if moe else 0,
         experts_per_token=draw(st.integers(1, 4)) if moe else 0,
         expert_ffn=draw(st.sampled_from((64, 128))) if moe else 0,
         shared_ffn=shared,
         shared_gate=shared > 0 and draw(st.booleans()),
         dense_layers=draw(st.integers(0, 2)) if moe else 0,
+        expert_every=draw(st.integers(1, 3)) if moe else 1,
     )
     if draw(st.booleans()):
         arch = replace(
@@ -61,8 +65,8 @@ def transformers(draw):
 
 def kinds(arch):
     """(layer, how many) of a model."""
-    moe = arch.layers - arch.dense_layers if arch.is_moe else 0
-    return [(k, n) for k, n in (("dense", arch.layers - moe), ("moe", moe)) if n]
+    held = layer_kinds(arch)
+    return [(k, held.count(k)) for k in ("dense", "moe") if k in held]
 
 
 def gemm_flops(operators):

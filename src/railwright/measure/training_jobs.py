@@ -393,7 +393,7 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         shared_ffn=m.get("shared_experts", 0) * m.get("moe_ffn", 0),
         dense_layers=min(m.get("first_dense_layers", 0), m["layers"]),
         sliding_window=128 if "sliding window 128" in m["attn"] else 0,
-        window_every=2 if "alternate" in m["attn"] else 1,
+        full_every=2 if "alternate" in m["attn"] else 0,
         mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
         position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
         source=m.get("source", ""),

@@ -8,7 +8,8 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
-from railwright.model.operators import CoreAttention, Cut, Layer, check_cut
+from railwright.model.operators import CoreAttention, Cut, check_cut
+from railwright.model.pattern import Layer
 
 Recompute = Literal["none", "selective", "full"]
 Loss = Literal["fused", "unfused", "eager"]
@@ -105,6 +106,9 @@ def layer_activations(
     kept += (
         _mlp(arch, tp, dtype) if layer == "dense" else _experts(arch, tp, expert_tp or tp, imbalance, dtype)
     )
+    if arch.norms_per_layer == 1:
+        # one norm serves attention and MLP: its input and output are kept once
+        kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
     if dropout > 0:
         kept += [Kept("dropout masks", 2.0 * arch.hidden, spread=True)]
     if arch.norms_per_layer > 2:

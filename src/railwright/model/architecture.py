@@ -21,17 +21,26 @@ class Transformer:
     gated         SwiGLU-style MLP with three matrices instead of two
     experts, experts_per_token, expert_ffn   routed experts (0 when dense)
     shared_experts, shared_ffn   always-on experts: how many, and their total inner width
-    dense_layers  leading layers with a dense MLP in a MoE model
+    dense_layers  layers before the first one with experts, in a MoE model: they have a dense MLP
+    expert_every  from there on one layer in so many has experts, the first included; the others are dense
+                  (`pattern.layer_kinds` says which)
     tied_embeddings  the LM head shares the token embedding's weights
     attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
     attention_sinks  one learned logit per head (gpt-oss)
+    qk_norm       queries and keys are normed; qk_norm_gains says with which learned gains: those of one
+                  'head', shared by all of them, those of 'all' heads (OLMo 2), or 'none' (Llama 4)
     mlp_bias, router_bias, norm_bias   biases of the MLP or experts, of the router, of the norms
     parallel_blocks  attention and MLP of a layer read the same input and their outputs are added at once, so
                   that tensor parallelism sums them in one all-reduce (Falcon)
-    norms_per_layer  norms of width `hidden` in one layer: 2, or 4 where outputs are normed too
+    norms_per_layer  norms of width `hidden` in one layer: 2, 4 where outputs are normed too, or 1 where
+                  attention and MLP share one (Cohere)
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
-    sliding_window       attention window in tokens, 0 = none; one layer in `window_every` is windowed
+    sliding_window       attention window in tokens, 0 = none
+    full_every           of the layers of a windowed model the last of so many sees the whole sequence, the
+                         others the window; 0 = all are windowed
+    window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
+                         not see each other (Llama 4's chunked attention), instead of looking so far back
     mtp_layers    extra multi-token-prediction layers
     max_positions context the model was made for
     source        where the figures come from
@@ -57,11 +66,13 @@ class Transformer:
     shared_experts: int = 0
     shared_ffn: int = 0
     dense_layers: int = 0
+    expert_every: int = 1
     tied_embeddings: bool = False
     attention_bias: bool = False
     output_bias: bool = False
     attention_sinks: bool = False
     qk_norm: bool = False
+    qk_norm_gains: Literal["head", "all", "none"] = "head"
     mlp_bias: bool = False
     router_bias: bool = False
     norm_bias: bool = False
@@ -70,7 +81,8 @@ class Transformer:
     shared_gate: bool = False
     position_embeddings: int = 0
     sliding_window: int = 0
-    window_every: int = 1
+    full_every: int = 0
+    window_chunked: bool = False
     mtp_layers: int = 0
     max_positions: int = 0
     vocab_multiple: int = 128

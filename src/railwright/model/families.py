@@ -183,7 +183,7 @@ def _gpt_oss(keys: Keys, name: str) -> Transformer:
         experts_per_token=keys.whole(per_token),
         expert_ffn=base.ffn,
         sliding_window=keys.whole("sliding_window", 0, least=0),
-        window_every=2,
+        full_every=2,
     )
 
 
@@ -197,7 +197,7 @@ def _gemma(keys: Keys, name: str) -> Transformer:
 
 def _gemma2(keys: Keys, name: str) -> Transformer:
     window = keys.whole("sliding_window", 0, least=0)
-    return replace(_gemma(keys, name), norms_per_layer=4, sliding_window=window, window_every=2)
+    return replace(_gemma(keys, name), norms_per_layer=4, sliding_window=window, full_every=2)
 
 
 def _falcon(keys: Keys, name: str) -> Transformer:

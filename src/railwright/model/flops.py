@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers, windowed_share
 
 Scores = Literal["full", "causal"]
 
@@ -41,16 +42,6 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     return ForwardBackward(forward=forward, backward=2.0 * forward)
 
 
-def num_moe_layers(arch: Transformer) -> int:
-    """Layers whose MLP is a mixture of experts."""
-    return arch.layers - arch.dense_layers if arch.is_moe else 0
-
-
-def num_dense_layers(arch: Transformer) -> int:
-    """Layers with a dense MLP."""
-    return arch.layers - num_moe_layers(arch)
-
-
 def attention_macs(arch: Transformer) -> int:
     """Multiply-adds of one token in the projections of one attention block = their weights."""
     h, heads = arch.hidden, arch.heads
@@ -63,7 +54,7 @@ def attention_macs(arch: Transformer) -> int:
     return h * (heads + 2 * arch.kv_heads) * arch.head_dim + heads * arch.head_dim * h
 
 
-def mlp_macs(arch: Transformer, layer: Literal["dense", "moe"]) -> int:
+def mlp_macs(arch: Transformer, layer: Layer) -> int:
     """Multiply-adds of one token in one MLP; for 'moe' those of its chosen and shared experts and router."""
     matrices = 3 if arch.gated else 2
     if layer == "dense":
@@ -82,12 +73,25 @@ def score_flops_per_key(arch: Transformer) -> int:
 def attended_keys(arch: Transformer, sequence: int, scores: Scores = "full") -> float:
     """Keys one query meets, averaged over queries and over windowed and full layers.
 
-    Full layers: s, or s/2 when causal.  A window w < s: w, or w*(1 - w/(2s)) when causal, which counts the
-    shorter windows at the start of the sequence.
+    Full layers: s, or s/2 when causal.  Windowed ones: `windowed_keys`.
     """
     whole = float(sequence) if scores == "full" else sequence / 2.0
     if not 0 < arch.sliding_window < sequence:
         return whole
+    share = windowed_share(arch)
+    return share * windowed_keys(arch, sequence, scores) + (1.0 - share) * whole
+
+
+def windowed_keys(arch: Transformer, sequence: int, scores: Scores = "causal") -> float:
+    """Keys one query meets in a windowed layer, averaged over queries; the window w is below the sequence s.
+
+    w, or w*(1 - w/(2s)) when causal, which counts the shorter windows at the start of the sequence.
+    In chunks of w: a chunk's own queries and keys, w, or w/2 when causal, and the last chunk's, which may be
+    shorter.
+    """
     window = arch.sliding_window
-    near = float(window) if scores == "full" else window * (1.0 - window / (2.0 * sequence))
-    return (near + (arch.window_every - 1) * whole) / arch.window_every
+    if not arch.window_chunked:
+        return float(window) if scores == "full" else window * (1.0 - window / (2.0 * sequence))
+    last = sequence % window
+    own = (window * (sequence - last) + last * last) / sequence
+    return own if scores == "full" else own / 2.0

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Operator, Phase, Transformer
-from railwright.model.flops import score_flops_per_key
+from railwright.model.flops import score_flops_per_key, windowed_keys
+from railwright.model.pattern import windowed_share
 
 ELEMENT = 2.0
 """Bytes of one activation or weight in 16-bit training."""
@@ -182,7 +183,8 @@ def windowed_attention(arch: Transformer, whole: Block, rows: int, sequence: int
 
     whole  the attention of a layer without a window
     A window's queries meet as many keys as those of a causal sequence of twice its length, and its kernel is
-    as slow as that one's: few tiles of keys between prologue and tail.  The two count as one launch.
+    as slow as that one's: few tiles of keys between prologue and tail.  A chunk is a causal sequence of its
+    own.  The two count as one launch.
     """
     window, each = arch.sliding_window, score_flops_per_key(arch) * rows / tp
     if not 0 < window < sequence:
@@ -195,10 +197,14 @@ def windowed_attention(arch: Transformer, whole: Block, rows: int, sequence: int
 
         return Block(scaled(whole.forward), tuple(map(scaled, whole.backward_input)))
 
-    near = part(1 / arch.window_every, window * (1 - window / (2 * sequence)), min(2 * window, sequence), 1)
-    if arch.window_every == 1:
+    share = windowed_share(arch)
+    if not share:
+        return [whole]
+    alike = window if arch.window_chunked else min(2 * window, sequence)
+    near = part(share, windowed_keys(arch, sequence), alike, 1)
+    if share == 1.0:
         return [near]
-    return [near, part(1 - 1 / arch.window_every, sequence / 2, sequence, 0)]
+    return [near, part(1 - share, sequence / 2, sequence, 0)]
 
 
 def unfused_attention(

@@ -25,8 +25,8 @@ from railwright.model.kernels import (
     unfused_attention,
     windowed_attention,
 )
+from railwright.model.pattern import Layer
 
-Layer = Literal["dense", "moe"]
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
 CHOICE_LAUNCHES = (7, 6)
@@ -284,9 +284,9 @@ def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dt
 
 
 def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
-    h, local = arch.hidden, _norm_rows(rows, cut)
+    local = _norm_rows(rows, cut)
     return [
-        elementwise("mlp norm", local, reads=h, writes=h, back=3 * h),
+        *_mlp_norm(arch, local),
         *two_products(arch, "mlp", rows, arch.ffn // cut.tp, dtype, biased=_biased(cut)),
         *_mlp_end(arch, local, cut),
     ]
@@ -302,7 +302,7 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     here = arch.experts // cut.ep
     width = arch.expert_ffn // (cut.expert_tp or cut.tp)
     blocks = [
-        elementwise("mlp norm", local, reads=h, writes=h, back=3 * h),
+        *_mlp_norm(arch, local),
         linear("router", local, arch.experts, h, half(dtype)),
         elementwise(
             "expert choice",
@@ -331,6 +331,13 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
     return [*blocks, *_mlp_end(arch, local, cut)]
+
+
+def _mlp_norm(arch: Transformer, local: int) -> list[Block]:
+    """The norm before the MLP; none where it shares that of attention."""
+    if arch.norms_per_layer == 1:
+        return []
+    return [elementwise("mlp norm", local, reads=arch.hidden, writes=arch.hidden, back=3 * arch.hidden)]
 
 
 def _mlp_end(arch: Transformer, local: int, cut: Cut) -> list[Block]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model.architecture import Transformer
-from railwright.model.flops import attention_macs, num_dense_layers, num_moe_layers
-from railwright.model.operators import Cut, Layer, check_cut
+from railwright.model.flops import attention_macs
+from railwright.model.operators import Cut, check_cut
+from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,7 @@ def _attention(arch: Transformer) -> int:
         count += (heads + 2 * arch.kv_heads) * width
     if arch.output_bias:
         count += arch.hidden
-    if arch.qk_norm:
-        count += 2 * width
-    return count + heads * arch.attention_sinks
+    return count + _qk_gains(arch) + heads * arch.attention_sinks
 
 
 def _replicated_attention(arch: Transformer, tp: int) -> float:
@@ -134,7 +133,14 @@ def _replicated_attention(arch: Transformer, tp: int) -> float:
         down = arch.q_lora + arch.kv_lora + arch.rope_dim
         return arch.hidden * down + arch.q_lora + arch.kv_lora
     key_value = 2 * arch.hidden * arch.head_dim * max(1.0 - arch.kv_heads / tp, 0.0)
-    return key_value + 2 * arch.head_dim * arch.qk_norm
+    return key_value + (_qk_gains(arch) if arch.qk_norm_gains == "head" else 0)
+
+
+def _qk_gains(arch: Transformer) -> int:
+    """Learned gains of the norms of queries and keys in one layer."""
+    if not arch.qk_norm or arch.qk_norm_gains == "none":
+        return 0
+    return arch.head_dim * (2 if arch.qk_norm_gains == "head" else arch.heads + arch.kv_heads)
 
 
 def _mlp(arch: Transformer, width: int) -> int:

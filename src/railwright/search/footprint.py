@@ -16,7 +16,7 @@ import numpy as np
 
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.model.operators import Layer
+from railwright.model.pattern import Layer
 from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING
 from railwright.search.space import Block, apply

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.model.operators import Layer
+from railwright.model.pattern import Layer
 from railwright.training.lanes import Task
 from railwright.training.lockstep import without_waits
 from railwright.training.quick import pass_times

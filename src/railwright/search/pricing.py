@@ -22,7 +22,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model import optimizer_operators
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.operators import Layer
+from railwright.model.pattern import kinds_present
 from railwright.search.ends import Ends, ends_of
 from railwright.search.laws import Floats, compute_alone, measure
 from railwright.search.space import Block, apply
@@ -94,10 +94,7 @@ class Pricer:
         gpus = job_gpus(self.job, self.machine.network.fabric)
         self.pace = pace_of(self.job, self.machine.gpu, gpus)
         self._timed = kernel_timer(self.machine, self.pace, era_of(self.job).flash)
-        kinds: dict[Layer, None] = {}
-        for i in range(self.arch.layers):
-            kinds["moe" if self.arch.is_moe and i >= self.arch.dense_layers else "dense"] = None
-        self.kinds: tuple[Layer, ...] = tuple(kinds)
+        self.kinds = kinds_present(self.arch)
 
     def predict(
         self, machine: Machine, op: Op, size: float, groups: Sequence[Communicator]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from railwright.model.pattern import full_layers
 from railwright.serving.exchange import nccl_seconds
 from railwright.serving.flash2 import beside_seconds, chunk_seconds, empty_seconds, splits, uneven_seconds
 from railwright.serving.kernels import AttentionRow, Floats, decode_seconds, prompt_seconds
@@ -140,10 +141,14 @@ def _prefill_row(stage: Stage) -> AttentionRow:
 
 
 def _by_window(stage: Stage, context: Floats, layer: Callable[[Floats], Floats]) -> Floats:
-    """All layers' time: those with a sliding window see no more than it."""
+    """All layers' time: those with a sliding window see no more than it; of a chunk, half on average."""
     arch = stage.arch
-    windowed = stage.layers // arch.window_every if arch.sliding_window else 0
+    windowed = stage.layers - full_layers(arch, stage.layout.pipeline)
     whole = (stage.layers - windowed) * layer(context) if windowed < stage.layers else 0.0
     if not windowed:
         return np.asarray(whole)
-    return np.asarray(whole + windowed * layer(np.minimum(context, float(arch.sliding_window))))
+    window = float(arch.sliding_window)
+    seen = np.minimum(context, window)
+    if arch.window_chunked:
+        seen = np.where(context <= window, context, window / 2.0)
+    return np.asarray(whole + windowed * layer(seen))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import full_layers, layer_kinds, stage_kinds
 from railwright.serving.constants import WIDTH
 from railwright.serving.profiles import Engine
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
@@ -74,10 +75,8 @@ def weight_bytes(arch: Transformer, weights: Weights, layout: ServingLayout) -> 
     width, plain = WIDTH[weights], 2.0
     dense_width = plain if weights in ONLY_EXPERTS and arch.is_moe else width
     attention_width = plain if weights == "nvfp4" and arch.attention == "mla" else dense_width
-    layers = -(-arch.layers // layout.pipeline)
-    dense = min(arch.dense_layers if arch.is_moe else arch.layers, layers)
-    dense = dense if layout.pipeline == 1 or not arch.is_moe else 0
-    moe = layers - dense if arch.is_moe else 0
+    kinds = stage_kinds(arch, layout.pipeline)
+    layers, dense, moe = len(kinds), kinds.count("dense"), kinds.count("moe")
     matrices = 3 if arch.gated else 2
     group = layout.tensor * layout.attention_data
     per = layers * attention_width * attention_parameters(arch, layout.tensor)
@@ -116,7 +115,7 @@ def kv_token_bytes(arch: Transformer, job: ServingJob, engine: Engine, layout: S
     whole = 2.0 * heads * arch.head_dim * KV_BYTES[job.kv]
     windowed = 0
     if arch.sliding_window and engine.windowed_cache:
-        windowed = layers // arch.window_every
+        windowed = layers - full_layers(arch, layout.pipeline)
     mean = (job.client.input + job.client.output / 2) * (1 - job.client.spread / 2)
     share = min(1.0, (arch.sliding_window + engine.block) / mean) if windowed else 1.0
     return whole * (layers - windowed + windowed * share)
@@ -141,7 +140,7 @@ def working_bytes(
         ranks = layout.tensor * layout.attention_data
         copies = arch.experts_per_token / layout.expert
         inner = 3.0 * arch.expert_ffn * layout.expert / ranks
-        wide = max(wide if arch.dense_layers else 0.0, copies * (2 * arch.hidden + inner))
+        wide = max(wide if "dense" in layer_kinds(arch) else 0.0, copies * (2 * arch.hidden + inner))
     logits = engine.logit * arch.vocab * min(requests, tokens, 1024)
     return max(2.0 * tokens * (4 * arch.hidden + wide), logits)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from railwright.compute.gemm import Shape
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import stage_kinds
 from railwright.serving.constants import Kernels
 from railwright.serving.exchange import (
     Place,
@@ -57,9 +58,7 @@ class Stage:
 
     @property
     def moe_layers(self) -> int:
-        if not self.arch.is_moe:
-            return 0
-        return self.layers - (self.arch.dense_layers if self.layout.pipeline == 1 else 0)
+        return stage_kinds(self.arch, self.layout.pipeline).count("moe")
 
     @property
     def heads(self) -> int:
@@ -189,7 +188,7 @@ def _norms(stage: Stage, rows: Floats) -> Floats:
     each = stage.elementwise(moved)
     reduced = rows * stage.arch.hidden * 2.0 * stage.layout.tensor
     inside = stage.fused & (reduced <= stage.place.engine.fused_bytes)
-    both = 2 * (each - np.where(inside, stage.elementwise(0 * moved), 0.0))
+    both = min(stage.arch.norms_per_layer, 2) * (each - np.where(inside, stage.elementwise(0 * moved), 0.0))
     return both + each if stage.arch.qk_norm else both
 
 
@@ -310,6 +309,6 @@ def plan_pace(stage: Stage, what: str = "") -> float:
 def draft_stage(stage: Stage, draft: Transformer | None) -> Stage:
     """What drafts tokens for a model: another model on the same GPUs, or one more layer of its own (MTP)."""
     arch = stage.arch
-    own = replace(arch, layers=1, dense_layers=0 if arch.is_moe else arch.dense_layers)
+    own = replace(arch, layers=1, dense_layers=0, full_every=min(arch.full_every, 1))
     layout = stage.layout.model_copy(update={"pipeline": 1})
     return Stage(stage.place, stage.job, draft or own, layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import kinds_present
 from railwright.spec.study import Layout, TrainingJob
 
 
@@ -69,7 +70,7 @@ def _has(arch: Transformer, module: str) -> bool:
     return {
         "layernorm": latent or arch.is_moe,
         "mla_up_proj": latent,
-        "mlp": arch.dense_layers > 0 or not arch.is_moe,
+        "mlp": "dense" in kinds_present(arch),
         "moe": arch.is_moe,
         "moe_act": arch.is_moe,
         "shared_experts": arch.is_moe and arch.shared_ffn > 0,

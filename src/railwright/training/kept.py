@@ -8,7 +8,7 @@ from railwright.model import head_activation_bytes, layer_activations, layer_gra
 from railwright.model.activations import Loss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
-from railwright.model.operators import Layer
+from railwright.model.pattern import Layer
 from railwright.spec.lora import LoraTarget
 from railwright.spec.study import TrainingJob
 from railwright.training.constants import constant

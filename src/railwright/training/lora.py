@@ -12,7 +12,8 @@ from functools import lru_cache
 from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import elementwise, half, linear
-from railwright.model.operators import Layer, LayerOperators
+from railwright.model.operators import LayerOperators
+from railwright.model.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.study import Layout
 

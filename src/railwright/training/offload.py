@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
-from railwright.model.operators import Layer
+from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.study import TrainingJob
 from railwright.training.communication import WEIGHT_BYTES
 from railwright.training.kept import layer_kept
@@ -39,10 +39,7 @@ def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[La
     """Time to copy what one layer keeps for its backward pass, one way; empty without offload. [s]"""
     if "activations" not in job.layout.offload:
         return {}
-    kinds: list[Layer] = ["moe"] if arch.is_moe else ["dense"]
-    if arch.is_moe and arch.dense_layers:
-        kinds.append("dense")
-    return {kind: layer_kept(job, arch, kind) / host_link(machine) for kind in kinds}
+    return {kind: layer_kept(job, arch, kind) / host_link(machine) for kind in kinds_present(arch)}
 
 
 def update_time(parameters: float, gradient: float, ranks: int, machine: Machine) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import kinds_present
 from railwright.spec.study import TrainingJob
 from railwright.training.doubts import doubts
 from railwright.training.packing import packing_warnings
@@ -174,7 +175,7 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
     widths = [("attention heads", arch.heads)]
     if arch.kv_heads > tensor and arch.attention == "gqa":
         widths.append(("key-value heads", arch.kv_heads))
-    if arch.dense_layers or not arch.is_moe:
+    if "dense" in kinds_present(arch):
         widths.append(("MLP width", arch.ffn))
     inside = job.layout.expert_tensor or tensor
     if arch.is_moe:

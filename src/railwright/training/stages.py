@@ -10,7 +10,7 @@ from functools import cached_property
 
 from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
 from railwright.model.architecture import Transformer
-from railwright.model.operators import Layer
+from railwright.model.pattern import Layer, layer_kinds
 from railwright.spec.lora import Lora
 from railwright.spec.study import Layout
 from railwright.training.lora import adapter_parameters
@@ -78,10 +78,7 @@ class StageShape:
 def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) -> tuple[StageShape, ...]:
     """Cut the model into stages; multi-token-prediction layers follow the last piece's own."""
     route = route_of(layout)
-    kinds: list[Layer] = [
-        "moe" if arch.is_moe and i >= arch.dense_layers else "dense"
-        for i in range(arch.layers + arch.mtp_layers)
-    ]
+    kinds = layer_kinds(arch)
     held: dict[Layer, GpuParameters] = {
         kind: layer_parameters(
             arch,

@@ -12,7 +12,8 @@ from typing import Literal
 
 from railwright.model import embedding_operators, head_operators
 from railwright.model.architecture import Transformer
-from railwright.model.operators import CORE, Layer
+from railwright.model.operators import CORE
+from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.study import TrainingJob
 from railwright.training.chain import Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
@@ -82,10 +83,7 @@ class Work:
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
-        kinds: tuple[Layer, ...] = ("moe",) if arch.is_moe else ("dense",)
-        if arch.is_moe and arch.dense_layers:
-            kinds = ("dense", "moe")
-        for kind in kinds:
+        for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
             if kind == "moe" and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
