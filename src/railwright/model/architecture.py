@@ -29,7 +29,8 @@ class Transformer:
     attention_sinks  one learned logit per head (gpt-oss)
     qk_norm       queries and keys are normed; qk_norm_gains says with which learned gains: those of one
                   'head', shared by all of them, those of 'all' heads (OLMo 2), or 'none' (Llama 4)
-    mlp_bias, router_bias, norm_bias   biases of the MLP or experts, of the router, of the norms
+    mlp_bias, router_bias, norm_bias, head_bias   biases of the MLP or experts, of the router, of the norms,
+                  of an LM head that is not tied
     parallel_blocks  attention and MLP of a layer read the same input and their outputs are added at once, so
                   that tensor parallelism sums them in one all-reduce (Falcon)
     norms_per_layer  norms of width `hidden` in one layer: 2, 4 where outputs are normed too, or 1 where
@@ -76,6 +77,7 @@ class Transformer:
     mlp_bias: bool = False
     router_bias: bool = False
     norm_bias: bool = False
+    head_bias: bool = False
     parallel_blocks: bool = False
     norms_per_layer: int = 2
     shared_gate: bool = False

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
-from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, Family
+from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
+from railwright.model.multimodal import language_part
 
 _FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
 
@@ -64,14 +65,17 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
             [Mistake(file, 0, 0, "", f"a JSON object is expected, this is a {type(config).__name__}.")]
         )
     keys = Keys(config, file)
-    family = _family(config, keys)
+    _refuse(keys)
+    keys, left_out = language_part(keys)
+    family = _family(keys)
     arch = family(keys, name)
     keys.check(arch)
-    return arch
+    return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
 
 
-def _family(config: dict[str, Any], keys: Keys) -> Family:
-    kind = config.get("model_type")
+def _family(keys: Keys) -> Family:
+    _refuse(keys)
+    kind = keys.raw("model_type")
     if not isinstance(kind, str):
         raise keys.refuse(
             "model_type",
@@ -80,27 +84,28 @@ def _family(config: dict[str, Any], keys: Keys) -> Family:
         )
     if kind in FAMILIES:
         return FAMILIES[kind]
-    if kind in NOT_DECODERS:
-        raise keys.refuse(
-            "model_type", f"'{kind}' is not a decoder-only transformer; only those can be simulated."
-        )
-    if kind in HYBRIDS or "hybrid_override_pattern" in config:
-        raise keys.refuse(
-            "model_type",
-            f"'{kind}' mixes attention with state-space, recurrent or linear-attention layers, whose kernels "
-            "and states are not modelled; only transformers with attention in every layer can be simulated.",
-        )
-    if "text_config" in config:
-        raise keys.refuse(
-            "model_type",
-            f"'{kind}' nests its language model under text_config (a multimodal model), which is not "
-            "supported; save that part as its own config.json.",
-        )
     raise keys.refuse(
         "model_type",
         f"'{kind}' is not supported{nearest(kind, FAMILIES) or '.'} Supported: {', '.join(FAMILIES)}. "
         "An architecture with the same layers can be given under one of these.",
     )
+
+
+def _refuse(keys: Keys) -> None:
+    """Raise SpecError for architectures that are known not to be modelled, with the reason."""
+    kind = keys.raw("model_type")
+    if kind in NOT_DECODERS:
+        raise keys.refuse(
+            "model_type", f"'{kind}' is not a decoder-only transformer; only those can be simulated."
+        )
+    if kind in HYBRIDS or keys.raw("hybrid_override_pattern") is not None:
+        raise keys.refuse(
+            "model_type",
+            f"'{kind}' mixes attention with state-space, recurrent or linear-attention layers, whose kernels "
+            "and states are not modelled; only transformers with attention in every layer can be simulated.",
+        )
+    if isinstance(kind, str) and kind in REFUSED:
+        raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")
 
 
 def _as_path(text: str) -> Path | None:

@@ -19,7 +19,18 @@ class Keys:
     def __init__(self, config: Mapping[str, Any], file: str) -> None:
         self._config = config
         self._file = file
+        self._above = ""
+        self._source = config.get("_source")
         self._mistakes: list[Mistake] = []
+
+    def inside(self, key: str, defaults: Mapping[str, Any] | None = None) -> Keys:
+        """The keys of the object under `key`, with `defaults` for those it lacks; complaints are shared.
+
+        Anything but an object is a mistake, and has no keys.
+        """
+        value = self._config.get(key)
+        self.need(isinstance(value, dict), key, "an object is expected here.")
+        return self._part({**(defaults or {}), **(value if isinstance(value, dict) else {})}, f"{key}.")
 
     def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """An integer of at least `least`; missing or null takes `default`, or is a mistake without one."""
@@ -44,14 +55,25 @@ class Keys:
             return default
         return value
 
+    def alike(self, key: str, default: int | None = None, *, least: int = 1) -> int:
+        """As `whole`, or a list that says it once per layer (Hunyuan); unequal ones are a mistake."""
+        value = self._config.get(key)
+        if not isinstance(value, list) or not value:
+            return self.whole(key, default, least=least)
+        self.need(value == value[:1] * len(value), key, "layers that differ in it are not supported.")
+        return self._part({key: value[0]}, "").whole(key, least=least)
+
+    def has(self, key: str) -> bool:
+        """Whether anything, null too, stands there."""
+        return key in self._config
+
     def raw(self, key: str) -> Any:
         """Whatever stands there, None where nothing does."""
         return self._config.get(key)
 
     def source(self) -> str:
         """Where the figures come from: the bundled file's own source, else the file."""
-        found = self._config.get("_source")
-        return found if isinstance(found, str) else self._file
+        return self._source if isinstance(self._source, str) else self._file
 
     def need(self, holds: bool, key: str, message: str) -> None:
         """Complain about `key` unless `holds`."""
@@ -60,7 +82,7 @@ class Keys:
 
     def refuse(self, key: str, message: str) -> SpecError:
         """The error of one mistake that makes reading on pointless."""
-        return SpecError([Mistake(self._file, 0, 0, key, message)])
+        return SpecError([Mistake(self._file, 0, 0, self._above + key, message)])
 
     def check(self, arch: Transformer) -> None:
         """Raise all mistakes found, also those between keys."""
@@ -80,11 +102,11 @@ class Keys:
             "num_experts_per_tok",
             f"{arch.experts_per_token} is more than the {arch.experts} experts there are.",
         )
-        self.need(
-            arch.dense_layers <= arch.layers,
-            "first_k_dense_replace",
-            f"{arch.dense_layers} dense layers are more than the {arch.layers} layers there are.",
-        )
+
+    def _part(self, config: Mapping[str, Any], below: str) -> Keys:
+        part = Keys(config, self._file)
+        part._above, part._source, part._mistakes = self._above + below, self._source, self._mistakes
+        return part
 
     def _complain(self, key: str, message: str) -> None:
-        self._mistakes.append(Mistake(self._file, 0, 0, key, message))
+        self._mistakes.append(Mistake(self._file, 0, 0, self._above + key, message))

@@ -60,7 +60,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     """Count the parameters of a model exactly, biases and norms included."""
     moe, dense = num_moe_layers(arch), num_dense_layers(arch)
     embedding = arch.vocab * arch.hidden
-    head = 0 if arch.tied_embeddings else embedding
+    head = 0 if arch.tied_embeddings else embedding + arch.vocab * arch.head_bias
     positions = arch.position_embeddings * arch.hidden
     attention = _attention(arch)
     mlp_dense = _mlp(arch, arch.ffn) if dense else 0

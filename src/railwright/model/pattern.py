@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 from typing import Literal
@@ -18,12 +19,11 @@ def layer_kinds(arch: Transformer) -> tuple[Layer, ...]:
     Behind the leading dense layers one layer in `expert_every` holds experts, the first of them included;
     an extra layer holds experts in every model that has them (DeepSeek-V3, GLM-4.5).
     """
-    if not arch.is_moe:
-        return ("dense",) * (arch.layers + arch.mtp_layers)
-    behind: list[Layer] = ["dense"] * (arch.layers - arch.dense_layers)
-    behind[:: arch.expert_every] = ["moe"] * len(behind[:: arch.expert_every])
-    extra: tuple[Layer, ...] = ("moe",) * arch.mtp_layers
-    return (*(("dense",) * min(arch.dense_layers, arch.layers)), *behind, *extra)
+    kinds: list[Layer] = ["dense"] * (arch.layers + arch.mtp_layers)
+    if arch.is_moe:
+        for i in [*range(arch.dense_layers, arch.layers, arch.expert_every), *range(arch.layers, len(kinds))]:
+            kinds[i] = "moe"
+    return tuple(kinds)
 
 
 def kinds_present(arch: Transformer) -> tuple[Layer, ...]:
@@ -62,3 +62,22 @@ def full_layers(arch: Transformer, stages: int = 1) -> int:
 def windowed_share(arch: Transformer) -> float:
     """Share of the layers that are windowed."""
     return 1.0 - full_layers(arch) / arch.layers
+
+
+def expert_pattern(routed: Sequence[bool]) -> tuple[int, int] | None:
+    """(dense_layers, expert_every) of layers that hold experts where `routed`; None where no two numbers do.
+
+    Layers without any are all leading ones.
+    """
+    held = [i for i, has in enumerate(routed) if has]
+    if not held:
+        return len(routed), 1
+    step = held[1] - held[0] if len(held) > 1 else len(routed) - held[0]
+    return (held[0], step) if held == list(range(held[0], len(routed), step)) else None
+
+
+def window_pattern(full: Sequence[bool]) -> int | None:
+    """full_every of layers with a window except where `full`; None where no number says so."""
+    every = full.index(True) + 1 if any(full) else 0
+    regular = [every > 0 and (i + 1) % every == 0 for i in range(len(full))]
+    return every if regular == list(full) else None

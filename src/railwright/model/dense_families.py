@@ -1,0 +1,308 @@
+"""Families of decoders with a dense MLP in every layer.
+
+Each function knows what its family fixes outside the config (biases, norms, gating, defaults of missing
+keys), as in that family's configuration and modelling code in huggingface/transformers (5.23).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.model.architecture import Transformer
+from railwright.model.family_parts import (
+    full_layers_of,
+    head_width,
+    last_windowed,
+    normed_queries,
+    plain,
+    tied,
+    window_of,
+    windowed,
+    without,
+)
+from railwright.model.keys import Keys
+
+
+def mistral(keys: Keys, name: str) -> Transformer:
+    """Mistral, Phi-3 and Phi-4: one window in all layers, or none; Ministral's layer_types may mix them."""
+    arch = plain(keys, name)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 0))
+
+
+def qwen2(keys: Keys, name: str) -> Transformer:
+    """Qwen 2 and 2.5: biases on queries, keys and values."""
+    window = window_of(keys) if keys.flag("use_sliding_window", False) else 0
+    arch = replace(plain(keys, name), attention_bias=True, output_bias=False)
+    return last_windowed(keys, arch, window)
+
+
+def qwen3(keys: Keys, name: str) -> Transformer:
+    """Qwen 3: norms on queries and keys instead of biases."""
+    biased = keys.flag("attention_bias", False)
+    return normed_queries(replace(qwen2(keys, name), attention_bias=biased, output_bias=biased))
+
+
+def nemotron(keys: Keys, name: str) -> Transformer:
+    """Nemotron-4: an MLP of two matrices, norms with biases."""
+    return replace(plain(keys, name), gated=False, norm_bias=True)
+
+
+def gemma(keys: Keys, name: str) -> Transformer:
+    """Gemma: tied embeddings."""
+    return tied(keys, plain(keys, name))
+
+
+def gemma2(keys: Keys, name: str) -> Transformer:
+    """Gemma 2: outputs are normed too; every other layer has a window."""
+    arch = replace(gemma(keys, name), norms_per_layer=4)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+
+
+def gemma3(keys: Keys, name: str) -> Transformer:
+    """Gemma 3: as Gemma 2 with norms on queries and keys; one layer in six sees everything."""
+    without(keys, "use_bidirectional_attention")
+    arch = replace(normed_queries(gemma(keys, name)), norms_per_layer=4)
+    every = keys.whole("sliding_window_pattern", 6)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+
+
+def glm(keys: Keys, name: str) -> Transformer:
+    """GLM-4 of 2024: biases on queries, keys and values only."""
+    biased = keys.flag("attention_bias", True)
+    return replace(plain(keys, name), attention_bias=biased, output_bias=False)
+
+
+def glm4(keys: Keys, name: str) -> Transformer:
+    """GLM-4 of 2025 (9B, 32B): outputs are normed too."""
+    return replace(glm(keys, name), norms_per_layer=4)
+
+
+def olmo2(keys: Keys, name: str) -> Transformer:
+    """OLMo 2: norms behind the blocks instead of before, and over all heads of queries and keys."""
+    return normed_queries(plain(keys, name), "all")
+
+
+def olmo3(keys: Keys, name: str) -> Transformer:
+    """OLMo 3: as OLMo 2; one layer in four sees everything."""
+    arch = olmo2(keys, name)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4))
+
+
+def exaone4(keys: Keys, name: str) -> Transformer:
+    """EXAONE 4: norms behind the blocks, and on queries and keys; one layer in four sees everything."""
+    arch = normed_queries(plain(keys, name))
+    pattern = keys.raw("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern == "L" * (len(pattern) - 1) + "G":
+        every = len(pattern)
+    else:
+        every = keys.whole("sliding_window_pattern", 4, least=0)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+
+
+def hunyuan(keys: Keys, name: str) -> Transformer:
+    """Hunyuan: norms on queries and keys."""
+    return normed_queries(plain(keys, name))
+
+
+def ernie(keys: Keys, name: str) -> Transformer:
+    """ERNIE 4.5: tied embeddings."""
+    without(keys, "use_bias")
+    return tied(keys, plain(keys, name))
+
+
+def smollm3(keys: Keys, name: str) -> Transformer:
+    """SmolLM 3: tied embeddings; layers without rotary positions count as those with them."""
+    window = window_of(keys) if keys.flag("use_sliding_window", False) else 0
+    arch = tied(keys, plain(keys, name))
+    return windowed(keys, arch, window, full_layers_of(keys, arch.layers, 0) if window else [True])
+
+
+def seed_oss(keys: Keys, name: str) -> Transformer:
+    """Seed-OSS: biases on queries, keys and values, and one of its own on the output."""
+    arch = plain(keys, name)
+    out = keys.flag("attention_out_bias", False)
+    return replace(arch, attention_bias=keys.flag("attention_bias", True), output_bias=out)
+
+
+def cohere(keys: Keys, name: str) -> Transformer:
+    """Command R: attention and MLP side by side behind one norm; perhaps norms of every head."""
+    arch = replace(tied(keys, plain(keys, name)), norms_per_layer=1, parallel_blocks=True)
+    return normed_queries(arch, "all") if keys.flag("use_qk_norm", False) else arch
+
+
+def cohere2(keys: Keys, name: str) -> Transformer:
+    """Command R7B and A: as Command R; one layer in four sees everything."""
+    arch = replace(tied(keys, plain(keys, name)), norms_per_layer=1, parallel_blocks=True)
+    every = keys.whole("sliding_window_pattern", 4)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+
+
+def starcoder2(keys: Keys, name: str) -> Transformer:
+    """StarCoder 2: biases everywhere, an MLP of two matrices, tied embeddings."""
+    biased = keys.flag("use_bias", True)
+    return replace(
+        tied(keys, plain(keys, name)),
+        gated=False,
+        norm_bias=True,
+        attention_bias=biased,
+        output_bias=biased,
+        mlp_bias=biased,
+        sliding_window=window_of(keys),
+    )
+
+
+def internlm3(keys: Keys, name: str) -> Transformer:
+    """InternLM 3: Llama's layers, other names of the biases."""
+    biased = keys.flag("bias", False)
+    projections = keys.flag("qkv_bias", keys.flag("attention_bias", False))
+    arch = replace(plain(keys, name), attention_bias=projections)
+    return replace(arch, output_bias=biased, mlp_bias=biased) if keys.raw("bias") is not None else arch
+
+
+def arcee(keys: Keys, name: str) -> Transformer:
+    """AFM: an MLP of two matrices (squared ReLU)."""
+    return replace(plain(keys, name), gated=False)
+
+
+def apertus(keys: Keys, name: str) -> Transformer:
+    """Apertus: two matrices with xIELU (its two numbers a layer are not counted), normed queries and keys."""
+    return normed_queries(replace(plain(keys, name), gated=False))
+
+
+def stablelm(keys: Keys, name: str) -> Transformer:
+    """StableLM: norms with biases; in parallel blocks one norm serves both."""
+    parallel = keys.flag("use_parallel_residual", False)
+    arch = replace(
+        plain(keys, name),
+        norm_bias=True,
+        attention_bias=keys.flag("use_qkv_bias", False),
+        output_bias=False,
+        parallel_blocks=parallel,
+        norms_per_layer=1 if parallel else 2,
+    )
+    return normed_queries(arch, "all") if keys.flag("qk_layernorm", False) else arch
+
+
+def gpt_neox(keys: Keys, name: str) -> Transformer:
+    """GPT-NeoX and Pythia: biases everywhere; attention and MLP side by side, each with its norm."""
+    biased = keys.flag("attention_bias", True)
+    return replace(
+        plain(keys, name),
+        gated=False,
+        norm_bias=True,
+        attention_bias=biased,
+        output_bias=biased,
+        mlp_bias=True,
+        parallel_blocks=keys.flag("use_parallel_residual", True),
+    )
+
+
+def phi(keys: Keys, name: str) -> Transformer:
+    """Phi-1 to Phi-2: biases everywhere, on the LM head too; attention and MLP side by side, one norm."""
+    without(keys, "qk_layernorm")
+    return replace(
+        plain(keys, name),
+        gated=False,
+        norm_bias=True,
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        head_bias=True,
+        parallel_blocks=True,
+        norms_per_layer=1,
+    )
+
+
+def opt(keys: Keys, name: str) -> Transformer:
+    """OPT: GPT-3's layers; two more rows of positions than there are."""
+    hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
+    positions = keys.whole("max_position_embeddings", 2048)
+    for key, usual in (("do_layer_norm_before", True), ("_remove_final_layer_norm", False)):
+        keys.need(keys.flag(key, usual) == usual, key, f"only {str(usual).lower()} is supported.")
+    keys.need(
+        keys.whole("word_embed_proj_dim", hidden) == hidden,
+        "word_embed_proj_dim",
+        "an embedding of another width than hidden_size is not supported.",
+    )
+    biased = keys.flag("enable_bias", True)
+    return Transformer(
+        name=name,
+        layers=keys.whole("num_hidden_layers"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_width(keys, hidden, heads),
+        ffn=keys.whole("ffn_dim"),
+        gated=False,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        attention_bias=biased,
+        output_bias=biased,
+        mlp_bias=biased,
+        norm_bias=True,
+        position_embeddings=positions + 2,
+        max_positions=positions,
+        source=keys.source(),
+    )
+
+
+def gpt2(keys: Keys, name: str) -> Transformer:
+    """GPT-2 and GPT-3."""
+    hidden, heads = keys.whole("n_embd"), keys.whole("n_head")
+    positions = keys.whole("n_positions")
+    keys.need(
+        hidden % heads == 0 or keys.raw("n_embd") is None,
+        "n_head",
+        f"{heads} does not divide n_embd = {hidden}.",
+    )
+    return Transformer(
+        name=name,
+        layers=keys.whole("n_layer"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        ffn=keys.whole("n_inner", 4 * hidden),
+        gated=False,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        norm_bias=True,
+        position_embeddings=positions,
+        max_positions=positions,
+        source=keys.source(),
+    )
+
+
+def gpt_bigcode(keys: Keys, name: str) -> Transformer:
+    """StarCoder: GPT-2 with one head of keys and values."""
+    arch = gpt2(keys, name)
+    return replace(arch, kv_heads=1 if keys.flag("multi_query", True) else arch.heads)
+
+
+def falcon(keys: Keys, name: str) -> Transformer:
+    """Falcon's later decoder (40B, 180B): two norms in parallel, a plain MLP of 4 x the width."""
+    keys.need(
+        keys.flag("new_decoder_architecture", False),
+        "new_decoder_architecture",
+        "only the later Falcon decoder (40B, 180B) is supported; it must be true.",
+    )
+    hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
+    return Transformer(
+        name=name,
+        layers=keys.whole("num_hidden_layers"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=keys.whole("num_kv_heads"),
+        head_dim=head_width(keys, hidden, heads),
+        ffn=keys.whole("ffn_hidden_size", 4 * hidden),
+        gated=False,
+        norm_bias=True,
+        parallel_blocks=True,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        max_positions=keys.whole("max_position_embeddings", 2048),
+        source=keys.source(),
+    )

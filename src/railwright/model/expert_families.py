@@ -1,0 +1,293 @@
+"""Families of decoders with routed experts.
+
+Each function knows what its family fixes outside the config (biases, norms, which layers hold experts), as
+in that family's configuration and modelling code in huggingface/transformers (5.23) and, for DeepSeek's
+moe_layer_freq, in the modelling code beside its checkpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.model.architecture import Transformer
+from railwright.model.dense_families import exaone4, hunyuan, mistral, olmo2, qwen2, qwen3
+from railwright.model.family_parts import (
+    behind_dense,
+    extra_layers,
+    full_layers_of,
+    last_windowed,
+    normed_queries,
+    plain,
+    routed,
+    tied,
+    window_of,
+    windowed,
+    without,
+)
+from railwright.model.keys import Keys
+
+
+def _everywhere(keys: Keys, dense: Transformer, experts: str, per_token: str) -> Transformer:
+    """Experts as wide as the dense MLP in every layer."""
+    has = [True] * dense.layers
+    return routed(keys, dense, has, experts, experts=experts, per_token=per_token, width=dense.ffn)
+
+
+def mixtral(keys: Keys, name: str) -> Transformer:
+    """Mixtral: Mistral's layers."""
+    return _everywhere(keys, mistral(keys, name), "num_local_experts", "num_experts_per_tok")
+
+
+def grok(keys: Keys, name: str) -> Transformer:
+    """Grok-1: outputs are normed too."""
+    return replace(mixtral(keys, name), norms_per_layer=4)
+
+
+def phimoe(keys: Keys, name: str) -> Transformer:
+    """Phi-3.5-MoE: norms with biases, and perhaps one on the LM head."""
+    head = keys.flag("lm_head_bias", False)
+    return replace(mixtral(keys, name), norm_bias=True, head_bias=head)
+
+
+def granitemoe(keys: Keys, name: str) -> Transformer:
+    """Granite 3's experts; a shared one in its later form."""
+    arch = _everywhere(keys, plain(keys, name), "num_local_experts", "num_experts_per_tok")
+    shared = keys.whole("shared_intermediate_size", 0, least=0)
+    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+
+
+def olmoe(keys: Keys, name: str) -> Transformer:
+    """OLMoE: norms over all heads of queries and keys."""
+    return _everywhere(keys, olmo2(keys, name), "num_experts", "num_experts_per_tok")
+
+
+def minimax_m2(keys: Keys, name: str) -> Transformer:
+    """MiniMax-M2: norms on queries and keys, a bias on the router."""
+    arch = _everywhere(keys, plain(keys, name), "num_local_experts", "num_experts_per_tok")
+    biased = keys.flag("use_routing_bias", True)
+    return replace(arch, qk_norm=keys.flag("use_qk_norm", True), router_bias=biased)
+
+
+def gpt_oss(keys: Keys, name: str) -> Transformer:
+    """gpt-oss: biases everywhere, a learned sink per head; every other layer has a window."""
+    base = plain(keys, name)
+    per_token = "num_experts_per_tok" if keys.raw("experts_per_token") is None else "experts_per_token"
+    arch = replace(
+        _everywhere(keys, base, "num_local_experts", per_token),
+        attention_bias=True,
+        output_bias=True,
+        attention_sinks=True,
+        mlp_bias=True,
+        router_bias=True,
+    )
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+
+
+def qwen2_moe(keys: Keys, name: str) -> Transformer:
+    """Qwen 1.5 and 2: a shared expert with a gate."""
+    shared = keys.whole("shared_expert_intermediate_size", 0, least=0)
+    arch = _qwen_experts(keys, qwen2(keys, name))
+    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
+
+
+def qwen3_moe(keys: Keys, name: str) -> Transformer:
+    """Qwen 3: no shared expert."""
+    return _qwen_experts(keys, qwen3(keys, name))
+
+
+def _qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
+    """The last of every decoder_sparse_step layers, but those named dense."""
+    step, named = keys.whole("decoder_sparse_step", 1), keys.raw("mlp_only_layers") or []
+    keys.need(isinstance(named, list), "mlp_only_layers", f"{named!r}: a list of layers is expected.")
+    named = named if isinstance(named, list) else []
+    return routed(
+        keys,
+        dense,
+        [(i + 1) % step == 0 and i not in named for i in range(dense.layers)],
+        "mlp_only_layers" if named else "decoder_sparse_step",
+        experts="num_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+    )
+
+
+def llama4(keys: Keys, name: str) -> Transformer:
+    """Llama 4: experts in one layer of so many, one of them always on; chunked attention in three of four.
+
+    The norm of queries and keys, in the layers with rotary positions, counts in all.
+    """
+    base = plain(keys, name)
+    layers, step = base.layers, keys.whole("interleave_moe_layer_step", 1)
+    dense = replace(base, ffn=keys.whole("intermediate_size_mlp", 16384), mlp_bias=False)
+    listed = keys.raw("moe_layers")
+    keys.need(listed is None or isinstance(listed, list), "moe_layers", "a list of layers is expected.")
+    named = listed if isinstance(listed, list) else range(step - 1, layers, step)
+    arch = routed(
+        keys,
+        dense,
+        [i in named for i in range(layers)],
+        "interleave_moe_layer_step" if listed is None else "moe_layers",
+        experts="num_local_experts",
+        per_token="num_experts_per_tok",
+        width=base.ffn,
+        shared=1,
+    )
+    if keys.flag("use_qk_norm", True):
+        arch = normed_queries(arch, "none")
+    rotary = keys.raw("no_rope_layers")
+    every = keys.whole("no_rope_layer_interval", 4)
+    full = full_layers_of(keys, layers, every)
+    if keys.raw("layer_types") is None and isinstance(rotary, list) and rotary:
+        keys.need(
+            len(rotary) == layers, "no_rope_layers", f"{layers} of 0, 1 are expected, one for each layer."
+        )
+        full = [not turned for turned in rotary]
+    chunk = keys.whole("attention_chunk_size", 0) if keys.has("attention_chunk_size") else 8192
+    arch = windowed(keys, arch, chunk, full)
+    return replace(arch, window_chunked=arch.sliding_window > 0)
+
+
+def deepseek(keys: Keys, name: str) -> Transformer:
+    """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash: latent attention, shared experts."""
+    base = replace(
+        plain(keys, name),
+        head_dim=keys.whole("qk_nope_head_dim"),
+        attention="mla",
+        q_lora=keys.whole("q_lora_rank", 0),
+        kv_lora=keys.whole("kv_lora_rank"),
+        rope_dim=keys.whole("qk_rope_head_dim"),
+        v_head_dim=keys.whole("v_head_dim"),
+        mtp_layers=extra_layers(keys),
+    )
+    kind = keys.raw("model_type")
+    # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
+    method = keys.raw("topk_method")
+    biased = method == "noaux_tc" or (method is None and kind != "deepseek_v2")
+    return _shared_experts(keys, base, biased=biased, leading=int(kind == "glm4_moe_lite"))
+
+
+def _shared_experts(keys: Keys, base: Transformer, *, biased: bool, leading: int = 0) -> Transformer:
+    """DeepSeek's experts: n_routed_experts of them behind first_k_dense_replace layers, some always on."""
+    if not keys.whole("n_routed_experts", 0, least=0):
+        return base
+    first = keys.whole("first_k_dense_replace", leading, least=0)
+    keys.need(
+        first <= base.layers,
+        "first_k_dense_replace",
+        f"{first} dense layers are more than the {base.layers} layers there are.",
+    )
+    return routed(
+        keys,
+        base,
+        behind_dense(keys, base.layers, first, keys.whole("moe_layer_freq", 1)),
+        "moe_layer_freq" if keys.raw("mlp_layer_types") is None else "mlp_layer_types",
+        experts="n_routed_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+        shared=keys.whole("n_shared_experts", 0, least=0),
+        router_bias=biased,
+    )
+
+
+def glm4_moe(keys: Keys, name: str) -> Transformer:
+    """GLM-4.5 to 4.7: grouped queries with biases, DeepSeek's experts, extra layers."""
+    biased = keys.flag("attention_bias", keys.raw("model_type") == "glm4v_moe_text")
+    base = replace(plain(keys, name), attention_bias=biased, output_bias=False, mtp_layers=extra_layers(keys))
+    if keys.flag("use_qk_norm", False):
+        base = normed_queries(base)
+    return _shared_experts(keys, base, biased=True, leading=1)
+
+
+def solar_open(keys: Keys, name: str) -> Transformer:
+    """Solar Open: GLM's experts in every layer."""
+    return _shared_experts(keys, plain(keys, name), biased=True)
+
+
+def dots1(keys: Keys, name: str) -> Transformer:
+    """dots.llm1: DeepSeek's experts, norms on queries and keys."""
+    base = last_windowed(keys, normed_queries(plain(keys, name)), window_of(keys))
+    return _shared_experts(keys, base, biased=True)
+
+
+def exaone_moe(keys: Keys, name: str) -> Transformer:
+    """K-EXAONE: EXAONE 4's attention, norms before the blocks, shared experts behind leading dense layers."""
+    base = replace(exaone4(keys, name), mtp_layers=extra_layers(keys))
+    return _numbered_experts(keys, base, keys.whole("first_k_dense_replace", 1, least=0), "mlp_layer_types")
+
+
+def hy_v3(keys: Keys, name: str) -> Transformer:
+    """Hunyuan 3: as Hunyuan, with shared experts behind one dense layer."""
+    base = replace(hunyuan(keys, name), mtp_layers=extra_layers(keys))
+    return _numbered_experts(keys, base, 1, "mlp_layer_types")
+
+
+def _numbered_experts(keys: Keys, base: Transformer, leading: int, pattern: str) -> Transformer:
+    return routed(
+        keys,
+        base,
+        behind_dense(keys, base.layers, leading),
+        pattern,
+        experts="num_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+        shared=keys.whole("num_shared_experts", 1, least=0),
+        router_bias=True,
+    )
+
+
+def hunyuan_moe(keys: Keys, name: str) -> Transformer:
+    """Hunyuan-A13B: experts as wide as the dense MLP in every layer, one of them always on."""
+    base = hunyuan(keys, name)
+    return routed(
+        keys,
+        base,
+        [True] * base.layers,
+        "num_experts",
+        experts="num_experts",
+        per_token="moe_topk",
+        width=base.ffn,
+        shared=1,
+    )
+
+
+def ernie_moe(keys: Keys, name: str) -> Transformer:
+    """ERNIE 4.5: the last of every moe_layer_interval layers from a first one to a last one."""
+    without(keys, "use_bias")
+    base = replace(tied(keys, plain(keys, name)), mtp_layers=extra_layers(keys))
+    layers, first = base.layers, keys.whole("moe_layer_start_index", 1, least=0)
+    last, step = keys.whole("moe_layer_end_index", -1, least=-1), keys.whole("moe_layer_interval", 1)
+    last = layers - 1 if last == -1 else last
+    return routed(
+        keys,
+        base,
+        [first <= i <= last and (i + 1) % step == 0 for i in range(layers)],
+        "moe_layer_interval" if last >= layers - 1 else "moe_layer_end_index",
+        experts="moe_num_experts",
+        per_token="moe_k",
+        width=keys.whole("moe_intermediate_size"),
+        shared=keys.whole("moe_num_shared_experts", 0, least=0),
+        router_bias=True,
+    )
+
+
+def dbrx(keys: Keys, name: str) -> Transformer:
+    """DBRX: experts in every layer; keys of its own."""
+    hidden, heads = keys.whole("d_model"), keys.whole("n_heads")
+    attention, mlp = keys.inside("attn_config"), keys.inside("ffn_config")
+    width = mlp.whole("ffn_hidden_size")
+    return Transformer(
+        name=name,
+        layers=keys.whole("n_layers"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=attention.whole("kv_n_heads"),
+        head_dim=max(hidden // heads, 1),
+        ffn=width,
+        experts=mlp.whole("moe_num_experts"),
+        experts_per_token=mlp.whole("moe_top_k"),
+        expert_ffn=width,
+        tied_embeddings=keys.flag("tie_word_embeddings", False),
+        max_positions=keys.whole("max_seq_len", 0),
+        source=keys.source(),
+    )

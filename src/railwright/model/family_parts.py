@@ -1,0 +1,172 @@
+"""What the model families share: the plain decoder, windows, experts. Each reads keys of one config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from railwright.model.architecture import Transformer
+from railwright.model.keys import Keys
+from railwright.model.pattern import expert_pattern, window_pattern
+
+
+def plain(keys: Keys, name: str) -> Transformer:
+    """Llama's layers: two norms, rotary positions, grouped queries, a gated MLP; biases as the keys say."""
+    hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
+    biased = keys.flag("attention_bias", False)
+    return Transformer(
+        name=name,
+        layers=keys.whole("num_hidden_layers"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=keys.whole("num_key_value_heads", heads),
+        head_dim=head_width(keys, hidden, heads),
+        ffn=keys.whole("intermediate_size"),
+        tied_embeddings=keys.flag("tie_word_embeddings", False),
+        attention_bias=biased,
+        output_bias=biased,
+        mlp_bias=keys.flag("mlp_bias", False),
+        max_positions=keys.whole("max_position_embeddings", 0),
+        source=keys.source(),
+    )
+
+
+def head_width(keys: Keys, hidden: int, heads: int) -> int:
+    """head_dim, or the hidden size over the heads."""
+    if keys.raw("head_dim") is None and keys.raw("qk_nope_head_dim") is None:
+        keys.need(
+            # A width that was itself refused is 1 here, and says nothing about the heads.
+            hidden % heads == 0 or hidden != keys.raw("hidden_size"),
+            "num_attention_heads",
+            f"{heads} does not divide hidden_size = {hidden}; give head_dim.",
+        )
+    return keys.whole("head_dim", max(hidden // heads, 1))
+
+
+def tied(keys: Keys, arch: Transformer) -> Transformer:
+    """Embeddings are tied unless the keys say otherwise."""
+    return replace(arch, tied_embeddings=keys.flag("tie_word_embeddings", True))
+
+
+WINDOWS = {
+    **dict.fromkeys(("mistral", "ministral", "gemma2", "gemma3_text", "olmo3"), 4096),
+    **dict.fromkeys(("exaone4", "exaone_moe", "cohere2", "dots1"), 4096),
+    "gpt_oss": 128,
+}
+"""The window of a config that lacks the key; null is none.  Source: the classes' defaults in transformers."""
+
+
+def without(keys: Keys, key: str) -> None:
+    """Complain about a flag that changes what the layers are, where it is set."""
+    keys.need(not keys.flag(key, False), key, "what it stands for is not modelled; it must be false.")
+
+
+def window_of(keys: Keys) -> int:
+    """The attention window in tokens; 0 without."""
+    if not keys.has("sliding_window"):
+        return WINDOWS.get(keys.raw("model_type"), 0)
+    return keys.whole("sliding_window", 0, least=0)
+
+
+def windowed(keys: Keys, arch: Transformer, window: int, full: Sequence[bool]) -> Transformer:
+    """The decoder with a window in the layers that are not `full`: all of them, or all but regular ones."""
+    if not window or all(full):
+        return replace(arch, sliding_window=0, full_every=0)
+    every = window_pattern(full)
+    keys.need(
+        every is not None,
+        "max_window_layers" if keys.raw("layer_types") is None else "layer_types",
+        "only the last of every so many layers may see the whole sequence while the others have a window; "
+        f"here {_numbers(full)} of {len(full)} see it (counted from 0).",
+    )
+    return replace(arch, sliding_window=window, full_every=every or 0)
+
+
+def full_layers_of(keys: Keys, layers: int, every: int) -> list[bool]:
+    """Which layers see the whole sequence: as `layer_types` says, else the last of `every`; none for 0."""
+    types = keys.raw("layer_types")
+    if types is None:
+        return [every > 0 and (i + 1) % every == 0 for i in range(layers)]
+    known = ("full_attention", "sliding_attention", "chunked_attention")
+    right = isinstance(types, list) and len(types) == layers and all(t in known for t in types)
+    keys.need(right, "layer_types", f"{layers} of {', '.join(known)} are expected, one for each layer.")
+    return [t == "full_attention" for t in types] if right else [False] * layers
+
+
+def last_windowed(keys: Keys, arch: Transformer, window: int) -> Transformer:
+    """Windows in the layers from max_window_layers on (Qwen): the pattern must be one of `windowed`."""
+    layers = arch.layers
+    first = keys.whole("max_window_layers", 0, least=0)
+    full = [i < first for i in range(layers)]
+    if keys.raw("layer_types") is not None:
+        full = full_layers_of(keys, layers, 0)
+    return windowed(keys, arch, window, full)
+
+
+def routed(
+    keys: Keys,
+    dense: Transformer,
+    has: Sequence[bool],
+    pattern: str,
+    *,
+    experts: str,
+    per_token: str,
+    width: int,
+    shared: int = 0,
+    router_bias: bool = False,
+) -> Transformer:
+    """The dense decoder with experts in the layers that have them.
+
+    has      per layer, whether it holds experts; `pattern` is the key that complaints about it name
+    experts, per_token   keys of how many there are and how many a token visits
+    width    of one expert; shared  always-on experts, as wide as a routed one each
+    """
+    found = expert_pattern(has)
+    keys.need(
+        found is not None,
+        pattern,
+        "experts must be in every layer, or in one of every so many behind leading dense layers; "
+        f"here layers {_numbers(has)} of {len(has)} hold them (counted from 0).",
+    )
+    first, step = found or (0, 1)
+    if first == len(has):
+        return dense
+    return replace(
+        dense,
+        experts=keys.whole(experts),
+        experts_per_token=keys.alike(per_token),
+        expert_ffn=width,
+        shared_experts=shared,
+        shared_ffn=shared * width,
+        dense_layers=first,
+        expert_every=step,
+        router_bias=router_bias,
+    )
+
+
+def behind_dense(keys: Keys, layers: int, leading: int, step: int = 1) -> list[bool]:
+    """Which layers hold experts: as `mlp_layer_types` says, else every `step`-th one from `leading` on."""
+    types = keys.raw("mlp_layer_types")
+    if types is None:
+        return [i >= leading and i % step == 0 for i in range(layers)]
+    right = isinstance(types, list) and len(types) == layers and set(types) <= {"dense", "sparse"}
+    keys.need(right, "mlp_layer_types", f"{layers} of dense, sparse are expected, one for each layer.")
+    return [t == "sparse" for t in types] if right else [True] * layers
+
+
+def extra_layers(keys: Keys) -> int:
+    """Multi-token-prediction layers; transformers since version 5 writes the second key."""
+    key = "num_nextn_predict_layers"
+    return keys.whole(key if keys.raw(key) is not None else "num_mtp_layers", 0, least=0)
+
+
+def normed_queries(arch: Transformer, gains: Literal["head", "all", "none"] = "head") -> Transformer:
+    """Queries and keys are normed."""
+    return replace(arch, qk_norm=True, qk_norm_gains=gains)
+
+
+def _numbers(marked: Sequence[bool]) -> str:
+    found = [str(i) for i, is_marked in enumerate(marked) if is_marked]
+    return ", ".join(found if len(found) < 9 else [*found[:4], "…", *found[-2:]]) or "none"
