@@ -125,23 +125,87 @@ def test_an_architecture_that_is_not_read(save, kind, says):
     assert says in str(caught.value)
 
 
-def test_a_multimodal_model_says_so(save):
-    with pytest.raises(SpecError, match="multimodal"):
-        load_model(save(model_type="gemma3", text_config={}))
+@pytest.mark.parametrize("text", [{}, None, "absent", [1], 7])
+@pytest.mark.parametrize("kind", ["gemma3", "llama4", "mistral3"])
+def test_a_multimodal_model_without_its_language_model_is_one_error(save, kind, text):
+    absent = dict.fromkeys(GOOD, "absent")
+    with pytest.raises(SpecError, match="multimodal") as caught:
+        load_model(save(**{**absent, "model_type": kind, "vision_config": {}, "text_config": text}))
+    assert len(caught.value.mistakes) == 1
+    assert "text_config" in str(caught.value)
+
+
+def test_what_a_nested_language_model_lacks_is_named_with_where_it_stands(save):
+    text = {k: v for k, v in GOOD.items() if k not in ("hidden_size", "num_local_experts")}
+    with pytest.raises(SpecError) as caught:
+        load_model(save(model_type="my-vision", text_config=text))
+    assert [m.field for m in caught.value.mistakes] == [
+        "text_config.hidden_size",
+        "text_config.num_local_experts",
+    ]
+
+
+def test_a_nested_language_model_that_is_not_read_is_refused_as_it_would_be_alone(save):
+    with pytest.raises(SpecError, match=r"text_config\.model_type: 'qwen3_next' mixes attention"):
+        load_model(save(model_type="my-vision", text_config={"model_type": "qwen3_next"}))
+    with pytest.raises(SpecError, match=r"text_config\.model_type: missing"):
+        load_model(save(model_type="my-vision", text_config={"hidden_size": 8}))
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
+    ("kind", "says"),
     [
-        ({"decoder_sparse_step": 2}, "decoder_sparse_step"),
-        ({"mlp_only_layers": [1, 3]}, "mlp_only_layers"),
-        ({"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2}, "max_window_layers"),
+        ("deepseek_v32", "sparse attention"),
+        ("glm_moe_dsa", "sparse attention"),
+        ("jetmoe", "routes its attention heads"),
+        ("gemma3n", "embeddings in every layer"),
+        ("bloom", "ALiBi"),
     ],
 )
-def test_layer_patterns_that_are_not_modelled_are_refused(save, changes, field):
-    qwen = {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 64, **changes}
+def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says):
+    with pytest.raises(SpecError, match="which is not modelled") as caught:
+        load_model(save(model_type=kind))
+    assert says in str(caught.value)
+    assert len(caught.value.mistakes) == 1
+
+
+QWEN = {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 64, "num_hidden_layers": 6}
+ERNIE = {
+    "model_type": "ernie4_5_moe",
+    "moe_num_experts": 8,
+    "moe_k": 2,
+    "moe_intermediate_size": 64,
+    "moe_layer_start_index": 1,
+    "num_hidden_layers": 6,
+}
+GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers": 6}
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({**QWEN, "mlp_only_layers": [1, 4]}, "mlp_only_layers"),
+        ({**QWEN, "mlp_only_layers": "0,1"}, "mlp_only_layers"),
+        ({**QWEN, "decoder_sparse_step": 0}, "decoder_sparse_step"),
+        (
+            {**QWEN, "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2},
+            "max_window_layers",
+        ),
+        ({**ERNIE, "moe_layer_end_index": 3}, "moe_layer_end_index"),
+        ({**ERNIE, "use_bias": True}, "use_bias"),
+        ({**GEMMA, "layer_types": ["full_attention", *["sliding_attention"] * 5]}, "layer_types"),
+        ({**GEMMA, "layer_types": ["sliding_attention"] * 5}, "layer_types"),
+        ({**GEMMA, "layer_types": ["linear_attention"] * 6}, "layer_types"),
+        ({**GEMMA, "sliding_window_pattern": 0}, "sliding_window_pattern"),
+        ({**GEMMA, "use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ({"model_type": "opt", "ffn_dim": 512, "do_layer_norm_before": False}, "do_layer_norm_before"),
+        ({"model_type": "opt", "ffn_dim": 512, "word_embed_proj_dim": 64}, "word_embed_proj_dim"),
+        ({"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2, 2, 1, 2]}, "moe_topk"),
+    ],
+)
+def test_layer_patterns_that_are_not_modelled_are_refused(save, config, field):
     with pytest.raises(SpecError) as caught:
-        load_model(save(**qwen))
+        load_model(save(**config))
     assert [m.field for m in caught.value.mistakes] == [field]
 
 

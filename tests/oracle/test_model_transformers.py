@@ -1,0 +1,64 @@
+"""Every family against huggingface/transformers: parameters, and which layers see the whole sequence.
+
+tests/data/model_families.json holds what transformers counted of small configs of each family, with biases,
+norms, tying and layer patterns switched; where transformers and torch are installed they count again.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from railwright.model import count_parameters, parse_config
+from railwright.model.families import FAMILIES
+
+ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
+XIELU = 2
+"""Learned numbers of Apertus' activation in a layer, which we leave out."""
+
+ROUNDED = {"minimax_m2": "its norms of queries and keys span all heads; one head's width is counted"}
+
+
+def read(row):
+    return parse_config(json.dumps(row["config"]), row["name"], row["name"])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_parameters_are_those_of_the_class(row):
+    arch = read(row)
+    left_out = XIELU * arch.layers if row["config"]["model_type"] == "apertus" else 0
+    if row["name"] in ROUNDED:
+        pytest.skip(ROUNDED[row["name"]])
+    assert count_parameters(arch).total == row["parameters"] - left_out
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r["full"] is not None], ids=lambda row: row["name"])
+def test_layers_that_see_everything_are_those_of_the_class(row):
+    arch = read(row)
+    if not arch.sliding_window:
+        seen = list(range(arch.layers))
+    else:
+        seen = [i for i in range(arch.layers) if arch.full_every and (i + 1) % arch.full_every == 0]
+    assert seen == row["full"]
+
+
+def test_every_family_is_counted_somewhere():
+    counted = {row["config"]["model_type"] for row in ROWS}
+    # Grok-1 and Kimi K2 have no class in transformers; Qwen's flat multimodal configs are read as their text
+    assert set(FAMILIES) - counted == {"grok-1", "kimi_k2", "qwen2_vl", "qwen2_5_vl"}
+
+
+VISION = ("vl_text", "vl_moe_text", "4v_text", "4v_moe_text")
+ALONE = [row for row in ROWS if not row["config"]["model_type"].endswith(VISION)]
+"""Without the language models of multimodal classes, which have no class of their own with a head."""
+
+
+@pytest.mark.parametrize("row", ALONE[::9], ids=lambda row: row["name"])
+def test_transformers_counts_the_same_today(row):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    auto = pytest.importorskip("transformers", reason="transformers is not installed")
+    config = auto.AutoConfig.for_model(**{"pad_token_id": 0, **row["config"]})
+    with torch.device("meta"):
+        model = auto.AutoModelForCausalLM.from_config(config)
+    buffers = sum(b.numel() for name, b in model.named_buffers() if "correction_bias" in name)
+    assert sum(p.numel() for p in model.parameters()) + buffers == row["parameters"]

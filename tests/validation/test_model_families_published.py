@@ -1,0 +1,349 @@
+"""Models of the families that are read, by their published shapes, against their makers' checkpoints.
+
+The exact figures are safetensors totals of the Hugging Face model pages, the shapes those of the config.json
+beside them, both from memory; that as many digits meet is the check.  Rounded ones are the makers' own.
+"""
+
+import json
+
+import pytest
+
+from railwright.model import count_parameters, load_model, parse_config
+
+
+def shape(kind, layers, hidden, heads, kv_heads, ffn, vocab, **more):
+    """Hugging Face's usual keys."""
+    return {
+        "model_type": kind,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": ffn,
+        "vocab_size": vocab,
+        **more,
+    }
+
+
+EXACT = {
+    "olmo-2-32b": (shape("olmo2", 64, 5120, 40, 8, 27648, 100352), 32_234_279_936),
+    "olmo-3-7b": (shape("olmo3", 32, 4096, 32, 32, 11008, 100278), 7_298_011_136),
+    "phi-3-mini": (shape("phi3", 32, 3072, 32, 32, 8192, 32064), 3_821_079_552),
+    "phi-3.5-moe": (
+        shape(
+            "phimoe",
+            32,
+            4096,
+            32,
+            8,
+            6400,
+            32064,
+            num_local_experts=16,
+            num_experts_per_tok=2,
+            attention_bias=True,
+            lm_head_bias=True,
+        ),
+        41_873_153_344,
+    ),
+    "command-r": (shape("cohere", 40, 8192, 64, 64, 22528, 256000), 34_980_831_232),
+    "command-r-plus": (shape("cohere", 64, 12288, 96, 8, 33792, 256000, use_qk_norm=True), 103_810_674_688),
+    "command-a": (shape("cohere2", 64, 12288, 96, 8, 36864, 256000, sliding_window=4096), 111_057_580_032),
+    "starcoder2-15b": (
+        shape("starcoder2", 40, 6144, 48, 4, 24576, 49152, tie_word_embeddings=False),
+        15_957_889_024,
+    ),
+    "starcoder2-3b": (shape("starcoder2", 30, 3072, 24, 2, 12288, 49152), 3_030_371_328),
+    "smollm3": (shape("smollm3", 36, 2048, 16, 4, 11008, 128256), 3_075_098_624),
+    "olmoe": (
+        shape("olmoe", 16, 2048, 16, 16, 1024, 50304, num_experts=64, num_experts_per_tok=8),
+        6_919_161_856,
+    ),
+    "seed-oss": (
+        shape("seed_oss", 64, 5120, 80, 8, 27648, 155136, head_dim=128, attention_bias=True),
+        36_151_104_512,
+    ),
+    "dots1": (
+        shape(
+            "dots1",
+            62,
+            4096,
+            32,
+            32,
+            10944,
+            152064,
+            n_routed_experts=128,
+            num_experts_per_tok=6,
+            n_shared_experts=2,
+            first_k_dense_replace=1,
+            moe_intermediate_size=1408,
+            sliding_window=None,
+        ),
+        142_774_381_696,
+    ),
+    "ernie-21b": (
+        shape(
+            "ernie4_5_moe",
+            28,
+            2560,
+            20,
+            4,
+            12288,
+            103424,
+            moe_num_experts=64,
+            moe_k=6,
+            moe_intermediate_size=1536,
+            moe_num_shared_experts=2,
+            moe_layer_start_index=1,
+            moe_layer_interval=1,
+        ),
+        21_825_437_888,
+    ),
+    "ernie-0.3b": (shape("ernie4_5", 18, 1024, 16, 2, 3072, 103424, head_dim=128), 360_748_032),
+    "hunyuan-a13b": (
+        shape(
+            "hunyuan_v1_moe",
+            32,
+            4096,
+            32,
+            8,
+            3072,
+            128167,
+            head_dim=128,
+            num_experts=64,
+            moe_topk=[8] * 32,
+            tie_word_embeddings=True,
+        ),
+        80_393_183_232,
+    ),
+    "gpt-neox-20b": (shape("gpt_neox", 44, 6144, 64, 64, 24576, 50432), 20_554_567_680),
+    "mistral-small-24b": (
+        shape("mistral", 40, 5120, 32, 8, 32768, 131072, head_dim=128, sliding_window=None),
+        23_572_403_200,
+    ),
+    "dbrx": (
+        {
+            "model_type": "dbrx",
+            "d_model": 6144,
+            "n_heads": 48,
+            "n_layers": 40,
+            "vocab_size": 100352,
+            "max_seq_len": 32768,
+            "attn_config": {"kv_n_heads": 8},
+            "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+        },
+        131_596_523_520,
+    ),
+    "glm-4-9b": (
+        shape("glm4", 40, 4096, 32, 2, 13696, 151552, attention_bias=True, head_dim=128),
+        9_400_279_040,
+    ),
+    "stablelm-2-1.6b": (shape("stablelm", 24, 2048, 32, 32, 5632, 100352, use_qkv_bias=True), 1_644_515_328),
+    "stablelm-2-12b": (
+        shape("stablelm", 40, 5120, 32, 8, 13824, 100352, use_parallel_residual=True, qk_layernorm=True),
+        12_143_185_920,
+    ),
+    "phi-2": (shape("phi", 32, 2560, 32, 32, 10240, 51200), 2_779_683_840),
+    "opt-30b": (
+        {
+            "model_type": "opt",
+            "num_hidden_layers": 48,
+            "hidden_size": 7168,
+            "num_attention_heads": 56,
+            "ffn_dim": 28672,
+            "vocab_size": 50272,
+            "max_position_embeddings": 2048,
+        },
+        29_974_540_288,
+    ),
+    "starcoder": (
+        {
+            "model_type": "gpt_bigcode",
+            "n_layer": 40,
+            "n_embd": 6144,
+            "n_head": 48,
+            "n_inner": 24576,
+            "n_positions": 8192,
+            "vocab_size": 49152,
+        },
+        15_517_456_384,
+    ),
+    "gemma-3-1b": (
+        shape("gemma3_text", 26, 1152, 4, 1, 6912, 262144, head_dim=256, sliding_window=512),
+        999_885_952,
+    ),
+    "internlm3-8b": (
+        shape("internlm3", 48, 4096, 32, 2, 10240, 128512, head_dim=128, bias=False, qkv_bias=False),
+        8_804_241_408,
+    ),
+    "qwen3-vl-235b": (
+        shape(
+            "qwen3_vl_moe_text",
+            94,
+            4096,
+            64,
+            4,
+            12288,
+            151936,
+            head_dim=128,
+            num_experts=128,
+            num_experts_per_tok=8,
+            moe_intermediate_size=1536,
+        ),
+        235_093_634_560,
+    ),
+}
+
+ROUNDED = {
+    "k-exaone": (
+        shape(
+            "exaone_moe",
+            48,
+            6144,
+            64,
+            8,
+            18432,
+            153600,
+            head_dim=128,
+            num_experts=128,
+            num_experts_per_tok=8,
+            num_shared_experts=1,
+            moe_intermediate_size=2048,
+            first_k_dense_replace=1,
+            sliding_window=128,
+        ),
+        2.36e11,
+        0.003,
+    ),
+    "solar-open": (
+        shape(
+            "solar_open",
+            48,
+            4096,
+            64,
+            8,
+            10240,
+            196608,
+            head_dim=128,
+            n_routed_experts=128,
+            num_experts_per_tok=8,
+            n_shared_experts=1,
+            moe_intermediate_size=1280,
+        ),
+        1.026e11,
+        0.001,
+    ),
+    "ernie-300b": (
+        shape(
+            "ernie4_5_moe",
+            54,
+            8192,
+            64,
+            8,
+            28672,
+            103424,
+            moe_num_experts=64,
+            moe_k=8,
+            moe_intermediate_size=3584,
+            moe_num_shared_experts=0,
+            moe_layer_start_index=3,
+            moe_layer_interval=1,
+            tie_word_embeddings=False,
+        ),
+        3e11,
+        0.003,
+    ),
+    "apertus-70b": (shape("apertus", 80, 8192, 64, 8, 43008, 131072), 7.06e10, 0.001),
+    "granite-3.3-8b": (
+        shape("granite", 40, 4096, 32, 8, 12800, 49159, tie_word_embeddings=True),
+        8.17e09,
+        0.001,
+    ),
+    "exaone-4-32b": (
+        shape("exaone4", 64, 5120, 40, 8, 27392, 102400, sliding_window=4096, sliding_window_pattern="LLLG"),
+        3.2e10,
+        0.001,
+    ),
+    "glm-4-32b": (
+        shape("glm4", 61, 6144, 48, 2, 23040, 151552, attention_bias=False, head_dim=128),
+        3.26e10,
+        0.002,
+    ),
+    "granite-3.1-3b-a800m": (
+        shape(
+            "granitemoe",
+            32,
+            1536,
+            24,
+            8,
+            512,
+            49155,
+            tie_word_embeddings=True,
+            num_local_experts=40,
+            num_experts_per_tok=8,
+        ),
+        3.3e09,
+        0.001,
+    ),
+    "afm-4.5b": (shape("arcee", 36, 2560, 20, 4, 18432, 128004, head_dim=128), 4.62e09, 0.001),
+}
+
+
+def counted(name, config):
+    return count_parameters(parse_config(json.dumps(config), name, name))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_count_is_the_checkpoint(name):
+    config, published = EXACT[name]
+    assert counted(name, config).total == published
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_count_is_the_published_figure(name):
+    config, published, band = ROUNDED[name]
+    assert counted(name, config).total == pytest.approx(published, rel=band)
+
+
+@pytest.mark.parametrize(
+    ("name", "checkpoint", "vision"),
+    [
+        ("llama-4-scout", 108_641_793_536, 871_932_416),
+        ("llama-4-maverick", 401_583_781_376, 871_932_416),
+        ("gemma-3-27b", 27_432_406_640, 423_060_336),
+    ],
+)
+def test_what_a_multimodal_checkpoint_has_more_is_its_vision_encoder(name, checkpoint, vision):
+    # the encoder and its projection, as transformers' classes of these checkpoints count them
+    assert count_parameters(load_model(name)).total == checkpoint - vision
+
+
+@pytest.mark.parametrize(
+    ("name", "checkpoint"), [("glm-4.5", 358_337_791_296), ("glm-4.5-air", 110_468_824_832)]
+)
+def test_glm_with_its_extra_layer_is_the_published_checkpoint(name, checkpoint):
+    # the extra layer keeps copies of the embedding and the head beside it
+    count = count_parameters(load_model(name))
+    assert count.total + count.mtp + count.embedding + count.head == checkpoint
+
+
+@pytest.mark.parametrize(("name", "published"), [("glm-4.5", 32e9), ("glm-4.5-air", 12e9)])
+def test_glm_counts_active_parameters_without_embedding_and_head(name, published):
+    # arXiv 2508.06471, table 1: 32 B and 12 B
+    count = count_parameters(load_model(name))
+    assert count.active - count.embedding - count.head == pytest.approx(published, rel=0.02)
+
+
+def test_glm_4_7_flash_with_its_extra_layer_is_the_published_checkpoint():
+    config = shape("glm4_moe_lite", 47, 2048, 20, 20, 10240, 154880, num_nextn_predict_layers=1) | {
+        "q_lora_rank": 768,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 192,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 256,
+        "moe_intermediate_size": 1536,
+        "n_routed_experts": 64,
+        "num_experts_per_tok": 4,
+        "n_shared_experts": 1,
+    }
+    count = counted("glm-4.7-flash", config)
+    assert count.total + count.mtp + count.embedding + count.head == 31_221_488_576
