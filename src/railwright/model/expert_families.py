@@ -62,10 +62,10 @@ def olmoe(keys: Keys, name: str) -> Transformer:
 
 
 def minimax_m2(keys: Keys, name: str) -> Transformer:
-    """MiniMax-M2: norms on queries and keys, a bias on the router."""
+    """MiniMax-M2: norms over all heads of queries and keys, a bias on the router."""
     arch = _everywhere(keys, plain(keys, name), "num_local_experts", "num_experts_per_tok")
     biased = keys.flag("use_routing_bias", True)
-    return replace(arch, qk_norm=keys.flag("use_qk_norm", True), router_bias=biased)
+    return replace(arch, qk_norm=keys.flag("use_qk_norm", True), qk_norm_gains="all", router_bias=biased)
 
 
 def gpt_oss(keys: Keys, name: str) -> Transformer:
