@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.model import count_parameters
@@ -11,10 +13,19 @@ from railwright.spec.serving import ServingLayout
 from serving_jobs import arch, job, machine
 
 ONE = ServingLayout()
+ALTERNATING = ("llama-4-maverick", "llama-4-scout", "kimi-k2", "glm-4.5-air", "gemma-3-27b", "phi-4")
+"""Models with dense layers between or before those with experts, shared experts, windows, tied embeddings."""
 
 
 def test_bf16_weights_are_two_bytes_a_parameter() -> None:
-    for name in ("llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"):
+    for name in (
+        "llama-3.1-8b",
+        "llama-3.1-70b",
+        "mixtral-8x7b",
+        "deepseek-v3",
+        "qwen3-30b-a3b",
+        *ALTERNATING,
+    ):
         model = arch(name)
         assert weight_bytes(model, "bf16", ONE) == pytest.approx(2 * count_parameters(model).total, rel=0.002)
 
@@ -51,3 +62,27 @@ def test_windowed_layers_keep_their_window() -> None:
     all_layers = 36 * 2 * 8 * 64 * 2
     kept = kv_token_bytes(arch("gpt-oss-120b"), job("gpt-oss-120b"), engine, ONE)
     assert kept == pytest.approx(all_layers * (0.5 + 0.5 * (128 + 16) / 1536))
+
+
+def test_stages_of_an_alternating_model_hold_half_of_the_experts_each() -> None:
+    # Maverick's 48 layers are d e d e …: of two stages either has 12 dense layers and 12 with 129 experts
+    model = arch("llama-4-maverick")
+    halves = [weight_bytes(model, "bf16", ServingLayout(pipeline=n)) for n in (1, 2)]
+    ends = 2 * model.vocab * model.hidden
+    assert halves[1] - ends == pytest.approx((halves[0] - 2 * ends) / 2)
+    # DeepSeek's leading dense layers are all on the first stage; the fullest is the last, without any
+    model = arch("deepseek-v3")
+    last = weight_bytes(model, "bf16", ServingLayout(pipeline=2))
+    assert last == weight_bytes(replace(model, dense_layers=0), "bf16", ServingLayout(pipeline=2))
+
+
+def test_layers_of_gemma_3_keep_their_window() -> None:
+    # 52 of 62 layers keep 1,024 tokens and a block of requests of 8,192 tokens in and none out
+    engine = engines()["vllm-2025"]
+    whole = 62 * 2 * 16 * 128 * 2
+    wanted = job("gemma-3-27b", client={"input": 8192, "output": 1, "concurrency": 1})
+    kept = kv_token_bytes(arch("gemma-3-27b"), wanted, engine, ONE)
+    assert kept == pytest.approx(whole * (10 + 52 * (1024 + 16) / 8192.5) / 62)
+    # of a stage with 16 layers three may see everything
+    staged = kv_token_bytes(arch("gemma-3-27b"), wanted, engine, ServingLayout(pipeline=4))
+    assert staged == pytest.approx(whole / 62 * (3 + 13 * (1024 + 16) / 8192.5))

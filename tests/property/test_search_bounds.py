@@ -4,6 +4,7 @@ trying every layout finds."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -27,6 +28,13 @@ TORCHAO = job(batch=32, dtype="fp8").model_copy(update={"software": "fsdp-2024"}
 DELAYED = job(batch=32, dtype="fp8").model_copy(update={"amax_over": "stage"})
 """Every pass ends with all ranks of its stage, so jobs that differ in data parallelism share no pass."""
 
+ALTERNATING = replace(
+    MOE, layers=6, dense_layers=1, expert_every=2, shared_experts=1, shared_ffn=1024, mtp_layers=1
+)
+"""d e d e d e and an extra layer: stages of one, two and four hold different mixes."""
+
+WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
+
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
     "all axes": (
@@ -43,6 +51,8 @@ CASES = {
     "experts": (MOE, job(batch=32), {}),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
+    "alternating experts": (ALTERNATING, job(batch=32), {"pipeline": (1, 2, 4), "zero": (1, 3)}),
+    "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),
 }
 
@@ -127,6 +137,15 @@ def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
     _compare(job(batch=32), DENSE, 2, space)
 
 
+@pytest.mark.parametrize(("leading", "every"), [(1, 2), (0, 3)])
+def test_brute_force_where_experts_alternate_with_dense_layers(leading: int, every: int) -> None:
+    arch = replace(ALTERNATING, dense_layers=leading, expert_every=every)
+    axes = {"tensor": (1, 2), "pipeline": (1, 2, 4), "virtual_pipeline": (1, 2), "expert_tensor": (None,)}
+    fixed = {"recompute": ("none",), "sequence_parallel": (True,), "zero": (1,), "overlap_tp": (False,)}
+    more = {"expert": (1, 4), "overlap_ep": (False,), "overlap_pp": (True,), "placement": ("packed",)}
+    _compare(job(batch=32), arch, 1, Space({**axes, **fixed, **more, "micro_batch": (1, 2)}))
+
+
 def test_brute_force_where_every_pass_ends_together() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2, 4), "zero": (1, 3), "recompute": ("none",)}
     _compare(DELAYED, DENSE, 2, Space({**axes, "sequence_parallel": (True,), "micro_batch": (1, 2)}))
@@ -153,8 +172,6 @@ def test_brute_force_where_a_copy_is_shared_by_few() -> None:
 
 def test_brute_force_where_memory_is_short() -> None:
     """With GPUs that hold little more than the leanest layout, the best that fits is found."""
-    from dataclasses import replace
-
     base = job(batch=32, sequence=4096)
     space = Space({"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1), "recompute": ("none",),
                    "offload": ((), ("optimizer",)), "overlap_dp": (True,),
