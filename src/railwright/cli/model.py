@@ -43,6 +43,7 @@ def show(
     """Show shape, parameters and FLOPs per token."""
     from railwright.cli.tables import print_table
     from railwright.model import count_parameters, flops_per_token, load_model
+    from railwright.model.pattern import full_layers, num_moe_layers
     from railwright.units import show_count
 
     arch = load_model(name)
@@ -62,6 +63,10 @@ def show(
         shared = f", {arch.shared_experts} shared" if arch.shared_experts else ""
         width = f"{arch.experts} of width {show_count(arch.expert_ffn)}"
         lines.append(("experts", f"{width}, {arch.experts_per_token} per token{shared}"))
+        lines.append(("layers with experts", f"{num_moe_layers(arch)} of {arch.layers}"))
+    if arch.sliding_window:
+        span = f"{'chunks' if arch.window_chunked else 'window'} of {show_count(arch.sliding_window)} tokens"
+        lines.append((span, f"in {arch.layers - full_layers(arch)} of {arch.layers} layers"))
     lines += [
         ("parameters", f"{show_count(parameters.total)} ({parameters.total:,.0f})"),
         ("active parameters", f"{show_count(parameters.active)} ({parameters.active:,.0f})"),
