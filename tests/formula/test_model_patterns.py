@@ -82,7 +82,7 @@ def letters(arch):
         # DeepSeek: i >= first_k_dense_replace and i % moe_layer_freq == 0
         ({**DEEPSEEK, "first_k_dense_replace": 1}, "deeeeeee"),
         ({**DEEPSEEK, "first_k_dense_replace": 1, "moe_layer_freq": 2}, "ddededed"),
-        ({**DEEPSEEK, "moe_layer_freq": 3}, "eddedded"),
+        ({**DEEPSEEK, "first_k_dense_replace": 0, "moe_layer_freq": 3}, "eddedded"),
         ({**DEEPSEEK, "first_k_dense_replace": 1, "num_nextn_predict_layers": 2}, "deeeeeeeee"),
         ({**DEEPSEEK, "first_k_dense_replace": 8}, "dddddddd"),
         ({**DEEPSEEK, "mlp_layer_types": ["dense", *["sparse"] * 7]}, "deeeeeee"),

@@ -142,8 +142,7 @@ def llama4(keys: Keys, name: str) -> Transformer:
             len(rotary) == layers, "no_rope_layers", f"{layers} of 0, 1 are expected, one for each layer."
         )
         full = [not turned for turned in rotary]
-    chunk = keys.whole("attention_chunk_size", 0) if keys.has("attention_chunk_size") else 8192
-    arch = windowed(keys, arch, chunk, full)
+    arch = windowed(keys, arch, keys.whole("attention_chunk_size", 0), full)
     return replace(arch, window_chunked=arch.sliding_window > 0)
 
 

@@ -50,14 +50,6 @@ def tied(keys: Keys, arch: Transformer) -> Transformer:
     return replace(arch, tied_embeddings=keys.flag("tie_word_embeddings", True))
 
 
-WINDOWS = {
-    **dict.fromkeys(("mistral", "ministral", "gemma2", "gemma3_text", "olmo3"), 4096),
-    **dict.fromkeys(("exaone4", "exaone_moe", "cohere2", "dots1"), 4096),
-    "gpt_oss": 128,
-}
-"""The window of a config that lacks the key; null is none.  Source: the classes' defaults in transformers."""
-
-
 def without(keys: Keys, key: str) -> None:
     """Complain about a flag that changes what the layers are, where it is set."""
     keys.need(not keys.flag(key, False), key, "what it stands for is not modelled; it must be false.")
@@ -65,8 +57,6 @@ def without(keys: Keys, key: str) -> None:
 
 def window_of(keys: Keys) -> int:
     """The attention window in tokens; 0 without."""
-    if not keys.has("sliding_window"):
-        return WINDOWS.get(keys.raw("model_type"), 0)
     return keys.whole("sliding_window", 0, least=0)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
+from railwright.model.class_defaults import OPTIONAL
 from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
@@ -68,7 +69,7 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     _refuse(keys)
     keys, left_out = language_part(keys)
     family = _family(keys)
-    arch = family(keys, name)
+    arch = family(keys.filled(OPTIONAL.get(keys.raw("model_type"), {})), name)
     keys.check(arch)
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
 

@@ -23,14 +23,14 @@ class Keys:
         self._source = config.get("_source")
         self._mistakes: list[Mistake] = []
 
-    def inside(self, key: str, defaults: Mapping[str, Any] | None = None) -> Keys:
-        """The keys of the object under `key`, with `defaults` for those it lacks; complaints are shared.
+    def inside(self, key: str) -> Keys:
+        """The keys of the object under `key`; complaints are shared.
 
         Anything but an object is a mistake, and has no keys.
         """
         value = self._config.get(key)
         self.need(isinstance(value, dict), key, "an object is expected here.")
-        return self._part({**(defaults or {}), **(value if isinstance(value, dict) else {})}, f"{key}.")
+        return self._part(value if isinstance(value, dict) else {}, f"{key}.")
 
     def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """An integer of at least `least`; missing or null takes `default`, or is a mistake without one."""
@@ -63,9 +63,9 @@ class Keys:
         self.need(value == value[:1] * len(value), key, "layers that differ in it are not supported.")
         return self._part({key: value[0]}, "").whole(key, least=least)
 
-    def has(self, key: str) -> bool:
-        """Whether anything, null too, stands there."""
-        return key in self._config
+    def filled(self, defaults: Mapping[str, Any]) -> Keys:
+        """These keys with `defaults` for those that are not there; a null is there."""
+        return self._part({**defaults, **self._config}, "")
 
     def raw(self, key: str) -> Any:
         """Whatever stands there, None where nothing does."""

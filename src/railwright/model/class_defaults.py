@@ -1,0 +1,75 @@
+"""What a key that a config.json lacks means: the defaults of Hugging Face's configuration classes.
+
+Source: huggingface/transformers 5.23, configuration_*.py; a null is no default.  Only what the family's own
+function does not say is here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_WINDOW = {"sliding_window": 4096}
+_WIDE = {"head_dim": 128}
+
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "mistral": {"num_key_value_heads": 8, **_WINDOW},
+    "ministral": {"num_key_value_heads": 8, **_WINDOW},
+    "ministral3": {"num_key_value_heads": 8, **_WIDE},
+    "mixtral": {"num_key_value_heads": 8},
+    "phimoe": {"num_key_value_heads": 8},
+    "qwen2": {"num_key_value_heads": 32},
+    "qwen2_moe": {"num_key_value_heads": 16},
+    "qwen3": {"num_key_value_heads": 32, **_WIDE},
+    "qwen3_moe": {"num_key_value_heads": 4},
+    "qwen2_vl_text": {"num_key_value_heads": 8},
+    "qwen2_5_vl_text": {"num_key_value_heads": 8},
+    "qwen3_vl_text": {"num_key_value_heads": 32, **_WIDE},
+    "qwen3_vl_moe_text": {"num_key_value_heads": 16},
+    "deepseek_v3": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    "glm4_moe_lite": {"q_lora_rank": 768, "n_shared_experts": 1},
+    "glm": {"num_key_value_heads": 2, **_WIDE},
+    "glm4": {"num_key_value_heads": 2, **_WIDE},
+    "glm4v_text": {"num_key_value_heads": 2},
+    "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1},
+    "glm4v_moe_text": {"num_key_value_heads": 8, "n_shared_experts": 1},
+    "solar_open": {"num_key_value_heads": 8, "n_shared_experts": 1, **_WIDE},
+    "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128},
+    "gemma": {"num_key_value_heads": 16, "head_dim": 256},
+    "gemma2": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
+    "gemma3_text": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
+    "llama4_text": {"num_key_value_heads": 8, "attention_chunk_size": 8192, **_WIDE},
+    "minimax_m2": {"num_key_value_heads": 8, **_WIDE},
+    "dots1": {"num_key_value_heads": 32, "max_window_layers": 62, **_WINDOW},
+    "ernie4_5": {"num_key_value_heads": 2, **_WIDE},
+    "ernie4_5_moe": {"num_key_value_heads": 4, "moe_num_shared_experts": 2},
+    "hy_v3": {"num_key_value_heads": 8, **_WIDE},
+    "exaone4": {"num_key_value_heads": 32, **_WINDOW},
+    "exaone_moe": {"num_key_value_heads": 32, **_WINDOW},
+    "olmo3": _WINDOW,
+    "cohere2": _WINDOW,
+    "seed_oss": {"num_key_value_heads": 8, **_WIDE},
+    "smollm3": {"num_key_value_heads": 4},
+    "starcoder2": {"num_key_value_heads": 2},
+    "stablelm": {"num_key_value_heads": 32},
+    "internlm3": {"num_key_value_heads": 2, **_WIDE},
+}
+"""model_type -> keys that whoever writes a config may leave out."""
+
+_SHAPE = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+
+NESTED: dict[str, dict[str, Any]] = {
+    kind: dict(zip((*_SHAPE, "max_position_embeddings"), shape, strict=True)) | more
+    for kind, shape, more in (
+        ("llama", (32000, 4096, 11008, 32, 32, 2048), {}),
+        ("mistral", (32000, 4096, 14336, 32, 32, 131072), {}),
+        ("qwen2", (151936, 4096, 22016, 32, 32, 32768), {}),
+        ("gemma3_text", (262208, 2304, 9216, 26, 8, 131072), {}),
+        (
+            "llama4_text",
+            (202048, 5120, 8192, 48, 40, 131072),
+            {"num_local_experts": 16, "num_experts_per_tok": 1},
+        ),
+    )
+}
+"""Shapes that Hugging Face leaves out of a config inside another, which it writes as the difference from its
+class: of those whose published configs rely on it (LLaVA, Gemma 3) and their like."""
