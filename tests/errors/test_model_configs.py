@@ -159,7 +159,6 @@ def test_a_nested_language_model_that_is_not_read_is_refused_as_it_would_be_alon
         ("glm_moe_dsa", "sparse attention"),
         ("jetmoe", "routes its attention heads"),
         ("gemma3n", "embeddings in every layer"),
-        ("bloom", "ALiBi"),
     ],
 )
 def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says):
@@ -200,6 +199,17 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ({**GEMMA, "use_bidirectional_attention": True}, "use_bidirectional_attention"),
         ({"model_type": "opt", "ffn_dim": 512, "do_layer_norm_before": False}, "do_layer_norm_before"),
         ({"model_type": "opt", "ffn_dim": 512, "word_embed_proj_dim": 64}, "word_embed_proj_dim"),
+        (
+            {
+                "model_type": "mpt",
+                "d_model": 256,
+                "n_heads": 8,
+                "n_layers": 4,
+                "attn_config": {"alibi": False},
+            },
+            "attn_config.alibi",
+        ),
+        ({"model_type": "mpt", "d_model": 256, "n_heads": 8, "n_layers": 4, "attn_config": 7}, "attn_config"),
         ({"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2, 2, 1, 2]}, "moe_topk"),
     ],
 )

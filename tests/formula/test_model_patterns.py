@@ -6,7 +6,14 @@ from itertools import product
 
 import pytest
 
-from railwright.model import count_parameters, flops_per_token, layer_operators, load_model, parse_config
+from railwright.model import (
+    count_parameters,
+    embedding_operators,
+    flops_per_token,
+    layer_operators,
+    load_model,
+    parse_config,
+)
 from railwright.model.flops import attended_keys
 from railwright.model.pattern import (
     expert_pattern,
@@ -226,6 +233,14 @@ def test_a_norm_that_serves_attention_and_mlp_runs_once():
     ]
     assert "input norm" in names
     assert "mlp norm" not in names
+
+
+def test_alibi_has_no_rotary_kernel_and_blooms_embedding_a_norm():
+    bloom = read({"model_type": "bloom", "hidden_size": 256, "n_layer": 4, "n_head": 8, "vocab_size": 1000})
+    names = [op.name for op in layer_operators(bloom, "dense", 64, 64).forward]
+    assert "rotary" not in names
+    assert [op.name for op in embedding_operators(bloom, 64).forward] == ["embedding", "embedding norm"]
+    assert [op.name for op in embedding_operators(bloom, 64).backward_input] == ["embedding norm, backward"]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_layers_that_see_everything_are_those_of_the_class(row):
 
 def test_every_family_is_counted_somewhere():
     counted = {row["config"]["model_type"] for row in ROWS}
-    # Grok-1 and Kimi K2 have no class in transformers; Qwen's flat multimodal configs are read as their text
-    assert set(FAMILIES) - counted == {"grok-1", "kimi_k2", "qwen2_vl", "qwen2_5_vl"}
+    # Grok-1, Kimi K2 and InternLM 2 have no class in transformers; Qwen's flat configs are read as their text
+    assert set(FAMILIES) - counted == {"grok-1", "kimi_k2", "internlm2", "qwen2_vl", "qwen2_5_vl"}
 
 
 VISION = ("vl_text", "vl_moe_text", "4v_text", "4v_moe_text")

@@ -50,6 +50,8 @@ def transformers(draw):
         shared_gate=shared > 0 and draw(st.booleans()),
         dense_layers=draw(st.integers(0, 2)) if moe else 0,
         expert_every=draw(st.integers(1, 3)) if moe else 1,
+        alibi=draw(st.booleans()),
+        embedding_norm=draw(st.booleans()),
     )
     if draw(st.booleans()):
         arch = replace(
@@ -111,7 +113,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
     """Uncut layers hold all parameters; cutting never leaves a GPU less than its share, nor more than all."""
     count = count_parameters(arch)
     whole = sum(n * layer_parameters(arch, layer).total for layer, n in kinds(arch))
-    ends = count.embedding + count.head + arch.hidden
+    ends = count.embedding + count.head + arch.hidden * (1 + arch.embedding_norm)
     assert whole + ends == count.total
     for layer, _ in kinds(arch):
         one = layer_parameters(arch, layer)

@@ -133,3 +133,13 @@ def test_windows_never_add_work(every: int, window: int, chunked: bool, other: i
         )
     if every:
         assert work(replace(arch, full_every=every * other)) <= work(arch) * (1 + 1e-12)
+
+
+def test_a_norm_behind_the_embedding_is_held_and_run_by_the_first_stage() -> None:
+    plain = replace(ALL_DENSE, experts=0, shared_ffn=0)
+    bloom = replace(plain, embedding_norm=True)
+    (one, *rest), (two, *others) = (stage_shapes(arch, job(pipeline=2).layout) for arch in (plain, bloom))
+    assert two.dense_total - one.dense_total == bloom.hidden
+    assert [s.dense_total for s in others] == [s.dense_total for s in rest]
+    wanted = job(gpus=1, batch=4).model_copy(update={"gpus_per_server": 1})
+    assert simulate(wanted, bloom, machine(1)).step_time > simulate(wanted, plain, machine(1)).step_time

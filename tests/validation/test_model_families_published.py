@@ -26,6 +26,15 @@ def shape(kind, layers, hidden, heads, kv_heads, ffn, vocab, **more):
 
 
 EXACT = {
+    "bloom-176b": (
+        {"model_type": "bloom", "n_layer": 70, "n_embed": 14336, "n_head": 112, "vocab_size": 250880},
+        176_247_271_424,
+    ),
+    "mpt-7b": (
+        {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "vocab_size": 50432},
+        6_649_286_656,
+    ),
+    "internlm2-20b": (shape("internlm2", 48, 6144, 48, 8, 16384, 92544, bias=False), 19_861_149_696),
     "olmo-2-32b": (shape("olmo2", 64, 5120, 40, 8, 27648, 100352), 32_234_279_936),
     "olmo-3-7b": (shape("olmo3", 32, 4096, 32, 32, 11008, 100278), 7_298_011_136),
     "phi-3-mini": (shape("phi3", 32, 3072, 32, 32, 8192, 32064), 3_821_079_552),

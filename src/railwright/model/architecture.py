@@ -37,6 +37,8 @@ class Transformer:
                   attention and MLP share one (Cohere)
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
+    alibi         neither, but a bias on the scores inside their kernel (BLOOM, MPT)
+    embedding_norm  a norm behind the embedding (BLOOM)
     sliding_window       attention window in tokens, 0 = none
     full_every           of the layers of a windowed model the last of so many sees the whole sequence, the
                          others the window; 0 = all are windowed
@@ -82,6 +84,8 @@ class Transformer:
     norms_per_layer: int = 2
     shared_gate: bool = False
     position_embeddings: int = 0
+    alibi: bool = False
+    embedding_norm: bool = False
     sliding_window: int = 0
     full_every: int = 0
     window_chunked: bool = False

@@ -151,6 +151,66 @@ def starcoder2(keys: Keys, name: str) -> Transformer:
     )
 
 
+def internlm2(keys: Keys, name: str) -> Transformer:
+    """InternLM 2 and 2.5: Llama's layers; one key for the biases of attention."""
+    biased = keys.flag("bias", True)
+    return replace(plain(keys, name), attention_bias=biased, output_bias=biased, mlp_bias=False)
+
+
+def bloom(keys: Keys, name: str) -> Transformer:
+    """BLOOM: GPT-3's layers with ALiBi instead of positions, and a norm behind the embedding."""
+    heads = keys.whole("n_head")
+    hidden = keys.whole("n_embed" if keys.raw("n_embed") is not None else "hidden_size")
+    return Transformer(
+        name=name,
+        layers=keys.whole("n_layer"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_width(keys, hidden, heads),
+        ffn=4 * hidden,
+        gated=False,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        norm_bias=True,
+        alibi=True,
+        embedding_norm=True,
+        max_positions=keys.whole("seq_length", 2048),
+        source=keys.source(),
+    )
+
+
+def mpt(keys: Keys, name: str) -> Transformer:
+    """MPT: neither biases nor positions but ALiBi; an MLP of four times the width."""
+    hidden, heads = keys.whole("d_model"), keys.whole("n_heads")
+    keys.need(keys.whole("expansion_ratio", 4) == 4, "expansion_ratio", "only 4 is supported.")
+    keys.need(keys.flag("no_bias", True), "no_bias", "only true is supported.")
+    if keys.raw("attn_config") is not None:
+        attention = keys.inside("attn_config")
+        attention.need(attention.flag("alibi", True), "alibi", "only true is supported.")
+        usual = attention.raw("attn_type") in (None, "multihead_attention")
+        attention.need(usual, "attn_type", "only multihead_attention is supported.")
+        without(attention, "qk_ln")
+    return Transformer(
+        name=name,
+        layers=keys.whole("n_layers"),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_width(keys, hidden, heads),
+        ffn=4 * hidden,
+        gated=False,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        alibi=True,
+        max_positions=keys.whole("max_seq_len", 2048),
+        source=keys.source(),
+    )
+
+
 def internlm3(keys: Keys, name: str) -> Transformer:
     """InternLM 3: Llama's layers, other names of the biases."""
     biased = keys.flag("bias", False)

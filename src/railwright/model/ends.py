@@ -35,7 +35,10 @@ def embedding_operators(
     if arch.position_embeddings:
         local = rows // tp if sequence_parallel else rows
         forward.append(elementwise("positions", local, reads=2 * h, writes=h, back=0).forward)
-    return LayerOperators(tuple(forward), (), (scatter,), ())
+    if not arch.embedding_norm:
+        return LayerOperators(tuple(forward), (), (scatter,), ())
+    norm = elementwise("embedding norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h)
+    return LayerOperators((*forward, norm.forward), norm.backward_input, (scatter,), ())
 
 
 def head_operators(

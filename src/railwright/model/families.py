@@ -67,7 +67,10 @@ FAMILIES: dict[str, Family] = {
     "opt": dense.opt,
     "stablelm": dense.stablelm,
     "dbrx": moe.dbrx,
+    "internlm2": dense.internlm2,
     "internlm3": dense.internlm3,
+    "bloom": dense.bloom,
+    "mpt": dense.mpt,
     "arcee": dense.arcee,
     "apertus": dense.apertus,
     "qwen2_vl": dense.qwen2,
@@ -105,6 +108,5 @@ REFUSED = {
     "mimo_v2_flash": "has other key-value heads in the layers with a window",
     "longcat_flash": "has two attention blocks in a layer, and experts that do nothing",
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
-    **dict.fromkeys(("bloom", "mpt"), "has no rotary or learned positions but a bias on the scores (ALiBi)"),
 }
 """Decoders with something in their layers that is not modelled: what that is."""

@@ -224,7 +224,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         width = (heads + kv_heads) * query
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
-    if not arch.position_embeddings:
+    if not arch.position_embeddings and not arch.alibi:
         turned = (
             (heads + 1) * arch.rope_dim if arch.attention == "mla" else (heads + kv_heads) * arch.head_dim
         )

@@ -69,7 +69,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     shared = _shared(arch) if moe else 0
     mlp_moe = arch.experts * expert + router + shared
     norm = _norm(arch)
-    norms = (arch.norms_per_layer * arch.layers + 1) * norm
+    norms = (arch.norms_per_layer * arch.layers + 1 + arch.embedding_norm) * norm
     total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
     idle = moe * (arch.experts - arch.experts_per_token) * expert
     extra = attention + (mlp_moe or mlp_dense) + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm

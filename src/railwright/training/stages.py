@@ -172,8 +172,8 @@ def _lighter(pieces: int, embedding: bool, head: bool) -> list[int]:
 def _embedding(arch: Transformer, layout: Layout) -> float:
     """Input table and positions; with a tied table on one stage also the final norm."""
     count = count_parameters(arch)
-    norm = 0 if _matrix(arch, layout) else _final_norm(arch)
-    return count.embedding / layout.tensor + count.positions + norm
+    norms = (0 if _matrix(arch, layout) else 1) + arch.embedding_norm
+    return count.embedding / layout.tensor + count.positions + norms * _final_norm(arch)
 
 
 def _head(arch: Transformer, layout: Layout) -> float:
