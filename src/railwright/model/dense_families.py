@@ -163,7 +163,7 @@ def bloom(keys: Keys, name: str) -> Transformer:
     hidden = keys.whole("n_embed" if keys.raw("n_embed") is not None else "hidden_size")
     return Transformer(
         name=name,
-        layers=keys.whole("n_layer"),
+        layers=keys.depth("n_layer"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,
@@ -196,7 +196,7 @@ def mpt(keys: Keys, name: str) -> Transformer:
         without(attention, "qk_ln")
     return Transformer(
         name=name,
-        layers=keys.whole("n_layers"),
+        layers=keys.depth("n_layers"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,
@@ -287,7 +287,7 @@ def opt(keys: Keys, name: str) -> Transformer:
     biased = keys.flag("enable_bias", True)
     return Transformer(
         name=name,
-        layers=keys.whole("num_hidden_layers"),
+        layers=keys.depth("num_hidden_layers"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,
@@ -317,7 +317,7 @@ def gpt2(keys: Keys, name: str) -> Transformer:
     )
     return Transformer(
         name=name,
-        layers=keys.whole("n_layer"),
+        layers=keys.depth("n_layer"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,
@@ -352,7 +352,7 @@ def falcon(keys: Keys, name: str) -> Transformer:
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     return Transformer(
         name=name,
-        layers=keys.whole("num_hidden_layers"),
+        layers=keys.depth("num_hidden_layers"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,

@@ -276,7 +276,7 @@ def dbrx(keys: Keys, name: str) -> Transformer:
     width = mlp.whole("ffn_hidden_size")
     return Transformer(
         name=name,
-        layers=keys.whole("n_layers"),
+        layers=keys.depth("n_layers"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,

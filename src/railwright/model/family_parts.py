@@ -17,7 +17,7 @@ def plain(keys: Keys, name: str) -> Transformer:
     biased = keys.flag("attention_bias", False)
     return Transformer(
         name=name,
-        layers=keys.whole("num_hidden_layers"),
+        layers=keys.depth("num_hidden_layers"),
         hidden=hidden,
         vocab=keys.whole("vocab_size"),
         heads=heads,
@@ -141,7 +141,7 @@ def behind_dense(keys: Keys, layers: int, leading: int, step: int = 1) -> list[b
     types = keys.raw("mlp_layer_types")
     if types is None:
         return [i >= leading and i % step == 0 for i in range(layers)]
-    right = isinstance(types, list) and len(types) == layers and set(types) <= {"dense", "sparse"}
+    right = isinstance(types, list) and len(types) == layers and all(t in ("dense", "sparse") for t in types)
     keys.need(right, "mlp_layer_types", f"{layers} of dense, sparse are expected, one for each layer.")
     return [t == "sparse" for t in types] if right else [True] * layers
 

@@ -8,6 +8,9 @@ from typing import Any
 from railwright.errors import Mistake, SpecError
 from railwright.model.architecture import Transformer
 
+MOST_LAYERS = 10_000
+"""Layers of the deepest model that is read, some thirty times as many as the deepest published."""
+
 
 class Keys:
     """The keys of one config.json.
@@ -44,6 +47,14 @@ class Keys:
         else:
             return value
         return 1
+
+    def depth(self, key: str) -> int:
+        """How many layers there are: a whole number that a transformer can have."""
+        layers = self.whole(key)
+        self.need(
+            layers <= MOST_LAYERS, key, f"{layers} layers are more than the {MOST_LAYERS} that are read."
+        )
+        return min(layers, MOST_LAYERS)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false; missing or null takes `default`."""

@@ -1,0 +1,56 @@
+"""Whatever stands in a config.json, it is read or refused with the keys named; nothing falls through."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railwright.errors import Mistake, SpecError
+from railwright.model import Transformer, count_parameters, flops_per_token, layer_operators, parse_config
+from railwright.model.families import FAMILIES
+from railwright.model.pattern import kinds_present, layer_kinds
+
+ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
+PATTERNS = (
+    *("layer_types", "mlp_layer_types", "moe_layers", "no_rope_layers", "mlp_only_layers", "moe_topk"),
+    *("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "moe_layer_end_index", "sliding_window"),
+    *("sliding_window_pattern", "max_window_layers", "use_sliding_window", "text_config", "attn_config"),
+)
+WEIRD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from((-1, 0, 1, 2, 3, 7, 64, 10**9, 10**30, 1.5, "", "LG", "full_attention", [], {}, [[]])),
+    st.lists(st.integers(-1, 7), max_size=7),
+    st.lists(st.sampled_from(("full_attention", "sliding_attention", "dense", "sparse")), max_size=7),
+    st.fixed_dictionaries({"model_type": st.one_of(st.sampled_from(list(FAMILIES)), st.just([]), st.none())}),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_config_is_read_or_refused(data: st.DataObject) -> None:
+    """Any keys of a good config of any family replaced by anything."""
+    config = dict(data.draw(st.sampled_from(ROWS))["config"])
+    keys = st.one_of(st.sampled_from(sorted(config)), st.sampled_from(PATTERNS))
+    for key in data.draw(st.lists(keys, min_size=1, max_size=3)):
+        config[key] = data.draw(WEIRD)
+    arch, mistakes = _read(config)
+    if arch is None:
+        assert mistakes
+        assert all(m.field and m.message for m in mistakes)
+        return
+    assert len(layer_kinds(arch)) == arch.layers + arch.mtp_layers
+    assert count_parameters(arch).active <= count_parameters(arch).total
+    assert flops_per_token(arch, 64).total > 0
+    if arch.heads < 1000:
+        assert all(layer_operators(arch, kind, 64, 64).forward for kind in kinds_present(arch))
+
+
+def _read(config: dict[str, object]) -> tuple[Transformer | None, list[Mistake]]:
+    try:
+        return parse_config(json.dumps(config), "config.json", "drawn"), []
+    except SpecError as refused:
+        return None, list(refused.mistakes)
