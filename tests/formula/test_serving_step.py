@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,34 @@ def test_attention_data_groups_hold_their_own_requests() -> None:
     narrow = job(moe, layout=ServingLayout(tensor=8, expert=8), **fields)
     kept = [tabulate(j, arch(moe), machine("dgx-b200")).kv_tokens for j in (wide, narrow)]
     assert kept[0] > 5 * kept[1]
+
+
+def test_decodes_meet_the_window_of_windowed_layers_and_half_a_chunk_of_chunked_ones() -> None:
+    """Attention of a step at 64,000 tokens is that of the full layers there, and of the others at what they
+    see: 36 chunked layers of Maverick half of 8,192 tokens, were they windowed all of it."""
+    wanted, model = job("llama-4-maverick", weights="fp8"), arch("llama-4-maverick")
+
+    def attention(context: int, **changes: object) -> float:
+        parts = step_parts(wanted, replace(model, **changes), machine(), decoding=16, context=context)
+        return parts.parts["decode attention"]
+
+    def full(context: int) -> float:
+        return attention(context, sliding_window=0)
+
+    windowed = attention(64000, window_chunked=False)
+    assert attention(64000) == pytest.approx(full(64000) / 4 + full(4096) * 3 / 4)
+    assert windowed == pytest.approx(full(64000) / 4 + full(8192) * 3 / 4)
+    # inside the first chunk nothing is cut off
+    assert attention(8192) == full(8192)
+
+
+def test_layers_with_experts_are_counted_where_they_are() -> None:
+    # half of Maverick's layers have no experts: as many dense layers more as experts fewer
+    wanted = job("llama-4-maverick", weights="fp8")
+    maverick = arch("llama-4-maverick")
+    steps = [
+        step_parts(wanted, model, machine(), decoding=16, context=1024).parts
+        for model in (maverick, replace(maverick, dense_layers=0, expert_every=1))
+    ]
+    assert steps[0]["experts"] == pytest.approx(steps[1]["experts"] / 2)
+    assert steps[0]["mlp"] > 0 == steps[1]["mlp"]

@@ -39,6 +39,7 @@ def transformers(draw):
         qk_norm=draw(st.booleans()),
         qk_norm_gains=draw(st.sampled_from(("head", "all", "none"))),
         tied_embeddings=draw(st.booleans()),
+        head_bias=draw(st.booleans()),
         sliding_window=draw(st.sampled_from((0, 100))),
         full_every=draw(st.sampled_from((0, 1, 2, 3))),
         window_chunked=draw(st.booleans()),
