@@ -336,6 +336,7 @@ def _write(
         lines += [f"  hides_sends: {row['hides_sends']}"] if row.get("hides_sends") else []
         lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
         lines += ["  spills_biases: true"] if row.get("spills_biases") else []
+        lines += [f"  loss: {row['loss']}"] if row.get("loss") else []
         lines += ["  sums_gradients: true"] if row.get("sums_gradients") else []
         lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
         lines += ["  compiled_casts: true"] if row.get("compiled_casts") else []

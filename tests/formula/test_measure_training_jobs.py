@@ -6,7 +6,8 @@ import pytest
 
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
-from railwright.measure.training_jobs import RACK, architectures, habits_of, job_of, machine_for
+from railwright.measure.training_habits import habits_of
+from railwright.measure.training_jobs import RACK, architectures, job_of, machine_for
 
 RECORDS = {r["id"]: r for r in records()}
 

@@ -48,6 +48,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     ),
     *((DENSE, changed(job(dtype="fp8"), amax_over=over)) for over in ("stage", "tensor", "none")),
     (MOE, changed(job(expert=4), expert_capacity=1.5)),
+    (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
 ]
 
 

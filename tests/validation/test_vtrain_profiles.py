@@ -8,7 +8,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from railwright.measure.training_jobs import HABITS
+from railwright.measure.training_habits import HABITS
 from railwright.measure.vtrain import WORDS, profiled, single_model, single_records
 from railwright.training.eras import eras
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
-from railwright.measure.training_jobs import HABITS
+from railwright.measure.training_habits import HABITS
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training import simulate

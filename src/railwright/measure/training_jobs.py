@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.training_habits import DELAYED, Habits, habits_of
+from railwright.measure.training_recipes import recipe_of
 from railwright.measure.training_tuning import adapters, sample_length
 from railwright.model.architecture import Transformer
+from railwright.model.eager import Part
 from railwright.spec.study import Layout, Overlap, TrainingJob
 
 DTYPES = {
@@ -30,106 +32,6 @@ DTYPES = {
 }
 """FP8 recipes (per-tensor, current, micro-scaled) count as one dtype at this stage."""
 
-
-@dataclass(frozen=True)
-class Habits:
-    """What software does where a record does not say.
-
-    era       of `training.eras`
-    sequence_parallel  with tensor parallelism
-    tp, dp, pp  what it hides behind compute; `tp` in dense models with sequence parallelism
-    zero      optimizer states sharded over data-parallel ranks
-    gradients type they are kept and reduced in; None: fp32, or fp16 in fp16 training
-    master    'remainder': of the fp32 master weight only the 16 bits beyond the bf16 weight are kept
-    source    where that is read
-    """
-
-    era: str
-    sequence_parallel: bool = True
-    tp: bool = False
-    dp: bool = True
-    pp: bool = True
-    zero: int = 1
-    gradients: str | None = None
-    master: str = "fp32"
-    source: str = ""
-
-
-HABITS: dict[str, Habits] = {
-    "vtrain": Habits(
-        "megatron-2021", False, dp=False, pp=False, zero=0, source="vTrain (MICRO 2024), Megatron-DeepSpeed"
-    ),
-    "bigscience": Habits(
-        "megatron-2021", False, dp=False, pp=False, source="bigscience-workshop/Megatron-DeepSpeed, 2021"
-    ),
-    "korthikanti": Habits(
-        "megatron-2022",
-        dp=False,
-        source="arXiv 2205.05198, section 6; Megatron-LM hides gradients since 28766b55 (August 2023)",
-    ),
-    "simumax": Habits(
-        "megatron-2025",
-        dp=False,
-        pp=False,
-        source="SimuMax, docs/b200/b200_real_repro_guide.md, section 3.3, and simu_tools/megatron_scripts: "
-        "overlap off, no --overlap-grad-reduce",
-    ),
-    "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
-    "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),
-    "torchtitan": Habits("fsdp-2024", source="torchtitan benchmarks/"),
-    "mbridge": Habits(
-        "megatron-2025",
-        tp=True,
-        gradients="bf16",
-        source="Megatron-Bridge scripts/performance: tp_comm_overlap, grad_reduce_in_fp32 = False",
-    ),
-    "": Habits(
-        "nemo-2024",
-        tp=True,
-        gradients="bf16",
-        master="remainder",
-        source="NeMo-Framework-Launcher, conf/training: ub_tp_comm_overlap; NeMo recipes: "
-        "grad_reduce_in_fp32 = False; megatron_gpt_model.py, setup_optimization: store_param_remainders",
-    ),
-}
-"""By the first word of a record's family; '' for all others (NeMo, Megatron-LM, MLPerf of 2023 to 2025)."""
-
-
-def habits_of(record: Mapping[str, str]) -> Habits:
-    """The habits of the software a record ran on."""
-    software, name = record["software"], record["family"].split("-")[0]
-    if software.startswith(("MaxText", "PaXML")):
-        # paxml/configure.sh: ENABLE_TE=1, of March 2024; maxtext: quantization=fp8, of December 2024
-        era = "xla-2024" if software.startswith("PaXML") else "xla-2025"
-        return Habits(era, source="JAX: XLA hides what it can")
-    found = HABITS.get(name, HABITS[""])
-    if found is HABITS[""] and OF_2025.search(software):
-        return Habits("megatron-2025", tp=True, gradients="bf16", source=found.source)
-    if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
-        return replace(found, era="megatron-2025-unfused")
-    if recipe_of(record).get("fused"):
-        return replace(found, era="megatron-2026-06-01" if software == SPILLED_BIASES else "megatron-2026")
-    return found
-
-
-OF_2025 = re.compile(r"(NeMo|Nemo|Release) 25\.")
-"""NeMo 2 of 2025: recipes in Python, and GPUs that give their power to tensor cores first, where the launcher
-of 2024 ran YAML files without (dgxc-benchmarking v25.04, llama3.1/pretrain_llama31.py: enable_vboost)."""
-
-DELAYED = re.compile(r"fp8 NeMo 25\.0[24]")
-"""Format and software with delayed scaling beyond the eras that always have it: NeMo's recipes ask for
-bf16_with_fp8_mixed by default (scripts/performance: --fp8_recipe ds); only GPT-3 175B's sets
-tp_only_amax_red."""
-
-UNFUSED_SINKS = "Megatron-Bridge 25.09"
-"""Release whose attention with learned sinks (gpt-oss) is not one fused kernel: Transformer Engine needs
-cuDNN 9.13.1 for that (fused_attn.cpp, softmax type), its container has 9.11.0, that of 25.11 has 9.13.1
-(Megatron-Bridge, docs/releases/software-versions.md)."""
-
-SPILLED_BIASES = "Megatron-Bridge 26.06.01"
-"""Release whose fused backward kernel of experts with biases (gpt-oss) keeps sums in memory: cuDNN frontend
-1.24.0 with CUTLASS DSL 4.5.0 (Megatron-Bridge v0.5.1, docker/; v0.5.0 has 1.23.0 with 4.4.1, v0.6.0 1.26.0),
-cudnn-frontend issue 256, which NVIDIA's archive of results names as the cause of this release's figures."""
 
 RACK = 64
 """GPUs that jobs over several NVL72 racks use of each: whole trays, so that groups of powers of two stay
@@ -197,7 +99,8 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             pp=habits.pp,
             ep=recipe_of(record).get("hidden") == "yes",
         ),
-        **_experts(record),
+        **_experts(record, habits),
+        unfused=_unfused(record, habits),
         software=habits.era,
         launch_blocking=record["family"].split("-")[0] in BLOCKING,
         lora=adapters(record),
@@ -211,6 +114,9 @@ def _stages(record: Mapping[str, str]) -> dict[str, Any]:
     """How DeepSpeed dealt bigscience's layers where stages do not divide them: stage by stage, later with
     embedding and head as layers.  Source: chronicles-prequel.md, "Re-do" and "Rebalancing layers"."""
     layers, stages = architecture_of(record).layers, _number(record, "pp")
+    if "three short" in record.get("runs", ""):
+        most = (layers + 3) // stages
+        return {"layers_per_stage": (most - 1, *[most] * (stages - 2), most - 2)}
     if not record["family"].startswith("bigscience") or layers % stages == 0:
         return {}
     if (layers + 2) % stages == 0:
@@ -228,51 +134,43 @@ def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     return {"zero": int(record["zero"]) if record["zero"] else habits.zero}
 
 
-def recipe_of(record: Mapping[str, str]) -> Mapping[str, str]:
-    """What Megatron-Bridge's recipe of a record's release says beyond its tables of results; {} for others.
-
-    dispatcher  alltoall, deepep or hybridep
-    hidden      'yes': expert all-to-alls run beside other microbatches' compute
-    graphs      what is launched as CUDA graphs (`TrainingJob.cuda_graphs`)
-    recompute   modules computed again
-    fused       'yes': the MLP of the experts is one fused kernel
-    tp to mbs   its layout, where the table of results says otherwise
-    Source: scripts/performance/configs at the tag of the release (tools/carry_recipes.py).
-    """
-    return _recipes().get(tuple(record[k] for k in RECIPE_KEYS), {})
-
-
 def _laid_out(record: Mapping[str, str]) -> dict[str, str]:
     """What a record's recipe says of its layout differently from the table: the recipe is what ran."""
     recipe = recipe_of(record)
     return {k: recipe[k] for k in ("tp", "pp", "vpp", "cp", "ep", "mbs") if recipe.get(k)}
 
 
-RECIPE_KEYS = ("software", "kind", "model", "gpu", "dtype", "gbs")
-
-
-@lru_cache(maxsize=1)
-def _recipes() -> Mapping[tuple[str, ...], Mapping[str, str]]:
-    text = resources.files("railwright.measure").joinpath("data/recipes.csv").read_text(encoding="utf-8")
-    return {tuple(row[k] for k in RECIPE_KEYS): row for row in csv.DictReader(text.splitlines())}
-
-
-def _experts(record: Mapping[str, str]) -> dict[str, Any]:
+def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     """How experts exchange tokens and how layers are launched, by the record's recipe.
 
     DeepEP and HybridEP send one copy to each server: at most 4 in DeepSeek-V3's groups, else any number.
     Tables marked 'tokendrop' ran with a capacity of 1 (Megatron-Bridge, training/utils/moe_token_drop.py).
     """
     recipe = recipe_of(record)
+    dropping = "tokendrop" in record["notes"] or "tokendrop" in record.get("runs", "")
+    capacity = 1.0 if dropping else habits.capacity
     flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
     nodes = 4 if record["model"] == "deepseek-v3" else int(record["gpus"])
     return {
-        "expert_capacity": 1.0 if "tokendrop" in record["notes"] else None,
+        "expert_capacity": capacity if architecture_of(record).is_moe else None,
         "expert_nodes": nodes if flexible else None,
         "cuda_graphs": GRAPHED.get(
             (record["family"], record["software"]), tuple(recipe.get("graphs", "").split())
         ),
     }
+
+
+def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
+    """What layers run without fused kernels: as its script says, else as its software does."""
+    found: tuple[Part, ...] = ("rotary", "router") if "unfused" in record.get("runs", "") else habits.unfused
+    if habits.era == "nemo-2024" and record["model"].startswith(EAGER_LOSS):
+        found = (*found, "loss")
+    return found if architecture_of(record).is_moe else tuple(part for part in found if part != "router")
+
+
+EAGER_LOSS = ("gpt3-", "grok1-")
+"""Models whose YAML files of 2024 do not ask for cross_entropy_loss_fusion, as all others do.
+Source: dgxc-benchmarking v24.11.1 and NeMo-Framework-Launcher, conf/training."""
 
 
 GRAPHED = {("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00"): ("attention", "mlp")}
@@ -310,9 +208,16 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
 
 
+NEMO_DEEPSEEK = "tokendrop, unfused, three short, mtp"
+"""How dgxc-benchmarking v25.05 runs DeepSeek-V3 (NeMo at 7a8f1cc7, Megatron-LM at 7094270c): tokens are
+dropped (scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback), rotary positions are
+not fused (collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False) nor is the router, 64 layers are
+dealt out of which embedding, head and multi-token prediction count as three, one such layer
+(recipes/deepseek_v3.py)."""
+
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
     ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
-    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {"recompute": "selective"},
+    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {"recompute": "selective", "runs": NEMO_DEEPSEEK},
     ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
 }
 """What logs do not say but their scripts do, by family and software.
@@ -354,10 +259,11 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
     found = architectures()[record["model"]]
     if (
         found.name == "deepseek-v3"
-        and record["family"].startswith("mbridge")
+        and record["family"].startswith(("mbridge", "dgxc"))
         and "w-o-mtp" not in record["id"]
     ):
-        # Megatron-Bridge, recipes/deepseek/deepseek_v3.py: one multi-token-prediction layer by default
+        # Megatron-Bridge, recipes/deepseek/deepseek_v3.py, and NeMo, recipes/deepseek_v3.py: one
+        # multi-token-prediction layer by default
         return replace(found, mtp_layers=1)
     return found
 
@@ -394,6 +300,8 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         dense_layers=min(m.get("first_dense_layers", 0), m["layers"]),
         sliding_window=128 if "sliding window 128" in m["attn"] else 0,
         full_every=2 if "alternate" in m["attn"] else 0,
+        expert_groups=8 if name.startswith("deepseek-v") else 1,
+        router_bias=name == "deepseek-v3",
         mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
         position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
         source=m.get("source", ""),

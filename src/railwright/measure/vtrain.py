@@ -20,7 +20,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
-from railwright.measure.training_jobs import HABITS
+from railwright.measure.training_habits import HABITS
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training import simulate

@@ -21,6 +21,7 @@ class Transformer:
     gated         SwiGLU-style MLP with three matrices instead of two
     experts, experts_per_token, expert_ffn   routed experts (0 when dense)
     shared_experts, shared_ffn   always-on experts: how many, and their total inner width
+    expert_groups  groups of experts, of which the best are chosen before experts are (DeepSeek's n_group)
     dense_layers  layers before the first one with experts, in a MoE model: they have a dense MLP
     expert_every  from there on one layer in so many has experts, the first included; the others are dense
                   (`pattern.layer_kinds` says which)
@@ -68,6 +69,7 @@ class Transformer:
     expert_ffn: int = 0
     shared_experts: int = 0
     shared_ffn: int = 0
+    expert_groups: int = 1
     dense_layers: int = 0
     expert_every: int = 1
     tied_embeddings: bool = False

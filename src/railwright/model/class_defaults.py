@@ -25,7 +25,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "qwen2_5_vl_text": {"num_key_value_heads": 8},
     "qwen3_vl_text": {"num_key_value_heads": 32, **_WIDE},
     "qwen3_vl_moe_text": {"num_key_value_heads": 16},
-    "deepseek_v3": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},
+    "deepseek_v3": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3, "n_group": 8},
     "glm4_moe_lite": {"q_lora_rank": 768, "n_shared_experts": 1},
     "glm": {"num_key_value_heads": 2, **_WIDE},
     "glm4": {"num_key_value_heads": 2, **_WIDE},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
+from railwright.model.eager import LOSS_MOVED, Loss
 from railwright.model.kernels import ELEMENT, Block, elementwise, half, linear
 from railwright.model.operators import LayerOperators
 
@@ -48,10 +49,12 @@ def head_operators(
     tp: int = 1,
     sequence_parallel: bool = False,
     dtype: str = "bf16",
+    loss: Loss = "compiled",
 ) -> LayerOperators:
     """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
 
     dtype  of the layers; the head's product runs in the 16-bit format beside it, also in fp8 recipes
+    loss   how its kernels pass over the logits (`eager.LOSS_MOVED`)
     Columns per GPU are those of the padded vocabulary over tp.
     Each multi-token-prediction layer norms its hidden states and the next token's embedding, joins both, and
     after its layer (one more of the last stage's) runs the shared head again (DeepSeek-V3, arXiv 2412.19437,
@@ -59,13 +62,13 @@ def head_operators(
     """
     if tp < 1:
         raise PlanError(f"tensor parallel {tp} must be at least 1.")
-    blocks = _loss(arch, rows, tp, sequence_parallel, dtype, "")
+    blocks = _loss(arch, rows, tp, sequence_parallel, dtype, "", loss)
     for number in range(1, arch.mtp_layers + 1):
         name = f"mtp {number} "
         h, local = arch.hidden, _local(rows, tp, sequence_parallel)
         blocks.append(elementwise(f"{name}norms", local, reads=2 * h, writes=2 * h, back=6 * h))
         blocks.append(linear(f"{name}projection", rows, h // tp, 2 * h, dtype))
-        blocks += _loss(arch, rows, tp, sequence_parallel, dtype, name)
+        blocks += _loss(arch, rows, tp, sequence_parallel, dtype, name, loss)
     return LayerOperators(
         tuple(b.forward for b in blocks),
         tuple(op for b in reversed(blocks) for op in b.backward_input),
@@ -75,7 +78,7 @@ def head_operators(
 
 
 def _loss(
-    arch: Transformer, rows: int, tp: int, sequence_parallel: bool, dtype: str, name: str
+    arch: Transformer, rows: int, tp: int, sequence_parallel: bool, dtype: str, name: str, loss: Loss
 ) -> list[Block]:
     """Final norm, head and loss."""
     h, columns = arch.hidden, padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp
@@ -83,12 +86,8 @@ def _loss(
         f"{name}final norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h
     )
     head = linear(f"{name}lm head", rows, columns, h, half(dtype))
-    # fp32 logits: cast, max, exp-sum and the normalised probabilities kept for the backward pass, in 16-bit
-    # elements (2 per fp32): read 1, write 2 | read 2 (max) | read 2, write 2.
-    loss = elementwise(
-        f"{name}softmax and loss", rows, reads=5 * columns, writes=4 * columns, back=5 * columns
-    )
-    return [norm, head, loss]
+    reads, writes, back = (times * columns for times in LOSS_MOVED[loss])
+    return [norm, head, elementwise(f"{name}softmax and loss", rows, reads, writes, back)]
 
 
 def _local(rows: int, tp: int, sequence_parallel: bool) -> int:

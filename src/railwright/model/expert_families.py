@@ -177,7 +177,7 @@ def _shared_experts(keys: Keys, base: Transformer, *, biased: bool, leading: int
     )
     return routed(
         keys,
-        base,
+        replace(base, expert_groups=keys.whole("n_group", 1)),
         behind_dense(keys, base.layers, first, keys.whole("moe_layer_freq", 1)),
         "moe_layer_freq" if keys.raw("mlp_layer_types") is None else "mlp_layer_types",
         experts="n_routed_experts",

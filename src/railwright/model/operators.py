@@ -11,6 +11,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
+from railwright.model.eager import Part, expert_choice, rotary
 from railwright.model.flops import score_flops_per_key
 from railwright.model.kernels import (
     CAST_DTYPES,
@@ -28,11 +29,6 @@ from railwright.model.kernels import (
 from railwright.model.pattern import Layer
 
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
-
-CHOICE_LAUNCHES = (7, 6)
-"""Kernels around the router forward and backward: scores with top-k, the map, and the auxiliary loss (counts
-per expert, mean scores, their product).  Counted in Megatron-LM, core/transformer/moe/router.py and
-moe_utils.py, with Transformer Engine's fused router kernels (2.7 and newer)."""
 
 COUNT_LAUNCHES = 14
 """Kernels and copies that find out how many tokens go where: sums per expert and per rank, the gather of
@@ -117,6 +113,7 @@ class Cut:
     expert_tp  tensor-parallel size inside an expert; None means tp, as in Megatron
     imbalance  tokens of the busiest GPU's experts over the mean, >= 1
     attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
+    unfused    parts that run one kernel per operation (`eager`)
     """
 
     tp: int = 1
@@ -125,6 +122,7 @@ class Cut:
     expert_tp: int | None = None
     imbalance: float = 1.0
     attention: CoreAttention = "flash"
+    unfused: tuple[Part, ...] = ()
 
 
 def layer_operators(
@@ -141,6 +139,7 @@ def layer_operators(
     dtype: str = "bf16",
     attention: CoreAttention = "flash",
     modules: tuple[str, ...] = ("core_attn",),
+    unfused: tuple[Part, ...] = (),
 ) -> LayerOperators:
     """The operators one GPU runs for one layer of one microbatch.
 
@@ -150,13 +149,14 @@ def layer_operators(
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
     attention 'flash', or 'unfused' as in software before 2023
     modules   parts of a layer that selective recomputation runs again (names in MODULES)
+    unfused   parts that run as eager PyTorch does, one kernel per operation (`eager`)
 
     FlashAttention's FLOPs count the causal half; with sliding windows the layer is the mean of windowed and
     full ones (two operators), so a sum over all layers is right.  Where tp exceeds the key/value heads, these
     are replicated.
     Raises PlanError where the layer cannot be cut so.
     """
-    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention)
+    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused)
     check_cut(arch, layer, cut)
     blocks = [*_attention(arch, rows, sequence, cut, dtype)]
     dispatched = 0.0
@@ -224,11 +224,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         width = (heads + kv_heads) * query
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
-    if not arch.position_embeddings and not arch.alibi:
-        turned = (
-            (heads + 1) * arch.rope_dim if arch.attention == "mla" else (heads + kv_heads) * arch.head_dim
-        )
-        blocks.append(elementwise("rotary", rows, reads=turned, writes=turned, back=2 * turned))
+    blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused)
     if cut.attention != "flash":
         blocks += unfused_attention(
             rows,
@@ -304,14 +300,7 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     blocks = [
         *_mlp_norm(arch, local),
         linear("router", local, arch.experts, h, half(dtype)),
-        elementwise(
-            "expert choice",
-            local,
-            reads=2 * arch.experts,
-            writes=2 * arch.experts,
-            back=6 * arch.experts,
-            launches=CHOICE_LAUNCHES,
-        ),
+        expert_choice(arch, local, "router" not in cut.unfused),
         elementwise("expert counts", local, arch.experts, 0, back=0, launches=(COUNT_LAUNCHES, 0)),
         elementwise(
             "permute", local, reads=h, writes=top * h, back=(top + 1) * h, launches=(PERMUTE_LAUNCHES, 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
+from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
 from railwright.training.stages import layers_per_piece
@@ -43,12 +44,14 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         lines.append(f"--expert-tensor-parallel-size {layout.expert_tensor or layout.tensor}")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
-    fields = _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    fields = _communication(job, arch) | _recomputation(job, arch) | _precision(job) | _fusions(job, arch)
     for name, value in fields.items():
         argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
         words = "" if value is True else f" {' '.join(value) if isinstance(value, list) else value}"
         if argument:
             lines.append(f"{argument}{words}")
+    if "rotary" in job.unfused:
+        lines.append("--no-rope-fusion")
     lines += _sharding(layout.zero, overlap.dp)
     if "optimizer" in layout.offload:
         lines += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
@@ -80,7 +83,9 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
-    model |= _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    model |= _communication(job, arch) | _recomputation(job, arch) | _precision(job) | _fusions(job, arch)
+    if "rotary" in job.unfused:
+        model["apply_rope_fusion"] = False
     if "cpu_offloading_num_layers" in model:
         model["cpu_offloading"] = True
     data_module = {
@@ -129,6 +134,17 @@ def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
             found["moe_pad_expert_input_to_capacity"] = True
     if job.overlap.tp and layout.tensor > 1 and layout.sequence_parallel:
         found["tp_comm_overlap"] = True
+    return found
+
+
+def _fusions(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
+    """Fields of TransformerConfig for kernels that are fused here and, unless it is told, not in Megatron."""
+    found: dict[str, Any] = {}
+    if arch.is_moe:
+        found |= {"moe_permute_fusion": True}
+        found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
+    if loss_of(job) == "fused":
+        found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"}
     return found
 
 

@@ -315,6 +315,11 @@ class TrainingJob(Section):
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",
     )
+    unfused: tuple[Literal["rotary", "router", "loss"], ...] = Field(
+        default=(),
+        description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
+        "--no-rope-fusion), router (without --moe-router-fusion), loss (without --cross-entropy-loss-fusion)",
+    )
     launch_blocking: bool = Field(
         default=False,
         description="CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel before it launches the next, so "

@@ -33,8 +33,11 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
             "expert_capacity": job.expert_capacity is not None,
             "expert_nodes": job.expert_nodes is not None,
             "expert_imbalance": job.expert_imbalance > 1,
+            "unfused router": "router" in job.unfused,
         }
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
+    if "rotary" in job.unfused and arch.position_embeddings:
+        found.append(f"unfused rotary does nothing: {arch.name} has learned positions.")
     if job.expert_capacity is not None and job.expert_imbalance > 1:
         found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
     if job.layout.placement == "expert-across" and job.layout.expert == 1:

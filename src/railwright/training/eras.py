@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError, nearest
+from railwright.model.eager import Loss
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.study import TrainingJob
@@ -53,6 +54,7 @@ class Era:
                parallelism
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
+    loss       how its cross-entropy passes over the logits (`model.eager.LOSS_MOVED`)
     sums_gradients  microbatches' weight gradients are added by kernels of their own, not by the products
                (`fused.summing_gradients`)
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
@@ -70,6 +72,7 @@ class Era:
     scatter_gather: bool
     fused_experts: str
     spills_biases: bool
+    loss: Loss
     sums_gradients: bool
     async_linear: bool
     hides_sends: Literal["never", "interleaved", "always"]
@@ -136,6 +139,11 @@ def waiting(pace: Pace, gpus: int) -> Pace:
     )
 
 
+def loss_of(job: TrainingJob) -> Loss:
+    """How a job's cross-entropy passes over the logits."""
+    return "eager" if "loss" in job.unfused else era_of(job).loss
+
+
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     """'h100 fp8' and 'hopper fp8': whose products of that width share factors."""
     width = width_of(dtype)
@@ -155,6 +163,7 @@ def eras() -> dict[str, Era]:
             row["scatter_gather"],
             row.get("fused_experts", ""),
             row.get("spills_biases", False),
+            row.get("loss", "compiled"),
             row.get("sums_gradients", False),
             row.get("async_linear", False),
             row.get("hides_sends", "always"),

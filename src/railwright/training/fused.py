@@ -18,9 +18,11 @@ DISPATCH = frozenset({"permute", "permute, backward", "unpermute", "unpermute, b
 back: the sender never writes one copy per expert.  Source: deepseek-ai/DeepEP, README (dispatch, combine);
 Megatron-LM, moe/token_dispatcher.py, MoEFlexTokenDispatcher (permutes only what has arrived)."""
 
-COUNTS = frozenset({"expert counts"})
-"""With a fixed capacity of experts nobody counts tokens.  Source: Megatron-LM, moe/token_dispatcher.py,
-MoEAlltoAllTokenDispatcher.preprocess, drop_and_pad."""
+DROP_LAUNCHES, DROP_PASSES = 8, 24.0
+"""With a fixed capacity of experts nobody counts tokens: kernels that choose each expert's tokens instead
+(top-k over all of them, which sorts, a mask scattered into zeros, its cast, a product with the gates), and
+what they move (twelve passes over 32 bits) over one pass over 16 bits, the counts'.  Source: Megatron-LM core
+0.12, moe/moe_utils.py, topk_softmax_with_capacity; moe/token_dispatcher.py, drop_and_pad."""
 
 EXPERTS = frozenset(
     {
@@ -45,13 +47,28 @@ products and two norms) for four."""
 def fused_by(operators: LayerOperators, job: TrainingJob, gpu: Gpu) -> LayerOperators:
     """A layer of experts' operators with what the job's dispatcher and its era run inside others."""
     era = era_of(job)
+    if job.expert_capacity is not None:
+        operators = dropping(operators)
     for names, applies in (
-        (COUNTS, job.expert_capacity is not None),
         (DISPATCH, job.expert_nodes is not None),
         (EXPERTS, era.fuses_experts(gpu, job.dtype)),
     ):
         operators = inside(operators, names) if applies else operators
     return operators
+
+
+def dropping(operators: LayerOperators) -> LayerOperators:
+    """The operators with tokens chosen up to a capacity where they would be counted."""
+
+    def each(found: Iterable[Operator]) -> tuple[Operator, ...]:
+        return tuple(
+            replace(op, bytes=DROP_PASSES * op.bytes, launches=DROP_LAUNCHES)
+            if op.name == "expert counts"
+            else op
+            for op in found
+        )
+
+    return replace(operators, forward=each(operators.forward), recomputed=each(operators.recomputed))
 
 
 def inside(operators: LayerOperators, names: frozenset[str]) -> LayerOperators:

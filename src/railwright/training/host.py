@@ -36,6 +36,11 @@ ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts"})
 moe_preprocess)."""
 
 
+EAGER = frozenset({"rotary", "expert choice", "experts bias"})
+"""Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
+one; `Pace.host` stands for what Python does around them."""
+
+
 def launch_times(
     operators: LayerOperators, gpu: Gpu, factor: float = 1.0, graphs: tuple[str, ...] = ()
 ) -> LaunchTimes:
@@ -50,16 +55,17 @@ def launch_times(
     """
     if "step" in graphs:
         return LaunchTimes(0.0, 0.0, 0.0)
-    pace = factor * (constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0)
+    cpu = constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
     held = _held(operators, graphs)
 
     def launched(found: Iterable[Operator]) -> float:
-        return pace * sum(_seconds(op) for op in found if op.name.rsplit(", ", 1)[0] not in held)
+        named = ((op.name.rsplit(", ", 1)[0], op) for op in found)
+        return sum(_seconds(op, cpu, factor, name in EAGER) for name, op in named if name not in held)
 
     return LaunchTimes(
         launched(operators.forward),
         launched((*operators.backward_input, *operators.backward_weight)),
-        pace * constant("host_operation_seconds"),
+        cpu * factor * constant("host_operation_seconds"),
     )
 
 
@@ -86,11 +92,13 @@ def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blockin
     return total if blocking or total > alone else 0.0
 
 
-def _seconds(operator: Operator) -> float:
+def _seconds(operator: Operator, cpu: float, factor: float, eager: bool) -> float:
+    """Host time of one operator, `factor` times the sources'; of eager ones only the first kernel. [s]"""
+    one = constant("host_operation_seconds")
     if operator.kind == "memory":
-        return constant("host_operation_seconds") * operator.launches
-    weight = operator.phase == "backward_weight"
-    call = constant("host_operation_seconds" if weight else "host_module_seconds")
+        calls = min(operator.launches, 1) if eager else operator.launches
+        return cpu * one * (factor * calls + operator.launches - calls)
+    call = one if operator.phase == "backward_weight" else constant("host_module_seconds")
     if operator.kind == "grouped_gemm":
-        return call + constant("host_expert_seconds") * operator.launches
-    return call
+        call += constant("host_expert_seconds") * operator.launches
+    return cpu * factor * call

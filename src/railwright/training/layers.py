@@ -33,6 +33,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         dtype=job.dtype,
         attention=era_of(job).attention,
         modules=layout.recompute_modules,
+        unfused=job.unfused,
     )
     if era_of(job).sums_gradients:
         operators = summing_gradients(operators)

@@ -27,7 +27,7 @@ from railwright.training.costs import (
     products,
     sections,
 )
-from railwright.training.eras import Pace, era_of
+from railwright.training.eras import Pace, era_of, loss_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import LaunchTimes, launch_times, launching
@@ -96,7 +96,7 @@ class Work:
         rows = rows_of(job)
         ends = [
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
-            head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
+            head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp, loss=loss_of(job)),
         ]
         if job.lora:
             ends = [frozen(end) for end in ends]
