@@ -184,6 +184,7 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
             "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
             "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "sample_length": 256,
             "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
+                "unfused": ("router",),
         }
     )  # fmt: skip
     defaults = {k: f.default for k, f in TrainingJob.model_fields.items() if not f.is_required()}

@@ -1,0 +1,116 @@
+"""Small kernels fused or one by one: what they move, what they launch, what the host pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.model import head_operators, layer_operators, load_model
+from railwright.model.architecture import Operator
+from railwright.model.eager import BIASED, EAGER_CHOICE, FUSED_CHOICE, GROUPED, LATENT_JOINS, TURN_LAUNCHES
+from railwright.spec.study import TrainingJob
+from railwright.training.constants import constant
+from railwright.training.host import launch_times
+from railwright.training.layers import operators_of
+from training_cases import machine
+
+V3, V2, LLAMA, QWEN = (
+    load_model(name) for name in ("deepseek-v3", "deepseek-v2", "llama-3-8b", "qwen3-30b-a3b")
+)
+ROWS = 4096
+H100 = machine().gpu
+
+
+def named(operators: tuple[Operator, ...], name: str) -> Operator:
+    return next(op for op in operators if op.name == name)
+
+
+def rotary(model: object, **how: object) -> tuple[Operator, Operator]:
+    layer = layer_operators(model, "dense", ROWS, ROWS, **how)  # type: ignore[arg-type]
+    return named(layer.forward, "rotary"), named(layer.backward_input, "rotary, backward")
+
+
+def test_a_fused_rotation_reads_and_writes_queries_and_keys_once() -> None:
+    forward, backward = rotary(LLAMA)
+    turned = (32 + 8) * 128
+    assert forward.bytes == 2 * ROWS * 2 * turned == backward.bytes
+    assert (forward.launches, backward.launches) == (1, 1)
+
+
+def test_latent_attention_turns_queries_in_place_and_writes_keys_and_values_apart() -> None:
+    # 128 heads: 64 turned of a query's 192, keys of 128 and values of 128 out of their joint projection, and
+    # the one turned key part written into every head's key
+    forward, backward = rotary(V3)
+    turned, plain, shared = 128 * 64 + 64, 128 * (128 + 128), 128 * 64
+    assert forward.bytes == 2 * ROWS * (turned + plain + turned + plain + shared)
+    assert backward.bytes == 2 * ROWS * (2 * turned + 2 * plain + shared)
+    assert (forward.launches, backward.launches) == (2, 2)
+
+
+@pytest.mark.parametrize("model", [LLAMA, V3])
+def test_rotation_in_eager_pytorch_moves_more_in_many_kernels(model: object) -> None:
+    fused, eager = rotary(model), rotary(model, unfused=("rotary",))
+    joins = LATENT_JOINS if model is V3 else (0, 0)
+    for one, other, turns, join in zip(fused, eager, TURN_LAUNCHES, joins, strict=True):
+        assert other.launches == 2 * turns + join
+        assert other.bytes > 2 * one.bytes
+
+
+def test_the_choice_of_experts_launches_more_by_groups_and_with_a_bias() -> None:
+    counts = {}
+    for model in (QWEN, V2, V3):
+        for unfused in ((), ("router",)):
+            layer = layer_operators(model, "moe", ROWS, ROWS, unfused=unfused)  # type: ignore[arg-type]
+            counts[model.name, unfused] = named(layer.forward, "expert choice").launches
+    assert {counts[m.name, ()] for m in (QWEN, V2, V3)} == {FUSED_CHOICE[0]}
+    assert counts[QWEN.name, ("router",)] == EAGER_CHOICE[0]
+    assert counts[V2.name, ("router",)] == EAGER_CHOICE[0] + GROUPED[0]
+    assert counts[V3.name, ("router",)] == EAGER_CHOICE[0] + GROUPED[0] + BIASED[0]
+
+
+def test_what_is_not_fused_changes_nothing_else() -> None:
+    plain, eager = (layer_operators(V3, "moe", ROWS, ROWS, unfused=u) for u in ((), ("rotary", "router")))
+    changed = {a.name for a, b in zip(plain.forward, eager.forward, strict=True) if a != b}
+    assert changed == {"rotary", "expert choice"}
+    assert plain.backward_weight == eager.backward_weight
+
+
+def test_passes_over_the_logits() -> None:
+    # Transformer Engine reads twice and writes once; Megatron's eager loss casts (1 + 2), takes the maximum
+    # (2), subtracts (4), exponentiates (4), sums (2) and divides (4), backward multiplies (4) and casts (3)
+    moved = {}
+    for loss in ("fused", "eager"):
+        head = head_operators(LLAMA, ROWS, loss=loss)  # type: ignore[arg-type]
+        there = named(head.forward, "softmax and loss").bytes
+        back = named(head.backward_input, "softmax and loss, backward").bytes
+        moved[loss] = (there / (2 * ROWS * 128256), back / (2 * ROWS * 128256))
+    assert moved == {"fused": (3, 2), "eager": (1 + 2 + 2 + 4 + 4 + 2 + 4, 4 + 3)}
+
+
+def test_the_host_pays_one_operation_for_each_eager_kernel_and_its_factor_for_the_call() -> None:
+    operation = constant("host_operation_seconds")
+    fused, eager = (
+        launch_times(layer_operators(LLAMA, "dense", ROWS, ROWS, unfused=u), H100, factor=6.0)
+        for u in ((), ("rotary",))
+    )
+    assert eager.forward - fused.forward == pytest.approx((2 * TURN_LAUNCHES[0] - 1) * operation)
+    assert eager.backward - fused.backward == pytest.approx((2 * TURN_LAUNCHES[1] - 1) * operation)
+
+
+def test_with_a_capacity_tokens_are_chosen_where_they_would_be_counted() -> None:
+    wanted = TrainingJob(
+        name="v3", model="deepseek-v3", gpus=64, sequence=ROWS, global_batch=64, tokens=1e9, dtype="bf16"
+    )
+    dropless, dropping = (
+        named(operators_of(wanted.model_copy(update=how), V3, "moe", H100).forward, "expert counts")
+        for how in ({}, {"expert_capacity": 1.0})
+    )
+    assert dropping.launches < dropless.launches
+    assert dropping.bytes > dropless.bytes
+
+
+def test_models_without_rotary_positions_have_nothing_to_fuse() -> None:
+    bare = replace(LLAMA, position_embeddings=2048)
+    names = [op.name for op in layer_operators(bare, "dense", ROWS, ROWS, unfused=("rotary",)).forward]
+    assert "rotary" not in names
