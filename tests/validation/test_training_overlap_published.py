@@ -43,7 +43,7 @@ def test_steps_with_expert_all_to_alls_hidden_and_not(hidden: bool, hybrid: bool
 
 
 def test_what_hiding_them_gains() -> None:
-    # published: 15 % of the step with HybridEP, 24 % with PyTorch's all-to-all; predicted are 7 and 15 %, since
-    # launches bind what is left
+    # published: 15 % of the step with HybridEP, 24 % with PyTorch's all-to-all; predicted are 7 and 15 %,
+    # since launches bind what is left
     gains = [1 - step(True, hybrid) / step(False, hybrid) for hybrid in (True, False)]
     assert gains == pytest.approx([0.149, 0.241], abs=0.10)
