@@ -111,11 +111,15 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
 
 
 def _stages(record: Mapping[str, str]) -> dict[str, Any]:
-    """How DeepSpeed dealt bigscience's layers where stages do not divide them: stage by stage, later with
-    embedding and head as layers.  Source: chronicles-prequel.md, "Re-do" and "Rebalancing layers"."""
+    """Layers of stages that do not divide them.
+
+    DeepSpeed dealt bigscience's stage by stage, later with embedding and head as layers (chronicles-
+    prequel.md, "Re-do" and "Rebalancing layers"); NeMo deals a round number of which the embedding is one and
+    head and multi-token prediction are two (`dealt`).
+    """
     layers, stages = architecture_of(record).layers, _number(record, "pp")
-    if "three short" in record.get("runs", ""):
-        most = (layers + 3) // stages
+    if "dealt" in record:
+        most = int(record["dealt"]) // stages
         return {"layers_per_stage": (most - 1, *[most] * (stages - 2), most - 2)}
     if not record["family"].startswith("bigscience") or layers % stages == 0:
         return {}
@@ -147,7 +151,7 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     Tables marked 'tokendrop' ran with a capacity of 1 (Megatron-Bridge, training/utils/moe_token_drop.py).
     """
     recipe = recipe_of(record)
-    dropping = "tokendrop" in record["notes"] or "tokendrop" in record.get("runs", "")
+    dropping = "tokendrop" in record["notes"] or record.get("tokendrop") == "yes"
     capacity = 1.0 if dropping else habits.capacity
     flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
     nodes = 4 if record["model"] == "deepseek-v3" else int(record["gpus"])
@@ -162,7 +166,9 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
 
 def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
     """What layers run without fused kernels: as its script says, else as its software does."""
-    found: tuple[Part, ...] = ("rotary", "router") if "unfused" in record.get("runs", "") else habits.unfused
+    found = habits.unfused
+    if record.get("unfused_rotary") == "yes":
+        found = (*found, "rotary")
     if habits.era == "nemo-2024" and record["model"].startswith(EAGER_LOSS):
         found = (*found, "loss")
     return found if architecture_of(record).is_moe else tuple(part for part in found if part != "router")
@@ -208,23 +214,23 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
 
 
-NEMO_DEEPSEEK = "tokendrop, unfused, three short, mtp"
-"""How dgxc-benchmarking v25.05 runs DeepSeek-V3 (NeMo at 7a8f1cc7, Megatron-LM at 7094270c): tokens are
-dropped (scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback), rotary positions are
-not fused (collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False) nor is the router, 64 layers are
-dealt out of which embedding, head and multi-token prediction count as three, one such layer
-(recipes/deepseek_v3.py)."""
-
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
     ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
-    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {"recompute": "selective", "runs": NEMO_DEEPSEEK},
+    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {
+        "recompute": "selective",
+        "tokendrop": "yes",
+        "unfused_rotary": "yes",
+        "dealt": "64",
+    },
     ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
 }
 """What logs do not say but their scripts do, by family and software.
 Sources: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged)
 and conf/custom.yaml (virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
-deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200; there too, paxml/configure.sh:
-weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond."""
+deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200, and NeMo at the commit pinned
+there (7a8f1cc7), scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback, 64 layers dealt
+to the stages, collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False; paxml/configure.sh of that
+tag: weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond."""
 
 
 def _check(record: Mapping[str, str]) -> None:

@@ -50,7 +50,8 @@ def launch_times(
 
     A product or attention is one call through a framework module, its weight gradient one more operation;
     each expert of a grouped product adds its own part; all else, collectives too, costs one operation per
-    kernel.  Embedding, head and optimizer are left out: few launches, long kernels.
+    kernel.  `factor` leaves out what follows the first of a row of PyTorch's operations (EAGER).  Embedding,
+    head and optimizer are left out: few launches, long kernels.
     Sources: training/data/constants.yaml, host_*.
     """
     if "step" in graphs:
