@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -48,6 +49,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     ),
     *((DENSE, changed(job(dtype="fp8"), amax_over=over)) for over in ("stage", "tensor", "none")),
     (MOE, changed(job(expert=4), expert_capacity=1.5)),
+    (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
     (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
 ]
 

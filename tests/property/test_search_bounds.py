@@ -18,7 +18,7 @@ from railwright.search.footprint import Footprint, held_first
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.screen import Screen
 from railwright.search.space import apply, blocks
-from railwright.spec.study import TrainingJob
+from railwright.spec.study import Overlap, TrainingJob
 from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets
 from training_cases import DENSE, MOE, job, machine
@@ -51,6 +51,13 @@ CASES = {
     "experts": (MOE, job(batch=32), {}),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
+    "behind shared experts": (
+        ALTERNATING,
+        job(batch=32, overlap=Overlap(shared=True)).model_copy(
+            update={"unfused": ("rotary", "router", "loss")}
+        ),
+        {"tensor": (1, 2), "expert": (1, 2, 8), "schedule": ("auto", "dualpipe")},
+    ),
     "alternating experts": (ALTERNATING, job(batch=32), {"pipeline": (1, 2, 4), "zero": (1, 3)}),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),

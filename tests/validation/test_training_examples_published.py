@@ -4,7 +4,8 @@ NVIDIA/dgxc-benchmarking: tables and example outputs of deepseek_v3, qwen3 and l
 launch scripts and pinned commits say what ran (NeMo 7a8f1cc7 and 9244b1ec, Megatron-Bridge 7c0ae3fd and
 15927667).  DeepSeek-V3's and Qwen3's were found on 22 November 2026 while looking for what NeMo's DeepSeek-V3
 on GB200 lacks: before the fit knew of unfused kernels they were -17, -15, -14, +11 and -26 % off.  Llama 4
-was scored once, after that fit; no model of its kind (experts in every second layer) is in any record.
+was scored after that fit (6.2 % off in the mean, 15 % on H100 in 16 bits); that its recipe hides all-to-alls
+behind shared experts was modelled then.  No model of its kind (experts in every second layer) is in a record.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from railwright.measure.training_jobs import RACK
 from railwright.model import load_model
 from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training import simulate
+
+
+BESIDE_SHARED = Overlap(shared=True)
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Example:
     capacity: float | None = None
     nodes: int | None = None
     unfused: tuple[str, ...] = ()
-    hidden: bool = False
+    overlap: Overlap = BESIDE_SHARED
 
     def predicted(self) -> float:
         job = TrainingJob(
@@ -52,7 +56,7 @@ class Example:
             dtype=self.dtype,  # type: ignore[arg-type]
             gradient_dtype="bf16",
             layout=self.layout,
-            overlap=Overlap(ep=self.hidden),
+            overlap=self.overlap,
             expert_capacity=self.capacity,
             expert_nodes=self.nodes,
             unfused=self.unfused,  # type: ignore[arg-type]
@@ -73,21 +77,21 @@ EAGER = ("rotary", "router")
 EXAMPLES = [
     Example("v25.05", "deepseek-v3", "H100", 1024, 8192,
             selective("mla_up_proj", pipeline=16, layers_per_stage=(3, *[4] * 14, 2), **NEMO),
-            52.04, -0.13, mtp=1, capacity=1.0, unfused=EAGER),
+            52.04, -0.14, mtp=1, capacity=1.0, unfused=EAGER),
     Example("v25.05.05", "deepseek-v3", "H100", 512, 4096,
             selective("mla_up_proj", pipeline=8, layers_per_stage=(7, *[8] * 6, 6), **NEMO),
-            48.948, -0.08, mtp=1, capacity=1.0, unfused=EAGER),
+            48.948, -0.10, mtp=1, capacity=1.0, unfused=EAGER),
     Example("v25.08", "deepseek-v3", "H100", 1024, 8192,
             selective("mla_up_proj", "mlp", "moe", pipeline=8, virtual_pipeline=2, expert=64),
-            36.189, -0.08, nodes=4, unfused=("router",)),
+            36.189, -0.08, nodes=4, unfused=("router",), overlap=Overlap()),
     Example("v25.10", "deepseek-v3", "GB200", 256, 2048,
             selective("mla_up_proj", pipeline=4, virtual_pipeline=4, expert=64),
-            11.071, 0.11, mtp=1, capacity=1.0),
+            11.071, 0.08, mtp=1, capacity=1.0),
     # its expert all-to-alls do not look hidden: exposed, the step is 4 % too long
     Example("v25.12", "qwen3-235b-a22b", "H100", 256, 2048,
             Layout(tensor=2, sequence_parallel=True, pipeline=8, virtual_pipeline=4, expert=32,
                    expert_tensor=1),
-            25.532, -0.24, hidden=True),
+            25.532, -0.24, overlap=Overlap(ep=True)),
 ]  # fmt: skip
 
 RACKS = Layout(pipeline=2, virtual_pipeline=12, expert=64, expert_tensor=1)
@@ -96,14 +100,14 @@ MAVERICK = [
     Example("v25.05", "llama-4-maverick", gpu, gpus, batch, layout, seconds, error, 8192, dtype, graphs,
             capacity=1.0, unfused=("router",))
     for gpu, gpus, batch, layout, dtype, graphs, seconds, error in (
-        ("GB200", 128, 1024, RACKS, "bf16", (), 7.781, 0.06),
-        ("GB200", 256, 2048, RACKS, "bf16", (), 7.859, 0.055),
-        ("GB200", 512, 4096, RACKS, "bf16", (), 7.992, 0.04),
+        ("GB200", 128, 1024, RACKS, "bf16", (), 7.781, 0.045),
+        ("GB200", 256, 2048, RACKS, "bf16", (), 7.859, 0.04),
+        ("GB200", 512, 4096, RACKS, "bf16", (), 7.992, 0.025),
         ("GB200", 128, 1024, RACKS, "fp8", (), 6.093, 0.06),
         ("GB200", 256, 2048, RACKS, "fp8", (), 6.223, 0.04),
         ("GB200", 512, 4096, RACKS, "fp8", (), 6.327, 0.03),
-        ("H100", 512, 1024, SERVERS, "bf16", (), 4.426, 0.15),
-        ("H100", 512, 1024, SERVERS, "fp8", ("attention", "router"), 3.855, 0.06),
+        ("H100", 512, 1024, SERVERS, "bf16", (), 4.426, 0.08),
+        ("H100", 512, 1024, SERVERS, "fp8", ("attention", "router"), 3.855, 0.0),
     )
 ]  # fmt: skip
 
@@ -122,7 +126,7 @@ def test_all_thirteen_are_as_near_as_what_the_fit_has_left_out() -> None:
 
 
 def test_what_the_example_of_qwen_does_not_hide() -> None:
-    exposed = replace(EXAMPLES[-1], hidden=False)
+    exposed = replace(EXAMPLES[-1], overlap=Overlap())
     assert exposed.predicted() / exposed.seconds - 1 == pytest.approx(0.0, abs=0.10)
 
 

@@ -98,6 +98,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             dp=habits.dp,
             pp=habits.pp,
             ep=recipe_of(record).get("hidden") == "yes",
+            shared=_hides_behind_shared(record),
         ),
         **_experts(record, habits),
         unfused=_unfused(record, habits),
@@ -108,6 +109,17 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _hides_behind_shared(record: Mapping[str, str]) -> bool:
+    """Whether shared experts run beside NCCL's all-to-alls: NVIDIA's DeepSeek-V3 unless passes take turns.
+
+    Sources: NeMo, collections/llm/gpt/model/deepseek.py, and Megatron-Bridge, models/deepseek/
+    deepseek_provider.py: moe_shared_expert_overlap = True; its scripts turn it off with moe_a2a_overlap.
+    """
+    recipe = recipe_of(record)
+    flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
+    return record["model"] == "deepseek-v3" and not flexible and recipe.get("hidden") != "yes"
 
 
 def _stages(record: Mapping[str, str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from railwright.spec.study import TrainingJob
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
+from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
 
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
@@ -129,6 +130,8 @@ def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
             found["moe_token_dispatcher_type"] = "alltoall"
             if job.overlap.ep and not _takes_no_turns(job):
                 found["overlap_moe_expert_parallel_comm"] = True
+        if hides_behind_shared(job, arch):
+            found["moe_shared_expert_overlap"] = True
         if job.expert_capacity is not None:
             found["moe_expert_capacity_factor"] = job.expert_capacity
             found["moe_pad_expert_input_to_capacity"] = True

@@ -245,6 +245,10 @@ class Overlap(Section):
     dp: bool = Field(default=True, description="gradient reduce-scatter and parameter all-gather, in buckets")
     tp: bool = Field(default=False, description="tensor-parallel collectives behind chunked GEMMs")
     ep: bool = Field(default=False, description="expert all-to-all behind other microbatches' compute")
+    shared: bool = Field(
+        default=False,
+        description="expert all-to-all (NCCL's) behind shared experts (Megatron's moe_shared_expert_overlap)",
+    )
     pp: bool = Field(default=True, description="pipeline sends behind compute")
     cp: bool = Field(default=True, description="blocks of keys and values on the ring behind attention")
     prefetch: Annotated[int, Field(ge=0)] = Field(

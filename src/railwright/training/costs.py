@@ -118,6 +118,12 @@ def sections(found: list[Cost]) -> tuple[list[Cost], list[Cost]]:
     return found[:at], found[at:]
 
 
+def shared_halves(shared: list[Cost]) -> tuple[list[Cost], list[Cost]]:
+    """Shared experts up to the activation, and from their last product on."""
+    last = max(i for i, c in enumerate(shared) if c.product)
+    return shared[:last], shared[last:]
+
+
 def expert_sections(found: list[Cost]) -> tuple[list[Cost], list[Cost], list[Cost], list[Cost]]:
     """Router, this GPU's experts, shared experts, the rest."""
     start = next(i for i, c in enumerate(found) if c.name in _EXPERTS_START)

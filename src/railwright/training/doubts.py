@@ -5,6 +5,7 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.study import Layout, TrainingJob
+from railwright.training.shared import hides_behind_shared
 
 
 def doubts(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -38,6 +39,11 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
     if "rotary" in job.unfused and arch.position_embeddings:
         found.append(f"unfused rotary does nothing: {arch.name} has learned positions.")
+    if job.overlap.shared and not hides_behind_shared(job, arch):
+        found.append(
+            "overlap.shared does nothing: it wants shared experts, expert parallelism, NCCL's all-to-all (no "
+            "expert_nodes), and neither overlap.ep, dualpipe nor launch_blocking."
+        )
     if job.expert_capacity is not None and job.expert_imbalance > 1:
         found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
     if job.layout.placement == "expert-across" and job.layout.expert == 1:

@@ -188,11 +188,10 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
                 f"equal parts; {_list(fitting)} work."
             )
     if arch.attention == "gqa" and tensor > arch.kv_heads and tensor % arch.kv_heads:
+        even = [d for d in divisors(arch.heads) if d % arch.kv_heads == 0 or arch.kv_heads % d == 0]
         raise PlanError(
             f"{job.name}: layout.tensor = {tensor} is not a multiple of the {arch.kv_heads} key-value heads "
-            f"of {arch.name}, so they can be neither cut nor replicated evenly; "
-            f"{_list([d for d in divisors(arch.heads) if d % arch.kv_heads == 0 or arch.kv_heads % d == 0])} "
-            "work."
+            f"of {arch.name}, so they can be neither cut nor replicated evenly; {_list(even)} work."
         )
 
 

@@ -6,7 +6,7 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,7 @@ from railwright.training.costs import (
     head_split,
     products,
     sections,
+    shared_halves,
 )
 from railwright.training.eras import Pace, era_of, loss_of
 from railwright.training.exchange import Exchange
@@ -37,6 +38,7 @@ from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
 from railwright.training.schedule import route_of, schedule_name
+from railwright.training.shared import hides_behind_shared
 
 Gradients = Literal["both", "input", "weight"]
 """What a backward pass computes: all of it, or one half of a split one."""
@@ -75,6 +77,7 @@ class Work:
         self.halves = 2 if job.overlap.ep and exchanging and not both_ways else 1
         self.turns = exchanging and (self.halves > 1 or both_ways)
         self.part = 1.0 / self.halves
+        self.behind_shared = hides_behind_shared(job, arch)
         self.ahead = not arch.is_moe or job.expert_capacity is not None
         self.exchange = Exchange(job, arch, prices, self.part)
         self.lockstep = Lockstep(job, prices)
@@ -264,12 +267,15 @@ class Work:
         route, experts, shared, after = expert_sections(rest)
         label = "recompute" if again else "experts"
         self._compute(chain, f"{again}router", label, sum(c.forward for c in route))
-        self._exchange(chain, "ep dispatch")
+        first, last = self._shared(chain, shared, lambda half: sum(c.forward for c in half))
+        self._exchange(chain, "ep dispatch", first)
         chain.communicate(self.exchange.expert_gather())
         self._compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
         chain.communicate(self.exchange.expert_reduce())
-        self._exchange(chain, "ep combine")
-        if shared:
+        self._exchange(chain, "ep combine", last)
+        if self.behind_shared:
+            chain.communicate(self.exchange.reduction())
+        elif shared:
             self._block_forward(chain, f"{again}shared expert", label, shared)
         self._compute(chain, f"{again}combine", label, sum(c.forward for c in after))
         chain.communicate(self.exchange.whole_again())
@@ -282,16 +288,28 @@ class Work:
         else:
             route, experts, shared, after = expert_sections(rest)
             self._compute(chain, "combine backward", "experts", _back(after, whole))
-            if shared:
+            first, last = self._shared(chain, shared, lambda half: _back(half, whole))
+            if shared and not self.behind_shared:
                 self._block_backward(chain, "shared expert backward", "experts", shared, whole)
-            self._exchange(chain, "ep combine backward")
+            self._exchange(chain, "ep combine backward", last)
             chain.communicate(self.exchange.expert_gather())
             self._compute(chain, "experts backward", "experts", _back(experts, whole))
             chain.communicate(self.exchange.expert_reduce())
-            self._exchange(chain, "ep dispatch backward")
+            self._exchange(chain, "ep dispatch backward", first)
+            chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
             self._compute(chain, "router backward", "experts", _back(route, whole))
             chain.communicate(self.exchange.whole_again())
         self._block_backward(chain, "attention backward", "attention", attention, whole)
+
+    def _shared(
+        self, chain: Chain, shared: list[Cost], seconds: Callable[[list[Cost]], float]
+    ) -> tuple[float, float]:
+        """What of shared experts runs beside dispatch and beside combine (`shared`) [s]."""
+        if not self.behind_shared:
+            return 0.0, 0.0
+        chain.communicate(self.exchange.gathering() if self.sp else NOTHING)
+        first, last = shared_halves(shared)
+        return seconds(first), seconds(last)
 
     def _block_forward(self, chain: Chain, name: str, kind: str, found: list[Cost]) -> None:
         """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual."""
@@ -364,10 +382,14 @@ class Work:
             chain.communicate(comm)
             self._compute(chain, name, kind, seconds)
 
-    def _exchange(self, chain: Chain, purpose: str) -> None:
-        """One expert all-to-all; where passes take turns, another one runs meanwhile."""
+    def _exchange(self, chain: Chain, purpose: str, shared: float = 0.0) -> None:
+        """One expert all-to-all beside `shared` seconds of compute; passes that take turns do so here."""
         for comm in self.exchange.routed(purpose):
-            chain.communicate(comm)
+            if shared:
+                back = " backward" if purpose.endswith("backward") else ""
+                chain.beside(comm, f"shared expert{back}", "experts", shared * self.part)
+            else:
+                chain.communicate(comm)
         if self.turns:
             chain.cut()
 

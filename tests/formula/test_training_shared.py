@@ -1,0 +1,79 @@
+"""Shared experts beside the all-to-alls of routed ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.spec.study import Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.doubts import doubts
+from railwright.training.eras import Pace
+from railwright.training.result import StepResult
+from railwright.training.shared import hides_behind_shared
+from training_cases import DENSE, MOE, job, machine, priced
+
+SHARED = replace(MOE, shared_experts=1, shared_ffn=4096)
+BESIDE = Overlap(shared=True, dp=False)
+KERNEL = 1e-3
+"""Seconds of every kernel here: the host hides behind them."""
+
+
+def step(cut: TrainingJob, seconds: float) -> StepResult:
+    """A step whose every collective takes `seconds`."""
+    return simulate(
+        cut,
+        SHARED,
+        machine(1),
+        predict=priced(1e18, seconds),
+        kernel=lambda operator: KERNEL if operator.kind in ("gemm", "grouped_gemm") else 0.0,
+        pace=Pace(host=0.0),
+    )
+
+
+def exposed(result: StepResult, kind: str) -> float:
+    return sum(share.exposed for share in result.shares if share.kind == kind)
+
+
+def cut(**more: object) -> TrainingJob:
+    return job(batch=8, expert=8, overlap=Overlap(dp=False)).model_copy(update=more)
+
+
+def test_short_all_to_alls_hide_wholly_behind_shared_experts() -> None:
+    # forward the first product runs beside dispatch and the second beside combine; backward two kernels each
+    waits, hides = (step(cut(overlap=o), 0.2 * KERNEL) for o in (Overlap(dp=False), BESIDE))
+    assert exposed(waits, "ep") == pytest.approx(8 * 4 * 0.2 * KERNEL)
+    assert exposed(hides, "ep") == pytest.approx(0.0, abs=1e-9)
+    assert hides.step_time < waits.step_time
+
+
+def test_long_ones_show_what_is_longer_than_shared_experts() -> None:
+    seconds = 10 * KERNEL
+    waits, hides = (step(cut(overlap=o), seconds) for o in (Overlap(dp=False), BESIDE))
+    saved = exposed(waits, "ep") - exposed(hides, "ep")
+    # of 8 layers 2 kernels forward and 4 backward, stretched while communication runs
+    assert 8 * 6 * KERNEL <= saved <= 8 * 6 * KERNEL * 1.25
+    assert hides.step_time >= waits.step_time - saved
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"overlap": Overlap(shared=True, ep=True)},
+        {"expert_nodes": 2},
+        {"launch_blocking": True, "overlap": Overlap(shared=True, dp=False, pp=False)},
+        {"overlap": Overlap()},
+    ],
+)
+def test_nothing_hides_where_megatron_cannot(change: dict[str, object]) -> None:
+    assert hides_behind_shared(cut(overlap=BESIDE), SHARED)
+    one = cut(overlap=BESIDE).model_copy(update=change)
+    assert not hides_behind_shared(one, SHARED)
+    told = any("overlap.shared does nothing" in sentence for sentence in doubts(one, SHARED))
+    assert told == one.overlap.shared
+
+
+def test_models_without_shared_experts_are_told() -> None:
+    for arch in (DENSE, MOE):
+        assert any("overlap.shared does nothing" in one for one in doubts(cut(overlap=BESIDE), arch))
