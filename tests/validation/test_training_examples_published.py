@@ -20,7 +20,6 @@ from railwright.model import load_model
 from railwright.spec.study import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
-
 BESIDE_SHARED = Overlap(shared=True)
 
 
