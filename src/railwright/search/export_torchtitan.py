@@ -12,6 +12,7 @@ from typing import Any
 from railwright.model.architecture import Transformer
 from railwright.spec.study import TrainingJob
 from railwright.training.schedule import schedule_name
+from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
 
 LINEAR: dict[str, dict[str, dict[str, Any]]] = {
@@ -117,6 +118,8 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("torchtitan hides the communication of data parallelism; it has no switch for it")
     if arch.is_moe and layout.expert > 1 and job.overlap.ep:
         found.append("hidden expert all-to-all: torchtitan has no setting for it")
+    if hides_behind_shared(job, arch):
+        found.append("expert all-to-all behind shared experts: torchtitan has no setting for it")
     if layout.placement != "packed":
         found.append(f"placement {layout.placement}: order the hosts accordingly")
     if layout.recompute == "selective" and layout.recompute_modules != ("ops",):
