@@ -11,7 +11,7 @@ from dataclasses import replace
 from railwright.model.architecture import Transformer
 from railwright.model.family_parts import (
     full_layers_of,
-    head_width,
+    gpt,
     last_windowed,
     normed_queries,
     plain,
@@ -161,26 +161,9 @@ def bloom(keys: Keys, name: str) -> Transformer:
     """BLOOM: GPT-3's layers with ALiBi instead of positions, and a norm behind the embedding."""
     heads = keys.whole("n_head")
     hidden = keys.whole("n_embed" if keys.raw("n_embed") is not None else "hidden_size")
-    return Transformer(
-        name=name,
-        layers=keys.depth("n_layer"),
-        hidden=hidden,
-        vocab=keys.whole("vocab_size"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=head_width(keys, hidden, heads),
-        ffn=4 * hidden,
-        gated=False,
-        tied_embeddings=keys.flag("tie_word_embeddings", True),
-        attention_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        norm_bias=True,
-        alibi=True,
-        embedding_norm=True,
-        max_positions=keys.whole("seq_length", 2048),
-        source=keys.source(),
-    )
+    positions = keys.whole("seq_length", 2048)
+    base = gpt(keys, name, "n_layer", hidden, heads, 4 * hidden, biased=True, positions=positions)
+    return replace(base, alibi=True, embedding_norm=True)
 
 
 def mpt(keys: Keys, name: str) -> Transformer:
@@ -194,21 +177,9 @@ def mpt(keys: Keys, name: str) -> Transformer:
         usual = attention.raw("attn_type") in (None, "multihead_attention")
         attention.need(usual, "attn_type", "only multihead_attention is supported.")
         without(attention, "qk_ln")
-    return Transformer(
-        name=name,
-        layers=keys.depth("n_layers"),
-        hidden=hidden,
-        vocab=keys.whole("vocab_size"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=head_width(keys, hidden, heads),
-        ffn=4 * hidden,
-        gated=False,
-        tied_embeddings=keys.flag("tie_word_embeddings", True),
-        alibi=True,
-        max_positions=keys.whole("max_seq_len", 2048),
-        source=keys.source(),
-    )
+    positions = keys.whole("max_seq_len", 2048)
+    base = gpt(keys, name, "n_layers", hidden, heads, 4 * hidden, biased=False, positions=positions)
+    return replace(base, alibi=True)
 
 
 def internlm3(keys: Keys, name: str) -> Transformer:
@@ -285,25 +256,9 @@ def opt(keys: Keys, name: str) -> Transformer:
         "an embedding of another width than hidden_size is not supported.",
     )
     biased = keys.flag("enable_bias", True)
-    return Transformer(
-        name=name,
-        layers=keys.depth("num_hidden_layers"),
-        hidden=hidden,
-        vocab=keys.whole("vocab_size"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=head_width(keys, hidden, heads),
-        ffn=keys.whole("ffn_dim"),
-        gated=False,
-        tied_embeddings=keys.flag("tie_word_embeddings", True),
-        attention_bias=biased,
-        output_bias=biased,
-        mlp_bias=biased,
-        norm_bias=True,
-        position_embeddings=positions + 2,
-        max_positions=positions,
-        source=keys.source(),
-    )
+    ffn = keys.whole("ffn_dim")
+    base = gpt(keys, name, "num_hidden_layers", hidden, heads, ffn, biased=biased, positions=positions)
+    return replace(base, norm_bias=True, position_embeddings=positions + 2)
 
 
 def gpt2(keys: Keys, name: str) -> Transformer:
@@ -315,25 +270,9 @@ def gpt2(keys: Keys, name: str) -> Transformer:
         "n_head",
         f"{heads} does not divide n_embd = {hidden}.",
     )
-    return Transformer(
-        name=name,
-        layers=keys.depth("n_layer"),
-        hidden=hidden,
-        vocab=keys.whole("vocab_size"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=keys.whole("n_inner", 4 * hidden),
-        gated=False,
-        tied_embeddings=keys.flag("tie_word_embeddings", True),
-        attention_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        norm_bias=True,
-        position_embeddings=positions,
-        max_positions=positions,
-        source=keys.source(),
-    )
+    ffn = keys.whole("n_inner", 4 * hidden)
+    base = gpt(keys, name, "n_layer", hidden, heads, ffn, biased=True, positions=positions)
+    return replace(base, position_embeddings=positions)
 
 
 def gpt_bigcode(keys: Keys, name: str) -> Transformer:
@@ -350,19 +289,7 @@ def falcon(keys: Keys, name: str) -> Transformer:
         "only the later Falcon decoder (40B, 180B) is supported; it must be true.",
     )
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
-    return Transformer(
-        name=name,
-        layers=keys.depth("num_hidden_layers"),
-        hidden=hidden,
-        vocab=keys.whole("vocab_size"),
-        heads=heads,
-        kv_heads=keys.whole("num_kv_heads"),
-        head_dim=head_width(keys, hidden, heads),
-        ffn=keys.whole("ffn_hidden_size", 4 * hidden),
-        gated=False,
-        norm_bias=True,
-        parallel_blocks=True,
-        tied_embeddings=keys.flag("tie_word_embeddings", True),
-        max_positions=keys.whole("max_position_embeddings", 2048),
-        source=keys.source(),
-    )
+    positions = keys.whole("max_position_embeddings", 2048)
+    ffn = keys.whole("ffn_hidden_size", 4 * hidden)
+    base = gpt(keys, name, "num_hidden_layers", hidden, heads, ffn, biased=False, positions=positions)
+    return replace(base, kv_heads=keys.whole("num_kv_heads"), norm_bias=True, parallel_blocks=True)

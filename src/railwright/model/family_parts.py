@@ -33,6 +33,42 @@ def plain(keys: Keys, name: str) -> Transformer:
     )
 
 
+def gpt(
+    keys: Keys,
+    name: str,
+    depth: str,
+    hidden: int,
+    heads: int,
+    ffn: int,
+    *,
+    biased: bool,
+    positions: int,
+) -> Transformer:
+    """GPT's layers: as many heads of keys as of queries, an MLP of two products, tied embeddings.
+
+    depth   the key that says how many layers there are
+    biased  every product and norm has a bias, or none does
+    """
+    return Transformer(
+        name=name,
+        layers=keys.depth(depth),
+        hidden=hidden,
+        vocab=keys.whole("vocab_size"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_width(keys, hidden, heads),
+        ffn=ffn,
+        gated=False,
+        tied_embeddings=keys.flag("tie_word_embeddings", True),
+        attention_bias=biased,
+        output_bias=biased,
+        mlp_bias=biased,
+        norm_bias=biased,
+        max_positions=positions,
+        source=keys.source(),
+    )
+
+
 def head_width(keys: Keys, hidden: int, heads: int) -> int:
     """head_dim, or the hidden size over the heads."""
     if keys.raw("head_dim") is None and keys.raw("qk_nope_head_dim") is None:
