@@ -117,9 +117,13 @@ def _hides_behind_shared(record: Mapping[str, str]) -> bool:
     Sources: NeMo, collections/llm/gpt/model/deepseek.py, and Megatron-Bridge, models/deepseek/
     deepseek_provider.py: moe_shared_expert_overlap = True; its scripts turn it off with moe_a2a_overlap.
     """
-    recipe = recipe_of(record)
-    flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
-    return record["model"] == "deepseek-v3" and not flexible and recipe.get("hidden") != "yes"
+    hidden = recipe_of(record).get("hidden") == "yes"
+    return record["model"] == "deepseek-v3" and not _flexible(record) and not hidden
+
+
+def _flexible(record: Mapping[str, str]) -> bool:
+    """Whether tokens go through Megatron's flex dispatcher (DeepEP, HybridEP), not NCCL's all-to-all."""
+    return recipe_of(record).get("dispatcher") in ("deepep", "hybridep")
 
 
 def _stages(record: Mapping[str, str]) -> dict[str, Any]:
@@ -165,11 +169,10 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     recipe = recipe_of(record)
     dropping = "tokendrop" in record["notes"] or record.get("tokendrop") == "yes"
     capacity = 1.0 if dropping else habits.capacity
-    flexible = recipe.get("dispatcher") in ("deepep", "hybridep")
     nodes = 4 if record["model"] == "deepseek-v3" else int(record["gpus"])
     return {
         "expert_capacity": capacity if architecture_of(record).is_moe else None,
-        "expert_nodes": nodes if flexible else None,
+        "expert_nodes": nodes if _flexible(record) else None,
         "cuda_graphs": GRAPHED.get(
             (record["family"], record["software"]), tuple(recipe.get("graphs", "").split())
         ),
@@ -189,7 +192,6 @@ def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
 EAGER_LOSS = ("gpt3-", "grok1-")
 """Models whose YAML files of 2024 do not ask for cross_entropy_loss_fusion, as all others do.
 Source: dgxc-benchmarking v24.11.1 and NeMo-Framework-Launcher, conf/training."""
-
 
 GRAPHED = {("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00"): ("attention", "mlp")}
 """Whole layers launched as CUDA graphs by scripts, by family and software.

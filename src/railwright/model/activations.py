@@ -12,7 +12,7 @@ from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import Layer
 
 Recompute = Literal["none", "selective", "full"]
-Loss = Literal["fused", "unfused", "eager"]
+KeptLoss = Literal["fused", "unfused", "eager"]
 
 KEPT_INPUT = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "fp8_block": 1.0 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
 """Bytes of one element of a linear layer's kept input, its block scales in; other dtypes keep ELEMENT.
@@ -20,7 +20,7 @@ Transformer Engine keeps one quantised copy, the one the weight gradient multipl
 layernorm_linear.py: after the forward product only the column-wise usage of the input is kept).  Scales: one
 byte per 32 elements in MXFP8 and per 16 in NVFP4, four bytes per 128 in block-wise fp8."""
 
-LOGIT_BYTES: dict[Loss, float] = {"fused": ELEMENT, "unfused": 4.0, "eager": 12.0}
+LOGIT_BYTES: dict[KeptLoss, float] = {"fused": ELEMENT, "unfused": 4.0, "eager": 12.0}
 """Bytes of one logit at most in the head's backward pass.
 'fused': 16 bits, into which the loss kernel writes their gradient (Transformer Engine,
 pytorch/cross_entropy.py).
@@ -195,7 +195,7 @@ def head_activation_bytes(
     *,
     tp: int = 1,
     sequence_parallel: bool = False,
-    loss: Loss = "unfused",
+    loss: KeptLoss = "unfused",
 ) -> float:
     """Bytes the final norm, LM head and loss keep on one GPU of the last stage. [byte]
 

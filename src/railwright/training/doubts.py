@@ -37,8 +37,9 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
             "unfused router": "router" in job.unfused,
         }
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
-    if "rotary" in job.unfused and arch.position_embeddings:
-        found.append(f"unfused rotary does nothing: {arch.name} has learned positions.")
+    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi):
+        positions = "ALiBi" if arch.alibi else "learned positions"
+        found.append(f"unfused rotary does nothing: {arch.name} has {positions}.")
     if job.overlap.shared and not hides_behind_shared(job, arch):
         found.append(
             "overlap.shared does nothing: it wants shared experts, expert parallelism, NCCL's all-to-all (no "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import Loss, Recompute
+from railwright.model.activations import KeptLoss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
@@ -15,7 +15,7 @@ from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.stages import StageShape
 
-LOSS: dict[str, Loss] = {
+LOSS: dict[str, KeptLoss] = {
     "megatron-2025": "fused",
     "megatron-2025-unfused": "fused",
     "megatron-2026": "fused",

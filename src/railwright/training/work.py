@@ -268,11 +268,11 @@ class Work:
         label = "recompute" if again else "experts"
         self._compute(chain, f"{again}router", label, sum(c.forward for c in route))
         first, last = self._shared(chain, shared, lambda half: sum(c.forward for c in half))
-        self._exchange(chain, "ep dispatch", first)
+        self._exchange(chain, "ep dispatch", first, label)
         chain.communicate(self.exchange.expert_gather())
         self._compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
         chain.communicate(self.exchange.expert_reduce())
-        self._exchange(chain, "ep combine", last)
+        self._exchange(chain, "ep combine", last, label)
         if self.behind_shared:
             chain.communicate(self.exchange.reduction())
         elif shared:
@@ -382,12 +382,12 @@ class Work:
             chain.communicate(comm)
             self._compute(chain, name, kind, seconds)
 
-    def _exchange(self, chain: Chain, purpose: str, shared: float = 0.0) -> None:
+    def _exchange(self, chain: Chain, purpose: str, shared: float = 0.0, kind: str = "experts") -> None:
         """One expert all-to-all beside `shared` seconds of compute; passes that take turns do so here."""
         for comm in self.exchange.routed(purpose):
             if shared:
                 back = " backward" if purpose.endswith("backward") else ""
-                chain.beside(comm, f"shared expert{back}", "experts", shared * self.part)
+                chain.beside(comm, f"shared expert{back}", kind, shared * self.part)
             else:
                 chain.communicate(comm)
         if self.turns:
