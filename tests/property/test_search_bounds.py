@@ -58,6 +58,17 @@ CASES = {
         ),
         {"tensor": (1, 2), "expert": (1, 2, 8), "schedule": ("auto", "dualpipe")},
     ),
+    "experts both ways": (MOE, job(batch=64), {"schedule": ("dualpipe",), "pipeline": (2, 4)}),
+    "alternating experts both ways": (
+        ALTERNATING,
+        job(batch=64),
+        {"schedule": ("dualpipe",), "pipeline": (2, 4), "recompute": ("none", "selective", "full")},
+    ),
+    "experts of fixed capacity both ways": (
+        MOE,
+        job(batch=64).model_copy(update={"expert_capacity": 1.0}),
+        {"schedule": ("dualpipe",), "pipeline": (2, 4)},
+    ),
     "alternating experts": (ALTERNATING, job(batch=32), {"pipeline": (1, 2, 4), "zero": (1, 3)}),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),

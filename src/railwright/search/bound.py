@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -29,11 +30,39 @@ from railwright.search.laws import (
     COMPUTE,
     FORWARD,
     HOST,
+    INPUTS,
     LANE,
+    LONE,
     SLOWED,
     WEIGHTS,
     Floats,
 )
+from railwright.training.quick import finish_times
+from railwright.training.schedule import Kind, Route
+
+Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+"""Which kind of chunk each stage has at each place."""
+
+SURE = (LANE, HOST, ALONE, SLOWED)
+"""Laws that hold for a pass with data-parallel communication beside it, too."""
+
+KINDS = get_args(Kind)
+"""Kinds of passes, in the order in which they are counted."""
+
+
+@dataclass(frozen=True)
+class BothWays:
+    """DualPipe's passes, of which two may run side by side.
+
+    seconds_dxpvk  undisturbed and with data-parallel communication beside them (d), by `Unit.kind` in the
+                   order of KINDS; 'FB' counts for the forward chunk [s]
+    units_xpvk     how many of them
+    placed         whether they are placed in the order of the schedule
+    """
+
+    seconds_dxpvk: Floats
+    units_xpvk: Floats
+    placed: bool
 
 
 @dataclass(frozen=True)
@@ -45,25 +74,54 @@ class Passes:
     kind_pv              which kind of chunk each stage has at each place
     send_x, count_x      one transfer between stages; microbatches
     schedule             as in the study
+    both                 DualPipe: its passes one by one
     """
 
     long_xbg: Floats
     short_xbg: Floats
     last_xbg: Floats
     compute_xbg: Floats
-    kind_pv: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    kind_pv: Places
     send_x: Floats
     count_x: Floats
     schedule: str
+    both: BothWays | None = None
 
 
-def chunk_times(laws_xbkl: Floats, counts_gk: Floats, schedule: str) -> tuple[Floats, Floats, Floats, Floats]:
-    """Long and short passes, last compute and compute of every kind of chunk from what its parts take. [s]"""
-    sums = np.einsum("xbkl,gk->xbgl", laws_xbkl, counts_gk, optimize=True)
-    short = np.max([sums[..., law] for law in (LANE, HOST, ALONE, SLOWED)], axis=0)
-    # A pass of two directions is only as long as the longest of what runs side by side.
-    long = np.maximum(sums[..., CHAIN], sums[..., LANE] if schedule == "dualpipe" else short)
-    return long, short, sums[..., BARE], sums[..., COMPUTE]
+def chunk_laws(laws_xbkl: Floats, counts_gk: Floats) -> Floats:
+    """(X, pass, kind of chunk, law) from what the parts of chunks take. [s]"""
+    found: Floats = np.einsum("xbkl,gk->xbgl", laws_xbkl, counts_gk, optimize=True)
+    return found
+
+
+def chunk_times(laws_xbgl: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Long and short passes, last compute and compute of every kind of chunk. [s]"""
+    short = laws_xbgl[..., (*SURE, LONE)].max(-1)
+    return np.maximum(laws_xbgl[..., CHAIN], short), short, laws_xbgl[..., BARE], laws_xbgl[..., COMPUTE]
+
+
+def unit_times(laws_xbgl: Floats, kind_pv: Places) -> Floats:
+    """`BothWays.seconds_dxpvk` from laws. [s]
+
+    Of a forward and a backward pass that run side by side only the sum of each law is sure.  The launches of
+    a backward pass are a task only where they are longer than the whole chunk's compute.
+    """
+    forward, back, inputs = (laws_xbgl[:, b][:, kind_pv] for b in (FORWARD, BACKWARD, INPUTS))
+    sure: dict[Kind, Floats] = {
+        "F": forward[..., (LONE, HOST)].max(-1),
+        "B": back[..., (LONE, HOST)].max(-1),
+        "I": inputs[..., LONE],
+        # The weight gradients of a split pass: what its input gradients leave of the compute.
+        "W": np.maximum(back[..., COMPUTE] - inputs[..., COMPUTE], 0.0),
+    }
+    back[..., HOST] = np.where(back[..., HOST] > back[..., ALONE], back[..., HOST], 0.0)
+    pair = forward + back[:, :, ::-1]
+    disturbed = pair[..., SURE].max(-1)
+    found = np.empty((2, *disturbed.shape, len(KINDS)))
+    for k, kind in enumerate(KINDS):
+        found[..., k] = sure.get(kind, disturbed)
+    found[0, ..., KINDS.index("FB")] = np.maximum(pair[..., CHAIN], disturbed)
+    return found
 
 
 def step_time(
@@ -91,14 +149,18 @@ def step_time(
     last_xp = edge[:, BACKWARD][:, passes.kind_pv[:, 0]] + extra_b[:, :, 0]
     wait = ends[0].first if overlap_dp else 0.0
     weights_xp = edge[:, WEIGHTS][:, passes.kind_pv[:, 0]]
-    total_x, finish_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
+    if passes.both is not None:
+        lane_p = np.array([one.lane for one in ends]) / 2
+        total_x, finish_xp = _both_ways(passes, passes.both, lane_p, disturbed, overlap_pp)
+    else:
+        total_x, finish_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
     reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
     if overlap_dp:
         over_xg = (long - np.minimum(passes.last_xbg, long))[:, BACKWARD]
         reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
     ready_xp = finish_xp + reduce
     front = np.broadcast_to(reduce, ready_xp.shape)[:, 0]
-    if passes.schedule == "dualpipe":
+    if passes.both is not None:
         front = np.zeros(len(total_x))
     barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
     if tied:
@@ -128,12 +190,6 @@ def _pipeline(
     """(X,) end of the last pass of all, and (X, p) of each stage's, at least. [s]"""
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
-    if passes.schedule == "dualpipe":
-        # Microbatches enter at both ends, half of them at each.
-        left = np.cumsum(first_xp + send, 1) - first_xp - send
-        right = np.cumsum((first_xp + send)[:, ::-1], 1)[:, ::-1] - first_xp - send
-        finish = work_xp / 2 + np.minimum(left, right)
-        return finish.max(1), finish
     before = np.arange(stages)
     fill_xp = np.cumsum(first_xp, 1) - first_xp + before * send + wait
     drain_xp = np.cumsum(last_xp, 1) - last_xp + before * send
@@ -157,6 +213,33 @@ def _pipeline(
         total_x = np.maximum(total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp))
     finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
     return total_x, finish_xp
+
+
+def _both_ways(
+    passes: Passes, both: BothWays, lane_p: Floats, disturbed: bool, overlap_pp: bool
+) -> tuple[Floats, Floats]:
+    """The same under DualPipe.
+
+    lane_p  what goes over the data-parallel lane in every microbatch of a chunk [s]
+    """
+    seconds, send_x, count_x = both.seconds_dxpvk[int(disturbed)], passes.send_x, passes.count_x
+    if both.placed:
+        stages, chunks = passes.kind_pv.shape
+        route = Route(stages, chunks, "mirror")
+        finish = np.array(
+            [
+                finish_times(route, int(count), passes.schedule, one, send, not overlap_pp)
+                for one, count, send in zip(seconds, count_x.tolist(), send_x.tolist(), strict=True)
+            ]
+        )
+    else:
+        # Microbatches enter at both ends; chunk 1 of a stage is chunk 0 of its mirror.
+        step = seconds[:, :, 0, KINDS.index("F")] + send_x[:, None]
+        left = np.cumsum(step, 1) - step
+        finish = (both.units_xpvk * seconds).sum((-1, -2)) + np.minimum(left, left[:, ::-1])
+    # Half of the microbatches run through each chunk, so all of them through one of a stage's two.
+    finish = np.maximum(finish, count_x[:, None] * lane_p)
+    return finish.max(1), finish
 
 
 def _two_and_fro(

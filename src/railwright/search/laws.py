@@ -17,15 +17,17 @@ from railwright.training.work import Chunk, Work
 
 Floats = NDArray[np.float64]
 
-CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE = range(7)
-"""Laws.  chain: the pass as the training room runs it; lane: one kind of communication alone; host: its
-launches alone; alone: the pass with nothing slowing it; slowed: its compute, slowed as long as that
-communication lasts; bare: as alone without launches, which is when its last compute ends; compute: its
-compute with nothing between."""
+CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE, LONE = range(8)
+"""Laws.  chain: the pass as the training room runs it, without launches that only the end of a pass waits
+for; lane: one kind of communication alone; host: its launches alone; alone: the pass with nothing slowing it;
+slowed: its compute, slowed as long as that communication lasts; bare: as alone without launches, which is
+when its last compute ends; compute: its compute with nothing between; lone: under DualPipe, the pass with no
+other beside it, and nothing slowing it."""
 
 FORWARD, BACKWARD, WEIGHTS = range(3)
-"""Passes: under schedules that split the backward pass, the second is its input gradients, the
-third the rest."""
+INPUTS = WEIGHTS
+"""Passes: under ZB-H1 the second is a backward pass's input gradients, the third the rest; DualPipe splits
+few of them: the second is a whole one, the third input gradients alone."""
 
 
 def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
@@ -36,7 +38,10 @@ def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
             BACKWARD: partial(work.backward, gradients="input"),
             WEIGHTS: partial(work.backward, gradients="weight"),
         }
-    return {FORWARD: work.forward, BACKWARD: work.backward}
+    found: dict[int, Callable[[Chunk], list[Task]]] = {FORWARD: work.forward, BACKWARD: work.backward}
+    if schedule_name(work.job.layout) == "dualpipe":
+        found[INPUTS] = partial(work.backward, gradients="input")
+    return found
 
 
 def measure(work: Work, kinds: Sequence[Layer], slowdown: float) -> Floats:
@@ -44,7 +49,7 @@ def measure(work: Work, kinds: Sequence[Layer], slowdown: float) -> Floats:
 
     Where the host may be waited for, a layer is what a second one adds.
     """
-    found = np.zeros((3, len(kinds) + 2, 7))
+    found = np.zeros((3, len(kinds) + 2, LONE + 1))
     for which, make in makers(work).items():
         for i, kind in enumerate(kinds):
             tasks = without_waits(make(Chunk((kind,), False, False)))
@@ -58,11 +63,11 @@ def measure(work: Work, kinds: Sequence[Layer], slowdown: float) -> Floats:
 
 
 def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
-    """The same with compute alone: what no overlap, no network and no host can shorten. [s]
+    """The same with compute and launches alone: what no overlap and no network can shorten. [s]
 
     Overlap cuts products in parts that add up to the whole, so the sum is the same under all of it.
     """
-    found = np.zeros((3, len(kinds) + 2, 7))
+    found = np.zeros((3, len(kinds) + 2, LONE + 1))
     parts = [
         *(Chunk((kind,), False, False) for kind in kinds),
         Chunk((), True, False),
@@ -70,24 +75,28 @@ def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
     ]
     for which, make in makers(work).items():
         for i, chunk in enumerate(parts):
-            seconds = sum(t.duration for t in without_waits(make(chunk)) if t.lane == "compute")
+            tasks = without_waits(make(chunk))
+            seconds = sum(t.duration for t in tasks if t.lane == "compute")
             found[which, i, [CHAIN, ALONE, SLOWED, BARE, COMPUTE]] = seconds
+            found[which, i, HOST] = _launched(tasks, work)
+            found[which, i, LONE] = _lone(tasks, work)
     return found
 
 
 def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
-    # What the host needs for a whole pass does not add up over layers, and only makes it longer.
-    tasks = [t._replace(duration=0.0) if t.lane == "host" and not t.after else t for t in tasks]
+    launched = _launched(tasks, work)
+    tasks = _layered(tasks)
     total = {"compute": 0.0, "tp": 0.0, "ep": 0.0, "host": 0.0}
     for task in tasks:
         total[task.lane] = total.get(task.lane, 0.0) + task.duration
-    compute = total["compute"]
+    compute, lone = total["compute"], _lone(tasks, work)
     if work.turns:
         # Compute done in T: at full speed, or slowed while messages are sent, for `sent` at least.
         sent = total["ep"]
         slowed = compute + (1 - 1 / slowdown) * sent
         # Where halves take turns, parameters of one layer may be gathered while another computes.
-        return np.array([slowed, sent, total["host"], compute, slowed, compute, 0.0])
+        between = compute if work.halves == 1 else 0.0
+        return np.array([slowed, sent, launched, compute, slowed, compute, between, lone])
     overlap = work.job.overlap
     if all(i - 1 in task.after for i, task in enumerate(tasks) if i):
         # Nothing runs beside anything: a chain is as long as its parts.
@@ -104,4 +113,27 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
     chain = pass_times(tasks, slowdown)[0] if work.beside or overlap.cp else alone
     beside = total["tp"] if work.beside else total.get("cp", 0.0) if overlap.cp else 0.0
     slowed = compute + (1 - 1 / slowdown) * beside
-    return np.array([chain, 0.0, 0.0, alone, slowed, bare, compute])
+    return np.array([chain, 0.0, launched, alone, slowed, bare, compute, lone])
+
+
+def _lone(tasks: list[Task], work: Work) -> float:
+    """A pass under DualPipe that runs with no other, slowed by nothing, at least. [s]"""
+    if schedule_name(work.job.layout) != "dualpipe":
+        return 0.0
+    return pass_times(_layered(tasks), 1.0)[0] if tasks else 0.0
+
+
+def _layered(tasks: list[Task]) -> list[Task]:
+    """Without what the host needs for a whole pass: it does not add up over layers, and only makes a pass
+    longer."""
+    return [t._replace(duration=0.0) if t.lane == "host" and not t.after else t for t in tasks]
+
+
+def _launched(tasks: list[Task], work: Work) -> float:
+    """What the host needs to launch a layer's part of a pass, and the pass takes at least. [s]
+
+    It is a task only where it is longer than the compute, of the layer or of the whole pass.  Where it is one
+    of a layer and not of the pass, the pass computes for at least as long.  Where the host runs ahead over
+    both passes, what the forward one takes is taken off for the whole pass, so layers do not add up.
+    """
+    return sum(t.duration for t in tasks if t.lane == "host" and (t.after or not work.ahead))

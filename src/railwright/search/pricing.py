@@ -7,7 +7,7 @@ length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -24,7 +24,7 @@ from railwright.model import optimizer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kinds_present
 from railwright.search.ends import Ends, ends_of
-from railwright.search.laws import Floats, compute_alone, measure
+from railwright.search.laws import LONE, Floats, compute_alone, measure
 from railwright.search.space import Block, apply
 from railwright.spec.study import TrainingJob
 from railwright.traffic.demand import Communicator
@@ -36,11 +36,11 @@ from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
-from railwright.training.schedule import schedule_name
-from railwright.training.stage import PassBook
+from railwright.training.schedule import Kind, schedule_name
+from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
-from railwright.training.work import Chunk, Work
+from railwright.training.work import Work
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
 """Structure that decides the tasks of a pass, beside the groups it runs on."""
@@ -85,7 +85,7 @@ class Pricer:
     _kernels: dict[Operator, float] = field(default_factory=dict)
     _times: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _computes: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
-    _chunks: dict[tuple[Any, ...], Placed] = field(default_factory=dict)
+    _placed: dict[tuple[Any, ...], dict[tuple[Passed, Kind], Placed]] = field(default_factory=dict)
     _books: dict[tuple[Any, ...], PassBook] = field(default_factory=dict)
     _ends: dict[tuple[Any, ...], Ends] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class Pricer:
         groups = self._crossings(self.prices(apply(self.job, first)))
         structure = _shaping(block.structure)
         values = [block.of(axis) for axis in PASSING]
-        found = np.full((wanted.size, 3, len(self.kinds) + 2, 7), np.nan)
+        found = np.full((wanted.size, 3, len(self.kinds) + 2, LONE + 1), np.nan)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
             if not wanted[x]:
                 continue
@@ -177,23 +177,28 @@ class Pricer:
         """Tasks of the passes of a layout, which others that differ in data parallelism share."""
         return self._book(apply(self.job, setting), self._shared(setting))
 
-    def chunk(self, setting: Mapping[str, Any], chunk: Chunk, which: int) -> Placed:
-        """One pass of a chunk as the training room runs it undisturbed."""
+    def passes_of(self, setting: Mapping[str, Any]) -> Callable[[Passed, Kind], Placed]:
+        """Passes of a layout as the training room runs them undisturbed, by their chunks and their kind."""
         shared = self._shared(setting)
-        key = (*shared, chunk, which)
-        if key not in self._chunks:
-            book = self._book(apply(self.job, setting), shared)
-            backward = "I" if setting["schedule"] == "zb-h1" else "B"
-            tasks = book.tasks((chunk,), ("F", backward, "W")[which])
-            long, last = pass_times(tasks, self.slowdown)
-            if len(own := without_waits(tasks)) < len(tasks):
-                last = pass_times(own, self.slowdown)[1]  # gradients wait for no other rank's pass
-            sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
-            whole = sum(t.duration for t in tasks if t.lane == "compute")
-            short = max(pass_times(tasks, 1.0)[0], whole + (1 - 1 / self.slowdown) * max(sent))
-            compute = whole if book.work.halves == 1 else 0.0
-            self._chunks[key] = Placed(long, min(short, long), last, compute)
-        return self._chunks[key]
+        known = self._placed.setdefault(shared, {})
+
+        def placed(chunks: Passed, kind: Kind) -> Placed:
+            if (chunks, kind) not in known:
+                known[chunks, kind] = self._place(self._book(apply(self.job, setting), shared), chunks, kind)
+            return known[chunks, kind]
+
+        return placed
+
+    def _place(self, book: PassBook, chunks: Passed, kind: Kind) -> Placed:
+        tasks = book.tasks(chunks, kind)
+        long, last = pass_times(tasks, self.slowdown)
+        if len(own := without_waits(tasks)) < len(tasks):
+            last = pass_times(own, self.slowdown)[1]  # gradients wait for no other rank's pass
+        sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
+        whole = sum(t.duration for t in tasks if t.lane == "compute")
+        short = max(pass_times(tasks, 1.0)[0], whole + (1 - 1 / self.slowdown) * max(sent))
+        compute = whole if book.work.halves == 1 else 0.0
+        return Placed(long, min(short, long), last, compute)
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
         """What decides the tasks of passes."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.search.bound import Passes, chunk_times, step_time
+from railwright.search.bound import (
+    KINDS,
+    BothWays,
+    Passes,
+    chunk_laws,
+    chunk_times,
+    step_time,
+    unit_times,
+)
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
-from railwright.search.laws import BACKWARD, FORWARD, WEIGHTS, Floats
+from railwright.search.laws import Floats
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, can_hide_sends
+from railwright.training.schedule import Kind, schedule
 from railwright.training.stages import StageShape
 from railwright.training.work import Chunk
 
@@ -49,7 +59,9 @@ class Screen:
         time."""
         cut = tuple((axis, values[:1] if axis in ENDING else values) for axis, values in block.choices)
         alone = Block(block.structure, cut, block.data)
-        return self._bounds(alone, self.pricer.compute(block), np.zeros(1), silent=True)[:, 0, 0, 0]
+        return self._bounds(alone, self.pricer.compute(block), np.zeros(1), silent=True, placed=False)[
+            :, 0, 0, 0
+        ]
 
     def passes(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) seconds with what passes send; infinite for classes not
@@ -75,19 +87,25 @@ class Screen:
         sends: Floats,
         silent: bool,
         wanted: NDArray[np.bool_] | slice = slice(None),
+        placed: bool = True,
     ) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) bounds of classes with these laws. [s]
 
         sends   transfers between stages; silent  whether data-parallel communication is left out
+        placed  whether DualPipe's passes are placed in its order
         """
-        shapes, schedule = self.shapes(block), block.structure["schedule"]
+        shapes, name = self.shapes(block), block.structure["schedule"]
         kinds, kind_pv = _kinds(shapes)
+        chunks, count = chunk_laws(laws, self._counts(kinds)), self._microbatches(block)[wanted]
         passes = Passes(
-            *chunk_times(laws, self._counts(kinds), schedule),
+            *chunk_times(chunks),
             kind_pv,
             np.broadcast_to(sends, len(laws)),
-            self._microbatches(block)[wanted],
-            schedule,
+            count,
+            name,
+            BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count), placed)
+            if name == "dualpipe"
+            else None,
         )
         zeros, dps, pps = (block.of(axis) for axis in ENDING)
         able = can_hide_sends(self.pricer.job, block.structure)
@@ -108,13 +126,14 @@ class Screen:
         setting = block.at(index)
         shapes = self.shapes(block)
         kinds, kind_pv = _kinds(shapes)
-        schedule = block.structure["schedule"]
+        name, count = block.structure["schedule"], self._count(block, setting["micro_batch"])
         passes = Passes(
-            *(self._shared(block, index, kinds) if schedule == "dualpipe" else self._placed(setting, kinds)),
+            *self._placed(setting, kinds),
             kind_pv,
             np.array([self.pricer.send(setting)]),
-            np.array([float(self._count(block, setting["micro_batch"]))]),
-            schedule,
+            np.array([float(count)]),
+            name,
+            self._both_ways(setting, shapes, count) if name == "dualpipe" else None,
         )
         ends, tied, mirror = self._ends(setting, shapes, silent=False)
         hidden = setting["overlap_pp"] and can_hide_sends(self.pricer.job, block.structure)
@@ -124,20 +143,23 @@ class Screen:
     def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Times:
         """Long and short passes, last compute and compute, each (1, pass, kind), of one layout. [s]"""
         found = np.zeros((4, 1, 3, len(kinds)))
-        split = setting["schedule"] == "zb-h1"
+        passes: tuple[Kind, ...] = ("F", "I", "W") if setting["schedule"] == "zb-h1" else ("F", "B")
+        placed = self.pricer.passes_of(setting)
         for g, chunk in enumerate(kinds):
-            for which in (FORWARD, BACKWARD, WEIGHTS) if split else (FORWARD, BACKWARD):
-                one = self.pricer.chunk(setting, chunk, which)
+            for which, kind in enumerate(passes):
+                one = placed((chunk,), kind)
                 found[:, 0, which, g] = one.long, one.short, one.last, one.compute
         return found[0], found[1], found[2], found[3]
 
-    def _shared(self, block: Block, index: tuple[int, ...], kinds: list[Chunk]) -> Times:
-        """The same from the laws of its class: passes of two directions are not placed here. [s]"""
-        shape = block.shape[: len(PASSING)]
-        wanted = np.zeros(prod(shape), np.bool_)
-        wanted[np.ravel_multi_index(index[: len(PASSING)], shape)] = True
-        laws = self.pricer.laws(block, wanted)[wanted]
-        return chunk_times(laws, self._counts(kinds), block.structure["schedule"])
+    def _both_ways(self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int) -> BothWays:
+        """The passes of one layout under DualPipe."""
+        units, placed = _units(len(shapes), count), self.pricer.passes_of(setting)
+        seconds = np.zeros((2, 1, *units.shape))
+        for s, c, k in np.argwhere(units).tolist():
+            held, kind = shapes[s].chunks, KINDS[k]
+            one = placed((held[c], held[1 - c]) if kind == "FB" else (held[c],), kind)
+            seconds[:, 0, s, c, k] = one.long, one.short
+        return BothWays(seconds, units[None].astype(float), True)
 
     def _ends(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], silent: bool
@@ -177,6 +199,21 @@ class Screen:
 
     def _count(self, block: Block, micro_batch: int) -> int:
         return self.pricer.job.global_batch // (block.data * micro_batch)
+
+
+@lru_cache(maxsize=256)
+def _units(stages: int, count: int) -> NDArray[np.int64]:
+    """(p, v, kind) passes of every stage under DualPipe by the chunk they run through, forward if both."""
+    found = np.zeros((stages, 2, len(KINDS)), np.int64)
+    for s, order in enumerate(schedule(stages, 2, count, "dualpipe")):
+        for (kind, chunk), n in Counter((u.kind, u.chunk) for u in order).items():
+            found[s, chunk, KINDS.index(kind)] = n
+    return found
+
+
+def _counted(stages: int, count_x: Floats) -> Floats:
+    """(X, p, v, kind) passes under DualPipe of classes with these microbatches."""
+    return np.array([_units(stages, int(count)) for count in count_x.tolist()], float)
 
 
 def _ending(block: Block) -> tuple[int, ...]:

@@ -11,6 +11,9 @@ from railwright.training.communication import Comm
 from railwright.training.lanes import Task
 from railwright.training.timeline import Lane
 
+BEFORE = -1
+"""What a part of a chain waits for at its beginning: the tail of the chain it is added to."""
+
 
 class Chain:
     """Tasks of one (half) microbatch through one chunk, in order.
@@ -25,6 +28,31 @@ class Chain:
         self.cuts: list[int] = []
         self.layer = -1
         self._name, self._kind, self._seconds = "", "", 0.0
+
+    @classmethod
+    def part(cls) -> Chain:
+        """An empty part of chains that are still to come (`add`)."""
+        found = cls()
+        found.tail = (BEFORE,)
+        return found
+
+    def add(self, part: Chain) -> None:
+        """The tasks of a part, in the layer the chain is at."""
+        self.flush()
+        part.flush()
+        here, layer, tail = len(self.tasks), self.layer, self.tail
+
+        def moved(after: tuple[int, ...]) -> tuple[int, ...]:
+            if BEFORE in after:
+                return tuple(n for d in after for n in (tail if d == BEFORE else (here + d,)))
+            return tuple([here + d for d in after])
+
+        self.tasks += [
+            Task(lane, name, kind, seconds, moved(after), layer, size, wire)
+            for lane, name, kind, seconds, after, _, size, wire in part.tasks
+        ]
+        self.cuts += [here + cut for cut in part.cuts]
+        self.tail = moved(part.tail)
 
     def compute(self, name: str, kind: str, seconds: float) -> None:
         """Compute that waits for all before it."""
@@ -168,9 +196,10 @@ def take_turns(chains: list[Chain]) -> list[Task]:
             if segment >= len(chain.cuts):
                 continue
             for index in range(starts[which], chain.cuts[segment]):
-                task = chain.tasks[index]
+                lane, name, kind, seconds, after, layer, size, wire = chain.tasks[index]
+                moved = tuple([places[which][d] for d in after])
                 places[which][index] = len(merged)
-                merged.append(task._replace(after=tuple(places[which][d] for d in task.after)))
+                merged.append(Task(lane, name, kind, seconds, moved, layer, size, wire))
             starts[which] = chain.cuts[segment]
     return merged
 

@@ -18,7 +18,7 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
-from railwright.training.schedule import route_of, schedule, schedule_name
+from railwright.training.schedule import Route, route_of, schedule, schedule_name
 from railwright.training.stage import PassBook, Stage
 from railwright.training.step import endings_of, stages_of
 
@@ -78,21 +78,54 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
         for c, needed in enumerate(stage.needed):
             for layer, bucket in needed.items():
                 gate[s, c, layer + 1] = bucket
-    pieces = range(route.pieces)
     finish, now, left = (np.zeros(len(stages)) for _ in range(3))
     placed = play(
-        *tasks, first, ptr, kind, chunk, microbatch, other, quiet, begins,
-        np.array([[route.piece(s, c) for c in range(route.chunks)] for s in range(len(stages))]),
-        np.array([route.stage(q) for q in pieces]),
-        np.array([route.first(q) for q in pieces]),
-        np.array([route.last(q) for q in pieces]),
-        count, waiting, waiting_wire, tag, low, high, gate,
+        *tasks, first, ptr, kind, chunk, microbatch, other, quiet, begins, *_route(route), count,
+        waiting, waiting_wire, tag, low, high, gate,
         stages[0].book.slowdown, send, not hides_sends(job), finish, now, left,
     )  # fmt: skip
     assert placed, "the schedule deadlocks"
     for stage, at, rest in zip(stages, now, left, strict=True):
         stage.resume(float(at), float(rest))
     return [float(f) for f in finish]
+
+
+def finish_times(
+    route: Route, count: int, name: str, seconds: NDArray[np.float64], send: float, blocking: bool
+) -> NDArray[np.float64]:
+    """When the last pass of each stage (and its blocking send) is over, every pass as long as is said. [s]
+
+    seconds  of every stage, chunk and kind of pass in the order of KINDS; 'FB' by its forward chunk
+    """
+    from railwright.training.kernel_step import play
+
+    ptr, kind, chunk, microbatch, other = _orders(route.stages, route.chunks, count, name)
+    stage = np.repeat(np.arange(route.stages), np.diff(ptr))
+    each, stages = seconds.size, route.stages
+    empty, none = np.zeros((stages, 1)), np.zeros(stages, np.int64)
+    finish, now, left = (np.zeros(stages) for _ in range(3))
+    placed = play(
+        np.zeros(each, np.int8), np.ascontiguousarray(seconds, float).ravel(), np.zeros(each),
+        np.zeros(each, np.int64), np.zeros(each + 1, np.int64), np.empty(0, np.int64), np.arange(each + 1),
+        ptr, kind, chunk, microbatch, other,
+        (stage * route.chunks + chunk) * len(KINDS) + kind, np.full(len(kind), -1),
+        *_route(route), count, empty, empty, np.zeros((stages, 1), np.int64), none, none,
+        np.full((stages, route.chunks, 1), -1), 1.0, send, blocking, finish, now, left,
+    )  # fmt: skip
+    assert placed, "the schedule deadlocks"
+    return finish
+
+
+@lru_cache(maxsize=64)
+def _route(route: Route) -> Arrays:
+    """Pieces of every stage; of every piece its stage, and whether it is the first or the last."""
+    pieces = range(route.pieces)
+    return (
+        np.array([[route.piece(s, c) for c in range(route.chunks)] for s in range(route.stages)]),
+        np.array([route.stage(q) for q in pieces]),
+        np.array([route.first(q) for q in pieces]),
+        np.array([route.last(q) for q in pieces]),
+    )
 
 
 class _Templates:

@@ -15,8 +15,9 @@ from railwright.model.architecture import Transformer
 from railwright.model.operators import CORE
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.study import TrainingJob
-from railwright.training.chain import Chain, take_turns, woven
+from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
+from railwright.training.copies import copy_tasks
 from railwright.training.costs import (
     Cost,
     KernelTime,
@@ -37,7 +38,7 @@ from railwright.training.layers import operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
-from railwright.training.schedule import route_of, schedule_name
+from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
 
 Gradients = Literal["both", "input", "weight"]
@@ -86,6 +87,7 @@ class Work:
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
+        self._parts: dict[tuple[Layer, str], Chain] = {}
         for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
@@ -111,7 +113,7 @@ class Work:
         """Tasks of a forward pass through a chunk."""
         tasks = take_turns([self._forward(chunk) for _ in range(self.halves)])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
-        leaving = self._copied(chunk, "activations to host")
+        leaving = copy_tasks(self.job, self.copies, chunk.layers, "activations to host")
         return woven(tasks, range(len(chunk.layers)), {}, leaving, 0) if leaving else tasks
 
     def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
@@ -120,7 +122,7 @@ class Work:
             return self._weights(chunk).tasks
         tasks = take_turns([self._backward(chunk, gradients) for _ in range(self.halves)])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
-        coming = self._copied(chunk, "activations from host")
+        coming = copy_tasks(self.job, self.copies, chunk.layers, "activations from host")
         return woven(tasks, range(len(chunk.layers))[::-1], coming, {}, 1) if coming else tasks
 
     def both(self, ahead: Chunk, back: Chunk) -> list[Task]:
@@ -133,19 +135,6 @@ class Work:
         tasks = take_turns([self._backward(back, "both"), forward])
         return tasks + self.lockstep.after(tasks, len(back.layers), "backward")
 
-    def _copied(self, chunk: Chunk, name: str) -> dict[int, tuple[Task, ...]]:
-        """Copies of the layers whose activations go to the host; the last of a chunk is needed at once."""
-        if not self.copies:
-            return {}
-        layers, wanted = len(chunk.layers), self.job.layout.offload_layers
-        if wanted is not None:
-            route = route_of(self.job.layout)
-            layers = min(layers, -(-wanted // route.chunks))
-        return {
-            i: (Task("copy", name, "copy", self.copies[chunk.layers[i]], (), i),)
-            for i in range(min(layers, len(chunk.layers) - 1))
-        }
-
     def _forward(self, chunk: Chunk) -> Chain:
         chain = Chain()
         if chunk.embedding:
@@ -153,9 +142,7 @@ class Work:
             chain.communicate(self.exchange.reduction())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
-            begin, before = len(chain.tasks), chain.tail
-            self._layer_forward(chain, kind, "")
-            self._drained(chain, kind, begin, before, self._launches[kind].forward)
+            chain.add(self._forward_part(kind))
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
@@ -175,19 +162,7 @@ class Work:
             self._compute(chain, "head backward", "head", _back(pre, whole))
         for i in reversed(range(len(chunk.layers))):
             chain.at_layer(i)
-            kind = chunk.layers[i]
-            begin, before = len(chain.tasks), chain.tail
-            if self.job.layout.recompute == "full":
-                self._layer_forward(chain, kind, "recomputed ")
-            elif self.job.layout.recompute == "selective":
-                rest_again, core_again = self._again[kind]
-                self._compute(chain, "recomputed attention", "recompute", rest_again)
-                self._attend(chain, "recomputed attention", "recompute", core_again)
-            self._layer_backward(chain, kind, whole)
-            again = self.job.layout.recompute == "full"
-            if again or self.job.launch_blocking:
-                known = self._launches[kind]
-                self._drained(chain, kind, begin, before, again * known.forward + known.backward)
+            chain.add(self._backward_part(chunk.layers[i], whole))
         chain.at_layer(-1)
         if chunk.embedding and not self.job.lora:
             if self.sp:
@@ -197,6 +172,32 @@ class Work:
         if whole:
             self._caught_up(chain, chunk)
         return chain
+
+    def _forward_part(self, kind: Layer) -> Chain:
+        """A layer's forward pass; made once."""
+        if (kind, "forward") not in self._parts:
+            part = self._parts[kind, "forward"] = Chain.part()
+            self._layer_forward(part, kind, "")
+            self._drained(part, kind, self._launches[kind].forward)
+        return self._parts[kind, "forward"]
+
+    def _backward_part(self, kind: Layer, whole: bool) -> Chain:
+        """A layer's backward pass, recomputation first; made once."""
+        key = (kind, "both" if whole else "input")
+        if key not in self._parts:
+            part = self._parts[key] = Chain.part()
+            again = self.job.layout.recompute == "full"
+            if again:
+                self._layer_forward(part, kind, "recomputed ")
+            elif self.job.layout.recompute == "selective":
+                rest_again, core_again = self._again[kind]
+                self._compute(part, "recomputed attention", "recompute", rest_again)
+                self._attend(part, "recomputed attention", "recompute", core_again)
+            self._layer_backward(part, kind, whole)
+            if again or self.job.launch_blocking:
+                known = self._launches[kind]
+                self._drained(part, kind, again * known.forward + known.backward)
+        return self._parts[key]
 
     def _weights(self, chunk: Chunk) -> Chain:
         """Weight gradients alone, whose inputs are gathered again under sp (zero-bubble schedules)."""
@@ -222,10 +223,8 @@ class Work:
         chain.flush()
         return chain
 
-    def _drained(
-        self, chain: Chain, kind: Layer, begin: int, before: tuple[int, ...], seconds: float
-    ) -> None:
-        """The tasks from `begin` on take what their kernels or what their launches take, with experts.
+    def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
+        """A layer takes what its kernels or what their launches take, with experts.
 
         Halves that take turns stand for whole microbatches, whose kernels are launched once.
         Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
@@ -233,11 +232,11 @@ class Work:
         GPU waits for all of them, in every layer.
         Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
         """
-        chain.flush()
+        part.flush()
         blocking = self.job.launch_blocking
         if blocking or (kind == "moe" and not self.ahead):
-            host = launching(self._launches[kind], seconds * self.part, chain.tasks[begin:], blocking)
-            chain.launched(host, chain.tail if blocking else before)
+            host = launching(self._launches[kind], seconds * self.part, part.tasks, blocking)
+            part.launched(host, part.tail if blocking else (BEFORE,))
 
     def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
         """A backward pass waits for the host only where launching all of it takes longer than running it.

@@ -1,0 +1,28 @@
+"""Activations on their way to the host and back, as tasks beside a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from railwright.model.pattern import Layer
+from railwright.spec.study import TrainingJob
+from railwright.training.lanes import Task
+from railwright.training.schedule import route_of
+
+
+def copy_tasks(
+    job: TrainingJob, copies: Mapping[Layer, float], layers: Sequence[Layer], name: str
+) -> dict[int, tuple[Task, ...]]:
+    """Copies of a chunk's layers whose activations go to the host; the last of a chunk is needed at once.
+
+    copies  time to copy a layer's activations, where they are offloaded [s]
+    """
+    if not copies:
+        return {}
+    copied = len(layers)
+    if job.layout.offload_layers is not None:
+        copied = min(copied, -(-job.layout.offload_layers // route_of(job.layout).chunks))
+    return {
+        i: (Task("copy", name, "copy", copies[layers[i]], (), i),)
+        for i in range(min(copied, len(layers) - 1))
+    }
