@@ -107,6 +107,32 @@ def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
     assert checked >= 8
 
 
+@pytest.mark.parametrize("schedules", [("auto",), ("zb-h1",), ("dualpipe",)])
+def test_bounds_are_close_where_launches_bind(schedules: tuple[str, ...]) -> None:
+    """Else a search simulates thousands: bounds of layouts with dropless experts of small kernels, by the
+    share of the exact time, priced by class and each by its own passes."""
+    base, one = job(batch=64), machine(2)
+    found, _ = blocks(Space({"schedule": schedules, "pipeline": (2, 4)}), base, MOE, one.network.fabric)
+    screen = Screen(Pricer(base, MOE, one), Footprint(base, MOE, one.network.fabric))
+    rng = random.Random(7)
+    priced, closer = [], []
+    for _ in range(20):
+        block = rng.choice(found)
+        index = tuple(rng.randrange(n) for n in block.shape)
+        try:
+            seconds = simulate(apply(base, block.at(index)), MOE, one, most_events=0).step_time
+        except PlanError:
+            continue
+        x = int(np.ravel_multi_index(index[: len(PASSING)], block.shape[: len(PASSING)]))
+        z, _, d, p = index[len(PASSING) :]
+        asked = np.arange(prod(block.shape[: len(PASSING)])) == x
+        priced.append(screen.priced(block, asked)[x, z, d, p] / seconds)
+        closer.append(screen.closer(block, index) / seconds)
+    assert len(closer) >= 10
+    assert np.mean(priced) >= 0.95
+    assert np.mean(closer) >= 0.98
+
+
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     arch=st.sampled_from([DENSE, MOE]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +17,11 @@ from railwright.training.communication import Prices
 from railwright.training.eras import pace_of
 from railwright.training.lanes import LANES, Task, run
 from railwright.training.offload import copy_times
+from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check, job_gpus
-from railwright.training.quick import pass_times, step_seconds
+from railwright.training.quick import KINDS, finish_times, pass_times, step_seconds
+from railwright.training.schedule import Route, schedule
 from railwright.training.stage import PassBook
 from railwright.training.step import kernel_timer
 from railwright.training.work import Work
@@ -82,4 +85,28 @@ def test_lanes_of_a_pass(seed: int, count: int, slowdown: float) -> None:
         tasks.append(Task(rng.choice(LANES[:8]), "x", "x", seconds, after, wire=wire))
     expected = run(tasks, slowdown)
     last = max((s.end for s in expected.spans if s.task.lane == "compute"), default=0.0)
-    assert pass_times(tasks, slowdown) == pytest.approx((expected.duration, last), rel=1e-12, abs=1e-15)
+    ((duration, end),) = pass_times(tasks, slowdown)
+    assert (duration, end) == pytest.approx((expected.duration, last), rel=1e-12, abs=1e-15)
+    assert pass_times(tasks, slowdown, slowdown) == ((duration, end),) * 2
+
+
+@pytest.mark.parametrize(("name", "chunks"), [("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("dualpipe", 2)])
+@pytest.mark.parametrize("blocking", [False, True])
+def test_passes_of_known_length_are_placed_as_the_pipeline_places_them(
+    name: str, chunks: int, blocking: bool
+) -> None:
+    stages, count, send = 4, 12, 0.3
+    rng = np.random.default_rng(5)
+    seconds = rng.random((stages, chunks, len(KINDS)))
+    route = Route(stages, chunks, "mirror" if name == "dualpipe" else "loop")
+    placed = compose(
+        schedule(stages, chunks, count, name),
+        chunks,
+        count,
+        lambda s, unit, start: float(seconds[s, unit.chunk, KINDS[unit.kind]]),
+        send,
+        blocking,
+        route,
+    )
+    ends = [max(p.send_start + p.sent if blocking else p.end for p in one) for one in placed]
+    assert finish_times(route, count, name, seconds, send, blocking) == pytest.approx(ends, rel=1e-12)

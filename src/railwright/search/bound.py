@@ -16,7 +16,7 @@ Why it never exceeds `training.simulate` (docs/training/search.md has the argume
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -58,11 +58,13 @@ class BothWays:
                    order of KINDS; 'FB' counts for the forward chunk [s]
     units_xpvk     how many of them
     placed         whether they are placed in the order of the schedule
+    known          when every stage ends, placed, by d and whether sends are hidden [s]
     """
 
     seconds_dxpvk: Floats
     units_xpvk: Floats
     placed: bool
+    known: dict[tuple[bool, bool], Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -224,14 +226,15 @@ def _both_ways(
     """
     seconds, send_x, count_x = both.seconds_dxpvk[int(disturbed)], passes.send_x, passes.count_x
     if both.placed:
-        stages, chunks = passes.kind_pv.shape
-        route = Route(stages, chunks, "mirror")
-        finish = np.array(
-            [
-                finish_times(route, int(count), passes.schedule, one, send, not overlap_pp)
-                for one, count, send in zip(seconds, count_x.tolist(), send_x.tolist(), strict=True)
-            ]
-        )
+        if (disturbed, overlap_pp) not in both.known:
+            route = Route(*passes.kind_pv.shape, "mirror")
+            both.known[disturbed, overlap_pp] = np.array(
+                [
+                    finish_times(route, int(count), passes.schedule, one, send, not overlap_pp)
+                    for one, count, send in zip(seconds, count_x.tolist(), send_x.tolist(), strict=True)
+                ]
+            )
+        finish = both.known[disturbed, overlap_pp]
     else:
         # Microbatches enter at both ends; chunk 1 of a stage is chunk 0 of its mirror.
         step = seconds[:, :, 0, KINDS.index("F")] + send_x[:, None]

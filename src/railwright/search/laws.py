@@ -102,15 +102,15 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
         # Nothing runs beside anything: a chain is as long as its parts.
         alone = bare = sum(total.values())
     else:
-        alone = bare = pass_times(tasks, 1.0)[0]
+        alone = bare = _length(tasks, 1.0)
     silent = tasks
     if total["host"]:
         silent = [t._replace(duration=0.0) if t.lane == "host" else t for t in tasks]
-        bare = pass_times(silent, 1.0)[0]
+        bare = _length(silent, 1.0)
     if schedule_name(work.job.layout) == "dualpipe":
         # A forward that runs with a backward begins behind its last compute, launches or not.
         tasks, alone = silent, bare
-    chain = pass_times(tasks, slowdown)[0] if work.beside or overlap.cp else alone
+    chain = _length(tasks, slowdown) if work.beside or overlap.cp else alone
     beside = total["tp"] if work.beside else total.get("cp", 0.0) if overlap.cp else 0.0
     slowed = compute + (1 - 1 / slowdown) * beside
     return np.array([chain, 0.0, launched, alone, slowed, bare, compute, lone])
@@ -120,7 +120,11 @@ def _lone(tasks: list[Task], work: Work) -> float:
     """A pass under DualPipe that runs with no other, slowed by nothing, at least. [s]"""
     if schedule_name(work.job.layout) != "dualpipe":
         return 0.0
-    return pass_times(_layered(tasks), 1.0)[0] if tasks else 0.0
+    return _length(_layered(tasks), 1.0) if tasks else 0.0
+
+
+def _length(tasks: list[Task], slowdown: float) -> float:
+    return pass_times(tasks, slowdown)[0][0]
 
 
 def _layered(tasks: list[Task]) -> list[Task]:

@@ -191,12 +191,12 @@ class Pricer:
 
     def _place(self, book: PassBook, chunks: Passed, kind: Kind) -> Placed:
         tasks = book.tasks(chunks, kind)
-        long, last = pass_times(tasks, self.slowdown)
+        (long, last), (quick, _) = pass_times(tasks, self.slowdown, 1.0)
         if len(own := without_waits(tasks)) < len(tasks):
-            last = pass_times(own, self.slowdown)[1]  # gradients wait for no other rank's pass
+            ((_, last),) = pass_times(own, self.slowdown)  # gradients wait for no other rank's pass
         sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
         whole = sum(t.duration for t in tasks if t.lane == "compute")
-        short = max(pass_times(tasks, 1.0)[0], whole + (1 - 1 / self.slowdown) * max(sent))
+        short = max(quick, whole + (1 - 1 / self.slowdown) * max(sent))
         compute = whole if book.work.halves == 1 else 0.0
         return Placed(long, min(short, long), last, compute)
 

@@ -59,9 +59,7 @@ class Screen:
         time."""
         cut = tuple((axis, values[:1] if axis in ENDING else values) for axis, values in block.choices)
         alone = Block(block.structure, cut, block.data)
-        return self._bounds(alone, self.pricer.compute(block), np.zeros(1), silent=True, placed=False)[
-            :, 0, 0, 0
-        ]
+        return self._bounds(alone, self.pricer.compute(block), np.zeros(1), silent=True)[:, 0, 0, 0]
 
     def passes(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) seconds with what passes send; infinite for classes not
@@ -87,12 +85,10 @@ class Screen:
         sends: Floats,
         silent: bool,
         wanted: NDArray[np.bool_] | slice = slice(None),
-        placed: bool = True,
     ) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) bounds of classes with these laws. [s]
 
         sends   transfers between stages; silent  whether data-parallel communication is left out
-        placed  whether DualPipe's passes are placed in its order
         """
         shapes, name = self.shapes(block), block.structure["schedule"]
         kinds, kind_pv = _kinds(shapes)
@@ -103,7 +99,7 @@ class Screen:
             np.broadcast_to(sends, len(laws)),
             count,
             name,
-            BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count), placed)
+            BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count), not silent)
             if name == "dualpipe"
             else None,
         )

@@ -181,26 +181,28 @@ class Chain:
 def take_turns(chains: list[Chain]) -> list[Task]:
     """One task list in which chains alternate segment by segment; the longer ones end alone.
 
+    The same chain twice stands for two alike.
+
     While one half microbatch is in its all-to-all, the compute lane runs the other one: batch-level overlap
     as in DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP, within one pass.
     """
-    for chain in chains:
+    for chain in {id(chain): chain for chain in chains}.values():
         chain.cut()
     if len(chains) == 1:
         return chains[0].tasks
     merged: list[Task] = []
-    places: list[dict[int, int]] = [{} for _ in chains]
+    places: list[list[int]] = [[] for _ in chains]
     starts = [0] * len(chains)
     for segment in range(max(len(chain.cuts) for chain in chains)):
         for which, chain in enumerate(chains):
             if segment >= len(chain.cuts):
                 continue
-            for index in range(starts[which], chain.cuts[segment]):
-                lane, name, kind, seconds, after, layer, size, wire = chain.tasks[index]
-                moved = tuple([places[which][d] for d in after])
-                places[which][index] = len(merged)
+            place, end = places[which], chain.cuts[segment]
+            for lane, name, kind, seconds, after, layer, size, wire in chain.tasks[starts[which] : end]:
+                place.append(len(merged))
+                moved = tuple([place[d] for d in after])
                 merged.append(Task(lane, name, kind, seconds, moved, layer, size, wire))
-            starts[which] = chain.cuts[segment]
+            starts[which] = end
     return merged
 
 

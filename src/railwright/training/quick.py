@@ -6,6 +6,7 @@ For those who ask for thousands of layouts; `tests/twin/test_training_quick.py` 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,13 +41,15 @@ def step_seconds(
     return max(e.end for e in endings_of(job, arch, prices, kernel, pace, staged, finish))
 
 
-def pass_times(tasks: list[Task], slowdown: float) -> tuple[float, float]:
-    """Duration of a pass with nothing beside it, and the end of its last compute: `lanes.run`'s. [s]"""
+def pass_times(tasks: list[Task], *slowdowns: float) -> tuple[tuple[float, float], ...]:
+    """Duration of a pass with nothing beside it, and the end of its last compute, under every slowdown:
+    `lanes.run`'s. [s]"""
     from railwright.training.kernel_step import alone
 
-    duration, last = alone(*_tasks([tasks])[0], slowdown)
-    assert duration >= 0.0, "tasks wait for each other"
-    return duration, last
+    arrays, _ = _tasks([tasks])
+    found = tuple(alone(*arrays, slowdown) for slowdown in slowdowns)
+    assert all(duration >= 0.0 for duration, _ in found), "tasks wait for each other"
+    return found
 
 
 def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) -> list[float]:
@@ -175,16 +178,17 @@ def _key(stage: Stage, unit: Any, begun: str) -> Any:
 def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
     """Lane, time alone and on the wire, layer, and what each waits for (pointers, indices in its list)."""
     every = [task for tasks in lists for task in tasks]
-    wire = np.array([t.wire for t in every], float)
+    lanes, _, _, durations, afters, layers, _, wires = zip(*every, strict=True) if every else ((),) * 8
+    wire = np.array(wires, float)
     ptr = np.zeros(len(every) + 1, np.int64)
-    np.cumsum([len(t.after) for t in every], out=ptr[1:])
+    np.cumsum([*map(len, afters)], out=ptr[1:])
     arrays = (
-        np.array([_LANE[t.lane] for t in every], np.int8),
-        np.array([t.duration for t in every], float) - wire,
+        np.array([_LANE[lane] for lane in lanes], np.int8),
+        np.array(durations, float) - wire,
         wire,
-        np.array([t.layer for t in every], np.int64),
+        np.array(layers, np.int64),
         ptr,
-        np.array([d for t in every for d in t.after], np.int64),
+        np.array([*chain.from_iterable(afters)], np.int64),
     )
     first = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(tasks) for tasks in lists], out=first[1:])

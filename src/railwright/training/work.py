@@ -111,7 +111,7 @@ class Work:
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
-        tasks = take_turns([self._forward(chunk) for _ in range(self.halves)])
+        tasks = take_turns([self._forward(chunk)] * self.halves)
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
         leaving = copy_tasks(self.job, self.copies, chunk.layers, "activations to host")
         return woven(tasks, range(len(chunk.layers)), {}, leaving, 0) if leaving else tasks
@@ -120,7 +120,7 @@ class Work:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
         if gradients == "weight":
             return self._weights(chunk).tasks
-        tasks = take_turns([self._backward(chunk, gradients) for _ in range(self.halves)])
+        tasks = take_turns([self._backward(chunk, gradients)] * self.halves)
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
         coming = copy_tasks(self.job, self.copies, chunk.layers, "activations from host")
         return woven(tasks, range(len(chunk.layers))[::-1], coming, {}, 1) if coming else tasks
