@@ -215,7 +215,12 @@ def test_a_software_era_that_nobody_knows_is_found_before_anything_is_computed(f
 def test_every_layout_that_cannot_work_is_found_before_anything_is_computed(folder):
     jobs = "".join(
         f"  - {{name: {name}, model: llama-3-8b, sequence: 4096, global_batch: 16, tokens: 1e9, layout: {cut}}}\n"
-        for name, cut in [("a", "{tensor: 3}"), ("b", "{tensor: 2}"), ("c", "{pipeline: 5}")]
+        for name, cut in [
+            ("a", "{tensor: 3}"),
+            ("b", "{tensor: 2}"),
+            ("c", "{pipeline: 5}"),
+            ("d", "{zero: 0}"),
+        ]
     )
     (folder / "study.yaml").write_text(f"{SMALL}jobs:\n{jobs}")
     message = refused("check", "study.yaml")

@@ -82,17 +82,23 @@ def refuse_unknown_names(study: Study) -> None:
 
 
 def refuse_impossible_layouts(study: Study) -> None:
-    """Raise RailwrightError with every training job that cannot be cut over the study's GPUs as it says."""
-    from railwright.catalog import load_catalog
+    """Raise RailwrightError with every training job that cannot be cut over the study's GPUs as it says, or
+    does not fit into their memory."""
+    from railwright.catalog import find, load_catalog
     from railwright.fabric import build
     from railwright.model import load_model
+    from railwright.training.memory import check_memory
     from railwright.training.plan import check as check_plan
 
-    fabric = build(study.cluster, load_catalog(study.catalog))
+    catalog = load_catalog(study.catalog)
+    fabric = build(study.cluster, catalog)
+    gpu = find(catalog.gpus, find(catalog.servers, study.cluster.server).gpu)
     found = []
     for job in study.jobs:
         try:
-            check_plan(job, load_model(job.model), fabric)
+            arch = load_model(job.model)
+            check_plan(job, arch, fabric)
+            check_memory(job, arch, fabric, gpu.hbm_bytes)
         except RailwrightError as error:
             found.append(f"jobs.{error}")
     if found:
@@ -133,8 +139,8 @@ def run(
 def check(study: StudyArgument) -> None:
     """Report every mistake in a study.
 
-    Each with its line and column, what is allowed, and the nearest known name; a layout that cannot work,
-    with what would. Nothing is predicted: whether a model fits into memory, `run` says.
+    Each with its line and column, what is allowed, and the nearest known name; a layout that cannot work or
+    does not fit into memory, with what would. No time is predicted.
     """
     asked = open_study(study)
     refuse_unknown_names(asked)
