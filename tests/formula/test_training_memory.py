@@ -263,3 +263,15 @@ def test_multi_token_prediction_lies_on_the_last_stage() -> None:
     assert with_head.parts["logits"] - plain.parts["logits"] == pytest.approx(logits)
     heads = [op.name for op in head_operators(arch, 1024).forward if op.name.endswith("lm head")]
     assert heads == ["lm head", "mtp 1 lm head"]
+
+
+def test_an_eager_loss_keeps_its_softmax_in_fp32_beside_the_logits() -> None:
+    # Transformer Engine's: 16-bit logits, replaced by their gradient; Megatron's own: 4 bytes of softmax kept
+    # and 2 of logits or gradient (core/tensor_parallel/cross_entropy.py).
+    fused = job(micro_batch=8).model_copy(update={"software": "megatron-2025"})
+    eager = fused.model_copy(update={"unfused": ("loss",)})
+    fabric = machine(1).network.fabric
+    stages = [peak_memory(one, DENSE, fabric, 0.0).stages[-1] for one in (fused, eager)]
+    logits = [stage.parts["logits"] for stage in stages]
+    assert [stage.moment for stage in stages] == ["head backward"] * 2
+    assert logits[1] - logits[0] == 8 * 1024 * DENSE.vocab * 4

@@ -54,11 +54,12 @@ HABITS: dict[str, Habits] = {
         "megatron-2025",
         dp=False,
         pp=False,
-        unfused=("router", "loss"),
+        unfused=("router",),
         capacity=1.0,
         source="SimuMax, docs/b200/b200_real_repro_guide.md, section 3.3, and simu_tools/megatron_scripts: "
-        "overlap off, no --overlap-grad-reduce, --moe-router-fusion or --cross-entropy-loss-fusion; "
-        "--moe-expert-capacity-factor 1, --moe-pad-expert-input-to-capacity",
+        "overlap off, no --overlap-grad-reduce, no --moe-router-fusion; --moe-expert-capacity-factor 1, "
+        "--moe-pad-expert-input-to-capacity; the cases of b200_release_v1.2_summary.json end in '_cef', "
+        "in docs/strategy.md --cross-entropy-loss-fusion --cross-entropy-fusion-impl te",
     ),
     "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
     "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),

@@ -204,7 +204,7 @@ def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> fl
 def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
     layout, rows = job.layout, _rows(job)
-    loss = LOSS.get(job.software, "unfused")
+    loss = "unfused" if "loss" in job.unfused else LOSS.get(job.software, "unfused")
     logits = head_activation_bytes(
         arch, rows, tp=layout.tensor, sequence_parallel=layout.sequence_parallel, loss=loss
     )
