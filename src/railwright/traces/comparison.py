@@ -17,7 +17,6 @@ from typing import get_args
 from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.compute import kernel_time, profile_of
 from railwright.errors import RailwrightError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.study import TrainingJob
@@ -27,6 +26,7 @@ from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.eras import era_of, pace_of
 from railwright.training.placement import GroupKind
 from railwright.training.plan import job_gpus
+from railwright.training.step import kernel_timer
 from railwright.training.timeline import Lane
 
 COMPUTE = {
@@ -164,19 +164,11 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
 def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:
     """Busy seconds of compute with kernels of some kinds only, on a free network."""
     pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
-    factor = {
-        "gemm": pace.gemm,
-        "grouped_gemm": pace.gemm,
-        "attention": pace.attention,
-        "memory": pace.memory,
-    }
-
-    profile = profile_of(machine.gpu, era_of(job).flash)
+    bare = replace(pace, gap=0.0, step=0.0)
+    timed = kernel_timer(machine, bare, era_of(job).flash)
 
     def kernel(operator: Operator) -> float:
-        if operator.kind not in kinds:
-            return 0.0
-        return factor[operator.kind] * kernel_time(operator, machine.gpu, profile)
+        return timed(operator) if operator.kind in kinds else 0.0
 
     def free(m: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
         ranks = len(groups[0])
@@ -184,7 +176,7 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
             op, size, ranks, len(groups), 0.0, 0.0, 0.0, "none", "none", (), None, 1.0, 1.0
         )
 
-    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=replace(pace, gap=0.0, step=0.0))
+    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=bare)
     return next(share.busy for share in alone.shares if share.kind == "compute")
 
 

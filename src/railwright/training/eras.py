@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
+from railwright.compute.profile import Profile, Row
 from railwright.errors import PlanError, nearest
 from railwright.model.eager import Loss
 from railwright.model.operators import CoreAttention
@@ -27,7 +28,8 @@ from railwright.training.stragglers import wait_factor
 class Pace:
     """Time in a training step over the kernel model's time for isolated kernels, by kind of kernel.
 
-    gemm, attention, memory  factors of kernel times
+    gemm, attention  factors of what products and attention compute (`paced`)
+    memory  factor of kernels bound by memory
     gap     time between kernels beyond that of isolated ones [s]
     host    factor of launch times
     step    fixed time of every step: logging, loss scale, gradient norm [s]
@@ -136,6 +138,28 @@ def waiting(pace: Pace, gpus: int) -> Pace:
     factor = wait_factor(gpus)
     return replace(
         pace, gemm=factor * pace.gemm, attention=factor * pace.attention, memory=factor * pace.memory
+    )
+
+
+def paced(profile: Profile, pace: Pace) -> Profile:
+    """A GPU's kernels as they run in a step.
+
+    Clocks of multiprocessors fall under load, that of HBM does not: products and attention compute more
+    slowly, and those bound by memory, such as weight gradients of experts with few rows, take their isolated
+    time.
+    """
+
+    def slower(row: Row, factor: float) -> Row:
+        return replace(row, fixed=row.fixed * factor, compute=row.compute / factor)
+
+    bound = replace(
+        profile.memory, fixed=profile.memory.fixed * pace.memory, memory=profile.memory.memory / pace.memory
+    )
+    return replace(
+        profile,
+        gemm={dtype: slower(row, pace.gemm) for dtype, row in profile.gemm.items()},
+        attention={phase: slower(row, pace.attention) for phase, row in profile.attention.items()},
+        memory=bound,
     )
 
 

@@ -22,7 +22,7 @@ from railwright.training.buckets import make_buckets
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
-from railwright.training.eras import Pace, era_of, hides_sends, pace_of
+from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
@@ -127,18 +127,10 @@ class Staged:
 
 def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
     """Times of operators in a step at an era's pace and with its attention kernel. [s]"""
-    profile = profile_of(machine.gpu, flash)
-    factor = {
-        "gemm": pace.gemm,
-        "grouped_gemm": pace.gemm,
-        "attention": pace.attention,
-        "memory": pace.memory,
-    }
+    profile = paced(profile_of(machine.gpu, flash), pace)
 
     def timed(operator: Operator) -> float:
-        return (
-            factor[operator.kind] * kernel_time(operator, machine.gpu, profile) + pace.gap * operator.launches
-        )
+        return kernel_time(operator, machine.gpu, profile) + pace.gap * operator.launches
 
     return timed
 
