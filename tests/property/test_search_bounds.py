@@ -13,14 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.footprint import Footprint, held_first
 from railwright.search.pricing import PASSING, Pricer
-from railwright.search.screen import Screen
-from railwright.search.space import apply, blocks
+from railwright.search.screen import Screen, dualpipe_units
+from railwright.search.space import Block, apply, blocks
 from railwright.spec.study import Overlap, TrainingJob
 from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets
+from railwright.training.quick import KINDS
+from railwright.training.result import StepResult
 from training_cases import DENSE, MOE, job, machine
 
 PACKED = job(batch=16, sequence=8192).model_copy(update={"sample_length": 512})
@@ -79,56 +82,35 @@ CASES = {
 def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
     """On random layouts of every family: time and memory bounds, and the closer bound of one layout."""
     arch, base, axes = CASES[case]
-    one = machine(2)
-    found, _ = blocks(Space(axes), base, arch, one.network.fabric)
-    screen = Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric))
-    rng = random.Random(case)
-    checked = 0
-    for _ in range(24):
-        block = rng.choice(found)
-        index = tuple(rng.randrange(n) for n in block.shape)
-        try:
-            step = simulate(apply(base, block.at(index)), arch, one, most_events=0)
-        except PlanError:
-            continue
-        x = int(np.ravel_multi_index(index[: len(PASSING)], block.shape[: len(PASSING)]))
-        z, _, d, p = index[len(PASSING) :]
+    screen, layouts = _drawn(arch, base, Space(axes), random.Random(case), 24)
+    for block, index, step in layouts:
+        x, rest = _class(block, index)
         asked = np.arange(prod(block.shape[: len(PASSING)])) == x
         bounds = [
             screen.compute(block)[x],
-            screen.passes(block, asked)[x, z, d, p],
-            screen.priced(block, asked)[x, z, d, p],
+            screen.passes(block, asked)[x, *rest],
+            screen.priced(block, asked)[x, *rest],
         ]
         assert max(bounds) <= step.step_time, (block.at(index), bounds, step.step_time)
         assert screen.closer(block, index) <= step.step_time, block.at(index)
         memory = np.broadcast_to(screen.memory(block), block.shape)[index]
         assert memory <= step.memory.total, (block.at(index), memory, step.memory.total)
-        checked += 1
-    assert checked >= 8
+    assert len(layouts) >= 8
 
 
 @pytest.mark.parametrize("schedules", [("auto",), ("zb-h1",), ("dualpipe",)])
 def test_bounds_are_close_where_launches_bind(schedules: tuple[str, ...]) -> None:
     """Else a search simulates thousands: bounds of layouts with dropless experts of small kernels, by the
     share of the exact time, priced by class and each by its own passes."""
-    base, one = job(batch=64), machine(2)
-    found, _ = blocks(Space({"schedule": schedules, "pipeline": (2, 4)}), base, MOE, one.network.fabric)
-    screen = Screen(Pricer(base, MOE, one), Footprint(base, MOE, one.network.fabric))
-    rng = random.Random(7)
+    space = Space({"schedule": schedules, "pipeline": (2, 4)})
+    screen, layouts = _drawn(MOE, job(batch=64), space, random.Random(7), 20)
     priced, closer = [], []
-    for _ in range(20):
-        block = rng.choice(found)
-        index = tuple(rng.randrange(n) for n in block.shape)
-        try:
-            seconds = simulate(apply(base, block.at(index)), MOE, one, most_events=0).step_time
-        except PlanError:
-            continue
-        x = int(np.ravel_multi_index(index[: len(PASSING)], block.shape[: len(PASSING)]))
-        z, _, d, p = index[len(PASSING) :]
+    for block, index, step in layouts:
+        x, rest = _class(block, index)
         asked = np.arange(prod(block.shape[: len(PASSING)])) == x
-        priced.append(screen.priced(block, asked)[x, z, d, p] / seconds)
-        closer.append(screen.closer(block, index) / seconds)
-    assert len(closer) >= 10
+        priced.append(screen.priced(block, asked)[x, *rest] / step.step_time)
+        closer.append(screen.closer(block, index) / step.step_time)
+    assert len(layouts) >= 10
     assert np.mean(priced) >= 0.95
     assert np.mean(closer) >= 0.98
 
@@ -247,6 +229,41 @@ def test_passes_held_when_backward_begins(name: str, stages: int, chunks: int, c
         held = held_first(asked, stages, chunks, stage, count)
         moments = held_sets(order, chunks)
         assert any(all(a <= b for a, b in zip(held, m, strict=True)) for m in moments), (stage, held, moments)
+
+
+def _drawn(
+    arch: Transformer, base: TrainingJob, space: Space, rng: random.Random, draws: int
+) -> tuple[Screen, list[tuple[Block, tuple[int, ...], StepResult]]]:
+    """Random layouts of a space on two servers that can run, and their steps."""
+    one = machine(2)
+    found, _ = blocks(space, base, arch, one.network.fabric)
+    layouts = []
+    for _ in range(draws):
+        block = rng.choice(found)
+        index = tuple(rng.randrange(n) for n in block.shape)
+        try:
+            step = simulate(apply(base, block.at(index)), arch, one, most_events=0)
+        except PlanError:
+            continue
+        layouts.append((block, index, step))
+    return Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric)), layouts
+
+
+def _class(block: Block, index: tuple[int, ...]) -> tuple[int, tuple[int, int, int]]:
+    """Which class of a block a layout is in, and where in what a class's bounds are for."""
+    x = int(np.ravel_multi_index(index[: len(PASSING)], block.shape[: len(PASSING)]))
+    zero, _, overlap_dp, overlap_pp = index[len(PASSING) :]
+    return x, (zero, overlap_dp, overlap_pp)
+
+
+@pytest.mark.parametrize(("stages", "count"), [(2, 4), (2, 18), (4, 8), (4, 30), (8, 16), (8, 40)])
+def test_units_of_dualpipe_grow_by_pairs_alone(stages: int, count: int) -> None:
+    """The count of every kind of pass is the schedule's own, without making it."""
+    found = dualpipe_units(stages, count)
+    for s, order in enumerate(schedule(stages, 2, count, "dualpipe")):
+        for chunk in range(2):
+            own = [sum(u.kind == kind and u.chunk == chunk for u in order) for kind in KINDS]
+            assert found[s, chunk].tolist() == own
 
 
 def _compare(base: TrainingJob, arch: object, servers: int, space: Space) -> None:

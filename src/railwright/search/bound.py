@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import get_args
 
 import numpy as np
 
@@ -37,7 +36,7 @@ from railwright.search.laws import (
     WEIGHTS,
     Floats,
 )
-from railwright.training.quick import finish_times
+from railwright.training.quick import KINDS, finish_times
 from railwright.training.schedule import Kind, Route
 
 Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
@@ -46,24 +45,19 @@ Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 SURE = (LANE, HOST, ALONE, SLOWED)
 """Laws that hold for a pass with data-parallel communication beside it, too."""
 
-KINDS = get_args(Kind)
-"""Kinds of passes, in the order in which they are counted."""
-
 
 @dataclass(frozen=True)
 class BothWays:
     """DualPipe's passes, of which two may run side by side.
 
-    seconds_dxpvk  undisturbed and with data-parallel communication beside them (d), by `Unit.kind` in the
-                   order of KINDS; 'FB' counts for the forward chunk [s]
-    units_xpvk     how many of them
-    placed         whether they are placed in the order of the schedule
+    seconds_dxpvk  undisturbed and with data-parallel communication beside them (d), by `Unit.kind` as
+                   KINDS numbers it; 'FB' counts for the forward chunk [s]
+    units_xpvk     how many of them, where they are only summed; without, the schedule places them
     known          when every stage ends, placed, by d and whether sends are hidden [s]
     """
 
     seconds_dxpvk: Floats
-    units_xpvk: Floats
-    placed: bool
+    units_xpvk: Floats | None = None
     known: dict[tuple[bool, bool], Floats] = field(default_factory=dict)
 
 
@@ -120,9 +114,9 @@ def unit_times(laws_xbgl: Floats, kind_pv: Places) -> Floats:
     pair = forward + back[:, :, ::-1]
     disturbed = pair[..., SURE].max(-1)
     found = np.empty((2, *disturbed.shape, len(KINDS)))
-    for k, kind in enumerate(KINDS):
+    for kind, k in KINDS.items():
         found[..., k] = sure.get(kind, disturbed)
-    found[0, ..., KINDS.index("FB")] = np.maximum(pair[..., CHAIN], disturbed)
+    found[0, ..., KINDS["FB"]] = np.maximum(pair[..., CHAIN], disturbed)
     return found
 
 
@@ -134,6 +128,31 @@ def step_time(
     ends    of every stage
     tied, mirror  all-reduces between stages once gradients are there
     """
+    if passes.both is not None:
+        total_x, finish_xp = _both_ways(passes, passes.both, ends, overlap_pp)
+    else:
+        total_x, finish_xp = _one_way(passes, ends, overlap_dp, overlap_pp)
+    reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
+    if overlap_dp:
+        over_xg = (passes.long_xbg - np.minimum(passes.last_xbg, passes.long_xbg))[:, BACKWARD]
+        reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
+    ready_xp = finish_xp + reduce
+    front = np.broadcast_to(reduce, ready_xp.shape)[:, 0]
+    if passes.both is not None:
+        front = np.zeros(len(total_x))
+    barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
+    if tied:
+        barrier_x = np.maximum(barrier_x, np.maximum(total_x + front, ready_xp[:, -1]) + tied)
+    after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
+    bound: Floats = barrier_x + after
+    return bound
+
+
+def _one_way(
+    passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp: bool
+) -> tuple[Floats, Floats]:
+    """(X,) end of the last pass of all, and (X, p) of each stage's, at least, where every microbatch enters
+    at the first stage. [s]"""
     count = passes.count_x[:, None]
     disturbed = any(one.beside for one in ends)
     every = any(one.lane for one in ends)
@@ -149,27 +168,9 @@ def step_time(
     edge = short if disturbed else long
     first_xp = edge[:, FORWARD][:, passes.kind_pv[:, 0]] + extra_f[:, :, 0]
     last_xp = edge[:, BACKWARD][:, passes.kind_pv[:, 0]] + extra_b[:, :, 0]
-    wait = ends[0].first if overlap_dp else 0.0
     weights_xp = edge[:, WEIGHTS][:, passes.kind_pv[:, 0]]
-    if passes.both is not None:
-        lane_p = np.array([one.lane for one in ends]) / 2
-        total_x, finish_xp = _both_ways(passes, passes.both, lane_p, disturbed, overlap_pp)
-    else:
-        total_x, finish_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
-    reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
-    if overlap_dp:
-        over_xg = (long - np.minimum(passes.last_xbg, long))[:, BACKWARD]
-        reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
-    ready_xp = finish_xp + reduce
-    front = np.broadcast_to(reduce, ready_xp.shape)[:, 0]
-    if passes.both is not None:
-        front = np.zeros(len(total_x))
-    barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
-    if tied:
-        barrier_x = np.maximum(barrier_x, np.maximum(total_x + front, ready_xp[:, -1]) + tied)
-    after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
-    bound: Floats = barrier_x + after
-    return bound
+    wait = ends[0].first if overlap_dp else 0.0
+    return _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
 
 
 def _added(
@@ -218,14 +219,12 @@ def _pipeline(
 
 
 def _both_ways(
-    passes: Passes, both: BothWays, lane_p: Floats, disturbed: bool, overlap_pp: bool
+    passes: Passes, both: BothWays, ends: Sequence[Ends], overlap_pp: bool
 ) -> tuple[Floats, Floats]:
-    """The same under DualPipe.
-
-    lane_p  what goes over the data-parallel lane in every microbatch of a chunk [s]
-    """
+    """The same under DualPipe, where microbatches enter at both ends. [s]"""
+    disturbed = any(one.beside for one in ends)
     seconds, send_x, count_x = both.seconds_dxpvk[int(disturbed)], passes.send_x, passes.count_x
-    if both.placed:
+    if both.units_xpvk is None:
         if (disturbed, overlap_pp) not in both.known:
             route = Route(*passes.kind_pv.shape, "mirror")
             both.known[disturbed, overlap_pp] = np.array(
@@ -236,11 +235,12 @@ def _both_ways(
             )
         finish = both.known[disturbed, overlap_pp]
     else:
-        # Microbatches enter at both ends; chunk 1 of a stage is chunk 0 of its mirror.
-        step = seconds[:, :, 0, KINDS.index("F")] + send_x[:, None]
+        # Chunk 1 of a stage is chunk 0 of its mirror.
+        step = seconds[:, :, 0, KINDS["F"]] + send_x[:, None]
         left = np.cumsum(step, 1) - step
         finish = (both.units_xpvk * seconds).sum((-1, -2)) + np.minimum(left, left[:, ::-1])
-    # Half of the microbatches run through each chunk, so all of them through one of a stage's two.
+    # A lane is of both chunks, and half of the microbatches run through each.
+    lane_p = np.array([one.lane for one in ends]) / 2
     finish = np.maximum(finish, count_x[:, None] * lane_p)
     return finish.max(1), finish
 

@@ -18,7 +18,7 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.search.laws import Floats
-from railwright.search.pricing import SHAPING
+from railwright.search.pricing import SHAPING, STAGING
 from railwright.search.space import Block, apply
 from railwright.spec.study import TrainingJob
 from railwright.training.kept import stage_activations
@@ -30,9 +30,6 @@ from railwright.training.work import Chunk
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
 """Choices that change memory."""
-
-STAGED = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
-"""Structure that decides what a stage holds."""
 
 
 def held_first(schedule: str, stages: int, chunks: int, stage: int, microbatches: int) -> tuple[int, ...]:
@@ -194,7 +191,7 @@ class Footprint:
         self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int
     ) -> tuple[float, float]:
         """Weights, gradients and optimizer states of a stage, and the copy made for the optimizer. [byte]"""
-        cut = tuple(setting[a] for a in (*STAGED, "zero", "offload"))
+        cut = tuple(setting[a] for a in (*STAGING, "context", "zero", "offload"))
         key = (*cut, setting["schedule"] == "dualpipe", stage)
         if key not in self._states:
             parts = state_parts(apply(self.job, setting), shape, replicas)

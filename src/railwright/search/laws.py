@@ -84,12 +84,12 @@ def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
 
 
 def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
-    launched = _launched(tasks, work)
+    launched, lone = _launched(tasks, work), _lone(tasks, work)
     tasks = _layered(tasks)
     total = {"compute": 0.0, "tp": 0.0, "ep": 0.0, "host": 0.0}
     for task in tasks:
         total[task.lane] = total.get(task.lane, 0.0) + task.duration
-    compute, lone = total["compute"], _lone(tasks, work)
+    compute = total["compute"]
     if work.turns:
         # Compute done in T: at full speed, or slowed while messages are sent, for `sent` at least.
         sent = total["ep"]
@@ -120,7 +120,7 @@ def _lone(tasks: list[Task], work: Work) -> float:
     """A pass under DualPipe that runs with no other, slowed by nothing, at least. [s]"""
     if schedule_name(work.job.layout) != "dualpipe":
         return 0.0
-    return _length(_layered(tasks), 1.0) if tasks else 0.0
+    return _length(_layered(tasks), 1.0)
 
 
 def _length(tasks: list[Task], slowdown: float) -> float:

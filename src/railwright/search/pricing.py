@@ -45,6 +45,9 @@ from railwright.training.work import Work
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
 """Structure that decides the tasks of a pass, beside the groups it runs on."""
 
+STAGING = ("tensor", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
+"""Structure that decides what a stage holds, beside whether DualPipe mirrors it."""
+
 PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 """Choices that do."""
 
@@ -81,6 +84,7 @@ class Pricer:
     _predicted: dict[tuple[Op, float, bytes], CollectivePrediction] = field(default_factory=dict)
     _signatures: dict[int, tuple[Sequence[Communicator], bytes]] = field(default_factory=dict)
     _groups: dict[tuple[Any, ...], Groups] = field(default_factory=dict)
+    _shapes: dict[tuple[Any, ...], tuple[StageShape, ...]] = field(default_factory=dict)
     _free: dict[Groups, Prices] = field(default_factory=dict)
     _kernels: dict[Operator, float] = field(default_factory=dict)
     _times: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
@@ -221,7 +225,10 @@ class Pricer:
 
     def shapes(self, setting: Mapping[str, Any]) -> tuple[StageShape, ...]:
         """Stages of a layout."""
-        return stage_shapes(self.arch, apply(self.job, setting).layout, self.job.lora)
+        key = (*(setting[axis] for axis in STAGING), setting["schedule"] == "dualpipe")
+        if key not in self._shapes:
+            self._shapes[key] = stage_shapes(self.arch, apply(self.job, setting).layout, self.job.lora)
+        return self._shapes[key]
 
     def send(self, setting: Mapping[str, Any]) -> float:
         """One transfer between neighbouring stages. [s]"""

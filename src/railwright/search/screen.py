@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.search.bound import (
-    KINDS,
     BothWays,
     Passes,
     chunk_laws,
@@ -25,6 +24,7 @@ from railwright.search.footprint import Footprint
 from railwright.search.laws import Floats
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, can_hide_sends
+from railwright.training.quick import KINDS
 from railwright.training.schedule import Kind, schedule
 from railwright.training.stages import StageShape
 from railwright.training.work import Chunk
@@ -93,15 +93,16 @@ class Screen:
         shapes, name = self.shapes(block), block.structure["schedule"]
         kinds, kind_pv = _kinds(shapes)
         chunks, count = chunk_laws(laws, self._counts(kinds)), self._microbatches(block)[wanted]
+        both = None
+        if name == "dualpipe":
+            both = BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count) if silent else None)
         passes = Passes(
             *chunk_times(chunks),
             kind_pv,
             np.broadcast_to(sends, len(laws)),
             count,
             name,
-            BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count), not silent)
-            if name == "dualpipe"
-            else None,
+            both,
         )
         zeros, dps, pps = (block.of(axis) for axis in ENDING)
         able = can_hide_sends(self.pricer.job, block.structure)
@@ -149,13 +150,13 @@ class Screen:
 
     def _both_ways(self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int) -> BothWays:
         """The passes of one layout under DualPipe."""
-        units, placed = _units(len(shapes), count), self.pricer.passes_of(setting)
-        seconds = np.zeros((2, 1, *units.shape))
+        units, placed = dualpipe_units(len(shapes), count), self.pricer.passes_of(setting)
+        seconds, kinds = np.zeros((2, 1, *units.shape)), tuple(KINDS)
         for s, c, k in np.argwhere(units).tolist():
-            held, kind = shapes[s].chunks, KINDS[k]
+            held, kind = shapes[s].chunks, kinds[k]
             one = placed((held[c], held[1 - c]) if kind == "FB" else (held[c],), kind)
             seconds[:, 0, s, c, k] = one.long, one.short
-        return BothWays(seconds, units[None].astype(float), True)
+        return BothWays(seconds)
 
     def _ends(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], silent: bool
@@ -197,19 +198,30 @@ class Screen:
         return self.pricer.job.global_batch // (block.data * micro_batch)
 
 
-@lru_cache(maxsize=256)
-def _units(stages: int, count: int) -> NDArray[np.int64]:
-    """(p, v, kind) passes of every stage under DualPipe by the chunk they run through, forward if both."""
+def dualpipe_units(stages: int, count: int) -> NDArray[np.int64]:
+    """(p, v, kind) passes of every stage under DualPipe by the chunk they run through, forward if both.
+
+    From 2 p microbatches on, two more add one forward with a backward to each chunk and nothing else.
+    """
+    least = 2 * stages
+    found = _fewest_units(stages).copy()
+    found[:, :, KINDS["FB"]] += (count - least) // 2
+    return found
+
+
+@lru_cache(maxsize=64)
+def _fewest_units(stages: int) -> NDArray[np.int64]:
+    """The same of as few microbatches as DualPipe can have."""
     found = np.zeros((stages, 2, len(KINDS)), np.int64)
-    for s, order in enumerate(schedule(stages, 2, count, "dualpipe")):
+    for s, order in enumerate(schedule(stages, 2, 2 * stages, "dualpipe")):
         for (kind, chunk), n in Counter((u.kind, u.chunk) for u in order).items():
-            found[s, chunk, KINDS.index(kind)] = n
+            found[s, chunk, KINDS[kind]] = n
     return found
 
 
 def _counted(stages: int, count_x: Floats) -> Floats:
     """(X, p, v, kind) passes under DualPipe of classes with these microbatches."""
-    return np.array([_units(stages, int(count)) for count in count_x.tolist()], float)
+    return np.array([dualpipe_units(stages, int(count)) for count in count_x.tolist()], float)
 
 
 def _ending(block: Block) -> tuple[int, ...]:

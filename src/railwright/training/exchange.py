@@ -23,15 +23,15 @@ from railwright.training.communication import (
 
 
 class Exchange:
-    """Collectives of one (half) microbatch; `part` is its share of the microbatch."""
+    """Collectives of one (half) microbatch; `share` is its part of the microbatch."""
 
-    def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices, part: float) -> None:
-        self.job, self.arch, self.prices, self.part = job, arch, prices, part
+    def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices, share: float) -> None:
+        self.job, self.arch, self.prices, self.share = job, arch, prices, share
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         self.cp = job.layout.context
         self.inside = job.layout.expert_tensor or self.tp
-        self.size = activation_size(job, arch, part)
+        self.size = activation_size(job, arch, share)
         self.gathered = self.size * narrow_gathers(job)
 
     def gathering(self, purpose: str = "tp all-gather") -> Comm:
@@ -54,7 +54,7 @@ class Exchange:
         """
         if self.job.layout.expert == 1:
             return ()
-        size = routed_size(self.job, self.arch, self.part)
+        size = routed_size(self.job, self.arch, self.share)
         limit = self.job.expert_nodes
         servers = self._servers()
         if limit is None:
@@ -99,7 +99,7 @@ class Exchange:
             chain.compute(name, kind, seconds)
             return
         again = " backward" if backward else ""
-        query, keys, out = block_sizes(self.job, self.arch, self.part)
+        query, keys, out = block_sizes(self.job, self.arch, self.share)
         how = self.job.layout.context_kind
         if how == "ring":
             size = keys * (2.0 if backward else 1.0)
@@ -130,7 +130,7 @@ class Exchange:
         return self.job.layout.expert == 1 and self.inside == self.tp
 
     def _expert_tp(self, purpose: str, op: Op) -> Comm:
-        size = routed_size(self.job, self.arch, self.part) * self.inside
+        size = routed_size(self.job, self.arch, self.share) * self.inside
         return self.prices.comm("tp", purpose, op, size, "tp" if self.inside == self.tp else "etp")
 
     def _servers(self) -> int:

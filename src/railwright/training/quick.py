@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
-from railwright.training.schedule import Route, route_of, schedule, schedule_name
+from railwright.training.schedule import Kind, Route, route_of, schedule, schedule_name
 from railwright.training.stage import PassBook, Stage
 from railwright.training.step import endings_of, stages_of
 
 Arrays = tuple[NDArray[Any], ...]
-KINDS = {"F": 0, "B": 1, "I": 2, "W": 3, "FB": 4}
+KINDS: dict[Kind, int] = {kind: i for i, kind in enumerate(get_args(Kind))}
+"""Numbers of kinds of passes."""
+
 _LANE = {lane: i for i, lane in enumerate(LANES)}
 
 

@@ -77,10 +77,10 @@ class Work:
         exchanging = arch.is_moe and job.layout.expert > 1
         self.halves = 2 if job.overlap.ep and exchanging and not both_ways else 1
         self.turns = exchanging and (self.halves > 1 or both_ways)
-        self.part = 1.0 / self.halves
+        self.share = 1.0 / self.halves
         self.behind_shared = hides_behind_shared(job, arch)
         self.ahead = not arch.is_moe or job.expert_capacity is not None
-        self.exchange = Exchange(job, arch, prices, self.part)
+        self.exchange = Exchange(job, arch, prices, self.share)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
         self.beside = job.overlap.tp or (era.async_linear and not job.launch_blocking)
@@ -235,7 +235,7 @@ class Work:
         part.flush()
         blocking = self.job.launch_blocking
         if blocking or (kind == "moe" and not self.ahead):
-            host = launching(self._launches[kind], seconds * self.part, part.tasks, blocking)
+            host = launching(self._launches[kind], seconds * self.share, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 
     def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
@@ -248,7 +248,7 @@ class Work:
         known = [self._launches[kind] for kind in chunk.layers]
         if not known or (again and not self.ahead) or self.job.launch_blocking:
             return
-        seconds = self.part * sum(one.backward + again * one.forward for one in known)
+        seconds = self.share * sum(one.backward + again * one.forward for one in known)
         if not self.ahead:
             chain.launched(launching(known[0], seconds, chain.tasks), ())
             return
@@ -325,7 +325,7 @@ class Work:
         self._compute(chain, name, kind, sum(c.forward for c in behind))
         comm = self.exchange.reduction()
         if self.job.overlap.tp:
-            chain.reduce_out_of(comm, name, kind, last.forward * self.part, self.tp)
+            chain.reduce_out_of(comm, name, kind, last.forward * self.share, self.tp)
         else:
             self._compute(chain, name, kind, last.forward)
             chain.communicate(comm)
@@ -358,8 +358,8 @@ class Work:
         weight = cost.weight if whole else 0.0
         again = self.exchange.gathering("tp all-gather again") if self.sp and weight else NOTHING
         if self.beside:
-            chain.beside(again, name, kind, cost.input * self.part)
-            chain.beside(self.exchange.reduction(), name, kind, weight * self.part)
+            chain.beside(again, name, kind, cost.input * self.share)
+            chain.beside(self.exchange.reduction(), name, kind, weight * self.share)
             return
         chain.communicate(again)
         self._compute(chain, name, kind, cost.input)
@@ -367,16 +367,16 @@ class Work:
         self._compute(chain, name, kind, weight)
 
     def _attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
-        self.exchange.attend(chain, name, kind, seconds * self.part, backward)
+        self.exchange.attend(chain, name, kind, seconds * self.share, backward)
 
     def _compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
-        chain.compute(name, kind, seconds * self.part)
+        chain.compute(name, kind, seconds * self.share)
 
     def _gather(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
         """Under sp: an all-gather into the product that follows it."""
         comm = self.exchange.gathering() if self.sp else NOTHING
         if self.job.overlap.tp and seconds:
-            chain.gather_into(comm, name, kind, seconds * self.part, self.tp)
+            chain.gather_into(comm, name, kind, seconds * self.share, self.tp)
         else:
             chain.communicate(comm)
             self._compute(chain, name, kind, seconds)
@@ -386,7 +386,7 @@ class Work:
         for comm in self.exchange.routed(purpose):
             if shared:
                 back = " backward" if purpose.endswith("backward") else ""
-                chain.beside(comm, f"shared expert{back}", kind, shared * self.part)
+                chain.beside(comm, f"shared expert{back}", kind, shared * self.share)
             else:
                 chain.communicate(comm)
         if self.turns:
