@@ -54,6 +54,19 @@ def test_growth_of_a_series_in_points() -> None:
     assert not found.met
 
 
+def test_peaks_of_memory_within_a_share() -> None:
+    """Of all records that state one, and of SimuMax's alone; a bar of no record is not met."""
+    peaks = [
+        Row("memory allocated", "simumax-a", "", 1.01, 1.0, "GiB", ""),
+        Row("memory resident", "bigscience-b", "", 0.9, 1.0, "GiB", ""),
+    ]
+    found = bar("peak memory", peaks, {})
+    assert (found.reached, found.met) == ("1 of 2, mean 5.5%", False)
+    assert bar("peak memory", peaks[:1], {}).met
+    assert bar("SimuMax, B200, memory", peaks, {}).reached == "1 of 1, mean 1.0%"
+    assert not bar("peak memory", [], {}).met
+
+
 def test_ranking_of_a_sweep() -> None:
     # eight layouts, two neighbours exchanged: 1 - 6 * 2 / (8 * 63)
     predicted = [1, 2, 3, 4, 5, 6, 8, 7]

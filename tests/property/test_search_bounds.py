@@ -45,6 +45,11 @@ CASES = {
         job(batch=32),
         {"zero": (0, 1, 2, 3), "offload": ((), ("activations",), ("optimizer",))},
     ),
+    "under DeepSpeed": (
+        DENSE,
+        job(batch=32).model_copy(update={"software": "megatron-2021"}),
+        {"pipeline": (1, 2, 4), "zero": (0, 1), "tensor": (1, 2)},
+    ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
     "packed": (DENSE, PACKED, {"context": (1, 2), "context_kind": ("ring", "all-to-all")}),

@@ -15,6 +15,10 @@ STEPS = "training "
 """How families of step times begin."""
 
 
+MEMORY = "memory "
+"""How families of peaks of memory begin."""
+
+
 @dataclass(frozen=True)
 class Reached:
     """One bar: what is asked, what is reached, and whether that is enough."""
@@ -50,10 +54,14 @@ def reached(
     if good:
         share = len(good) / (len(good) + len(refused))
         found.append(Reached("A records predicted", ">= 97 %", f"{share:.1%}", share >= 0.97))
-    found += [_growth(good, records), _ranking(steps, records), _eight(eight)]
+    found += [_growth(good, records), _ranking(steps, records)]
+    found.append(_memory("peak memory within 7 %", [r for r in rows if r.family.startswith(MEMORY)], 0.07))
+    found.append(_eight(eight))
     found.append(_mean_bias("vTrain, several servers", multi, 0.08, 0.03))
     found.append(_mean_bias("vTrain, one server, rows not fitted", single, 0.08, None))
     found.append(_mean_bias("SimuMax, B200", simumax, 0.05, 0.02))
+    allocated = [r for r in rows if r.family == "memory allocated" and r.record.startswith("simumax")]
+    found.append(_memory("SimuMax, B200, memory within 2 %", allocated, 0.02))
     inside, total = coverage(steps, {name: r["family"] for name, r in records.items()})
     if total:
         share = inside / total
@@ -96,6 +104,12 @@ def _mean_bias(what: str, rows: Sequence[Row], bar: float, bias: float | None) -
     e, lean = mean(_sizes(rows)), mean([r.error for r in rows] or [float("nan")])
     asked = f"{bar:.0%}" + (f", bias {bias:.0%}" if bias else "")
     return Reached(what, asked, f"{e:.1%}, bias {lean:+.1%}", e <= bar and (not bias or abs(lean) <= bias))
+
+
+def _memory(what: str, rows: Sequence[Row], bar: float) -> Reached:
+    e = _sizes(rows)
+    close = sum(x <= bar for x in e)
+    return Reached(what, "all records", f"{close} of {len(rows)}, mean {mean(e):.1%}", close == len(rows) > 0)
 
 
 def _eight(rows: Sequence[Row]) -> Reached:

@@ -22,8 +22,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "models": parameter_rows,
     "collectives": lambda: chain(collective_rows(), moe_rows()),
     "effects": effect_rows,
-    "memory": memory_rows,
-    "training": training_rows,
+    "training": lambda: chain(memory_rows(), training_rows()),
     "serving": serving_rows,
 }
 """What `railwright validate FAMILY` can be asked for."""

@@ -57,13 +57,14 @@ class Held:
     """What a stage's activations are made of, per sequence parallelism and recomputation (i, j). [byte]
 
     layer_kij  kept by one layer of each kind k
-    end_ij, head_ij  kept beside its layers by a chunk, and by the one with the head
+    end_ij, first_ij, head_ij  kept beside its layers by a chunk, by the one with the embedding, and the head
     always_ij  tensors of fixed size
     layer_b_ij, head_b_ij, embedding_b_ij  what a backward pass needs beside what is kept
     """
 
     layer_kij: Floats
     end_ij: Floats
+    first_ij: Floats
     head_ij: Floats
     always_ij: Floats
     layer_b_ij: Floats
@@ -131,7 +132,8 @@ class Footprint:
             size: Floats = np.zeros(one.end_ij.shape)
             for i, kind in enumerate(kinds):
                 size = size + chunk.layers.count(kind) * one.layer_kij[i]
-            size = size * stays[c] if stays else size + (one.head_ij if chunk.head else one.end_ij)
+            beside = one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij
+            size = size * stays[c] if stays else size + beside
             first = first if c else size
             kept = kept + held[c] * size
         fullest = kept + one.layer_b_ij
@@ -145,11 +147,13 @@ class Footprint:
         """What the layers of one chunk of each kind, a chunk of none, and one with the head keep."""
         grid = [block.of(axis) for axis in ("sequence_parallel", "recompute")]
         shaping = tuple(setting[a] for a in SHAPING if a != "schedule")
-        key = (shaping, setting["micro_batch"], *grid, setting["zero"] == 3, kinds)
+        alone = setting["pipeline"] == 1  # hands nothing to another stage
+        key = (shaping, setting["micro_batch"], *grid, setting["zero"] == 3, alone, kinds)
         if key not in self._held:
-            none = tuple((0.0,) for _ in range(len(kinds) + 2))
+            none = tuple((0.0,) for _ in range(len(kinds) + 3))
             chunks = (
                 *(Chunk((k,), False, False) for k in kinds),
+                Chunk((), False, False),
                 Chunk((), True, False),
                 Chunk((), False, True),
             )
@@ -159,11 +163,12 @@ class Footprint:
                 one = {**setting, "sequence_parallel": i, "recompute": j, "offload": ()}
                 job = apply(self.job, one)
                 whole = stage_activations(job, self.arch, shape)
-                *layers, end, head = whole.chunks
+                *layers, end, embedding, head = whole.chunks
                 rows.append(
                     [
                         *(layer - end for layer in layers),
                         end,
+                        embedding,
                         head,
                         sum(whole.always.values()),
                         sum(whole.layer_backward.values()),
@@ -204,7 +209,8 @@ class Footprint:
         tensor, expert = setting["tensor"], setting["expert"]
         inside = setting["expert_tensor"] or tensor
         sizes = (tensor, setting["pipeline"], setting["context"], expert, replicas)
-        key = (*(n > 1 for n in sizes), replicas * tensor // (expert * inside) > 1)
+        # A communicator of two ranks takes less than a larger one.
+        key = tuple(min(n, 3) for n in (*sizes, replicas * tensor // (expert * inside)))
         if key not in self._system:
             job = apply(self.job, setting)
             unit = data_parallel(job, self.fabric) * job.micro_batch

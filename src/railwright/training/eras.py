@@ -64,6 +64,8 @@ class Era:
     hides_sends  under which schedules it can hide pipeline sends: 'interleaved' all but 1F1B
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
+    deepspeed  whether DeepSpeed runs it and holds memory of its own (`deepspeed`)
+    lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 
@@ -80,6 +82,8 @@ class Era:
     hides_sends: Literal["never", "interleaved", "always"]
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
+    deepspeed: bool
+    lazy_kernels: bool
     pace: dict[str, Pace]
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
@@ -193,6 +197,8 @@ def eras() -> dict[str, Era]:
             row.get("hides_sends", "always"),
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),
+            row.get("deepspeed", False),
+            row.get("lazy_kernels", True),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )
         for name, row in data.items()

@@ -43,11 +43,6 @@ PLACEHOLDERS = ("nemo-2024", "megatron-2025", "megatron-2025-unfused")
 autograd gets an empty 16-bit tensor instead, one per shape of weight, which is kept for good
 (pytorch/module/base.py, get_dummy_wgrad)."""
 
-OUTPUTS_KEPT = ("megatron-2021",)
-"""Eras whose passes keep their output beside the layers' inputs until the backward pass (DeepSpeed,
-runtime/pipe/engine.py, pipe_buffers['outputs']; Megatron-LM frees it since 2022, schedules.py,
-deallocate_output_tensor)."""
-
 FROZEN: dict[str, LoraTarget] = {
     "attention norm output": "qkv",
     "mlp norm output": "mlp up",
@@ -81,7 +76,9 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
     kept = {kind: sum(_layer(job, arch, kind, layout.recompute).values()) for kind in kinds}
     chunks = tuple(
-        sum(kept[k] for k in chunk.layers) + (_joined if chunk.head else _output)(job, arch)
+        sum(kept[k] for k in chunk.layers)
+        + (_joined(job, arch) if chunk.head else _handed(job, arch))
+        + (0.0 if chunk.embedding else _handed(job, arch))
         for chunk in shape.chunks
     )
     again = _recomputed(job, arch, kinds, kept)
@@ -91,7 +88,11 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
     return StageActivations(
         chunks,
-        {"workspaces": constant("workspace_bytes"), "gradient placeholders": _placeholders(job, arch, kinds)},
+        {
+            "workspaces": constant("workspace_bytes"),
+            "gradient placeholders": _placeholders(job, arch, kinds),
+            "buffers of what a stage receives": _neighbours(shape) * _handed(job, arch),
+        },
         {
             "layer being recomputed": again,
             "activation gradients": flowing,
@@ -219,10 +220,22 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     return parts
 
 
-def _output(job: TrainingJob, arch: Transformer) -> float:
-    """What a pass keeps of its output."""
+def _handed(job: TrainingJob, arch: Transformer) -> float:
+    """What a pass keeps of its output until its backward pass, and of its input beside the first layer's.
+
+    DeepSpeed runs the layers on a copy of what it received, and receives into buffers that stay (runtime/
+    pipe/engine.py, _exec_forward_pass, pipe_buffers, pipe_recv_buf, grad_layer); Megatron-LM frees the output
+    since 2022 (schedules.py, deallocate_output_tensor).
+    """
     split = job.layout.tensor if job.layout.sequence_parallel else 1
-    return _rows(job) * ELEMENT * arch.hidden / split if job.software in OUTPUTS_KEPT else 0.0
+    handed = era_of(job).deepspeed and job.layout.pipeline > 1
+    return _rows(job) * ELEMENT * arch.hidden / split if handed else 0.0
+
+
+def _neighbours(shape: StageShape) -> int:
+    """Stages that a stage receives activations or gradients from."""
+    ends = any(c.embedding for c in shape.chunks) + any(c.head for c in shape.chunks)
+    return 2 - ends
 
 
 def _joined(job: TrainingJob, arch: Transformer) -> float:

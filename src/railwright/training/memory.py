@@ -9,7 +9,10 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.study import Layout, TrainingJob
+from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
+from railwright.training.deepspeed import communicators, flattened
+from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, stage_activations
 from railwright.training.plan import check, data_parallel, job_gpus, microbatches
@@ -44,7 +47,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     )
     fullest = max(stages, key=lambda s: s.total)
     share = constant("allocator_reserve_moe" if arch.is_moe else "allocator_reserve_dense")
-    reserve = share * (fullest.total - system)
+    reserve = share * (fullest.total - system) + _flattened(job, shapes[fullest.stage], ranks)
     return Memory(
         fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)), reserve
     )
@@ -117,12 +120,24 @@ def _why(stage: StageMemory, stages: int) -> str:
 
 def _system(job: TrainingJob, ranks: int) -> float:
     """CUDA context and the buffers of every communicator of more than one rank [byte]."""
-    layout = job.layout
+    layout, era = job.layout, era_of(job)
     plain = [layout.tensor, layout.pipeline, layout.context, ranks]
     if layout.expert > 1:
         plain.append(ranks * layout.tensor // (layout.expert * (layout.expert_tensor or layout.tensor)))
-    total = constant("cuda_context_bytes") + constant("communicator_bytes") * sum(n > 1 for n in plain)
+    if era.deepspeed:
+        plain += communicators(layout.tensor, layout.pipeline, ranks)
+    total = constant("cuda_context_bytes" if era.lazy_kernels else "cuda_context_of_all_kernels_bytes")
+    total += constant("communicator_of_two_bytes") * plain.count(2)
+    total += constant("communicator_bytes") * sum(n > 2 for n in plain)
     return total + (constant("all_to_all_bytes") if layout.expert > 1 else 0.0)
+
+
+def _flattened(job: TrainingJob, shape: StageShape, ranks: int) -> float:
+    """What an optimizer's flat tensors add to the cached memory of a stage. [byte]"""
+    if not era_of(job).deepspeed:
+        return 0.0
+    copy = state_parts(job, shape, ranks).get(COPY, 0.0)
+    return flattened(shape.trained_dense_total + shape.trained_expert_total, copy, gradient_bytes(job))
 
 
 def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:

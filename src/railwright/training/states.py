@@ -9,6 +9,8 @@ from __future__ import annotations
 from railwright.spec.study import TrainingJob
 from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
+from railwright.training.deepspeed import second_gradients
+from railwright.training.eras import era_of
 from railwright.training.stages import StageShape
 
 WEIGHT_BYTES = {
@@ -76,6 +78,8 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
             weight, master = MASTER_BYTES["fp32"], 0.0
         parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
         parts["gathered weights"] = ENDS_BYTES * _gathered(job, shape)
+    if era_of(job).deepspeed:
+        parts |= second_gradients(dense + expert, layout.zero, gradient)
     if "optimizer" not in layout.offload:
         parts["optimizer states"] = (master + 2 * moments) * shard
         if gradient < 4.0 and job.moment_dtype == "fp32" and job.master == "fp32":
