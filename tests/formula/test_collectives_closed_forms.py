@@ -149,8 +149,8 @@ def test_pat_sends_every_other_part_once() -> None:
     # log2 rounds of 1, 2, 4, ... parts: each rank sends n-1 parts of S/n in all
     fabric = machine(30).network.fabric
     comm = Communicator(np.arange(0, 240, 8, dtype=np.int32))
-    sent = np.bincount(pat_traffic(fabric, comm, "all_gather", True).src, weights=None, minlength=240)
-    demands = pat_traffic(fabric, comm, "all_gather", True)
+    sent = np.bincount(pat_traffic(fabric, [comm], "all_gather", True).src, weights=None, minlength=240)
+    demands = pat_traffic(fabric, [comm], "all_gather", True)
     bytes_sent = np.bincount(demands.src, weights=demands.size, minlength=240)[comm.gpus]
     assert sent[comm.gpus].tolist() == [5] * 30
     assert bytes_sent == pytest.approx(np.full(30, 29 / 30))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from railwright.collectives.group import Group
@@ -34,7 +34,7 @@ class Algorithm:
                  tuner assumes [byte/s]
     wire         protocol -> bytes on the wire per byte of payload
     per_nic      (op, group) -> bytes that the busiest NIC sends per byte of S on a healthy fabric
-    traffic      (fabric, comm, op, pxn) -> demands of S = 1 byte
+    traffic      (fabric, groups, op, pxn) -> demands of S = 1 byte of each group, one after the other
     timed        like `steps`, where a call's latency is known to differ from what the tuner assumes [s]
     carried      like `inside`, where a call's rate is known to differ from what the tuner assumes [byte/s]
     filled       (protocol, group) -> latency of the pipeline that is filled [s]; None: that of all steps
@@ -48,7 +48,7 @@ class Algorithm:
     inside: Callable[[Op, str, Group], float]
     wire: Callable[[str], float]
     per_nic: Callable[[Op, Group], float]
-    traffic: Callable[[Fabric, Communicator, Op, bool], Traffic]
+    traffic: Callable[[Fabric, Sequence[Communicator], Op, bool], Traffic]
     timed: Callable[[Op, str, Group, Path], float] | None = None
     carried: Callable[[Op, str, Group], float] | None = None
     filled: Callable[[str, Group], float | None] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from railwright.collectives.algorithm import Algorithm, Path, ring_wire
@@ -11,7 +13,7 @@ from railwright.collectives.nvls import missing, multicast_rate
 from railwright.collectives.prediction import Op
 from railwright.collectives.ring import channels_of
 from railwright.fabric.graph import Fabric
-from railwright.traffic.demand import Communicator, Traffic
+from railwright.traffic.demand import Communicator, Traffic, join
 
 ARITY = 0.4e-6
 """Serialisation of one more local rank [s]. Source: NCCL 2.30 src/graph/tuning.cc, COLLNET_DIRECT."""
@@ -43,7 +45,12 @@ def per_nic(op: Op, group: Group) -> float:
     return 1.0 / group.nics
 
 
-def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
+def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
+    """Demands of in-network all-reduces of S = 1 byte."""
+    return join([_of(fabric, comm) for comm in groups])
+
+
+def _of(fabric: Fabric, comm: Communicator) -> Traffic:
     """Each rail's NICs send their share of S once and receive it once.
 
     The switches' sums are drawn as a shift from each domain to the next on the same rail, which loads the

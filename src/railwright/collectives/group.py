@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from railwright.catalog.parts import PCIE, Gpu, Nic
 from railwright.collectives.constants import nccl
@@ -82,22 +84,55 @@ class Group:
 
 def group_of(machine: Machine, comm: Communicator) -> Group:
     """Describe a communicator on a machine; raises PlanError when it holds a GPU twice or none at all."""
+    return shapes_of(machine, [comm])[0]
+
+
+def shapes_of(machine: Machine, comms: Sequence[Communicator]) -> tuple[Group, ...]:
+    """The different descriptions of communicators, in order; raises PlanError as `group_of` does."""
+    found = np.zeros((len(comms), 3), np.int64)
+    for size in {len(comm) for comm in comms}:
+        which = [i for i, comm in enumerate(comms) if len(comm) == size]
+        gpus = np.stack([comms[i].gpus for i in which])
+        ranked = np.sort(gpus, axis=1)
+        different = 1 + (ranked[:, 1:] != ranked[:, :-1]).sum(1) if size else np.zeros(len(which), int)
+        for i, count in zip(which, different.tolist(), strict=True):
+            if not count or count != size:
+                raise _twice(comms[i], count)
+        found[which] = _counts(machine, gpus)
+    return tuple(_group(machine, *counts) for counts in dict.fromkeys(map(tuple, found.tolist())))
+
+
+def _twice(comm: Communicator, different: int) -> PlanError:
+    return PlanError(
+        f"The communicator '{comm.name}' holds {len(comm)} ranks on {different} different GPUs; "
+        "NCCL needs at least one rank and a GPU of its own for each: list each GPU once."
+    )
+
+
+def _counts(machine: Machine, gpus: NDArray[np.int32]) -> NDArray[np.int64]:
+    """(G, 3) ranks, nodes, and NICs that every node can offer, of communicators (G, n)."""
     from railwright.traffic.placement import domain_of_gpu
 
     fabric = machine.network.fabric
-    if len(comm) == 0 or len(np.unique(comm.gpus)) != len(comm):
-        raise PlanError(
-            f"The communicator '{comm.name}' holds {len(comm)} ranks on {len(np.unique(comm.gpus))} "
-            "different GPUs; "
-            "NCCL needs at least one rank and a GPU of its own for each: list each GPU once."
-        )
-    names, place = np.unique(domain_of_gpu(fabric)[comm.gpus], return_inverse=True)
-    nic = fabric.nic_of_gpu[comm.gpus].astype(np.int64)
-    distinct = np.unique(place * (nic.max() + 2) + nic)  # pairs of node and NIC; a GPU without one has -1
-    nics = int(np.bincount((distinct + 1) // (nic.max() + 2), minlength=len(names)).min())
+    nic = fabric.nic_of_gpu[gpus].astype(np.int64) + 1  # a GPU without one has 0
+    width = int(nic.max()) + 1
+    owned = np.sort(domain_of_gpu(fabric)[gpus].astype(np.int64) * width + nic, axis=1)
+    node = owned // width
+    first = np.ones(gpus.shape, bool)
+    first[:, 1:] = node[:, 1:] != node[:, :-1]
+    apart = np.ones(gpus.shape, bool)
+    apart[:, 1:] = owned[:, 1:] != owned[:, :-1]
+    # Of each GPU the place of its node among those of all communicators.
+    place = np.cumsum(first) - 1
+    nics = np.bincount(place, weights=apart.reshape(-1)).astype(np.int64)
+    least = np.minimum.reduceat(nics, place.reshape(gpus.shape)[:, 0])
+    return np.stack([np.full(len(gpus), gpus.shape[1]), first.sum(1), least], axis=1)
+
+
+def _group(machine: Machine, ranks: int, nodes: int, nics: int) -> Group:
     return Group(
-        ranks=len(comm),
-        nodes=len(names),
+        ranks=ranks,
+        nodes=nodes,
         nics=nics,
         nic_rate=machine.nic.rate * machine.nic.ports,
         scale_up=machine.gpu.scale_up_bandwidth,

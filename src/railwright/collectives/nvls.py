@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.collectives.algorithm import Algorithm, Path, ring_wire
 from railwright.collectives.constants import by_nodes, nccl, step_latency
 from railwright.collectives.group import Group
@@ -10,7 +12,7 @@ from railwright.collectives.ring import channels_of
 from railwright.collectives.tree import depth
 from railwright.collectives.tree import per_nic as tree_per_nic
 from railwright.fabric.graph import Fabric
-from railwright.traffic.demand import Communicator, Traffic
+from railwright.traffic.demand import Communicator, Traffic, join
 
 
 def multicast_rate(op: Op, group: Group, channels: int) -> float:
@@ -55,11 +57,11 @@ def _nothing(op: Op, group: Group) -> float:
     return 0.0
 
 
-def _up_and_down(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
+def _up_and_down(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
     """Each GPU sends and receives S once: a shift by one rank loads the scale-up lanes alike."""
-    from railwright.traffic.rings import ring
+    from railwright.traffic.rings import rings
 
-    return ring(fabric, comm, 1.0, pxn)
+    return rings(fabric, groups, [1.0] * len(groups), pxn)
 
 
 def _several_domains(op: Op, group: Group, sharp: bool) -> str:
@@ -79,10 +81,10 @@ def _tree_inside(op: Op, protocol: str, group: Group) -> float:
     return multicast_rate(op, group, max(2, group.nics))
 
 
-def _across(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
+def _across(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
     from railwright.traffic.trees import tree_across
 
-    return tree_across(fabric, comm, 1.0)
+    return join([tree_across(fabric, comm, 1.0) for comm in groups])
 
 
 def nominal_channel_limit(group: Group) -> float:

@@ -5,6 +5,7 @@ n ranks in N nodes; every rank sends m = S / n to each other rank (send/recv: m 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -14,7 +15,7 @@ from railwright.collectives.constants import base_latency, nccl, step_latency
 from railwright.collectives.group import Group
 from railwright.collectives.prediction import Op
 from railwright.fabric.graph import Fabric
-from railwright.traffic.demand import Communicator, Traffic
+from railwright.traffic.demand import Communicator, Traffic, join
 
 
 def message_size(op: Op, size: float, group: Group) -> float:
@@ -134,10 +135,10 @@ def nominal_seconds_per_byte(op: Op, group: Group, pxn: bool) -> float:
     return max(network, lanes / group.usable_lane if lanes else 0.0)
 
 
-def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
+def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
     """Demands of S = 1 byte; send/recv is a shift by one rank, as nccl-tests does it."""
     from railwright.traffic.patterns import all_to_all, send_recv
 
     if op == "all_to_all":
-        return all_to_all(fabric, comm, 1.0 / len(comm), pxn)
-    return send_recv(fabric, comm.gpus, np.roll(comm.gpus, -1), 1.0, pxn)
+        return join([all_to_all(fabric, comm, 1.0 / len(comm), pxn) for comm in groups])
+    return join([send_recv(fabric, comm.gpus, np.roll(comm.gpus, -1), 1.0, pxn) for comm in groups])

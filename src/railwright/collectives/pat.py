@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, log2
 
 import numpy as np
@@ -35,7 +36,12 @@ def per_nic(op: Op, group: Group) -> float:
     return (group.ranks - 1) / group.ranks / group.nics
 
 
-def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
+def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
+    """Demands of S = 1 byte."""
+    return join([_of(comm) for comm in groups])
+
+
+def _of(comm: Communicator) -> Traffic:
     """Round k: rank i sends min(2^k, n - 2^k) parts of S / n to rank i + 2^k."""
     n = len(comm)
     parts: list[Traffic] = []

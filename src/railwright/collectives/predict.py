@@ -14,7 +14,7 @@ from railwright.collectives.algorithm import Path
 from railwright.collectives.choice import ALGORITHMS
 from railwright.collectives.constants import nccl
 from railwright.collectives.cost import Cost, Wires, collective, point_to_point, selected
-from railwright.collectives.group import Group, group_of
+from railwright.collectives.group import Group, shapes_of
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.collectives.rates import bus_factor
@@ -22,7 +22,7 @@ from railwright.collectives.sent import as_sent, hashed_as
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.network.solution import Bottleneck
-from railwright.traffic.demand import Communicator, Traffic, join
+from railwright.traffic.demand import Communicator, Traffic
 from railwright.traffic.groups import Groups
 
 UNIT = float(2**30)
@@ -63,7 +63,7 @@ def sweep(
     shapes = solved.shapes.get(key)
     if shapes is None:
         _check_disjoint(groups)
-        shapes = tuple(dict.fromkeys(group_of(machine, g) for g in groups))
+        shapes = shapes_of(machine, groups)
         solved.shapes[key] = shapes
     return tuple(_one(machine, op, float(size), groups, shapes, key, solved) for size in sizes)
 
@@ -170,8 +170,8 @@ def _demands(machine: Machine, op: Op, algorithm: str, groups: Sequence[Communic
             return Groups.all_to_all([g.gpus for g in several], each, machine.nccl.pxn)
         _check_messages(groups, machine.network.routing)
     build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
-    parts = [build(fabric, g, op, machine.nccl.pxn) for g in several]
-    return as_sent(fabric, join(parts), algorithm, machine.nccl, machine.network.routing)
+    sent = build(fabric, several, op, machine.nccl.pxn)
+    return as_sent(fabric, sent, algorithm, machine.nccl, machine.network.routing)
 
 
 def _notes(cost: Cost, group: Group, shapes: int) -> tuple[str, ...]:

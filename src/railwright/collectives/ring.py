@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.collectives.algorithm import Algorithm, Path, ring_wire
 from railwright.collectives.constants import PROTOCOLS, base_latency, by_nodes, nccl, step_latency
 from railwright.collectives.group import Group
 from railwright.collectives.prediction import Op
 from railwright.fabric.graph import Fabric
-from railwright.traffic.demand import Communicator, Traffic
+from railwright.traffic.demand import Communicator, Traffic, join
 
 
 def steps(op: Op, protocol: str, group: Group, path: Path) -> float:
@@ -92,14 +94,14 @@ def per_nic(op: Op, group: Group) -> float:
     return share.get(op, (group.ranks - 1) / group.ranks) / group.nics
 
 
-def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
-    """Demands of a ring collective of S = 1 byte."""
-    from railwright.traffic.rings import broadcast, ring
+def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
+    """Demands of ring collectives of S = 1 byte."""
+    from railwright.traffic.rings import broadcast, rings
 
     if op == "broadcast":
-        return broadcast(fabric, comm, 1.0, pxn=pxn)
-    n = len(comm)
-    return ring(fabric, comm, (2 if op == "all_reduce" else 1) * (n - 1) / n, pxn)
+        return join([broadcast(fabric, comm, 1.0, pxn=pxn) for comm in groups])
+    rounds = 2 if op == "all_reduce" else 1
+    return rings(fabric, groups, [rounds * (len(comm) - 1) / len(comm) for comm in groups], pxn)
 
 
 def _within(protocol: str, group: Group, share: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, log2
 
 from railwright.collectives.algorithm import Algorithm, Path
@@ -10,7 +11,7 @@ from railwright.collectives.group import Group
 from railwright.collectives.prediction import Op
 from railwright.collectives.ring import channels_of
 from railwright.fabric.graph import Fabric
-from railwright.traffic.demand import Communicator, Traffic
+from railwright.traffic.demand import Communicator, Traffic, join
 
 
 def steps(op: Op, protocol: str, group: Group, path: Path) -> float:
@@ -61,11 +62,11 @@ def per_nic(op: Op, group: Group) -> float:
     return (1.0 if group.nodes == 2 else 2.0) / group.nics
 
 
-def traffic(fabric: Fabric, comm: Communicator, op: Op, pxn: bool) -> Traffic:
-    """Demands of a tree all-reduce of S = 1 byte."""
+def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -> Traffic:
+    """Demands of tree all-reduces of S = 1 byte."""
     from railwright.traffic.trees import tree
 
-    return tree(fabric, comm, 1.0)
+    return join([tree(fabric, comm, 1.0) for comm in groups])
 
 
 def _wire(protocol: str) -> float:

@@ -1,9 +1,12 @@
 """Ring patterns as NCCL lays them: one ring per NIC, each on its own rail.
 
-Legend: n ranks, R rings, D scale-up domains of the communicator, in order of first rank.
+Legend: n ranks, R rings, D scale-up domains of the communicator, in order of first rank, k ranks in each;
+G communicators of the same n, D and k.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +33,21 @@ def ring(fabric: Fabric, comm: Communicator, bytes_per_edge: float, pxn: bool = 
     Source: PHYSICS notes section 2 (Ring: each ring crosses each node once on one rail; NCCL 2.30 graph
     search with crossNic=0, and crossNic=2 without PXN).
     """
-    return join(
-        [_edges(order, forward, bytes_per_edge, r) for order, forward, r in _rings(fabric, comm, pxn)]
-    )
+    return rings(fabric, [comm], [bytes_per_edge], pxn)
+
+
+def rings(
+    fabric: Fabric, comms: Sequence[Communicator], bytes_per_edge: Sequence[float], pxn: bool = True
+) -> Traffic:
+    """`ring` of every communicator, one after the other."""
+    parts: list[Traffic] = [NOTHING] * len(comms)
+    for size in {len(comm) for comm in comms} - {0, 1}:
+        which = [i for i, comm in enumerate(comms) if len(comm) == size]
+        gpus = np.stack([comms[i].gpus for i in which])
+        walks = _alike(fabric, gpus, pxn) or [_walked(fabric, comms[i], pxn) for i in which]
+        for i, (order, forward) in zip(which, walks, strict=True):
+            parts[i] = _edges(order, forward, bytes_per_edge[i])
+    return join(parts)
 
 
 def broadcast(fabric: Fabric, comm: Communicator, size: float, root: int = 0, pxn: bool = True) -> Traffic:
@@ -59,13 +74,10 @@ def heads(fabric: Fabric, members: list[Ints]) -> Ints:
     R is the smallest number of NICs that any domain's members own.
     """
     if len({len(gpus) for gpus in members}) == 1:
-        member = np.stack(members)
-        nic = fabric.nic_of_gpu[member]
-        ranked = np.sort(nic, axis=1)
-        if np.all(ranked[:, 1:] != ranked[:, :-1]):
-            # Every GPU has a NIC of its own and every domain as many: all domains at once.
-            place = fabric.rail[nic].astype(np.int64) * fabric.num_gpus + member
-            return np.take_along_axis(member, np.argsort(place, axis=1), axis=1)
+        found = _entries(fabric, np.stack(members)[None])
+        assert found is not None, "one communicator has one number of channels"
+        entry: Ints = found[0]
+        return entry
     per_domain: list[Ints] = []
     for gpus in members:
         nics = fabric.nic_of_gpu[gpus]
@@ -76,24 +88,50 @@ def heads(fabric: Fabric, members: list[Ints]) -> Ints:
     return np.stack([owners[:rings] for owners in per_domain])
 
 
-def _rings(fabric: Fabric, comm: Communicator, pxn: bool) -> list[tuple[Ints, Ints, int]]:
-    """(order of GPUs, relay of the edge leaving each, number of rings) of each ring."""
-    if len(comm) < 2:
-        return []
+NOTHING = join([])
+"""What a communicator of one rank sends."""
+
+
+def _blocks(fabric: Fabric, gpus: Ints) -> Ints | None:
+    """(G, D, k) of communicators (G, n) that hold domain after domain, as many GPUs of each; None for
+    others."""
+    domain = domain_of_gpu(fabric)[gpus]
+    width = int(np.argmax(np.append(domain[0] != domain[0, 0], True)))
+    if gpus.shape[1] % width:
+        return None
+    member, place = (found.reshape(len(gpus), -1, width) for found in (gpus, domain))
+    apart = np.sort(place[:, :, 0], axis=1)
+    if np.any(place != place[:, :, :1]) or np.any(apart[:, 1:] == apart[:, :-1]):
+        return None
+    return member
+
+
+def _entries(fabric: Fabric, member: Ints) -> Ints | None:
+    """(G, D, R) `heads` of communicators (G, D, k); None where R differs between them."""
+    nic = fabric.nic_of_gpu[member]
+    by_nic = np.argsort(nic, axis=-1, kind="stable")
+    ranked = np.take_along_axis(nic, by_nic, axis=-1)
+    again = np.zeros(member.shape, bool)
+    np.put_along_axis(again, by_nic[..., 1:], ranked[..., 1:] == ranked[..., :-1], axis=-1)
+    channels = np.unique((~again).sum(axis=-1).min(axis=-1))
+    if len(channels) > 1:
+        return None
+    place = fabric.rail[nic].astype(np.int64) * fabric.num_gpus + member
+    place[again] = np.iinfo(np.int64).max
+    first: Ints = np.take_along_axis(member, np.argsort(place, axis=-1)[..., : channels[0]], axis=-1)
+    return first
+
+
+def _walked(fabric: Fabric, comm: Communicator, pxn: bool) -> tuple[Ints, Ints]:
+    """(R, n) order of GPUs of each ring and relay of the edge leaving each, domain by domain: the
+    definition."""
     members = local_members(fabric, comm)
     if len(members) == 1:
-        return [(members[0], np.full(len(comm), -1, np.int32), 1)]
+        return members[0][None], np.full((1, len(comm)), -1, np.int32)
     entry = heads(fabric, members)
-    if len({len(gpus) for gpus in members}) == 1:
-        return _alike(fabric, np.stack(members), entry, pxn)
-    return _walked(fabric, members, entry, pxn)
-
-
-def _walked(fabric: Fabric, members: list[Ints], entry: Ints, pxn: bool) -> list[tuple[Ints, Ints, int]]:
-    """`_rings` domain by domain: the definition."""
-    num_rings = entry.shape[1]
-    answer: list[tuple[Ints, Ints, int]] = []
-    for r in range(num_rings):
+    orders: list[Ints] = []
+    forwards: list[Ints] = []
+    for r in range(entry.shape[1]):
         order: list[Ints] = []
         forward: list[Ints] = []
         for d, gpus in enumerate(members):
@@ -105,31 +143,38 @@ def _walked(fabric: Fabric, members: list[Ints], entry: Ints, pxn: bool) -> list
                 via[-1] = entry[d, r]
             order.append(walk)
             forward.append(via)
-        answer.append((np.concatenate(order), np.concatenate(forward), num_rings))
-    return answer
+        orders.append(np.concatenate(order))
+        forwards.append(np.concatenate(forward))
+    return np.stack(orders), np.stack(forwards)
 
 
-def _alike(fabric: Fabric, member: Ints, entry: Ints, pxn: bool) -> list[tuple[Ints, Ints, int]]:
-    """`_walked` where every domain has as many members: all walks at once, (R, D, members of a domain).
-
-    member  (D, members of a domain);  entry  (D, R)
-    """
-    each, num_rings = member.shape[1], entry.shape[1]
-    at = np.argmax(member[:, None, :] == entry[:, :, None], axis=2)  # (D, R)
-    place = (at[:, :, None] + np.arange(each)) % each
-    walk = np.take_along_axis(member[:, None, :], place, axis=2)
+def _alike(fabric: Fabric, gpus: Ints, pxn: bool) -> list[tuple[Ints, Ints]]:
+    """`_walked` of communicators (G, n) at once; none where they are not laid alike."""
+    member = _blocks(fabric, gpus)
+    if member is None:
+        return []
+    if member.shape[1] == 1:
+        return [(one, np.full(one.shape, -1, np.int32)) for one in member]
+    entry = _entries(fabric, member)
+    if entry is None:
+        return []
+    at = np.argmax(member[:, :, None, :] == entry[..., None], axis=-1)  # (G, D, R)
+    place = (at[..., None] + np.arange(member.shape[2])) % member.shape[2]
+    walk = np.take_along_axis(member[:, :, None, :], place, axis=-1)
     if not pxn:
-        walk[1::2] = walk[1::2, :, ::-1].copy()
+        walk[:, 1::2] = walk[:, 1::2, :, ::-1].copy()
     via = np.full(walk.shape, -1, np.int32)
     if pxn:
-        handed = fabric.nic_of_gpu[walk[:, :, -1]] != fabric.nic_of_gpu[entry]
-        via[:, :, -1] = np.where(handed, entry, -1)
-    order = walk.swapaxes(0, 1).reshape(num_rings, -1)
-    forward = via.swapaxes(0, 1).reshape(num_rings, -1)
-    return [(order[r], forward[r], num_rings) for r in range(num_rings)]
+        handed = fabric.nic_of_gpu[walk[..., -1]] != fabric.nic_of_gpu[entry]
+        via[..., -1] = np.where(handed, entry, -1)
+    order, forward = (found.swapaxes(1, 2).reshape(*entry.shape[::2], -1) for found in (walk, via))
+    return [*zip(order, forward, strict=True)]
 
 
-def _edges(order: Ints, forward: Ints, bytes_per_edge: float, num_rings: int) -> Traffic:
-    size = np.full(len(order), bytes_per_edge / num_rings)
-    following = np.concatenate((order[1:], order[:1]))
-    return Traffic(order.astype(np.int32), following.astype(np.int32), forward, size)
+def _edges(order: Ints, forward: Ints, bytes_per_edge: float) -> Traffic:
+    """Of rings (R, n): every GPU to the next one, with its share of the bytes."""
+    size = np.full(order.size, bytes_per_edge / len(order))
+    following = np.roll(order, -1, axis=1)
+    return Traffic(
+        order.reshape(-1).astype(np.int32), following.reshape(-1).astype(np.int32), forward.reshape(-1), size
+    )
