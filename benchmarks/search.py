@@ -4,7 +4,7 @@ Calculon (calculon-ai/calculon, llm-optimal-execution) tries 7,276,848 execution
 processors with a batch of 4,096; counted with its own generators at commit caa4b11.
 Run: python benchmarks/search.py [top]
 
-Measured 2026-11-22 on one core: 7,159,776 layouts in 46.2 and 47.4 s of CPU, 6.5 and 6.6 us each; 28 timed
+Measured 2026-11-23 on one core: 7,159,776 layouts in 29.7 and 34.5 s of CPU, 4.1 and 4.8 us each; 28 timed
 exactly; best 23.1601 s, all others at least 23.1602 s (docs/training/search.md).
 """
 
