@@ -230,6 +230,60 @@ def test_every_layout_that_cannot_work_is_found_before_anything_is_computed(fold
     assert "job 'a': layout.tensor 3 does not divide" in refused("run", "study.yaml"), "the name stands once"
 
 
+def serving(**changes: str) -> str:
+    fields = {
+        "name": "chat",
+        "model": "llama-3-70b",
+        "engine": "vllm-2026",
+        "layout": "{tensor: 8}",
+        "client": "{kind: poisson, rate: 4, requests: 100, input: 128, output: 64}",
+    }
+    return "  - {" + ", ".join(f"{name}: {value}" for name, value in (fields | changes).items()) + "}\n"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (
+            "serving:\n" + serving(model="llama-3-70bb"),
+            "serving.chat.model: unknown model 'llama-3-70bb'; did you mean 'llama-3-70b'",
+        ),
+        (
+            "serving:\n" + serving(engine="vlm-2026"),
+            "serving.chat.engine: engine 'vlm-2026' is not a known profile; did you mean 'vllm-2026'",
+        ),
+        (
+            "serving:\n" + serving(speculative="{tokens: 2, acceptance: 0.8, draft: llama3}"),
+            "serving.chat.speculative.draft: unknown model 'llama3'",
+        ),
+        (
+            "serving:\n" + serving(layout="{tensor: 1}"),
+            "serving.chat: llama-3-70b in bf16 needs 131.4 GiB of weights",
+        ),
+        ("serving:\n" + serving(layout="{tensor: 3}"), "serving.chat: "),
+        ("serving:\n" + serving(replicas="3"), "serving.chat: "),
+        ("serving:\n" + serving(prefill="{layout: {tensor: 2}}", servers="[0]"), "serving.chat: "),
+        (
+            "money: {years: 4, region: texass}\n",
+            "money.region: no price of electricity in 'texass'; did you mean 'texas'",
+        ),
+        ("reliability: {rates: llama}\n", "reliability.rates: there is no published fleet 'llama'"),
+        ("site: {rack: rack-48}\n", "site.rack: no rack 'rack-48' is known; did you mean 'rack-48u'"),
+        ("site: {power: {pdu: apc}}\n", "site.power.pdu: no PDU 'apc' is known"),
+        ("site: {power: {busway: none-such}}\n", "site.power.busway: no busway 'none-such' is known"),
+    ],
+)
+def test_check_knows_the_names_and_limits_of_every_section(folder, section, said):
+    (folder / "study.yaml").write_text(f"{SMALL}{section}")
+    assert said in refused("check", "study.yaml")
+
+
+def test_check_counts_what_it_found_correct(folder):
+    (folder / "study.yaml").write_text(f"{SMALL}serving:\n{serving()}")
+    found = CliRunner().invoke(app, ["check", "study.yaml"])
+    assert found.stdout == "study.yaml: correct (2 x dgx-h100, rail-optimised, 1 serving job, 1 sweep)\n"
+
+
 def test_sentences_break_between_words_on_a_terminal_and_not_in_a_pipe(monkeypatch):
     asked = ["demand", "-m", "llama-2-70b", "-t", "2e12", "-g", "a100", "--gpus", "2000"]
     piped = CliRunner().invoke(app, asked).stdout

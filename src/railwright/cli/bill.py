@@ -26,7 +26,8 @@ def bill(
     Servers, switches, cables and storage with price ranges and their sources; racks, PDUs, cords, cables by
     length and medium as the site plan counts them.  Nothing is overwritten.
     """
-    from railwright.cli.studies import open_study, refuse_unknown_names
+    from railwright.cli.checking import refuse_unknown_names
+    from railwright.cli.studies import open_study
     from railwright.cli.tables import print_table
     from railwright.report.bill import whole_bill, write_bill
     from railwright.report.money import dollars

@@ -54,7 +54,8 @@ def cost(
         return
     if study is None:
         raise RailwrightError("give a study, or --prices for the price book")
-    from railwright.cli.studies import open_study, refuse_unknown_names
+    from railwright.cli.checking import refuse_unknown_names
+    from railwright.cli.studies import open_study
     from railwright.study.evaluate import Workshop
     from railwright.study.rooms import goodput, served
     from railwright.study.rooms import money as money_of

@@ -132,7 +132,8 @@ def _of_study(
     availability: float,
 ) -> Demand:
     from railwright.catalog import find
-    from railwright.cli.studies import open_study, refuse_unknown_names
+    from railwright.cli.checking import refuse_unknown_names
+    from railwright.cli.studies import open_study
     from railwright.fabric import count
     from railwright.model import load_model
     from railwright.study.evaluate import Workshop

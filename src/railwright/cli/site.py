@@ -228,7 +228,8 @@ def _plan(name: str, need_storage: bool = False) -> SitePlan:
 
 
 def _open(name: str) -> Study:
-    from railwright.cli.studies import open_study, refuse_unknown_names
+    from railwright.cli.checking import refuse_unknown_names
+    from railwright.cli.studies import open_study
 
     study = open_study(name)
     refuse_unknown_names(study)

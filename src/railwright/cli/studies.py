@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,70 +39,6 @@ def open_study(name: str) -> Study:
     return load_study(name)
 
 
-def refuse_unknown_names(study: Study) -> None:
-    """Raise RailwrightError naming every part, model or era, of the study or a variant, that nobody knows."""
-    from railwright.catalog import find, load_catalog
-    from railwright.model import load_model
-    from railwright.model.dlrm import load_recommender
-    from railwright.spec import override
-    from railwright.training.eras import known_era
-
-    unknown: dict[str, None] = {}
-    changed = [
-        (f" (variant '{v.name}')", override(study, v.set)) for v in (*study.variants, *study.sensitivity)
-    ]
-    for where, one in [("", study), *changed]:
-        catalog = load_catalog(one.catalog)
-        compute = one.cluster.compute
-        asked: list[tuple[Callable[[], object], str]] = [
-            (partial(find, catalog.servers, one.cluster.server), "cluster.server"),
-            *(
-                (partial(find, catalog.switches, name), f"cluster.compute.{field}")
-                for field in ("switch", "spine_switch", "core_switch")
-                if (name := getattr(compute, field)) is not None
-            ),
-            *((partial(load_model, job.model), f"jobs.{job.name}.model") for job in one.jobs),
-            *((partial(known_era, job.software), f"jobs.{job.name}.software") for job in one.jobs),
-            *(
-                (partial(load_recommender, job.model), f"recommendations.{job.name}.model")
-                for job in one.recommendations
-            ),
-        ]
-        for look_up, field in asked:
-            try:
-                look_up()
-            except RailwrightError as error:
-                # A variant repeats what is wrong with the study itself; once is enough.
-                if f"{field}: {error}" not in unknown:
-                    unknown[f"{field}{where}: {error}"] = None
-    if unknown:
-        raise RailwrightError("\n".join(unknown))
-
-
-def refuse_impossible_layouts(study: Study) -> None:
-    """Raise RailwrightError with every training job that cannot be cut over the study's GPUs as it says, or
-    does not fit into their memory."""
-    from railwright.catalog import find, load_catalog
-    from railwright.fabric import build
-    from railwright.model import load_model
-    from railwright.training.memory import check_memory
-    from railwright.training.plan import check as check_plan
-
-    catalog = load_catalog(study.catalog)
-    fabric = build(study.cluster, catalog)
-    gpu = find(catalog.gpus, find(catalog.servers, study.cluster.server).gpu)
-    found = []
-    for job in study.jobs:
-        try:
-            arch = load_model(job.model)
-            check_plan(job, arch, fabric)
-            check_memory(job, arch, fabric, gpu.hbm_bytes)
-        except RailwrightError as error:
-            found.append(f"jobs.{error}")
-    if found:
-        raise RailwrightError("\n".join(found))
-
-
 def run(
     study: StudyArgument,
     out: Annotated[
@@ -119,6 +53,7 @@ def run(
 
     Prints a summary, and writes a folder with the report, all numbers and a trace of one training step.
     """
+    from railwright.cli.checking import refuse_unknown_names
     from railwright.cli.tables import terminal
     from railwright.report import refuse_existing, summary, write
 
@@ -142,6 +77,8 @@ def check(study: StudyArgument) -> None:
     Each with its line and column, what is allowed, and the nearest known name; a layout that cannot work or
     does not fit into memory, with what would. No time is predicted.
     """
+    from railwright.cli.checking import refuse_impossible_layouts, refuse_unknown_names
+
     asked = open_study(study)
     refuse_unknown_names(asked)
     refuse_impossible_layouts(asked)
@@ -149,6 +86,7 @@ def check(study: StudyArgument) -> None:
         f"{asked.cluster.servers} x {asked.cluster.server}",
         asked.cluster.compute.family,
         *_counted(len(asked.jobs), "job"),
+        *_counted(len(asked.serving), "serving job"),
         *_counted(len(asked.recommendations), "recommendation job"),
         *_counted(len(asked.sweeps), "sweep"),
         *_counted(len(asked.variants), "variant"),

@@ -14,6 +14,7 @@ from railwright.serving import kernel_rows as r
 from railwright.serving.client import Workload, workload
 from railwright.serving.cluster import places, transfers
 from railwright.serving.fleet import Fleet, Outage, Pool, Scheduler, Speculation
+from railwright.serving.memory import engine_memory
 from railwright.serving.metrics import (
     Distribution,
     counted,
@@ -30,7 +31,7 @@ from railwright.serving.simulate import LoopEngine, Run, simulate
 from railwright.serving.sources import kernel_sources
 from railwright.serving.spread import Spread, spread_of
 from railwright.serving.state import read
-from railwright.serving.step import StepParts, step_parts, tabulate
+from railwright.serving.step import StepParts, stage_of, step_parts, tabulate
 from railwright.serving.table import StepTable
 from railwright.serving.words import answer, bottleneck
 from railwright.spec.serving import ServingJob, ServingLayout, Slo
@@ -108,6 +109,15 @@ def fleet_of(
     )
     moved = transfers(job, arch, machine, engine, others)
     return Fleet((prefill, serving), job.router, moved, tuple(outages))
+
+
+def check_replicas(job: ServingJob, arch: Transformer, machine: Machine) -> None:
+    """Raise PlanError, as `serve` does, for replicas that do not fit the cluster, layouts the model cannot be
+    cut into, and a model that does not fit into memory."""
+    places(job, machine)
+    for cut in (job.layout, *([job.prefill.layout] if job.prefill else [])):
+        stage = stage_of(job, arch, machine, cut)
+        engine_memory(job, arch, stage.place.engine, machine.gpu, cut)
 
 
 def scheduler_of(job: ServingJob, engine: Engine, machine: Machine, layout: ServingLayout) -> Scheduler:

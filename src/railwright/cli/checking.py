@@ -1,0 +1,148 @@
+"""What a study asks for that nobody knows or no machine can do: said before anything is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from railwright.errors import RailwrightError
+
+if TYPE_CHECKING:
+    from railwright.collectives import Machine
+    from railwright.spec import Study
+    from railwright.spec.serving import ServingJob
+    from railwright.spec.study import TrainingJob
+
+LookUp = tuple[str, Callable[[], object]]
+"""A field, and what raises RailwrightError where nobody knows its value."""
+
+
+def refuse_unknown_names(study: Study) -> None:
+    """Raise RailwrightError naming every part, model, engine, era, region or book of rates, of the study or a
+    variant, that nobody knows."""
+    from railwright.spec import override
+
+    unknown: dict[str, None] = {}
+    changed = [
+        (f" (variant '{v.name}')", override(study, v.set)) for v in (*study.variants, *study.sensitivity)
+    ]
+    for where, one in [("", study), *changed]:
+        for field, look_up in _names(one):
+            try:
+                look_up()
+            except RailwrightError as error:
+                # A variant repeats what is wrong with the study itself; once is enough.
+                said = str(error).removeprefix(f"{field}: ")
+                if f"{field}: {said}" not in unknown:
+                    unknown[f"{field}{where}: {said}"] = None
+    if unknown:
+        raise RailwrightError("\n".join(unknown))
+
+
+def refuse_impossible_layouts(study: Study) -> None:
+    """Raise RailwrightError with every job that cannot be cut over the study's GPUs as it says, or does not
+    fit into their memory."""
+    from railwright.catalog import load_catalog
+    from railwright.collectives import Machine, NcclSettings
+
+    nccl = NcclSettings(**study.nccl.model_dump())
+    machine = Machine.of(study.cluster, load_catalog(study.catalog), nccl)
+    found = []
+    for refuse in (*_training(study, machine), *_serving(study, machine)):
+        try:
+            refuse()
+        except RailwrightError as error:
+            found.append(str(error))
+    if found:
+        raise RailwrightError("\n".join(found))
+
+
+def _names(study: Study) -> Iterator[LookUp]:
+    """Everything that a study calls by a name."""
+    from railwright.catalog import find, load_catalog
+    from railwright.model import load_model
+    from railwright.model.dlrm import load_recommender
+    from railwright.training.eras import known_era
+
+    catalog = load_catalog(study.catalog)
+    compute = study.cluster.compute
+    yield "cluster.server", partial(find, catalog.servers, study.cluster.server)
+    for field in ("switch", "spine_switch", "core_switch"):
+        if (name := getattr(compute, field)) is not None:
+            yield f"cluster.compute.{field}", partial(find, catalog.switches, name)
+    for job in study.jobs:
+        yield f"jobs.{job.name}.model", partial(load_model, job.model)
+        yield f"jobs.{job.name}.software", partial(known_era, job.software)
+    for recommendation in study.recommendations:
+        yield f"recommendations.{recommendation.name}.model", partial(load_recommender, recommendation.model)
+    for serving in study.serving:
+        yield from _served(serving)
+    if study.reliability is not None:
+        from railwright.reliability import part_rates
+
+        yield "reliability.rates", partial(part_rates, study.reliability.rates)
+    if study.money is not None:
+        from railwright.cost.options import check_region
+        from railwright.cost.prices import price_book
+
+        book = price_book(study.money.prices)
+        yield "money.region", partial(check_region, book, study.money.region)
+    if study.site is not None:
+        from railwright.site.loading import find_part, load_site_parts
+
+        parts, power = load_site_parts(study.site.parts), study.site.power
+        yield "site.rack", partial(find_part, parts.racks, study.site.rack, "rack")
+        yield "site.power.pdu", partial(find_part, parts.pdus, power.pdu, "PDU")
+        if power.busway is not None:
+            yield "site.power.busway", partial(find_part, parts.busways, power.busway, "busway")
+
+
+def _served(job: ServingJob) -> Iterator[LookUp]:
+    from railwright.model import load_model
+    from railwright.serving.profiles import engine_of
+
+    yield f"serving.{job.name}.model", partial(load_model, job.model)
+    if job.speculative is not None and job.speculative.draft is not None:
+        yield f"serving.{job.name}.speculative.draft", partial(load_model, job.speculative.draft)
+    field = f"serving.{job.name}.engine"
+    # A refusal of the engine room begins with the job's name.
+    yield field, partial(engine_of, job.model_copy(update={"name": field}))
+
+
+def _training(study: Study, machine: Machine) -> Iterator[Callable[[], None]]:
+    from railwright.model import load_model
+    from railwright.training.memory import check_memory
+    from railwright.training.plan import check as check_plan
+
+    fabric = machine.network.fabric
+
+    def refuse(job: TrainingJob) -> None:
+        arch = load_model(job.model)
+        with _named("jobs"):
+            check_plan(job, arch, fabric)
+            check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
+
+    return (partial(refuse, job) for job in study.jobs)
+
+
+def _serving(study: Study, machine: Machine) -> Iterator[Callable[[], None]]:
+    from railwright.model import load_model
+    from railwright.serving.predict import check_replicas
+
+    def refuse(job: ServingJob) -> None:
+        arch = load_model(job.model)
+        with _named("serving"):
+            check_replicas(job, arch, machine)
+
+    return (partial(refuse, job) for job in study.serving)
+
+
+@contextmanager
+def _named(section: str) -> Iterator[None]:
+    """Refusals begin with the job's name; say in which section it is."""
+    try:
+        yield
+    except RailwrightError as error:
+        raise RailwrightError(f"{section}.{error}") from None
