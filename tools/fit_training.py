@@ -329,17 +329,10 @@ def _write(
     data = YAML(typ="safe").load(ERAS.read_text(encoding="utf-8"))
     lines = ["# Software eras, oldest first; `pace` is written by tools/fit_training.py."]
     for era, row in data.items():
-        lines += [f"{era}:", f"  what: {json.dumps(row['what'])}", f"  attention: {row['attention']}"]
-        lines += [f"  flash: {row['flash']}"] if row.get("flash") else []
-        lines.append(f"  scatter_gather: {str(row['scatter_gather']).lower()}")
-        lines += ["  async_linear: true"] if row.get("async_linear") else []
-        lines += [f"  hides_sends: {row['hides_sends']}"] if row.get("hides_sends") else []
-        lines += [f"  fused_experts: {row['fused_experts']}"] if row.get("fused_experts") else []
-        lines += ["  spills_biases: true"] if row.get("spills_biases") else []
-        lines += [f"  loss: {row['loss']}"] if row.get("loss") else []
-        lines += ["  sums_gradients: true"] if row.get("sums_gradients") else []
-        lines += [f"  amax_over: {row['amax_over']}"] if row.get("amax_over") else []
-        lines += ["  compiled_casts: true"] if row.get("compiled_casts") else []
+        lines.append(f"{era}:")
+        for key in (key for key in row if key != "pace"):
+            word = isinstance(row[key], str) and " " not in row[key]
+            lines.append(f"  {key}: {row[key] if word else json.dumps(row[key])}")
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         if era in SINGLES:

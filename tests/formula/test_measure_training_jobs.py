@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_habits import habits_of
@@ -91,6 +92,18 @@ def test_who_learns_positions_and_who_turns_queries() -> None:
     known = {name: arch.position_embeddings for name, arch in architectures().items()}
     assert known["gpt3-175b"] == known["mpt-7b"] == known["gpt-39.1b"] == 2048
     assert known["gpt-oss-120b"] == known["llama3-8b"] == 0
+    # Megatron-Bridge turns YaRN's positions with kernels that are not fused
+    turned = {
+        r["model"] for r in RECORDS.values() if r["family"].startswith("mbridge") and "rotary" in _unfused(r)
+    }
+    assert turned == {"gpt-oss-120b"}
+
+
+def _unfused(record: dict[str, str]) -> tuple[str, ...]:
+    try:
+        return job_of(record).unfused
+    except (Unsupported, PlanError):
+        return ()
 
 
 def test_nvidias_fine_tuning_packs_short_samples() -> None:

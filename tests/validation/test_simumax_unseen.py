@@ -4,7 +4,8 @@ Source: MooreThreads/SimuMax at 4dcaae5, docs/b200/b200_release_v1.2_summary.jso
 measured with Megatron-LM and Transformer Engine 2.11): four layers of Llama 3.1 405B and of DeepSeek-V3.
 They were first scored on 22 November 2026, 5.2 % off in the mean; that all cases run with a fused loss (they
 end in "_cef", docs/strategy.md) was read then, and the fit of the other 22 made anew (4.1 %).  That products
-bound by HBM keep their isolated time was found in them, so they are no longer blind to that (3.3 %).
+bound by HBM keep their isolated time was found in them, so they are no longer blind to that (3.3 %; 3.4 with
+the factors as gpt-oss has moved them since).
 """
 
 from __future__ import annotations
@@ -111,8 +112,8 @@ def test_a_step_nobody_fitted(case: Case) -> None:
 
 
 def test_their_mean_is_what_the_documentation_says() -> None:
-    # docs/training/calibration.md: 3.3 % off, bias -1.9 %, memory 0.9 %
+    # docs/training/calibration.md: 3.4 % off, bias -2.1 %, memory 0.9 %
     times, memories = zip(*map(_errors, CASES), strict=True)
-    assert mean(map(abs, times)) == pytest.approx(0.033, abs=0.004)
-    assert mean(times) == pytest.approx(-0.019, abs=0.005)
+    assert mean(map(abs, times)) == pytest.approx(0.034, abs=0.004)
+    assert mean(times) == pytest.approx(-0.021, abs=0.005)
     assert mean(map(abs, memories)) == pytest.approx(0.009, abs=0.002)

@@ -182,12 +182,16 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
 def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
     """What layers run without fused kernels: as its script says, else as its software does."""
     found = habits.unfused
-    if record.get("unfused_rotary") == "yes":
+    if record.get("unfused_rotary") == "yes" or record["model"].startswith(YARN):
         found = (*found, "rotary")
     if habits.era == "nemo-2024" and record["model"].startswith(EAGER_LOSS):
         found = (*found, "loss")
     return found if architecture_of(record).is_moe else tuple(part for part in found if part != "router")
 
+
+YARN = "gpt-oss"
+"""Models whose positions are YaRN's, for which Megatron-Bridge turns apply_rope_fusion off in all releases up
+to 0.6 (utils/fusions.py, validate_rope_fusion_compatibility; models/gpt_oss, position_embedding_type)."""
 
 EAGER_LOSS = ("gpt3-", "grok1-")
 """Models whose YAML files of 2024 do not ask for cross_entropy_loss_fusion, as all others do.
