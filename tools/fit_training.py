@@ -330,9 +330,10 @@ def _write(
     lines = ["# Software eras, oldest first; `pace` is written by tools/fit_training.py."]
     for era, row in data.items():
         lines.append(f"{era}:")
-        for key in (key for key in row if key != "pace"):
-            word = isinstance(row[key], str) and " " not in row[key]
-            lines.append(f"  {key}: {row[key] if word else json.dumps(row[key])}")
+        for key, value in row.items():
+            if key != "pace":
+                word = isinstance(value, str) and " " not in value
+                lines.append(f"  {key}: {value if word else json.dumps(value)}")
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         if era in SINGLES:

@@ -54,7 +54,7 @@ def test_many_communicators_at_once(server: str, pxn: bool, seed: int, shuffled:
     comms = [communicator(rng, *sizes[int(rng.integers(2))], shuffled) for _ in range(count)]
     size = [1.0 + i for i in range(count)]
     found = rings(fabric, comms, size, pxn)
-    walked = [_edges(*_walked(fabric, comm, pxn), size[i]) for i, comm in enumerate(comms) if len(comm) > 1]
+    walked = [_edges(*_walked(fabric, comm, pxn), [size[i]]) for i, comm in enumerate(comms) if len(comm) > 1]
     for name in ("src", "dst", "relay", "size"):
         expected = np.concatenate([getattr(one, name) for one in walked]) if walked else np.zeros(0)
         assert np.array_equal(getattr(found, name), expected), name
@@ -64,8 +64,10 @@ def test_communicators_laid_alike_are_not_walked() -> None:
     """Data-parallel groups of a packed job: one GPU of every second server, eight groups in one go."""
     fabric = eight("dgx-h100").network.fabric
     gpus = np.array([[8 * s + i for s in range(0, 8, 2)] for i in range(8)], np.int32)
-    assert len(_alike(fabric, gpus, True)) == 8
-    assert not _alike(fabric, np.array([[0, 8, 1, 9], [2, 10, 3, 11]], np.int32), True)
+    found = _alike(fabric, gpus, True)
+    assert found is not None
+    assert len(found[0]) == 8
+    assert _alike(fabric, np.array([[0, 8, 1, 9], [2, 10, 3, 11]], np.int32), True) is None
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from railwright.errors import RailwrightError
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from railwright.spec import Study
     from railwright.spec.serving import ServingJob
     from railwright.spec.study import TrainingJob
+
+Job = TypeVar("Job")
 
 LookUp = tuple[str, Callable[[], object]]
 """A field, and what raises RailwrightError where nobody knows its value."""
@@ -49,14 +50,12 @@ def refuse_impossible_layouts(study: Study) -> None:
 
     nccl = NcclSettings(**study.nccl.model_dump())
     machine = Machine.of(study.cluster, load_catalog(study.catalog), nccl)
-    found = []
-    for refuse in (*_training(study, machine), *_serving(study, machine)):
-        try:
-            refuse()
-        except RailwrightError as error:
-            found.append(str(error))
-    if found:
-        raise RailwrightError("\n".join(found))
+    found = [
+        *(_refusal("jobs", _check_training, job, machine) for job in study.jobs),
+        *(_refusal("serving", _check_serving, job, machine) for job in study.serving),
+    ]
+    if any(found):
+        raise RailwrightError("\n".join(filter(None, found)))
 
 
 def _names(study: Study) -> Iterator[LookUp]:
@@ -111,38 +110,27 @@ def _served(job: ServingJob) -> Iterator[LookUp]:
     yield field, partial(engine_of, job.model_copy(update={"name": field}))
 
 
-def _training(study: Study, machine: Machine) -> Iterator[Callable[[], None]]:
+def _refusal(section: str, check: Callable[[Job, Machine], None], job: Job, machine: Machine) -> str:
+    """What is wrong with a job, which begins with its name, and the section it is in; '' where nothing is."""
+    try:
+        check(job, machine)
+    except RailwrightError as error:
+        return f"{section}.{error}"
+    return ""
+
+
+def _check_training(job: TrainingJob, machine: Machine) -> None:
     from railwright.model import load_model
     from railwright.training.memory import check_memory
-    from railwright.training.plan import check as check_plan
+    from railwright.training.plan import check
 
-    fabric = machine.network.fabric
-
-    def refuse(job: TrainingJob) -> None:
-        arch = load_model(job.model)
-        with _named("jobs"):
-            check_plan(job, arch, fabric)
-            check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
-
-    return (partial(refuse, job) for job in study.jobs)
+    arch, fabric = load_model(job.model), machine.network.fabric
+    check(job, arch, fabric)
+    check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
 
 
-def _serving(study: Study, machine: Machine) -> Iterator[Callable[[], None]]:
+def _check_serving(job: ServingJob, machine: Machine) -> None:
     from railwright.model import load_model
     from railwright.serving.predict import check_replicas
 
-    def refuse(job: ServingJob) -> None:
-        arch = load_model(job.model)
-        with _named("serving"):
-            check_replicas(job, arch, machine)
-
-    return (partial(refuse, job) for job in study.serving)
-
-
-@contextmanager
-def _named(section: str) -> Iterator[None]:
-    """Refusals begin with the job's name; say in which section it is."""
-    try:
-        yield
-    except RailwrightError as error:
-        raise RailwrightError(f"{section}.{error}") from None
+    check_replicas(job, load_model(job.model), machine)

@@ -94,15 +94,15 @@ def shapes_of(machine: Machine, comms: Sequence[Communicator]) -> tuple[Group, .
         which = [i for i, comm in enumerate(comms) if len(comm) == size]
         gpus = np.stack([comms[i].gpus for i in which])
         ranked = np.sort(gpus, axis=1)
-        different = 1 + (ranked[:, 1:] != ranked[:, :-1]).sum(1) if size else np.zeros(len(which), int)
-        for i, count in zip(which, different.tolist(), strict=True):
-            if not count or count != size:
-                raise _twice(comms[i], count)
+        wrong = np.any(ranked[:, 1:] == ranked[:, :-1], axis=1) | (size == 0)
+        if wrong.any():
+            raise _twice(comms[which[int(wrong.argmax())]])
         found[which] = _counts(machine, gpus)
     return tuple(_group(machine, *counts) for counts in dict.fromkeys(map(tuple, found.tolist())))
 
 
-def _twice(comm: Communicator, different: int) -> PlanError:
+def _twice(comm: Communicator) -> PlanError:
+    different = len(np.unique(comm.gpus))
     return PlanError(
         f"The communicator '{comm.name}' holds {len(comm)} ranks on {different} different GPUs; "
         "NCCL needs at least one rank and a GPU of its own for each: list each GPU once."

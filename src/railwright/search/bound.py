@@ -137,9 +137,7 @@ def step_time(
         over_xg = (passes.long_xbg - np.minimum(passes.last_xbg, passes.long_xbg))[:, BACKWARD]
         reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
     ready_xp = finish_xp + reduce
-    front = np.broadcast_to(reduce, ready_xp.shape)[:, 0]
-    if passes.both is not None:
-        front = np.zeros(len(total_x))
+    front = 0.0 if passes.both is not None else np.broadcast_to(reduce, ready_xp.shape)[:, 0]
     barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
     if tied:
         barrier_x = np.maximum(barrier_x, np.maximum(total_x + front, ready_xp[:, -1]) + tied)

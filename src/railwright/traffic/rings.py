@@ -40,14 +40,16 @@ def rings(
     fabric: Fabric, comms: Sequence[Communicator], bytes_per_edge: Sequence[float], pxn: bool = True
 ) -> Traffic:
     """`ring` of every communicator, one after the other."""
-    parts: list[Traffic] = [NOTHING] * len(comms)
-    for size in {len(comm) for comm in comms} - {0, 1}:
-        which = [i for i, comm in enumerate(comms) if len(comm) == size]
-        gpus = np.stack([comms[i].gpus for i in which])
-        walks = _alike(fabric, gpus, pxn) or [_walked(fabric, comms[i], pxn) for i in which]
-        for i, (order, forward) in zip(which, walks, strict=True):
-            parts[i] = _edges(order, forward, bytes_per_edge[i])
-    return join(parts)
+    sizes = {len(comm) for comm in comms}
+    laid = None
+    if len(sizes) == 1 and sizes != {1}:
+        laid = _alike(fabric, np.stack([comm.gpus for comm in comms]), pxn)
+        if laid is None and len(comms) == 1:
+            laid = _walked(fabric, comms[0], pxn)
+    if laid is not None:
+        return _edges(*laid, bytes_per_edge)
+    each = zip(comms, bytes_per_edge, strict=True) if len(comms) > 1 else ()
+    return join([ring(fabric, comm, size, pxn) for comm, size in each])
 
 
 def broadcast(fabric: Fabric, comm: Communicator, size: float, root: int = 0, pxn: bool = True) -> Traffic:
@@ -88,10 +90,6 @@ def heads(fabric: Fabric, members: list[Ints]) -> Ints:
     return np.stack([owners[:rings] for owners in per_domain])
 
 
-NOTHING = join([])
-"""What a communicator of one rank sends."""
-
-
 def _blocks(fabric: Fabric, gpus: Ints) -> Ints | None:
     """(G, D, k) of communicators (G, n) that hold domain after domain, as many GPUs of each; None for
     others."""
@@ -123,11 +121,11 @@ def _entries(fabric: Fabric, member: Ints) -> Ints | None:
 
 
 def _walked(fabric: Fabric, comm: Communicator, pxn: bool) -> tuple[Ints, Ints]:
-    """(R, n) order of GPUs of each ring and relay of the edge leaving each, domain by domain: the
+    """(1, R, n) order of GPUs of each ring and relay of the edge leaving each, domain by domain: the
     definition."""
     members = local_members(fabric, comm)
     if len(members) == 1:
-        return members[0][None], np.full((1, len(comm)), -1, np.int32)
+        return members[0][None, None], np.full((1, 1, len(comm)), -1, np.int32)
     entry = heads(fabric, members)
     orders: list[Ints] = []
     forwards: list[Ints] = []
@@ -145,19 +143,19 @@ def _walked(fabric: Fabric, comm: Communicator, pxn: bool) -> tuple[Ints, Ints]:
             forward.append(via)
         orders.append(np.concatenate(order))
         forwards.append(np.concatenate(forward))
-    return np.stack(orders), np.stack(forwards)
+    return np.stack(orders)[None], np.stack(forwards)[None]
 
 
-def _alike(fabric: Fabric, gpus: Ints, pxn: bool) -> list[tuple[Ints, Ints]]:
-    """`_walked` of communicators (G, n) at once; none where they are not laid alike."""
+def _alike(fabric: Fabric, gpus: Ints, pxn: bool) -> tuple[Ints, Ints] | None:
+    """`_walked` of communicators (G, n) at once, (G, R, n); None where they are not laid alike."""
     member = _blocks(fabric, gpus)
     if member is None:
-        return []
+        return None
     if member.shape[1] == 1:
-        return [(one, np.full(one.shape, -1, np.int32)) for one in member]
+        return member, np.full(member.shape, -1, np.int32)
     entry = _entries(fabric, member)
     if entry is None:
-        return []
+        return None
     at = np.argmax(member[:, :, None, :] == entry[..., None], axis=-1)  # (G, D, R)
     place = (at[..., None] + np.arange(member.shape[2])) % member.shape[2]
     walk = np.take_along_axis(member[:, :, None, :], place, axis=-1)
@@ -168,13 +166,11 @@ def _alike(fabric: Fabric, gpus: Ints, pxn: bool) -> list[tuple[Ints, Ints]]:
         handed = fabric.nic_of_gpu[walk[..., -1]] != fabric.nic_of_gpu[entry]
         via[..., -1] = np.where(handed, entry, -1)
     order, forward = (found.swapaxes(1, 2).reshape(*entry.shape[::2], -1) for found in (walk, via))
-    return [*zip(order, forward, strict=True)]
+    return order, forward
 
 
-def _edges(order: Ints, forward: Ints, bytes_per_edge: float) -> Traffic:
-    """Of rings (R, n): every GPU to the next one, with its share of the bytes."""
-    size = np.full(order.size, bytes_per_edge / len(order))
-    following = np.roll(order, -1, axis=1)
-    return Traffic(
-        order.reshape(-1).astype(np.int32), following.reshape(-1).astype(np.int32), forward.reshape(-1), size
-    )
+def _edges(order: Ints, forward: Ints, bytes_per_edge: Sequence[float]) -> Traffic:
+    """Of rings (G, R, n): every GPU to the next one, with its share of its communicator's bytes."""
+    size = np.repeat(np.array(bytes_per_edge) / order.shape[1], order[0].size)
+    src, dst = (found.reshape(-1).astype(np.int32) for found in (order, np.roll(order, -1, axis=-1)))
+    return Traffic(src, dst, forward.reshape(-1), size)

@@ -47,8 +47,8 @@ class Memory:
 
     stages   the peak of every pipeline stage; `stage` is the fullest one
     why      in one sentence, where the peak is and what holds most of it
-    reserve  what the caching allocator holds beyond, in segments with holes; it is given back where memory
-             runs out, so a job fits where `total` does [byte]
+    reserve  what the caching allocator holds beyond, in segments with holes and for DeepSpeed's flat tensors;
+             it is given back where memory runs out, so a job fits where `total` does [byte]
     """
 
     parts: dict[str, float]
