@@ -17,7 +17,8 @@ from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
-from railwright.spec.study import Cluster, ComputeNetwork, Layout, TrainingJob
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.spec.training import Layout, TrainingJob
 
 CALCULON = 7_276_848
 

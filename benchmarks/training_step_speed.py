@@ -14,7 +14,7 @@ from typing import Any
 from railwright.measure.machines import machine_of
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GPT_175B = Transformer(

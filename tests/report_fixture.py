@@ -16,7 +16,8 @@ from railwright.collectives.prediction import CollectivePrediction, Op, Term
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.solution import Bottleneck
-from railwright.spec.study import Cluster, ComputeNetwork, Study, TrainingJob, Variant
+from railwright.spec.study import Cluster, ComputeNetwork, Study, Variant
+from railwright.spec.training import TrainingJob
 from railwright.study.result import (
     Assumption,
     Curve,

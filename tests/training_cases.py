@@ -9,7 +9,8 @@ from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op, Term
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.study import Cluster, ComputeNetwork, Layout, Overlap, TrainingJob
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Predict
 

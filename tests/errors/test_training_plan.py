@@ -9,7 +9,7 @@ import pytest
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
 from training_cases import DENSE, MOE, job, machine, priced, roofline

@@ -9,7 +9,7 @@ import pytest
 from railwright.model import head_operators, layer_operators, load_model
 from railwright.model.architecture import Operator
 from railwright.model.eager import BIASED, EAGER_CHOICE, FUSED_CHOICE, GROUPED, LATENT_JOINS, TURN_LAUNCHES
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.host import launch_times
 from railwright.training.layers import operators_of

@@ -16,7 +16,7 @@ from railwright.search.export import export
 from railwright.search.result import Candidate
 from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.plan import data_parallel
 from training_cases import DENSE, MOE, job, machine

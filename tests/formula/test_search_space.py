@@ -7,7 +7,7 @@ import pytest
 from railwright.errors import SpecError
 from railwright.search import Space
 from railwright.search.space import apply, blocks, setting_of
-from railwright.spec.study import Overlap
+from railwright.spec.training import Overlap
 from training_cases import DENSE, MOE, job, machine
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright.spec.study import Overlap
+from railwright.spec.training import Overlap
 from railwright.traces import busiest, critical_path, export, load, replay, shares, step_trace
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.replaying import Replayed

@@ -7,7 +7,7 @@ import pytest
 from railwright.model import layer_operators
 from railwright.model.kernels import linear
 from railwright.model.operators import LayerOperators
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.casts import ROWWISE_PRODUCT, compiled_casts, narrow_gathers, with_casts
 from railwright.training.lockstep import amax_over

@@ -8,7 +8,7 @@ import pytest
 
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.buckets import bucket_threshold, make_buckets
 from training_cases import DENSE, MOE, job, machine, priced, roofline

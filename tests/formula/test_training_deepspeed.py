@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS, communicators, flattened
 from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory

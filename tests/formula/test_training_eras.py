@@ -10,7 +10,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import profile_of
 from railwright.errors import PlanError
-from railwright.spec.study import Overlap
+from railwright.spec.training import Overlap
 from railwright.training import simulate
 from railwright.training.communication import stage_size
 from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of

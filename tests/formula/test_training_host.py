@@ -8,7 +8,7 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import layer_operators
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.chain import Chain
 from railwright.training.constants import constant

@@ -10,7 +10,7 @@ import pytest
 from railwright.model import count_parameters, layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.lora import Lora
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import copies_per_token
 from railwright.training.costs import on_context_ranks

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import constant
 from railwright.training.lanes import Task

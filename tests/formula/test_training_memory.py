@@ -9,7 +9,7 @@ import pytest
 from railwright.model import count_parameters, head_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
-from railwright.spec.study import Overlap
+from railwright.spec.training import Overlap
 from railwright.training.held import held_sets
 from railwright.training.memory import peak_memory
 from railwright.training.schedule import orders_of

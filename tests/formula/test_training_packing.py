@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railwright.model import layer_operators
 from railwright.model.operators import CORE
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.packing import attended, samples_of
 from training_cases import DENSE, MOE, job, machine

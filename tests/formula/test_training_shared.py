@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
 from railwright.training.eras import Pace

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.eras import Pace
 from training_cases import DENSE, MOE, job, machine, priced, roofline

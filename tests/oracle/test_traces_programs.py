@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from railwright.crosscheck import astra
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.traces import export, replay, simai, step_trace
 from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor

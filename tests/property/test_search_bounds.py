@@ -19,7 +19,7 @@ from railwright.search.footprint import Footprint, held_first
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.screen import Screen, dualpipe_units
 from railwright.search.space import Block, apply, blocks
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets
 from railwright.training.quick import KINDS

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.model import load_model
-from railwright.spec.study import Overlap
+from railwright.spec.training import Overlap
 from railwright.study.evaluate import with_critical_path
 from railwright.study.result import JobResult
 from railwright.training import simulate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railwright.fabric.graph import Role
-from railwright.spec.study import Overlap
+from railwright.spec.training import Overlap
 from railwright.training import StepResult, simulate
 from railwright.training.whatif import at_rate, free, share_changes, what_ifs
 from training_cases import DENSE, MOE, job, machine, priced

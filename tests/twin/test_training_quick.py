@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from railwright.collectives import predict
 from railwright.errors import PlanError
-from railwright.spec.study import Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import Prices
 from railwright.training.eras import pace_of

@@ -14,7 +14,7 @@ from railwright.measure.machines import machine_of
 from railwright.measure.training_jobs import architectures
 from railwright.model.kernels import linear
 from railwright.model.operators import LayerOperators
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.casts import with_casts
 

@@ -17,7 +17,7 @@ import pytest
 from railwright.measure.machines import machine_of
 from railwright.measure.training_jobs import RACK
 from railwright.model import load_model
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 BESIDE_SHARED = Overlap(shared=True)

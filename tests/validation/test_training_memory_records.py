@@ -12,7 +12,7 @@ from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
 from railwright.measure.training import memory_rows, records
 from railwright.measure.training_jobs import architecture_of, job_of
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training.memory import GIB, SYSTEM, peak_memory
 from railwright.training.result import Memory
 

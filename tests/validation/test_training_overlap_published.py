@@ -11,7 +11,7 @@ import pytest
 
 from railwright.measure.machines import machine_of
 from railwright.model import load_model
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from railwright.collectives import Machine
     from railwright.spec import Study
     from railwright.spec.serving import ServingJob
-    from railwright.spec.study import TrainingJob
+    from railwright.spec.training import TrainingJob
 
 Job = TypeVar("Job")
 

@@ -13,7 +13,7 @@ import typer
 from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
-    from railwright.spec.study import TrainingJob
+    from railwright.spec.training import TrainingJob
     from railwright.training.demand import Demand, Range
 
 DEFAULT_GPU = "h100-sxm"

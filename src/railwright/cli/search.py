@@ -14,7 +14,8 @@ from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
     from railwright.search import Candidate, SearchResult, Space
-    from railwright.spec.study import Study, TrainingJob
+    from railwright.spec.study import Study
+    from railwright.spec.training import TrainingJob
 
 GIB = 2.0**30
 OBJECTIVES = ("time", "memory")

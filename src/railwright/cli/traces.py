@@ -14,7 +14,8 @@ from railwright.errors import PlanError, nearest
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine
-    from railwright.spec.study import Study, TrainingJob
+    from railwright.spec.study import Study
+    from railwright.spec.training import TrainingJob
     from railwright.traces import Comparison, Replayed
     from railwright.training import StepResult
 

@@ -16,7 +16,7 @@ from railwright.serving.profiles import engine_of
 from railwright.serving.step import check_layout
 from railwright.spec.lora import Lora
 from railwright.spec.serving import Client, ServingJob, ServingLayout
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training import peak_memory
 from railwright.training.plan import check
 

@@ -20,7 +20,7 @@ from railwright.serving.exchange import Place, hop_seconds
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import step_parts
 from railwright.spec.serving import ServingJob
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training import StepResult, simulate
 from railwright.training.result import COMMUNICATION
 

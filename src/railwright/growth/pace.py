@@ -16,7 +16,7 @@ from railwright.serving.memory import engine_memory
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import step_parts
 from railwright.spec.serving import ServingJob
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import StepResult, simulate
 
 KINDS: dict[Task, tuple[str, ...]] = {

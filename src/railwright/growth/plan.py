@@ -27,7 +27,7 @@ from railwright.growth.waiting import most_load, places, wait_share
 from railwright.growth.words import answered
 from railwright.model.architecture import Transformer
 from railwright.spec.serving import ServingJob
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import StepResult
 
 _Steps = list[tuple[TrainingJob, StepResult]]

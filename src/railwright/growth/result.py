@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from railwright.growth.asking import Ask
 from railwright.growth.parts import Reuse
 from railwright.spec.serving import ServingJob
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
 from railwright.measure.training_habits import HABITS
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 SOURCE = "arXiv 2205.05198, tables 3 and 5 (175B and 1T: read; 22B and 530B: memory)"

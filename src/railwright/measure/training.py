@@ -18,7 +18,7 @@ from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of, machine_for
 from railwright.measure.vtrain import single_rows
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import width_of
 from railwright.training.eras import Pace, pace_keys, waiting

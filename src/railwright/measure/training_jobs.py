@@ -17,7 +17,7 @@ from railwright.measure.training_recipes import recipe_of
 from railwright.measure.training_tuning import adapters, sample_length
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 
 DTYPES = {
     "bf16": "bf16",

@@ -22,7 +22,7 @@ from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_habits import HABITS
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras
 

@@ -20,7 +20,8 @@ from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval, daly, young
 from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Checkpoint
-from railwright.spec.study import Cluster, TrainingJob
+from railwright.spec.study import Cluster
+from railwright.spec.training import TrainingJob
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
 from railwright.units import show_time
 

@@ -22,7 +22,8 @@ from railwright.fabric.graph import Fabric, Role
 from railwright.model.architecture import Transformer
 from railwright.reliability.constants import HOUR, YEAR
 from railwright.reliability.result import Component, NetworkFault, NetworkFaults, SpareSwitch
-from railwright.spec.study import Fault, TrainingJob
+from railwright.spec.study import Fault
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.placement import allocated
 from railwright.training.plan import job_gpus

@@ -16,7 +16,8 @@ from railwright.reliability.constants import DAY, NODE_GPUS, YEAR, constant
 from railwright.reliability.rates import PartRate, part_rates
 from railwright.reliability.result import Component
 from railwright.spec.reliability import Flaps, Reliability
-from railwright.spec.study import Fault, TrainingJob
+from railwright.spec.study import Fault
+from railwright.spec.training import TrainingJob
 from railwright.training.placement import allocated
 from railwright.training.plan import job_gpus
 

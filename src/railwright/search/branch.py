@@ -27,7 +27,7 @@ from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
 from railwright.search.space import Block, Refusal, Space, apply, blocks, setting_of
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds

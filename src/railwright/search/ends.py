@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
 from railwright.training.communication import Prices, gradient_bytes
 from railwright.training.schedule import schedule_name

@@ -14,7 +14,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.export_megatron import megatron, nemo
 from railwright.search.export_torchtitan import torchtitan
 from railwright.search.result import Candidate
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 
 
 def export(candidate: Candidate, arch: Transformer, data: int, form: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece

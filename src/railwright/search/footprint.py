@@ -20,7 +20,7 @@ from railwright.model.pattern import Layer
 from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING
 from railwright.search.space import Block, apply
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import data_parallel

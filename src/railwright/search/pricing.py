@@ -26,7 +26,7 @@ from railwright.model.pattern import kinds_present
 from railwright.search.ends import Ends, ends_of
 from railwright.search.laws import LONE, Floats, compute_alone, measure
 from railwright.search.space import Block, apply
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import constant

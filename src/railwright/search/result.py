@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railwright.search.space import Refusal
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.result import StepResult
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from railwright.errors import Mistake, PlanError, SpecError, nearest
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import check, divisors, job_gpus

@@ -21,8 +21,9 @@ from railwright.model.architecture import Transformer
 from railwright.model.dlrm import Recommender, load_recommender
 from railwright.spec.nccl import Nccl
 from railwright.spec.recommendation import RecommendationJob
-from railwright.spec.study import Study, TrainingJob
+from railwright.spec.study import Study
 from railwright.spec.sweep import Sweep
+from railwright.spec.training import TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate

@@ -19,7 +19,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import RailwrightError
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traces.measured import Collective, Step
 from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate

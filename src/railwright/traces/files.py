@@ -9,7 +9,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, nearest
 from railwright.export.files import refuse_filled
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai
 from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor

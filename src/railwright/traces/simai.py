@@ -19,7 +19,7 @@ from pathlib import Path
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traces.chakra_read import content
 from railwright.traces.graph import ALONE, Group, Node, StepTrace
 from railwright.traces.refusal import wrong

@@ -21,7 +21,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate

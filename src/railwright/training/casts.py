@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from railwright.model.architecture import Operator, Phase
 from railwright.model.kernels import half
 from railwright.model.operators import LayerOperators
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 
 DTYPES = ("fp8", "fp8_rowwise")

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.eras import era_of
 from railwright.training.placement import GroupKind, Groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training.shared import hides_behind_shared
 
 

@@ -18,7 +18,7 @@ from railwright.errors import PlanError, nearest
 from railwright.model.eager import Loss
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.constants import width_of
 from railwright.training.schedule import schedule_name
 from railwright.training.stragglers import wait_factor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.casts import narrow_gathers
 from railwright.training.chain import Chain
 from railwright.training.communication import (

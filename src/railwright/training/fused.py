@@ -9,7 +9,7 @@ from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
 from railwright.model.kernels import ELEMENT, GRADIENT
 from railwright.model.operators import LayerOperators
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
 

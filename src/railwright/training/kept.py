@@ -10,7 +10,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
 from railwright.spec.lora import LoraTarget
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.stages import StageShape

@@ -7,7 +7,7 @@ from railwright.model import layer_operators
 from railwright.model.architecture import Transformer
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import era_of

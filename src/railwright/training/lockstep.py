@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.eras import era_of

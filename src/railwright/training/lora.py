@@ -15,7 +15,7 @@ from railwright.model.kernels import elementwise, half, linear
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
-from railwright.spec.study import Layout
+from railwright.spec.training import Layout
 
 PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "qkv": ("qkv projection", "query projection", "query up", "key/value up"),

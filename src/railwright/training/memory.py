@@ -8,7 +8,7 @@ from functools import lru_cache
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.spec.study import Layout, TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators, flattened

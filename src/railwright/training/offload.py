@@ -11,7 +11,7 @@ from __future__ import annotations
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.communication import WEIGHT_BYTES
 from railwright.training.kept import layer_kept
 

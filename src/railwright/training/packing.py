@@ -9,7 +9,7 @@ Source: NeMo user guide, "Sequence Packing"; Transformer Engine, DotProductAtten
 
 from __future__ import annotations
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 
 TILE = 128

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.plan import domain_of, job_gpus
 

@@ -6,7 +6,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.doubts import doubts
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import route_of, schedule_name

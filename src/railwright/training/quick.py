@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends

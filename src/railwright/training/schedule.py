@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from railwright.spec.study import Layout
+from railwright.spec.training import Layout
 
 Kind = Literal["F", "B", "I", "W", "FB"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.casts import narrow_gathers
 from railwright.training.chain import woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes

@@ -9,7 +9,7 @@ on a stream of their own) and token_dispatcher.py.
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.schedule import schedule_name
 
 

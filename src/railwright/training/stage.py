@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant

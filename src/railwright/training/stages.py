@@ -12,7 +12,7 @@ from railwright.model import GpuParameters, count_parameters, layer_parameters, 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, layer_kinds
 from railwright.spec.lora import Lora
-from railwright.spec.study import Layout
+from railwright.spec.training import Layout
 from railwright.training.lora import adapter_parameters
 from railwright.training.schedule import route_of
 from railwright.training.work import Chunk

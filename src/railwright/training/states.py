@@ -6,7 +6,7 @@ what is sharded; experts have replicas of their own.
 
 from __future__ import annotations
 
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
 from railwright.training.deepspeed import second_gradients

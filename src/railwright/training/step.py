@@ -16,7 +16,7 @@ from railwright.compute import kernel_time, profile_of
 from railwright.compute.time import peak_rate
 from railwright.model import flops_per_token, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import make_buckets
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size

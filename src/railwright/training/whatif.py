@@ -17,7 +17,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.plan import data_parallel, degrees
 from railwright.training.result import StepResult

@@ -14,7 +14,7 @@ from railwright.model import embedding_operators, head_operators
 from railwright.model.architecture import Transformer
 from railwright.model.operators import CORE
 from railwright.model.pattern import Layer, kinds_present
-from railwright.spec.study import TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
 from railwright.training.copies import copy_tasks

@@ -1,0 +1,204 @@
+"""Training jobs of a study: the model, its layout over the GPUs, and what the framework hides and fuses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from railwright.spec.lora import Lora
+from railwright.spec.section import Section, not_bool
+
+RecomputeModule = Literal[
+    "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "ops"
+]
+
+
+class Layout(Section):
+    """How the model is cut over GPUs; data parallelism takes what is left."""
+
+    tensor: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="tensor-parallel size; its ranks should stay inside one server"
+    )
+    pipeline: Annotated[int, Field(gt=0)] = Field(default=1, description="pipeline stages")
+    virtual_pipeline: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="model chunks per stage (interleaved 1F1B when above 1)"
+    )
+    schedule: Literal["auto", "1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe"] = Field(
+        default="auto",
+        description="order of passes; auto: 1f1b, or interleaved when virtual_pipeline is above 1",
+    )
+    layers_per_stage: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        default=None,
+        description="layers of each piece of the model, in its order (pipeline x virtual_pipeline numbers); "
+        "default: as even as can be, the last and the first pieces lighter",
+    )
+    ends_as_layers: Literal["none", "embedding", "head", "both"] = Field(
+        default="none",
+        description="embedding and head that count as a layer when the model is cut into pieces",
+    )
+    context: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="context-parallel size: ranks that share the tokens of one sequence"
+    )
+    context_kind: Literal["ring", "all-to-all", "all-gather"] = Field(
+        default="ring",
+        description="how context-parallel ranks meet in attention: keys and values passed round a ring, "
+        "heads swapped for tokens (Ulysses), or keys and values gathered before",
+    )
+    expert: Annotated[int, Field(gt=0)] = Field(default=1, description="expert-parallel size (within DP)")
+    expert_tensor: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="tensor-parallel size inside an expert; default: as layout.tensor"
+    )
+    sequence_parallel: bool = Field(default=False, description="shard norms and residuals over TP ranks")
+    zero: Annotated[Literal[0, 1, 2, 3], BeforeValidator(not_bool)] = Field(
+        default=1,
+        description="what is sharded over DP: 1 optimizer states, 2 gradients too, 3 parameters too (FSDP)",
+    )
+    shard: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="zero 3: neighbouring data-parallel ranks that share one copy of the parameters (HSDP); "
+        "default: all",
+    )
+    reshard: bool = Field(
+        default=True,
+        description="zero 3: parameters are dropped after a forward pass and gathered again for the backward",
+    )
+    reduce_each: bool = Field(
+        default=True,
+        description="zero 2 and 3: gradients are reduced after every microbatch; "
+        "false: only after the last (no_sync)",
+    )
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none",
+        description="what the backward pass computes again: nothing, `recompute_modules`, or whole layers",
+    )
+    recompute_modules: tuple[RecomputeModule, ...] = Field(
+        default=("core_attn",),
+        description="recompute selective: the parts of a layer that are computed again (Megatron's names; "
+        "ops: torchtitan's every second product)",
+    )
+    offload: tuple[Literal["optimizer", "activations"], ...] = Field(
+        default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
+    )
+    offload_layers: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="offload of activations: layers of a stage whose activations go; default: all",
+    )
+    placement: Literal["packed", "expert-across", "spread"] = Field(
+        default="packed",
+        description="packed: ranks fill servers in order tp, cp, dp/ep, pp; "
+        "expert-across: the ranks of one expert group sit on different servers, on one rail; "
+        "spread: consecutive servers of the job lie under different leaves",
+    )
+
+
+class Overlap(Section):
+    """What the framework hides behind compute."""
+
+    dp: bool = Field(default=True, description="gradient reduce-scatter and parameter all-gather, in buckets")
+    tp: bool = Field(default=False, description="tensor-parallel collectives behind chunked GEMMs")
+    ep: bool = Field(default=False, description="expert all-to-all behind other microbatches' compute")
+    shared: bool = Field(
+        default=False,
+        description="expert all-to-all (NCCL's) behind shared experts (Megatron's moe_shared_expert_overlap)",
+    )
+    pp: bool = Field(default=True, description="pipeline sends behind compute")
+    cp: bool = Field(default=True, description="blocks of keys and values on the ring behind attention")
+    prefetch: Annotated[int, Field(ge=0)] = Field(
+        default=1, description="zero 3: layers whose parameters are gathered ahead of the one that computes"
+    )
+
+
+class TrainingJob(Section):
+    """One training job over all GPUs of the cluster (or the first `gpus`)."""
+
+    name: str = Field(description="what to call the job, e.g. 'finetune'")
+    model: str = Field(description="bundled name ('mixtral-8x7b') or path of a Hugging Face config.json")
+    gpus: Annotated[int, Field(gt=0)] | None = Field(
+        default=None, description="GPUs it takes, from the first; default: all"
+    )
+    servers: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        default=None,
+        description="numbers of the servers it runs on, in the order ranks fill them; default: from 0 on",
+    )
+    gpus_per_server: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="GPUs it uses of each server, e.g. 64 of an NVL72 rack; default: all of them",
+    )
+    sequence: Annotated[int, Field(gt=0)] = Field(description="sequence length in tokens")
+    sample_length: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="tokens of the samples packed into a sequence, each of which attends to itself alone "
+        "(cu_seqlens), in the mean; default: a sequence is one sample",
+    )
+    global_batch: Annotated[int, Field(gt=0)] = Field(description="sequences per step")
+    micro_batch: Annotated[int, Field(gt=0)] = Field(
+        default=1, description="sequences that one data-parallel rank computes at once"
+    )
+    tokens: Annotated[float, Field(gt=0)] = Field(description="token budget, e.g. 2e9")
+    dtype: Literal["bf16", "fp16", "fp8", "fp8_rowwise", "mxfp8", "nvfp4"] = Field(
+        default="bf16",
+        description="type the matrices are multiplied in (fp8: a scale per tensor; fp8_rowwise: per row, "
+        "torchao's; mxfp8, nvfp4: per block)",
+    )
+    moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
+        default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
+    )
+    master: Literal["fp32", "remainder"] = Field(
+        default="fp32",
+        description="master weights: in fp32, or of them only the 16 bits beyond the bf16 weight",
+    )
+    gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
+        default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
+    )
+    lora: Lora | None = Field(default=None, description="fine-tuning of adapters; default: all weights train")
+    layout: Layout = Layout()
+    overlap: Overlap = Overlap()
+    expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
+        default=1.0, description="tokens of the busiest expert over the mean"
+    )
+    expert_capacity: Annotated[float, Field(ge=1.0)] | None = Field(
+        default=None,
+        description="tokens every expert computes, over the mean: others are dropped, missing ones padded, "
+        "and the host learns no counts (moe_pad_expert_input_to_capacity); default: none is dropped",
+    )
+    expert_nodes: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="servers that one token's experts may lie on; one copy goes to each, and is passed on "
+        "inside it (DeepEP); default: any, and every expert's copy crosses the network (NCCL)",
+    )
+    cuda_graphs: tuple[Literal["attention", "mlp", "router", "step"], ...] = Field(
+        default=(),
+        description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
+        "dense layer), router (with what prepares the dispatch), or the whole step",
+    )
+    unfused: tuple[Literal["rotary", "router", "loss"], ...] = Field(
+        default=(),
+        description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
+        "--no-rope-fusion), router (without --moe-router-fusion), loss (without --cross-entropy-loss-fusion)",
+    )
+    launch_blocking: bool = Field(
+        default=False,
+        description="CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel before it launches the next, so "
+        "launching hides behind nothing",
+    )
+    amax_over: Literal["stage", "tensor", "none"] | None = Field(
+        default=None,
+        description="fp8: ranks that agree on the maxima of all tensors after every pass: all of a pipeline "
+        "stage (delayed scaling), the tensor-parallel ones (Megatron's tp_only_amax_red), or none (current "
+        "scaling); default: as the software era does",
+    )
+    software: str = Field(
+        default="megatron-2025",
+        description="software era: kernels and overheads of a framework of that time (docs/training.md)",
+    )
+
+    @property
+    def attended(self) -> int:
+        """Tokens that attend to each other: a packed sample, or the whole sequence."""
+        return min(self.sample_length or self.sequence, self.sequence)
+
+    @property
+    def expert_load(self) -> float:
+        """Tokens of the busiest expert over the mean: its capacity where tokens are dropped and padded."""
+        return self.expert_capacity or self.expert_imbalance
