@@ -66,17 +66,17 @@ LAYOUT = {
     "mbs": "micro_batch_size",
 }
 """Our columns and the recipes' names for them.  Expert tensor parallelism is 1 in all of these recipes."""
-COLUMNS = (*KEYS, "dispatcher", "hidden", "graphs", "recompute", "fused", *LAYOUT)
+COLUMNS = (*KEYS, "dispatcher", "hidden", "graphs", "recompute", "fused", "also", *LAYOUT)
 FIRST: dict[tuple[str, ...], tuple[str, ...]] = {
     # scripts/performance/configs/*/*.yaml, cuda_graphs, and run_script.py (token drop, no DeepEP, recompute)
-    ("qwen3-30b-a3b", "H100"): ("alltoall", "", "", "", ""),
-    ("qwen3-30b-a3b", "GB200"): ("alltoall", "", "step", "", ""),
-    ("qwen3-30b-a3b", "B200"): ("alltoall", "", "step", "", ""),
-    ("llama3-8b", "B200"): ("", "", "step", "", ""),
-    ("llama3-8b", "GB200", "fp8-mx"): ("", "", "step", "", ""),
-    ("qwen3-235b-a22b", "B200"): ("alltoall", "", "", "", ""),
-    ("deepseek-v3", "B200"): ("alltoall", "", "", "mla_up_proj", ""),
-    ("deepseek-v3", "GB200"): ("alltoall", "", "", "mla_up_proj", ""),
+    ("qwen3-30b-a3b", "H100"): ("alltoall", "", "", "", "", ""),
+    ("qwen3-30b-a3b", "GB200"): ("alltoall", "", "step", "", "", ""),
+    ("qwen3-30b-a3b", "B200"): ("alltoall", "", "step", "", "", ""),
+    ("llama3-8b", "B200"): ("", "", "step", "", "", ""),
+    ("llama3-8b", "GB200", "fp8-mx"): ("", "", "step", "", "", ""),
+    ("qwen3-235b-a22b", "B200"): ("alltoall", "", "", "", "", ""),
+    ("deepseek-v3", "B200"): ("alltoall", "", "", "mla_up_proj", "", ""),
+    ("deepseek-v3", "GB200"): ("alltoall", "", "", "mla_up_proj", "", ""),
 }
 """Release 25.09.  Its graphs hold whole layers, also of experts: with tokens dropped and padded
 their shapes do not change."""
@@ -88,18 +88,20 @@ def main(clone: Path) -> None:
     with (DATA / "training.csv").open(encoding="utf-8") as file:
         records = list(csv.DictReader(file))
     tables = {tag: _table(clone, tag) for tag in set(TAGS.values())}
+    heads = {tag: _narrow_heads(clone, tag) for tag in set(TAGS.values())}
     for r in records:
         if not r["family"].startswith("mbridge") or r["model"] not in MODELS:
             continue
         release = r["software"].split()[-1]
         if release == "25.09":
             model = (r["model"], r["gpu"])
-            said = FIRST.get((*model, r["dtype"])) or FIRST.get(model) or ("",) * 5
+            said = FIRST.get((*model, r["dtype"])) or FIRST.get(model) or ("",) * 6
             layout = _first_layout(clone, r)
         else:
             known = _named(tables[TAGS[release]], r)
             own = known if known and _same_run(known, r) else None
-            said = _said(own or _nearest(tables, release, r))
+            chosen = own or _nearest(tables, release, r)
+            said = (*_said(chosen), _also(chosen, r, heads[TAGS[release]]))
             layout = {k: str(getattr(own, name) or 1) for k, name in LAYOUT.items()} if own else {}
         other = tuple(layout[k] if k in layout and layout[k] != _stated(r, k) else "" for k in LAYOUT)
         if any((*said, *other)):
@@ -149,6 +151,30 @@ def _unused_backends(clone: Path, tag: str, path: str) -> set[str]:
     names = {f"{model}_PRETRAIN_CONFIG_{gpu}_".upper() for model, gpu, body in functions if asked in body}
     later = names and _git(clone, "show", f"{tag}:scripts/performance/utils/overrides.py")
     return set() if "settings.moe_flex_dispatcher_backend" in later else names
+
+
+def _narrow_heads(clone: Path, tag: str) -> set[str]:
+    """'DEEPSEEK_V3 GB200': model and GPU whose recipe in MXFP8 computes the head in it (fp8_output_proj)."""
+    found: set[str] = set()
+    for path in _git(clone, "ls-tree", "-r", "--name-only", tag, "scripts/performance/configs").split():
+        if path.endswith("_llm_pretrain.py"):
+            source = _git(clone, "show", f"{tag}:{path}")
+            functions = re.findall(
+                r"^def (\w+)_pretrain_config_(\w+)\((.*?)(?=^def |\Z)", source, re.S | re.M
+            )
+            found |= {
+                f"{model} {gpu}".upper() for model, gpu, body in functions if "fp8_output_proj = True" in body
+            }
+    return found
+
+
+def _also(one: Any, r: dict[str, str], heads: set[str]) -> str:
+    """What a recipe multiplies in MXFP8 beside the layers' linear parts (`TrainingJob.dtype_also`)."""
+    if FORMATS[r["dtype"]] != "FP8_MX" or r["kind"] != "pretrain":
+        return ""
+    attention = bool(getattr(one, "fp8_dot_product_attention", None))
+    head = f"{MODELS[r['model']]} {r['gpu']}" in heads
+    return " ".join(["attention"] * attention + ["head"] * head)
 
 
 def _first_layout(clone: Path, r: dict[str, str]) -> dict[str, str]:

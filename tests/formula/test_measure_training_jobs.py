@@ -8,7 +8,8 @@ from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_habits import habits_of
-from railwright.measure.training_jobs import RACK, architectures, job_of, machine_for
+from railwright.measure.training_jobs import RACK, architecture_of, architectures, job_of, machine_for
+from railwright.training.layers import unfused_of
 
 RECORDS = {r["id"]: r for r in records()}
 
@@ -92,7 +93,7 @@ def test_who_learns_positions_and_who_turns_queries() -> None:
     known = {name: arch.position_embeddings for name, arch in architectures().items()}
     assert known["gpt3-175b"] == known["mpt-7b"] == known["gpt-39.1b"] == 2048
     assert known["gpt-oss-120b"] == known["llama3-8b"] == 0
-    # Megatron-Bridge turns YaRN's positions with kernels that are not fused
+    # Megatron turns YaRN's positions with kernels that are not fused
     turned = {
         r["model"] for r in RECORDS.values() if r["family"].startswith("mbridge") and "rotary" in _unfused(r)
     }
@@ -101,7 +102,7 @@ def test_who_learns_positions_and_who_turns_queries() -> None:
 
 def _unfused(record: dict[str, str]) -> tuple[str, ...]:
     try:
-        return job_of(record).unfused
+        return unfused_of(job_of(record), architecture_of(record))
     except (Unsupported, PlanError):
         return ()
 
@@ -169,3 +170,25 @@ def test_jobs_over_several_racks_use_whole_trays() -> None:
     small = next(r for r in RECORDS.values() if r["gpu"] == "GB200" and r["gpus"] == "8")
     assert machine_for(wide).network.fabric.gpus_per_server == RACK
     assert machine_for(small).network.fabric.gpus_per_server == 72
+
+
+def test_from_26_06_on_recipes_in_mxfp8_narrow_attention_and_head() -> None:
+    # v0.5.0: fp8_dot_product_attention in the bases of gpt-oss and Qwen3, fp8_output_proj in the functions of
+    # DeepSeek-V3 and gpt-oss
+    asked = {
+        model: job_of(first("mbridge", model=model, gpu=gpu, software="Megatron-Bridge 26.06", dtype="mxfp8"))
+        for model, gpu in (
+            ("gpt-oss-120b", "GB200"),
+            ("qwen3-30b-a3b", "B300"),
+            ("deepseek-v3", "GB200"),
+        )
+    }
+    assert {model: one.dtype_also for model, one in asked.items()} == {
+        "gpt-oss-120b": ("attention", "head"),
+        "qwen3-30b-a3b": ("attention",),
+        "deepseek-v3": ("head",),
+    }
+    before = first(
+        "mbridge", model="deepseek-v3", gpu="GB200", software="Megatron-Bridge 26.04", dtype="mxfp8"
+    )
+    assert (job_of(before).dtype, job_of(before).dtype_also) == ("mxfp8", ())

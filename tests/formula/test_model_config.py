@@ -81,6 +81,24 @@ def test_what_a_family_fixes_outside_its_config(tmp_path):
     assert (gemma2.norms_per_layer, gemma2.full_every) == (4, 2)
 
 
+@pytest.mark.parametrize(
+    ("keys", "yarn"),
+    [
+        ({}, False),
+        ({"rope_scaling": None}, False),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, False),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, True),  # Qwen2.5's README, long contexts
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 32.0}}, True),
+    ],
+)
+def test_yarn_is_read(tmp_path, keys, yarn):
+    assert load_model(write(tmp_path, {**LLAMA, **keys})).yarn is yarn
+
+
+def test_gpt_oss_is_yarns_by_its_class(tmp_path):
+    assert load_model("gpt-oss-20b").yarn
+
+
 def test_missing_key_value_heads_are_plain_multi_head_attention(tmp_path):
     config = {k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}
     assert load_model(write(tmp_path, config)).kv_heads == 32

@@ -12,7 +12,7 @@ from railwright.model.eager import BIASED, EAGER_CHOICE, FUSED_CHOICE, GROUPED, 
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.host import launch_times
-from railwright.training.layers import operators_of
+from railwright.training.layers import operators_of, unfused_of
 from training_cases import machine
 
 V3, V2, LLAMA, QWEN = (
@@ -108,6 +108,27 @@ def test_with_a_capacity_tokens_are_chosen_where_they_would_be_counted() -> None
     )
     assert dropping.launches < dropless.launches
     assert dropping.bytes > dropless.bytes
+
+
+def test_megatron_turns_yarns_queries_with_kernels_that_are_not_fused() -> None:
+    asked = TrainingJob(name="x", model="x", gpus=64, sequence=ROWS, global_batch=64, tokens=1e9)
+    scaled = load_model("gpt-oss-120b")
+    assert scaled.yarn
+    assert not LLAMA.yarn
+    assert unfused_of(asked, scaled) == ("rotary",)
+    assert unfused_of(asked.model_copy(update={"unfused": ("rotary", "router")}), scaled) == (
+        "rotary",
+        "router",
+    )
+    assert unfused_of(asked, LLAMA) == ()
+    # latent attention has a kernel for it; torch.compile fuses what it is given
+    assert unfused_of(asked, replace(V3, yarn=True)) == ()
+    assert unfused_of(asked.model_copy(update={"software": "fsdp-2024"}), scaled) == ()
+    eager = named(operators_of(asked, scaled, "moe", H100).forward, "rotary")
+    assert (
+        eager.launches
+        > named(operators_of(asked, replace(scaled, yarn=False), "moe", H100).forward, "rotary").launches
+    )
 
 
 def test_models_without_rotary_positions_have_nothing_to_fuse() -> None:

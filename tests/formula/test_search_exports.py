@@ -58,7 +58,7 @@ def _written(case: tuple[object, TrainingJob], form: str) -> str:
     arch, one = case
     cluster = machine(2)
     # Only the head of an export is of the step, and these GPUs have no block scales.
-    step = simulate(changed(one, dtype="bf16"), arch, cluster)  # type: ignore[arg-type]
+    step = simulate(changed(one, dtype="bf16", dtype_also=()), arch, cluster)  # type: ignore[arg-type]
     data = data_parallel(one, cluster.network.fabric)
     return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)  # type: ignore[arg-type]
 
@@ -106,6 +106,18 @@ def test_names_are_the_frameworks_own(case: tuple[object, TrainingJob]) -> None:
             {"dtype": "mxfp8"},
             ["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8"],
             {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
+            ["quantize.linear.mx", "quantize.grouped_mm.mx"],
+        ),
+        (
+            {"dtype": "mxfp8", "dtype_also": ("attention", "head")},
+            ["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8", "--fp8-output-proj"],
+            {
+                "bf16": True,
+                "fp8": "e4m3",
+                "fp8_recipe": "mxfp8",
+                "fp8_dot_product_attention": True,
+                "fp8_output_proj": True,
+            },
             ["quantize.linear.mx", "quantize.grouped_mm.mx"],
         ),
         ({"dtype": "nvfp4"}, ["--bf16", "--fp4-format e2m1"], {"bf16": True, "fp4": "e2m1"}, []),
@@ -184,7 +196,8 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
             "amax_over": "tensor", "cuda_graphs": ("attention", "mlp"), "expert_capacity": 1.5,
             "expert_imbalance": 1.25, "expert_nodes": 2, "gpus": 16, "gpus_per_server": 8,
             "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
-            "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "sample_length": 256,
+            "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "dtype_also": ("head",),
+            "sample_length": 256,
             "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
                 "unfused": ("router",),
         }

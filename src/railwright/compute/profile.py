@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from railwright.catalog.parts import Gpu
+from railwright.errors import PlanError
 from railwright.model.architecture import Phase
 from railwright.shipped import read_data
 
@@ -26,6 +27,10 @@ FIT_OF = {
     **dict.fromkeys(("fp16", "tf32", "fp32"), "bf16"),
 }
 """The dtype whose GEMM fit stands for one without its own (same tensor-core path)."""
+
+
+HALF = ("bf16", "fp16")
+"""Formats of attention's usual kernels."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Profile:
-    """The kernel constants of one GPU: GEMMs by dtype, attention by pass, and memory-bound kernels."""
+    """The kernel constants of one GPU: GEMMs by dtype, attention by pass, and memory-bound kernels.
+
+    attention  'forward' and 'backward' in 16 bits, and 'forward mxfp8' … where narrower kernels were measured
+    """
 
     gpu: str
     gemm: Mapping[str, Row]
@@ -69,9 +77,20 @@ class Profile:
                 return self.gemm[name]
         raise AssertionError(f"profile of {self.gpu} has no bf16 row")
 
-    def attention_row(self, phase: Phase) -> Row:
-        """The attention row of the forward or the backward pass."""
-        return self.attention["forward" if phase == "forward" else "backward"]
+    def attention_row(self, phase: Phase, dtype: str = "bf16") -> Row:
+        """The attention row of the forward or the backward pass, in 16 bits or narrower.
+
+        Raises PlanError for a narrow format that was not measured on this GPU's generation.
+        """
+        way = "forward" if phase == "forward" else "backward"
+        row = self.attention.get(way if dtype in HALF else f"{way} {dtype}")
+        if row is None:
+            known = [name.removeprefix("forward ") for name in self.attention if name.startswith("forward ")]
+            raise PlanError(
+                f"{self.gpu}: no measurement of attention in {dtype}; there are some in "
+                f"{', '.join(['16 bits', *known])}: leave attention out of dtype_also."
+            )
+        return row
 
 
 def profile_of(gpu: Gpu, flash: str = "") -> Profile:
@@ -104,18 +123,22 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
     base = gemm["bf16"]
     # its own generation first ('blackwellultra'), then that of its products ('blackwell')
     kin = (max(_words(generation), key=len, default=""), own["generation"])
-    rows = {(row["generation"], row.get("kernel", "")): row for row in tables["attention"]}
+    usual = [row for row in tables["attention"] if "dtype" not in row]
+    rows = {(row["generation"], row.get("kernel", "")): row for row in usual}
     wanted = [(one, kernel) for kernel in (*flash.split(), "") for one in kin]
     chosen = next((rows[key] for key in wanted if key in rows), rows["", ""])
+    # the products' generation first, so that its own rows replace those
+    narrow = [r for one in kin[::-1] for r in tables["attention"] if "dtype" in r and r["generation"] == one]
     attention = {
-        phase: Row(
+        f"{phase} {row['dtype']}" if "dtype" in row else phase: Row(
             base.fixed,
-            chosen[phase]["compute"],
+            row[phase]["compute"],
             base.memory,
-            _cite(chosen[phase]),
-            short=chosen[phase]["short"],
-            softmax=chosen[phase]["softmax"],
+            _cite(row[phase]),
+            short=row[phase]["short"],
+            softmax=row[phase]["softmax"],
         )
+        for row in (chosen, *narrow)
         for phase in ("forward", "backward")
     }
     memory = Row(base.fixed, 1.0, base.memory, "memory limb of the bf16 GEMM row: " + base.source)

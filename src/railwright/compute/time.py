@@ -128,7 +128,7 @@ def _product(
 
 
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
-    row = profile.attention_row(operator.phase)
+    row = profile.attention_row(operator.phase, operator.dtype)
     short = 1.0 + row.short / max(operator.n, 1)
     bound = max(1.0, row.softmax * FULL_WIDTH / max(operator.k, 1))
     return row.fixed * operator.launches + _roofline(operator, gpu, row, operator.flops * short * bound)
@@ -164,7 +164,7 @@ def _row(operator: Operator, profile: Profile) -> Row:
     if operator.kind == "memory":
         return profile.memory
     if operator.kind == "attention":
-        return profile.attention_row(operator.phase)
+        return profile.attention_row(operator.phase, operator.dtype)
     return profile.gemm_row(operator.dtype)
 
 

@@ -18,19 +18,20 @@ from railwright.measure.training_tuning import adapters, sample_length
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.training.constants import width_of
 
 DTYPES = {
     "bf16": "bf16",
     "fp16": "fp16",
     "fp8": "fp8",
-    "mxfp8": "fp8",
+    "mxfp8": "mxfp8",
     "fp8-cs": "fp8",
-    "fp8-mx": "fp8",
+    "fp8-mx": "mxfp8",
     "fp8-tensorwise": "fp8",
     "fp8-rowwise": "fp8_rowwise",
     "nvfp4": "nvfp4",
 }
-"""FP8 recipes (per-tensor, current, micro-scaled) count as one dtype at this stage."""
+"""Our names of the records' formats; fp8 is one with a scale per tensor, delayed or current."""
 
 
 RACK = 64
@@ -79,6 +80,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         micro_batch=_number(record, "mbs"),
         tokens=1e9,
         dtype=DTYPES[record["dtype"]],  # type: ignore[arg-type]
+        dtype_also=tuple(recipe_of(record).get("also", "").split()),  # type: ignore[arg-type]
         layout=Layout(
             tensor=tensor,
             pipeline=_number(record, "pp"),
@@ -182,16 +184,12 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
 def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
     """What layers run without fused kernels: as its script says, else as its software does."""
     found = habits.unfused
-    if record.get("unfused_rotary") == "yes" or record["model"].startswith(YARN):
+    if record.get("unfused_rotary") == "yes":
         found = (*found, "rotary")
     if habits.era == "nemo-2024" and record["model"].startswith(EAGER_LOSS):
         found = (*found, "loss")
     return found if architecture_of(record).is_moe else tuple(part for part in found if part != "router")
 
-
-YARN = "gpt-oss"
-"""Models whose positions are YaRN's, for which Megatron-Bridge turns apply_rope_fusion off in all releases up
-to 0.6 (utils/fusions.py, validate_rope_fusion_compatibility; models/gpt_oss, position_embedding_type)."""
 
 EAGER_LOSS = ("gpt3-", "grok1-")
 """Models whose YAML files of 2024 do not ask for cross_entropy_loss_fusion, as all others do.
@@ -202,13 +200,14 @@ GRAPHED = {("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00"): ("attention", "mlp")}
 Source: dgxc-benchmarking at v25.05 (NeMo 25.04.00), nemotron/launch.sh: "--cuda_graphs true" on GB200."""
 
 OFFLOADED = {
-    ("llama3-70b", "GB300", "bf16"): 30,
+    ("llama3-70b", "GB300", "16-bit"): 30,
     ("llama3-70b", "GB300", "fp8"): 20,
-    ("llama3-70b", "GB200", "bf16"): 20,
+    ("llama3-70b", "GB200", "16-bit"): 20,
     ("llama3-70b", "GB200", "fp8"): 40,
     ("llama3-70b", "B200", "fp8"): 5,
 }
-"""Layers whose activations Megatron-Bridge's FSDP recipes send to the host, which its tables do not say.
+"""Layers whose activations Megatron-Bridge's FSDP recipes send to the host, which its tables do not say, by
+width of the products.
 Source: scripts/performance/configs/llama/llama3_workload_base_configs.py, cpu_offloading_num_layers."""
 
 
@@ -225,7 +224,7 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
         return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", "mlp")}
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
-    sent = OFFLOADED.get((record["model"], record["gpu"], DTYPES.get(record["dtype"], "")))
+    sent = OFFLOADED.get((record["model"], record["gpu"], width_of(DTYPES[record["dtype"]])))
     if sent and record["fsdp"] not in ("", "0", "False"):
         return {"offload": ("activations",), "offload_layers": sent}
     modules = tuple(recipe_of(record).get("recompute", "").split())
@@ -326,7 +325,9 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         full_every=2 if "alternate" in m["attn"] else 0,
         expert_groups=8 if name.startswith("deepseek-v") else 1,
         router_bias=name == "deepseek-v3",
-        mlp_bias=name.startswith("gpt-oss"),  # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias
+        # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias; RotaryEmbedding, _compute_concentration_and_inv_freq
+        mlp_bias=name.startswith("gpt-oss"),
+        yarn=name.startswith("gpt-oss"),
         position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
         source=m.get("source", ""),
     )

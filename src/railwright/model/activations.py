@@ -28,6 +28,11 @@ pytorch/cross_entropy.py).
 'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax; its backward writes the gradients of
 log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
 
+NARROW_QKV = 2 * (1.0 + 1 / 32)
+"""Bytes of one element of queries, keys and values that an attention in MXFP8 keeps: straight and transposed,
+with a scale byte per 32 (Transformer Engine 2.16, dot_product_attention/backends.py, FusedAttnFunc).  They
+are copies of its own: computing the 16-bit ones again frees nothing."""
+
 SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without dropout": ELEMENT}
 """Bytes per score: softmax, dropout's mask and its output (Korthikanti et al. 2022, section 4.1), or the
 softmax alone."""
@@ -78,6 +83,7 @@ def layer_activations(
     attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
+    narrow: bool = False,
 ) -> dict[str, float]:
     """Bytes one layer keeps for one microbatch on one GPU, tensor by tensor. [byte]
 
@@ -89,6 +95,7 @@ def layer_activations(
     recompute  'selective' drops what `modules` compute again (DROPPED; 'ops' keeps the outputs of attention
                and of every second product, and the layer's input); 'full' keeps the layer's input only
     dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
+    narrow     attention multiplies in MXFP8 too, and keeps its inputs so (NARROW_QKV)
 
     Kept is the input of every operator whose backward needs it.  For GPT with dropout in 16 bits this is
     Korthikanti et al. 2022 (arXiv 2205.05198), section 4: rows*hidden*(34 + 5*heads*sequence/hidden) split as
@@ -114,6 +121,8 @@ def layer_activations(
     if arch.norms_per_layer > 2:
         more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
         kept += [Kept("output norm inputs", more, spread=True)]
+    if narrow and not (recompute == "selective" and "core_attn" in modules):
+        kept = [_in_narrow(k) for k in kept]
     if recompute == "selective" and "ops" in modules:
         kept = _every_second(arch, layer, tp, attention)
     gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
@@ -136,6 +145,7 @@ def layer_activation_bytes(
     attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
+    narrow: bool = False,
 ) -> float:
     """Sum of `layer_activations`. [byte]"""
     return sum(
@@ -154,6 +164,7 @@ def layer_activation_bytes(
             attention=attention,
             dropout=dropout,
             dtype=dtype,
+            narrow=narrow,
         ).values()
     )
 
@@ -238,6 +249,13 @@ def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, d
     kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
     kept.append(Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) * sequence or 4.0) * heads))
     return kept
+
+
+def _in_narrow(kept: Kept) -> Kept:
+    """A kept tensor where attention multiplies in MXFP8."""
+    if kept.name != "query, key, value":
+        return kept
+    return Kept("query, key, value in 8 bits", kept.bytes / ELEMENT * NARROW_QKV)
 
 
 def _mlp(arch: Transformer, tp: int, dtype: str) -> list[Kept]:

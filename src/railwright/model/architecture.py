@@ -38,6 +38,7 @@ class Transformer:
                   attention and MLP share one (Cohere)
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
+    yarn          rotary positions scaled as YaRN does (arXiv 2309.00071)
     alibi         neither, but a bias on the scores inside their kernel (BLOOM, MPT)
     embedding_norm  a norm behind the embedding (BLOOM)
     sliding_window       attention window in tokens, 0 = none
@@ -86,6 +87,7 @@ class Transformer:
     norms_per_layer: int = 2
     shared_gate: bool = False
     position_embeddings: int = 0
+    yarn: bool = False
     alibi: bool = False
     embedding_norm: bool = False
     sliding_window: int = 0

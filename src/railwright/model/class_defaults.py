@@ -33,7 +33,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1},
     "glm4v_moe_text": {"num_key_value_heads": 8, "n_shared_experts": 1},
     "solar_open": {"num_key_value_heads": 8, "n_shared_experts": 1, **_WIDE},
-    "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128},
+    "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128, "rope_scaling": {"rope_type": "yarn"}},
     "gemma": {"num_key_value_heads": 16, "head_dim": 256},
     "gemma2": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
     "gemma3_text": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import LOSS_MOVED, Loss
-from railwright.model.kernels import ELEMENT, Block, elementwise, half, linear
+from railwright.model.kernels import CAST_DTYPES, ELEMENT, Block, elementwise, half, linear
 from railwright.model.operators import LayerOperators
 
 ADAM_BYTES = 34.0
@@ -49,11 +49,13 @@ def head_operators(
     tp: int = 1,
     sequence_parallel: bool = False,
     dtype: str = "bf16",
+    narrow: bool = False,
     loss: Loss = "compiled",
 ) -> LayerOperators:
     """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
 
-    dtype  of the layers; the head's product runs in the 16-bit format beside it, also in fp8 recipes
+    dtype  of the layers; the head's product runs in the 16-bit format beside it, also in most fp8 recipes
+    narrow it runs in `dtype` too, and casts its input itself (Megatron-LM, TELMHeadColumnParallelLinear)
     loss   how its kernels pass over the logits (`eager.LOSS_MOVED`)
     Columns per GPU are those of the padded vocabulary over tp.
     Each multi-token-prediction layer norms its hidden states and the next token's embedding, joins both, and
@@ -62,13 +64,14 @@ def head_operators(
     """
     if tp < 1:
         raise PlanError(f"tensor parallel {tp} must be at least 1.")
-    blocks = _loss(arch, rows, tp, sequence_parallel, dtype, "", loss)
+    product = dtype if narrow else half(dtype)
+    blocks = _loss(arch, rows, tp, sequence_parallel, product, "", loss)
     for number in range(1, arch.mtp_layers + 1):
         name = f"mtp {number} "
         h, local = arch.hidden, _local(rows, tp, sequence_parallel)
         blocks.append(elementwise(f"{name}norms", local, reads=2 * h, writes=2 * h, back=6 * h))
         blocks.append(linear(f"{name}projection", rows, h // tp, 2 * h, dtype))
-        blocks += _loss(arch, rows, tp, sequence_parallel, dtype, name, loss)
+        blocks += _loss(arch, rows, tp, sequence_parallel, product, name, loss)
     return LayerOperators(
         tuple(b.forward for b in blocks),
         tuple(op for b in reversed(blocks) for op in b.backward_input),
@@ -80,14 +83,16 @@ def head_operators(
 def _loss(
     arch: Transformer, rows: int, tp: int, sequence_parallel: bool, dtype: str, name: str, loss: Loss
 ) -> list[Block]:
-    """Final norm, head and loss."""
+    """Final norm, head and loss; `dtype` is the head's."""
     h, columns = arch.hidden, padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp
     norm = elementwise(
         f"{name}final norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h
     )
-    head = linear(f"{name}lm head", rows, columns, h, half(dtype))
+    head = linear(f"{name}lm head", rows, columns, h, dtype)
+    # its input is cast by itself: the norm before it writes 16 bits
+    casts = [elementwise(f"{name}lm head, cast", rows, h, h, 0)] if dtype in CAST_DTYPES else []
     reads, writes, back = (times * columns for times in LOSS_MOVED[loss])
-    return [norm, head, elementwise(f"{name}softmax and loss", rows, reads, writes, back)]
+    return [norm, *casts, head, elementwise(f"{name}softmax and loss", rows, reads, writes, back)]
 
 
 def _local(rows: int, tp: int, sequence_parallel: bool) -> int:

@@ -69,9 +69,17 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     _refuse(keys)
     keys, left_out = language_part(keys)
     family = _family(keys)
-    arch = family(keys.filled(OPTIONAL.get(keys.raw("model_type"), {})), name)
+    keys = keys.filled(OPTIONAL.get(keys.raw("model_type"), {}))
+    arch = replace(family(keys, name), yarn=_yarn(keys))
     keys.check(arch)
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
+
+
+def _yarn(keys: Keys) -> bool:
+    """Whether positions are YaRN's; its object is `rope_parameters` since transformers 5."""
+    given = [keys.raw("rope_parameters"), keys.raw("rope_scaling")]
+    scaling = next((one for one in given if isinstance(one, dict)), {})
+    return "yarn" in (scaling.get("rope_type"), scaling.get("type"))
 
 
 def _family(keys: Keys) -> Family:

@@ -17,6 +17,7 @@ from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
     attention_pair,
+    beside_narrow,
     elementwise,
     expert_biases,
     half,
@@ -40,15 +41,18 @@ PERMUTE_LAUNCHES = 4
 Source: Transformer Engine, pytorch/triton/permutation.py (2.1 and newer; before: index_select, scatter)."""
 
 
+CORE = (
+    "core attention",
+    "attention scores",
+    "attention softmax",
+    "attention dropout",
+    "attention values",
+    "attention layout",
+)
+"""Forward operators of the core attention."""
+
 MODULES: dict[str, tuple[str, ...]] = {
-    "core_attn": (
-        "core attention",
-        "attention scores",
-        "attention softmax",
-        "attention dropout",
-        "attention values",
-        "attention layout",
-    ),
+    "core_attn": ("attention casts", *CORE),
     "layernorm": ("input norm", "mlp norm"),
     "mla_up_proj": ("query up", "key/value up", "rotary"),
     "mlp": ("mlp norm", "mlp up", "mlp activation"),
@@ -77,10 +81,6 @@ MODULES: dict[str, tuple[str, ...]] = {
 core/transformer/transformer_config.py, `recompute_modules`).  The last product of a part needs no second run,
 as its output is not kept, except in 'moe', where the whole layer is one checkpoint.  'ops' is torchtitan's
 checkpoint by operators, which runs every second product again: of fused ones the key and the up part."""
-
-
-CORE = MODULES["core_attn"]
-"""Forward operators of the core attention."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class Cut:
     imbalance  tokens of the busiest GPU's experts over the mean, >= 1
     attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
     unfused    parts that run one kernel per operation (`eager`)
+    narrow     attention multiplies in the linear layers' format
     """
 
     tp: int = 1
@@ -123,6 +124,7 @@ class Cut:
     imbalance: float = 1.0
     attention: CoreAttention = "flash"
     unfused: tuple[Part, ...] = ()
+    narrow: bool = False
 
 
 def layer_operators(
@@ -137,6 +139,7 @@ def layer_operators(
     expert_tp: int | None = None,
     imbalance: float = 1.0,
     dtype: str = "bf16",
+    narrow: bool = False,
     attention: CoreAttention = "flash",
     modules: tuple[str, ...] = ("core_attn",),
     unfused: tuple[Part, ...] = (),
@@ -147,6 +150,7 @@ def layer_operators(
     rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
+    narrow    attention multiplies in `dtype` too; 'flash' only
     attention 'flash', or 'unfused' as in software before 2023
     modules   parts of a layer that selective recomputation runs again (names in MODULES)
     unfused   parts that run as eager PyTorch does, one kernel per operation (`eager`)
@@ -156,7 +160,7 @@ def layer_operators(
     are replicated.
     Raises PlanError where the layer cannot be cut so.
     """
-    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused)
+    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow)
     check_cut(arch, layer, cut)
     blocks = [*_attention(arch, rows, sequence, cut, dtype)]
     dispatched = 0.0
@@ -240,17 +244,13 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             out, joined = heads * value, (heads + 2 * kv_heads) * query
             blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
     else:
+        shape = {"heads": heads, "query_dim": query, "value_dim": value, "kv_heads": kv_heads}
+        flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
         whole = attention_pair(
-            rows,
-            sequence,
-            heads=heads,
-            query_dim=query,
-            value_dim=value,
-            kv_heads=kv_heads,
-            flops=rows * sequence / 2 * score_flops_per_key(arch) / cut.tp,
-            dtype=half(dtype),
+            rows, sequence, **shape, flops=flops, dtype=dtype if cut.narrow else half(dtype)
         )
-        blocks += windowed_attention(arch, whole, rows, sequence, cut.tp)
+        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
+        blocks += beside_narrow(core, rows, **shape) if cut.narrow else core
     if dtype in CAST_DTYPES:
         blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))

@@ -116,7 +116,12 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     return lines
 
 
-ARGUMENTS = {"fp8": "--fp8-format", "fp4": "--fp4-format", "tp_only_amax_red": ""}
+ARGUMENTS = {
+    "fp8": "--fp8-format",
+    "fp4": "--fp4-format",
+    "tp_only_amax_red": "",
+    "fp8_dot_product_attention": "",
+}
 """Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it)."""
 
 
@@ -179,6 +184,10 @@ def _precision(job: TrainingJob) -> dict[str, Any]:
         found["fp8_recipe"] = "delayed"
         if amax_over(job) == "tensor":
             found["tp_only_amax_red"] = True
+    if "attention" in job.dtype_also:
+        found["fp8_dot_product_attention"] = True
+    if "head" in job.dtype_also:
+        found["fp8_output_proj"] = True
     return found
 
 
@@ -230,6 +239,8 @@ def _unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         found.append("fp8 with a scale per row: Transformer Engine has none; without it, 16 bits")
     if "tp_only_amax_red" in _precision(job):
         found.append("fp8 maxima over tensor-parallel ranks alone: a field (tp_only_amax_red), no argument")
+    if "attention" in job.dtype_also:
+        found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
     if job.sample_length is not None:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
     if job.expert_nodes is not None and arch.is_moe:

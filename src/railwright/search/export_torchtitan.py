@@ -131,6 +131,8 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("offloaded activations: torchtitan has no setting for them")
     if job.dtype in ("fp16", "nvfp4"):
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
+    if job.dtype_also:
+        found.append(f"{' and '.join(job.dtype_also)} in mxfp8: torchtitan multiplies them in 16 bits")
     return [f"# {sentence}" for sentence in found]
 
 

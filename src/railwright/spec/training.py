@@ -141,6 +141,11 @@ class TrainingJob(Section):
         description="type the matrices are multiplied in (fp8: a scale per tensor; fp8_rowwise: per row, "
         "torchao's; mxfp8, nvfp4: per block)",
     )
+    dtype_also: tuple[Literal["attention", "head"], ...] = Field(
+        default=(),
+        description="mxfp8: what is multiplied in it beside the layers' linear parts, instead of in 16 bits: "
+        "attention (Megatron's fp8_dot_product_attention), head (fp8_output_proj)",
+    )
     moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
         default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
     )

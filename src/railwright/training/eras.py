@@ -62,6 +62,7 @@ class Era:
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
                beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
     hides_sends  under which schedules it can hide pipeline sends: 'interleaved' all but 1F1B
+    fuses_yarn whether YaRN's rotary positions of grouped queries are one kernel, as plain ones are
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     deepspeed  whether DeepSpeed runs it and holds memory of its own (`deepspeed`)
@@ -80,6 +81,7 @@ class Era:
     sums_gradients: bool
     async_linear: bool
     hides_sends: Literal["never", "interleaved", "always"]
+    fuses_yarn: bool
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
     deepspeed: bool
@@ -195,6 +197,7 @@ def eras() -> dict[str, Era]:
             row.get("sums_gradients", False),
             row.get("async_linear", False),
             row.get("hides_sends", "always"),
+            row.get("fuses_yarn", True),
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),
             row.get("deepspeed", False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import KeptLoss, Recompute
+from railwright.model.activations import KEPT_INPUT, KeptLoss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
@@ -135,6 +135,7 @@ def _layer(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recomput
         attention="flash" if job.software in SCORES_ONCE else era_of(job).attention,
         dropout=DROPOUT.get(job.software, 0.0),
         dtype="bf16" if job.lora else job.dtype,
+        narrow="attention" in job.dtype_also,
     )
     if recompute == "full":
         return kept
@@ -212,6 +213,9 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     if loss == "unfused":
         logits += rows * ELEMENT * arch.vocab / layout.tensor
     logits *= 1 + arch.mtp_layers
+    if "head" in job.dtype_also:
+        # the gradient of the logits at work is cast, straight and transposed
+        logits += rows * 2 * KEPT_INPUT[job.dtype] * arch.vocab / layout.tensor
     parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
     if layout.tensor > 1 and layout.sequence_parallel:
         parts["gathered input"] = rows * ELEMENT * arch.hidden

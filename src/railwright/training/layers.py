@@ -1,16 +1,17 @@
-"""The operators of one layer as a job runs it: its cut, its casts and fused kernels, its adapters."""
+"""The operators of one layer, and of the head, as a job runs them: cut, casts, fused kernels, adapters."""
 
 from __future__ import annotations
 
 from railwright.catalog.parts import Gpu
-from railwright.model import layer_operators
+from railwright.model import head_operators, layer_operators
 from railwright.model.architecture import Transformer
+from railwright.model.eager import Part
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
-from railwright.training.eras import era_of
+from railwright.training.eras import era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
 from railwright.training.packing import attended, samples_of
@@ -31,9 +32,10 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         expert_tp=layout.expert_tensor,
         imbalance=job.expert_load if routed else 1.0,
         dtype=job.dtype,
+        narrow="attention" in job.dtype_also,
         attention=era_of(job).attention,
         modules=layout.recompute_modules,
-        unfused=job.unfused,
+        unfused=unfused_of(job, arch),
     )
     if era_of(job).sums_gradients:
         operators = summing_gradients(operators)
@@ -45,3 +47,30 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         heads = arch.heads // layout.tensor
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
     return with_adapters(operators, job.lora, job.dtype) if job.lora else operators
+
+
+def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:
+    """Parts of a layer that run one kernel per operation: those the job names, and YaRN's positions where the
+    era does not fuse them.
+
+    Transformer Engine's kernel takes no scale of the rotation but 1, YaRN's is another (Megatron-LM,
+    core/models/common/embeddings/rope_utils.py, apply_rotary_pos_emb; Megatron-Bridge 0.1 to 0.6 turns
+    apply_rope_fusion off, utils/fusions.py, validate_rope_fusion_compatibility).  Latent attention has a
+    kernel of its own (core/fusions/fused_mla_yarn_rope_apply.py).
+    """
+    scaled = arch.yarn and arch.attention == "gqa" and not era_of(job).fuses_yarn
+    return (*job.unfused, "rotary") if scaled and "rotary" not in job.unfused else job.unfused
+
+
+def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
+    """Operators of the head and its loss for one microbatch on one GPU."""
+    layout = job.layout
+    return head_operators(
+        arch,
+        rows_of(job),
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
+        dtype=job.dtype,
+        narrow="head" in job.dtype_also,
+        loss=loss_of(job),
+    )

@@ -8,6 +8,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.doubts import doubts
+from railwright.training.formats import check_formats
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import route_of, schedule_name
 
@@ -38,6 +39,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     _check_batch(job, data)
     check_sharding(job, data * job.layout.context)
     _check_blocking(job, data)
+    check_formats(job, arch)
     return _warnings(job, arch, fabric)
 
 
@@ -350,7 +352,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"{job.name}: sequences of {job.sequence} tokens are not a multiple of 2 x context = "
             f"{2 * context}; frameworks pad them."
         )
-    if _repeats_in_pipeline(job):
+    if job.layout.zero >= 2 and job.layout.pipeline > 1:
         found.append(
             f"{job.name}: zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
             "parameters or gradients in every microbatch; zero: 1 does so once per step."
@@ -389,11 +391,6 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"straddle two; gpus_per_server {domain // block * block} keeps them inside."
         )
     return tuple(found)
-
-
-def _repeats_in_pipeline(job: TrainingJob) -> bool:
-    """Whether sharding repeats its communication in every microbatch of a pipeline."""
-    return job.layout.zero >= 2 and job.layout.pipeline > 1
 
 
 def _list(numbers: list[int]) -> str:

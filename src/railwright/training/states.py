@@ -28,7 +28,7 @@ Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather for the f
 Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
 
 ENDS_BYTES = 2.0
-"""Bytes of one weight of embedding and head, and of one gathered weight: 16 bits in all recipes."""
+"""Bytes of one weight of embedding and head, and of one gathered weight: 16 bits, but for a head in MXFP8."""
 
 MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0}
 """Bytes of one master weight.  In fp32, with the two moments, 12 bytes of optimizer states per parameter:
@@ -88,10 +88,12 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
 
 
 def _weights(job: TrainingJob, shape: StageShape) -> float:
-    ends = shape.embedding * sum(c.embedding for c in shape.chunks)
-    ends += shape.head * sum(c.head for c in shape.chunks)
-    layers = shape.dense_total + shape.expert_total - ends
-    return ENDS_BYTES * ends + WEIGHT_BYTES[job.dtype] * layers
+    embedding = shape.embedding * sum(c.embedding for c in shape.chunks)
+    head = shape.head * sum(c.head for c in shape.chunks)
+    layers = shape.dense_total + shape.expert_total - embedding - head
+    narrow = WEIGHT_BYTES[job.dtype]
+    of_head = narrow if "head" in job.dtype_also else ENDS_BYTES
+    return ENDS_BYTES * embedding + of_head * head + narrow * layers
 
 
 def _gathered(job: TrainingJob, shape: StageShape) -> float:

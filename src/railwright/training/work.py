@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from railwright.model import embedding_operators, head_operators
+from railwright.model import embedding_operators
 from railwright.model.architecture import Transformer
 from railwright.model.operators import CORE
 from railwright.model.pattern import Layer, kinds_present
@@ -29,12 +29,12 @@ from railwright.training.costs import (
     sections,
     shared_halves,
 )
-from railwright.training.eras import Pace, era_of, loss_of
+from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
-from railwright.training.layers import operators_of
+from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
@@ -101,7 +101,7 @@ class Work:
         rows = rows_of(job)
         ends = [
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
-            head_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp, loss=loss_of(job)),
+            head_of(job, arch),
         ]
         if job.lora:
             ends = [frozen(end) for end in ends]
