@@ -4,8 +4,8 @@ Calculon (calculon-ai/calculon, llm-optimal-execution) tries 7,276,848 execution
 processors with a batch of 4,096; counted with its own generators at commit caa4b11.
 Run: python benchmarks/search.py [top]
 
-Measured 2026-11-23 on one core: 7,159,776 layouts in 29.7 to 46.3 s of CPU, 4.1 to 6.5 us each; 28 timed
-exactly; best 22.8249 s, all others at least 22.8256 s (docs/training/search.md).
+Measured 2026-11-23 on one core: 7,159,776 layouts in 16.4 to 46.3 s of CPU, 2.3 to 6.5 us each; 28 timed
+exactly; best 22.8394 s, all others at least 22.8400 s (docs/training/search.md).
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError, SpecError
+from railwright.spec.training import Overlap
 from railwright.traces import FORMATS, chakra_read, export, replay, simai
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
-from training_cases import DENSE, job, machine
+from training_cases import DENSE, MOE, job, machine
 
 HEAD = '{"schemaVersion": 1, "traceEvents": ['
 UNTIMED = '{"ph": "X", "name": "k", "ts": "soon"}'
@@ -157,3 +158,13 @@ def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
         export(job(gpus=8, batch=8), DENSE, machine(1), "chakr", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert set(FORMATS) == {"chakra", "goal", "simai"}
+
+
+@pytest.mark.parametrize(
+    "layout", [{"expert": 4, "overlap": Overlap(ep=True)}, {"pipeline": 2, "schedule": "dualpipe"}]
+)
+def test_simai_has_no_passes_that_run_together(tmp_path: Path, layout: dict[str, object]) -> None:
+    arch = MOE if "expert" in layout else DENSE
+    with pytest.raises(PlanError, match=r"set overlap\.ep to false, or take another layout\.schedule"):
+        export(job(batch=32, sequence=512, **layout), arch, machine(2), "simai", tmp_path / "out")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()

@@ -111,6 +111,16 @@ LAYOUTS: dict[str, tuple[bool, dict[str, object]]] = {
     "interleaved": (False, {"pipeline": 2, "virtual_pipeline": 2, "tensor": 2}),
     "experts": (True, {"expert": 4}),
     "experts in turns": (True, {"expert": 4, "overlap": Overlap(ep=True)}),
+    "experts in turns, interleaved": (
+        True,
+        {"expert": 4, "pipeline": 2, "virtual_pipeline": 2, "overlap": Overlap(ep=True)},
+    ),
+    "experts in turns, blocking sends": (
+        True,
+        {"expert": 2, "pipeline": 4, "virtual_pipeline": 2, "overlap": Overlap(ep=True, pp=False)},
+    ),
+    "both ways": (False, {"pipeline": 2, "schedule": "dualpipe"}),
+    "experts both ways": (True, {"expert": 2, "pipeline": 4, "schedule": "dualpipe"}),
     "experts across": (True, {"expert": 2, "tensor": 2, "placement": "expert-across"}),
     "recomputed": (False, {"recompute": "full", "tensor": 2}),
 }

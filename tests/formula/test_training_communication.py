@@ -92,9 +92,14 @@ def test_expert_all_to_all_carries_each_token_to_its_top_k(imbalance: float) -> 
         assert sizes[purpose] == pytest.approx(8 * 2 * 2 * BSH * imbalance)
 
 
+def test_passes_in_pairs_exchange_what_they_exchange_alone() -> None:
+    assert sent(job(expert=8, overlap=Overlap(ep=True)), MOE) == sent(job(expert=8), MOE)
+
+
 def test_half_microbatches_exchange_the_same_bytes_in_twice_the_calls() -> None:
-    whole = sent(job(expert=8), MOE)
-    halves = sent(job(expert=8, overlap=Overlap(ep=True)), MOE)
+    # parameters are sharded: each pass takes turns with itself
+    whole = sent(job(expert=8, zero=3), MOE)
+    halves = sent(job(expert=8, zero=3, overlap=Overlap(ep=True)), MOE)
     assert halves[0]["ep dispatch"] == 2 * whole[0]["ep dispatch"]
     assert halves[1]["ep dispatch"] == pytest.approx(whole[1]["ep dispatch"])
 

@@ -198,7 +198,7 @@ def test_frozen_weights_have_neither_gradients_nor_states() -> None:
     ],
 )
 def test_passes_held_by_schedule(layout: dict[str, object], held: list[int]) -> None:
-    orders = orders_of(job(**layout).layout, 8)
+    orders = orders_of(job(**layout), 8)
     chunks = int(layout.get("virtual_pipeline", 1))  # type: ignore[call-overload]
     assert [max(map(sum, held_sets(order, chunks))) for order in orders] == held
 

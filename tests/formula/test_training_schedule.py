@@ -7,7 +7,16 @@ from itertools import pairwise
 import pytest
 
 from railwright.training.pipeline import compose
-from railwright.training.schedule import Route, Unit, in_flight, interleaved, one_f_one_b, schedule
+from railwright.training.schedule import (
+    Route,
+    Unit,
+    finishing,
+    in_flight,
+    interleaved,
+    one_f_one_b,
+    paired,
+    schedule,
+)
 
 F, B = 1.0, 2.0
 
@@ -116,6 +125,60 @@ def test_every_microbatch_meets_every_stage_once_each_way(name: str, chunks: int
         assert [u[1:] for u in split] == [u[1:] for u in sorted(u for u in order if u.kind == "W")]
         for c, i in (u[1:3] for u in split):
             assert order.index(Unit("I", c, i)) < order.index(Unit("W", c, i))
+
+
+def together(p: int, v: int, m: int, both: float, send: float = 0.0, early: float = 0.0) -> float:
+    """Length of a step of paired passes: F and B alone, `both` at once, whose backward pass has its result
+    `early` before the end, and the forward one, sent first, twice as early."""
+    seconds = {"F": F / v, "B": B / v, "FB": both / v}
+    placed = compose(
+        paired(p, v, m),
+        v,
+        m,
+        lambda stage, unit, start: seconds[unit.kind],
+        send,
+        False,
+        early=lambda stage, unit: (2 * early, early) if unit.kind == "FB" else (0.0, 0.0),
+    )
+    return max(stage[-1].end for stage in placed)
+
+
+def test_without_stages_the_first_forward_and_the_last_backward_stand_alone() -> None:
+    # Megatron-LM, combined_1f1b_schedule_for_no_pipelining: F1, B1 with F2, B2 with F3, …, Bm
+    (order,) = paired(1, 1, 4)
+    assert order == (
+        Unit("F", 0, 0),
+        *(Unit("FB", 0, i + 1, i, 0) for i in range(3)),
+        Unit("B", 0, 3),
+    )
+    assert together(1, 1, 4, both=2.5) == pytest.approx(F + 3 * 2.5 + B)
+    assert paired(1, 1, 1) == ((Unit("F", 0, 0), Unit("B", 0, 0)),)
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 2, 4), (4, 2, 8), (4, 4, 16), (8, 3, 64)])
+def test_pairing_costs_no_bubble_and_one_more_pass_in_flight(p: int, v: int, m: int) -> None:
+    assert together(p, v, m, both=F + B) == pytest.approx((m + (p - 1) / v) * (F + B))
+    plain, merged = interleaved(p, v, m), paired(p, v, m)
+    for one, other in zip(plain, merged, strict=True):
+        assert in_flight(other) == in_flight(one) + (in_flight(one) < m * v)
+        passes = [each for unit in other for each in unit.passes]
+        assert sorted(passes) == sorted(one)
+        # warm-up of one pass more (get_pp_rank_microbatches), and as many alone at the end
+        kinds = [unit.kind for unit in other]
+        ahead = min([u.kind for u in one].index("B"), m * v)
+        assert kinds[:ahead] == ["F"] * ahead
+        assert kinds[len(kinds) - ahead :] == ["B"] * ahead
+        assert [unit.kind for unit in finishing(other, v)] == ["B"] * v
+
+
+def test_pairs_wait_for_sends_unless_results_are_early() -> None:
+    """In the steady state a stage needs what its neighbours made a pass ago, so a send is seen in every pair
+    but for the time by which its result is there before the end."""
+    longer = {
+        early: together(4, 2, 32, 3.0, 0.2, early) - together(4, 2, 16, 3.0, 0.2, early) for early in (0, 0.2)
+    }
+    assert longer[0.2] == pytest.approx(16 * 3.0)
+    assert longer[0] > 16 * 3.0 + 1.0
 
 
 def test_mirrored_stages_hold_the_same_piece_of_the_model() -> None:

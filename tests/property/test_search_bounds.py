@@ -77,6 +77,21 @@ CASES = {
         job(batch=64).model_copy(update={"expert_capacity": 1.0}),
         {"schedule": ("dualpipe",), "pipeline": (2, 4)},
     ),
+    "experts paired": (
+        MOE,
+        job(batch=64),
+        {"expert": (2, 4, 8), "pipeline": (1, 2), "virtual_pipeline": (1, 2, 4), "zero": (0, 1, 2, 3)},
+    ),
+    "alternating experts paired": (
+        ALTERNATING,
+        job(batch=64),
+        {"expert": (2, 8), "pipeline": (1, 2), "virtual_pipeline": (1, 3), "overlap_ep": (True,)},
+    ),
+    "experts of fixed capacity paired": (
+        MOE,
+        job(batch=64).model_copy(update={"expert_capacity": 1.0}),
+        {"expert": (2, 8), "pipeline": (1, 4), "virtual_pipeline": (1, 2), "overlap_ep": (True,)},
+    ),
     "alternating experts": (ALTERNATING, job(batch=32), {"pipeline": (1, 2, 4), "zero": (1, 3)}),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),

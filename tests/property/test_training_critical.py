@@ -78,6 +78,9 @@ CASES = [
     (DENSE, job(tensor=4, pipeline=8, sequence_parallel=True, overlap=Overlap(dp=False))),
     (MOE, job(tensor=2, expert=4, sequence_parallel=True, overlap=Overlap(ep=True, tp=True))),
     (MOE, job(pipeline=2, expert=8, zero=0)),
+    (MOE, job(pipeline=2, virtual_pipeline=2, expert=4, overlap=Overlap(ep=True))),
+    (MOE, job(pipeline=4, virtual_pipeline=2, expert=2, tensor=2, overlap=Overlap(ep=True, pp=False))),
+    (MOE, job(pipeline=2, expert=4, schedule="dualpipe")),
 ]
 
 

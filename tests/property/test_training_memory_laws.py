@@ -101,7 +101,7 @@ def test_held_sets_meet_the_count_of_passes_in_flight(name: str, stages: int, ro
     chunks = 2 if name == "interleaved" else 1
     wanted = job(pipeline=stages, virtual_pipeline=chunks, schedule=name)
     count = 2 * stages * rounds
-    for order in orders_of(wanted.layout, count):
+    for order in orders_of(wanted, count):
         sets = held_sets(order, 2 if name == "dualpipe" else chunks)
         assert max(map(sum, sets)) == in_flight(order)
 

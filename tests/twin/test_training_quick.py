@@ -90,7 +90,9 @@ def test_lanes_of_a_pass(seed: int, count: int, slowdown: float) -> None:
     assert pass_times(tasks, slowdown, slowdown) == ((duration, end),) * 2
 
 
-@pytest.mark.parametrize(("name", "chunks"), [("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("dualpipe", 2)])
+@pytest.mark.parametrize(
+    ("name", "chunks"), [("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("dualpipe", 2), ("paired", 2)]
+)
 @pytest.mark.parametrize("blocking", [False, True])
 def test_passes_of_known_length_are_placed_as_the_pipeline_places_them(
     name: str, chunks: int, blocking: bool

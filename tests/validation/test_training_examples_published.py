@@ -90,7 +90,7 @@ EXAMPLES = [
     Example("v25.12", "qwen3-235b-a22b", "H100", 256, 2048,
             Layout(tensor=2, sequence_parallel=True, pipeline=8, virtual_pipeline=4, expert=32,
                    expert_tensor=1),
-            25.532, -0.24, overlap=Overlap(ep=True)),
+            25.532, -0.31, overlap=Overlap(ep=True)),
 ]  # fmt: skip
 
 RACKS = Layout(pipeline=2, virtual_pipeline=12, expert=64, expert_tensor=1)

@@ -30,9 +30,8 @@ from railwright.search.laws import (
     FORWARD,
     HOST,
     INPUTS,
-    LANE,
     LONE,
-    SLOWED,
+    SURE,
     WEIGHTS,
     Floats,
 )
@@ -41,9 +40,6 @@ from railwright.training.schedule import Kind, Route
 
 Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 """Which kind of chunk each stage has at each place."""
-
-SURE = (LANE, HOST, ALONE, SLOWED)
-"""Laws that hold for a pass with data-parallel communication beside it, too."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +67,8 @@ class Passes:
     send_x, count_x      one transfer between stages; microbatches
     schedule             as in the study
     both                 DualPipe: its passes one by one
+    paired_xp            what all passes of a stage take where forwards and backwards run together; elsewhere
+                         NaN, or None if nowhere
     """
 
     long_xbg: Floats
@@ -82,6 +80,7 @@ class Passes:
     count_x: Floats
     schedule: str
     both: BothWays | None = None
+    paired_xp: Floats | None = None
 
 
 def chunk_laws(laws_xbkl: Floats, counts_gk: Floats) -> Floats:
@@ -162,6 +161,8 @@ def _one_way(
     work_xp = count * (used.sum(1)[:, passes.kind_pv] + extra_f + extra_b).sum(-1)
     if disturbed and not every:
         work_xp = work_xp - _disturbance(passes)
+    if passes.paired_xp is not None:
+        work_xp = np.where(np.isnan(passes.paired_xp), work_xp, passes.paired_xp)
     work_xp = np.maximum(work_xp, count * np.array([one.lane for one in ends]))
     edge = short if disturbed else long
     first_xp = edge[:, FORWARD][:, passes.kind_pv[:, 0]] + extra_f[:, :, 0]

@@ -293,7 +293,8 @@ class _Run:
     def _exact_memory(self, i: int, at: int) -> float:
         """Peak memory as the training room counts it; infinite where it refuses the layout. [byte]"""
         index = self._index(i, at)
-        kept = tuple(k for k, (axis, _) in zip(index, self.blocks[i].choices, strict=True) if axis in MEMORY)
+        axes = (*MEMORY, "overlap_ep")  # which runs one more forward pass ahead
+        kept = tuple(k for k, (axis, _) in zip(index, self.blocks[i].choices, strict=True) if axis in axes)
         if (i, kept) not in self._memory:
             job = apply(self.job, self.blocks[i].at(index))
             try:

@@ -184,7 +184,7 @@ def _expert(own: Candidate, best: Candidate) -> str:
     if a["expert"] != b["expert"]:
         found.append(f"expert groups of {b['expert']} instead of {a['expert']}")
     if a["overlap_ep"] != b["overlap_ep"]:
-        found.append("two halves " + ("take turns" if b["overlap_ep"] else "no longer take turns"))
+        found.append("passes " + ("take turns" if b["overlap_ep"] else "no longer take turns"))
     if a["placement"] != b["placement"]:
         found.append(f"placed {b['placement']} instead of {a['placement']}")
     return ", ".join(found)

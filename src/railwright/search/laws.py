@@ -21,8 +21,11 @@ CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE, LONE = range(8)
 """Laws.  chain: the pass as the training room runs it, without launches that only the end of a pass waits
 for; lane: one kind of communication alone; host: its launches alone; alone: the pass with nothing slowing it;
 slowed: its compute, slowed as long as that communication lasts; bare: as alone without launches, which is
-when its last compute ends; compute: its compute with nothing between; lone: under DualPipe, the pass with no
-other beside it, and nothing slowing it."""
+when its last compute ends; compute: its compute with nothing between; lone: where two passes run at once, the
+pass with no other beside it, and nothing slowing it."""
+
+SURE = (LANE, HOST, ALONE, SLOWED)
+"""Laws that hold for a pass with data-parallel communication beside it, too."""
 
 FORWARD, BACKWARD, WEIGHTS = range(3)
 INPUTS = WEIGHTS
@@ -117,8 +120,8 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
 
 
 def _lone(tasks: list[Task], work: Work) -> float:
-    """A pass under DualPipe that runs with no other, slowed by nothing, at least. [s]"""
-    if schedule_name(work.job.layout) != "dualpipe":
+    """A pass that runs with no other where two can at once, slowed by nothing, at least. [s]"""
+    if not work.together:
         return 0.0
     return _length(_layered(tasks), 1.0)
 

@@ -36,7 +36,7 @@ from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
-from railwright.training.schedule import Kind, schedule_name
+from railwright.training.schedule import Kind, order_name, schedule_name
 from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
@@ -139,18 +139,33 @@ class Pricer:
         structure = _shaping(block.structure)
         values = [block.of(axis) for axis in PASSING]
         found = np.full((wanted.size, 3, len(self.kinds) + 2, LONE + 1), np.nan)
+        pairs = self.pairs(block)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
             if not wanted[x]:
                 continue
             choice = tuple(v[i] for v, i in zip(values, index, strict=True))
-            key = (*structure, *choice, *groups)
+            key = (*structure, *choice, *groups, bool(pairs[x]))
             if key not in self._times:
                 self.passes += 1
-                job = apply(self.job, {**first, **dict(zip(PASSING, choice, strict=True))})
+                job = self._unsharded(first, dict(zip(PASSING, choice, strict=True)))
                 work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
                 self._times[key] = measure(work, self.kinds, self.slowdown)
             found[x] = self._times[key]
         return found
+
+    def pairs(self, block: Block) -> NDArray[np.bool_]:
+        """(X,) classes of a block that run forwards and backwards together, unless parameters are sharded."""
+        shape, hidden = [len(block.of(axis)) for axis in PASSING], block.of("overlap_ep")
+        asked = self._unsharded(block.at((0,) * len(block.choices)), {"overlap_ep": True})
+        if not any(hidden) or order_name(asked) != "paired":
+            return np.zeros(prod(shape), bool)
+        along = [1] * len(shape)
+        along[PASSING.index("overlap_ep")] = -1
+        return np.broadcast_to(np.array(hidden, bool).reshape(along), shape).reshape(-1)
+
+    def _unsharded(self, first: Mapping[str, Any], choice: Mapping[str, Any]) -> TrainingJob:
+        """A class of passes with parameters on every rank: sharded, halves of one pass take turns."""
+        return apply(self.job, {**first, **choice, "zero": min(first["zero"], 2)})
 
     def compute(self, block: Block) -> Floats:
         """(X, pass, part, law) seconds that the compute of a layer and of the ends takes. [s]
@@ -211,7 +226,7 @@ class Pricer:
         crossings = self._crossings(self.prices(job))
         agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
         copied = "activations" in setting["offload"]
-        waiting = in_step(job, groups.sizes), agreeing
+        waiting = in_step(job, groups.sizes), agreeing, order_name(job) == "paired"
         return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied, *waiting)
 
     def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:

@@ -21,11 +21,12 @@ from railwright.search.bound import (
 )
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
-from railwright.search.laws import Floats
+from railwright.search.laws import COMPUTE, LONE, Floats
+from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
-from railwright.search.space import Block, can_hide_sends
+from railwright.search.space import Block, apply, can_hide_sends
 from railwright.training.quick import KINDS
-from railwright.training.schedule import Kind, schedule
+from railwright.training.schedule import Kind, order_name, schedule
 from railwright.training.stages import StageShape
 from railwright.training.work import Chunk
 
@@ -92,18 +93,21 @@ class Screen:
         """
         shapes, name = self.shapes(block), block.structure["schedule"]
         kinds, kind_pv = _kinds(shapes)
-        chunks, count = chunk_laws(laws, self._counts(kinds)), self._microbatches(block)[wanted]
-        both = None
-        if name == "dualpipe":
-            both = BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count) if silent else None)
-        passes = Passes(
-            *chunk_times(chunks),
-            kind_pv,
-            np.broadcast_to(sends, len(laws)),
-            count,
-            name,
-            both,
-        )
+        counts, count = self._counts(kinds), self._microbatches(block)[wanted]
+        pairs = self.pricer.pairs(block)[wanted]
+
+        def passes_of(laws: Floats) -> Passes:
+            chunks, both, together = chunk_laws(laws, counts), None, None
+            if name == "dualpipe":
+                both = BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count) if silent else None)
+            if pairs.any():
+                together = np.full((len(laws), len(shapes)), np.nan)
+                together[pairs] = work(chunks[pairs], kind_pv, count[pairs])
+            send = np.broadcast_to(sends, len(laws))
+            return Passes(*chunk_times(chunks), kind_pv, send, count, name, both, together)
+
+        usual = passes_of(laws)
+        sharded = passes_of(_in_halves(laws, pairs)) if pairs.any() and 3 in block.of("zero") else usual
         zeros, dps, pps = (block.of(axis) for axis in ENDING)
         able = can_hide_sends(self.pricer.job, block.structure)
         # An optimizer on the host only takes longer.
@@ -113,8 +117,9 @@ class Screen:
             for d, overlap_dp in enumerate(dps):
                 setting = {**first, "zero": zero, "overlap_dp": overlap_dp}
                 ends, tied, mirror = self._ends(setting, shapes, silent)
+                chosen = sharded if zero == 3 else usual
                 for s, overlap_pp in enumerate(pps):
-                    seconds = step_time(passes, ends, tied, mirror, overlap_dp, overlap_pp and able)
+                    seconds = step_time(chosen, ends, tied, mirror, overlap_dp, overlap_pp and able)
                     found[:, z, d, s] = seconds * (1 - MARGIN)
         return found
 
@@ -124,17 +129,18 @@ class Screen:
         shapes = self.shapes(block)
         kinds, kind_pv = _kinds(shapes)
         name, count = block.structure["schedule"], self._count(block, setting["micro_batch"])
-        passes = Passes(
+        ends, tied, mirror = self._ends(setting, shapes, silent=False)
+        known = Passes(
             *self._placed(setting, kinds),
             kind_pv,
             np.array([self.pricer.send(setting)]),
             np.array([float(count)]),
             name,
             self._both_ways(setting, shapes, count) if name == "dualpipe" else None,
+            self._together(setting, shapes, count, any(one.beside for one in ends)),
         )
-        ends, tied, mirror = self._ends(setting, shapes, silent=False)
         hidden = setting["overlap_pp"] and can_hide_sends(self.pricer.job, block.structure)
-        seconds = step_time(passes, ends, tied, mirror, setting["overlap_dp"], hidden)
+        seconds = step_time(known, ends, tied, mirror, setting["overlap_dp"], hidden)
         return float(seconds[0]) * (1 - MARGIN)
 
     def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Times:
@@ -147,6 +153,30 @@ class Screen:
                 one = placed((chunk,), kind)
                 found[:, 0, which, g] = one.long, one.short, one.last, one.compute
         return found[0], found[1], found[2], found[3]
+
+    def _together(
+        self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int, disturbed: bool
+    ) -> Floats | None:
+        """(1, p) seconds of all passes of one layout whose forwards and backwards run together; else None.
+
+        disturbed  data-parallel communication may run beside them
+        """
+        if order_name(apply(self.pricer.job, setting)) != "paired":
+            return None
+        placed, found = self.pricer.passes_of(setting), np.zeros((1, len(shapes)))
+        ran = passes(len(shapes), len(shapes[0].chunks), count)
+
+        def seconds(chunks: tuple[Chunk, ...], kind: Kind) -> float:
+            one = placed(chunks, kind)
+            return one.short if disturbed else one.long
+
+        for s, shape in enumerate(shapes):
+            held = shape.chunks
+            found[0, s] += sum(n * seconds((held[c],), "F") for c, n in enumerate(ran.forward_pv[s]) if n)
+            found[0, s] += sum(n * seconds((held[c],), "B") for c, n in enumerate(ran.backward_pv[s]) if n)
+            both = np.argwhere(ran.both_pvv[s]).tolist()
+            found[0, s] += sum(ran.both_pvv[s, f, b] * seconds((held[f], held[b]), "FB") for f, b in both)
+        return found
 
     def _both_ways(self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int) -> BothWays:
         """The passes of one layout under DualPipe."""
@@ -222,6 +252,14 @@ def _fewest_units(stages: int) -> NDArray[np.int64]:
 def _counted(stages: int, count_x: Floats) -> Floats:
     """(X, p, v, kind) passes under DualPipe of classes with these microbatches."""
     return np.array([dualpipe_units(stages, int(count)) for count in count_x.tolist()], float)
+
+
+def _in_halves(laws: Floats, pairs: NDArray[np.bool_]) -> Floats:
+    """Laws of classes that run passes together where instead halves of each pass take turns: no pass is
+    alone, and gathers may run between its computes."""
+    found = laws.copy()
+    found[pairs] = np.where(np.isin(np.arange(laws.shape[-1]), (LONE, COMPUTE)), 0.0, laws[pairs])
+    return found
 
 
 def _ending(block: Block) -> tuple[int, ...]:

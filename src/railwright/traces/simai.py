@@ -24,6 +24,7 @@ from railwright.traces.chakra_read import content
 from railwright.traces.graph import ALONE, Group, Node, StepTrace
 from railwright.traces.refusal import wrong
 from railwright.training import Event, StepResult
+from railwright.training.schedule import order_name
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 COMM: dict[Op, str] = {
@@ -79,8 +80,14 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
 
     Its forward passes come first; the rows below them, walked upwards, are its backward passes.  Gradients
     leave with the row behind which they left in the prediction; parameters are gathered at the end, where
-    AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for.
+    AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for, and where
+    forwards and backwards run together, which its rows cannot say.
     """
+    if order_name(job) in ("paired", "dualpipe"):
+        raise PlanError(
+            f"{job.name}: SimAI's rows run one after the other, and forwards and backwards of this job run "
+            "together; set overlap.ep to false, or take another layout.schedule than dualpipe."
+        )
     events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in ("bubble", "send")]
     inside = [e for e in events if e.unit is not None and e.lane != "dp"]
     if any(e.kind in ("forward", "backward") for e in events):

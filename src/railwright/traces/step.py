@@ -66,11 +66,6 @@ def step_trace(
             f"{job.name}: its step has more than {most_events:,} events, and a trace needs every one; "
             "lower global_batch, which changes only how often the same pass is repeated."
         )
-    if any(e.unit is not None and e.unit[0] == "FB" for e in step.timeline.events):
-        raise PlanError(
-            f"{job.name}: passes that are forward and backward at once (schedule dualpipe) cannot be written "
-            "as a trace; take another layout.schedule."
-        )
     return _Writer(step, place(job, machine.network.fabric), asked).trace(job.name), step
 
 
@@ -163,15 +158,12 @@ class _Writer:
     def _stage(self, stage: int) -> list[_Draft]:
         events = self.by_stage[stage]
         arriving = {unit: (key[0], tag) for key, (to, unit, tag) in self.messages.items() if to == stage}
-        begins: dict[Unit, float] = {}
-        for event in events:
-            if event.unit is not None and event.lane != "pp":
-                begins[event.unit] = min(begins.get(event.unit, event.start), event.start)
+        together = _together(events, self.eps)
         parts = _parts(events)
         drafts: list[_Draft] = []
         lanes: dict[str, _Lane] = defaultdict(_Lane)
         received: dict[Unit, int] = {}
-        last: dict[Unit, tuple[float, int]] = {}
+        ended: dict[Unit, _Lane] = defaultdict(_Lane)
 
         def put(draft: _Draft) -> int:
             drafts.append(replace(draft, node=replace(draft.node, index=len(drafts))))
@@ -188,12 +180,15 @@ class _Writer:
                 ]
                 lanes["dp"].add(event.start, put(self._norm(tuple(sorted(ready)))))
             after = self._waits(event, lanes)
-            if unit in arriving and inside and event.start <= begins[unit] + self.eps:
-                if unit not in received:
-                    received[unit] = self._receive(put, *arriving[unit], unit)
-                after.add(received[unit])
-            if sends and unit is not None:
-                after.add(last[unit][1])
+            passes, begin = together.get(unit, ((), 0.0)) if unit is not None else ((), 0.0)
+            if inside and event.start <= begin + self.eps:
+                for one in passes:
+                    if one in arriving and one not in received:
+                        received[one] = self._receive(put, *arriving[one], one)
+                after.update(received[one] for one in passes if one in arriving)
+            if sends:
+                done = [ended[one].until(event.start + self.eps) for one in passes]
+                after.update(node for node in done if node is not None)
             waits = tuple(sorted(after))
             if event.kind == "sendrecv":
                 node = self._passed_on(put, event, waits, *parts.get(at, (0.0, 1)))
@@ -201,7 +196,7 @@ class _Writer:
                 node = put(self._draft(event, waits, parts.get(at, (0.0, 1)), stage))
             lanes[event.lane].add(event.end, node)
             if unit is not None and inside:
-                last[unit] = max(last.get(unit, (event.end, node)), (event.end, node))
+                ended[unit].add(event.end, node)
         return drafts
 
     def _waits(self, event: Event, lanes: dict[str, _Lane]) -> set[int]:
@@ -310,13 +305,34 @@ class _Writer:
                     starts[key] = min(starts.get(key, event.start), event.start)
         chains: dict[tuple[str, int], list[tuple[float, int, Unit]]] = defaultdict(list)
         for (stage, unit), start in starts.items():
-            chains[unit[0], unit[2]].append((start, stage, unit))
+            # gradients of activations pass from whole backward passes to split ones
+            chains["B" if unit[0] == "I" else unit[0], unit[2]].append((start, stage, unit))
         following = {}
         for chain in chains.values():
             chain.sort()
             for (_, stage, unit), (_, other, needed) in pairwise(chain):
                 following[stage, unit] = (other, needed)
         return {key: (*following[key], tag) for tag, key in enumerate(sending) if key in following}
+
+
+def _together(events: Sequence[Event], eps: float) -> dict[Unit, tuple[tuple[Unit, ...], float]]:
+    """Of each pass of a stage: those that run at once, itself among them, and when they begin.
+
+    Passes follow one another on a stage; only a forward and a backward that run together overlap.
+    """
+    spans: dict[Unit, tuple[float, float]] = {}
+    for event in events:
+        if event.unit is not None and event.lane not in ("pp", "dp"):
+            start, end = spans.get(event.unit, (event.start, event.end))
+            spans[event.unit] = min(start, event.start), max(end, event.end)
+    found: list[tuple[list[Unit], float, float]] = []
+    for unit, (start, end) in sorted(spans.items(), key=lambda one: one[1]):
+        if found and start < found[-1][2] - eps:
+            units, begin, over = found[-1]
+            found[-1] = [*units, unit], begin, max(over, end)
+        else:
+            found.append(([unit], start, end))
+    return {unit: (tuple(units), begin) for units, begin, _ in found for unit in units}
 
 
 def _parts(events: Sequence[Event]) -> dict[int, tuple[float, int]]:

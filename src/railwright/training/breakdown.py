@@ -97,7 +97,7 @@ def used(stage: Stage, placed: Sequence[Placed], prices: Prices) -> tuple[UsedCo
                 counts[(task.name, task.kind, task.size)] += count
     for span in stage.dp_spans:
         counts[(span.task.name, span.task.kind, span.task.size)] += 1
-    sends = sum(1 for p in placed if p.sent)
+    sends = sum(len(p.sends) for p in placed if p.sent)
     found = []
     for key, priced in prices.known.items():
         count = sends if priced.lane == "pp" else counts[key]

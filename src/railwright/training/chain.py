@@ -146,7 +146,7 @@ class Chain:
             self.tail = (*self.tail, self._put("host", "launching", "launch", seconds, before))
 
     def cut(self) -> None:
-        """End a segment: here the other half microbatch may take its turn."""
+        """End a segment: here another pass, or the other half of this one, may take its turn."""
         self.flush()
         self.cuts.append(len(self.tasks))
 
@@ -181,10 +181,10 @@ class Chain:
 def take_turns(chains: list[Chain]) -> list[Task]:
     """One task list in which chains alternate segment by segment; the longer ones end alone.
 
-    The same chain twice stands for two alike.
+    The same chain twice stands for two alike, the halves of one microbatch.
 
-    While one half microbatch is in its all-to-all, the compute lane runs the other one: batch-level overlap
-    as in DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP, within one pass.
+    While one chain is in its all-to-all, the compute lane runs the other one: batch-level overlap as in
+    DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP.
     """
     for chain in {id(chain): chain for chain in chains}.values():
         chain.cut()

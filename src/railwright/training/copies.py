@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
-from railwright.training.lanes import Task
+from railwright.training.chain import woven
+from railwright.training.lanes import Task, ahead_of
 from railwright.training.schedule import route_of
+
+TO_HOST, FROM_HOST = "activations to host", "activations from host"
+"""Names of the copies."""
 
 
 def copy_tasks(
@@ -26,3 +30,18 @@ def copy_tasks(
         i: (Task("copy", name, "copy", copies[layers[i]], (), i),)
         for i in range(min(copied, len(layers) - 1))
     }
+
+
+def copied_both(
+    job: TrainingJob,
+    copies: Mapping[Layer, float],
+    tasks: list[Task],
+    ahead: Sequence[Layer],
+    back: Sequence[Layer],
+) -> list[Task]:
+    """A forward pass through some layers and a backward one through others at once, with their copies."""
+    leaving, coming = copy_tasks(job, copies, ahead, TO_HOST), copy_tasks(job, copies, back, FROM_HOST)
+    if not (leaving or coming):
+        return tasks
+    order = [*range(len(back))[::-1], *map(ahead_of, range(len(ahead)))]
+    return woven(tasks, order, coming, {ahead_of(i): found for i, found in leaving.items()}, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright.training.breakdown import Ending
-from railwright.training.lanes import Span
+from railwright.training.lanes import Span, ahead_of, is_ahead
 from railwright.training.pipeline import Placed
 from railwright.training.schedule import Unit
 from railwright.training.stage import Stage
@@ -54,23 +54,28 @@ def timeline(
             if not drawn_inside:
                 own.append(_whole(rank, unit, start, start + one.duration))
             else:
-                first = shapes[rank].first[unit.chunk]
-                own += [_event(rank, s, start, first, unit) for s in one.spans if s.task.lane != "dp"]
+                own += [
+                    _event(rank, s, start, shapes[rank].first, unit) for s in one.spans if s.task.lane != "dp"
+                ]
         own += _between(rank, placed[rank][:limit], overlapped_sends)
-        own += [_event(rank, s, 0.0, None, None) for s in stage.dp_spans]
+        own += [_event(rank, s, 0.0, (), None) for s in stage.dp_spans]
         own.sort(key=lambda e: (e.start, e.end, e.lane))
         events += own
     return Timeline(tuple(e for e in events if e.end > e.start), span), notes
 
 
-def _event(rank: int, span: Span, start: float, first: int | None, unit: Unit | None) -> Event:
+def _event(rank: int, span: Span, start: float, first: Sequence[int], unit: Unit | None) -> Event:
+    """`first`: the first layer of every chunk."""
     task = span.task
-    name = task.name
-    if first is not None and task.layer >= 0 and task.kind not in ("embedding", "head"):
-        name = f"layer {first + task.layer + 1} {name}"
+    name, place = task.name, None
     if unit is not None:
-        name = f"{name}, microbatch {unit.microbatch + 1}"
-    place = None if unit is None else unit[:3]
+        own, layer = unit, task.layer
+        if unit.kind == "FB":
+            forward, backward = unit.passes
+            own, layer = (forward, ahead_of(layer)) if is_ahead(layer) else (backward, layer)
+        if layer >= 0 and task.kind not in ("embedding", "head"):
+            name = f"layer {first[own.chunk] + layer + 1} {name}"
+        name, place = f"{name}, microbatch {own.microbatch + 1}", own[:3]
     return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end, task.size, place)
 
 
@@ -92,8 +97,11 @@ def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> lis
                 Event(rank, "compute", "waiting for another stage", "bubble", before, before + p.bubble)
             )
         if p.sent > 0:
-            end = p.send_start + p.sent
-            found.append(Event(rank, "pp", "pp send", "send", p.send_start, end, unit=p.unit[:3]))
+            each = p.sent / len(p.sends)
+            found += [
+                Event(rank, "pp", "pp send", "send", start, start + each, unit=one[:3])
+                for one, start in p.sends
+            ]
     return found
 
 

@@ -62,7 +62,7 @@ def _run(
                 if not done[after[a]]:
                     ready = False
                     break
-            if ready and n == COMPUTE and layer[i] + 1 < gate.size and gate[layer[i] + 1] >= 0:
+            if ready and n == COMPUTE and 0 <= layer[i] + 1 < gate.size and gate[layer[i] + 1] >= 0:
                 for q in range(ends[0], ends[1]):
                     if tag[q] == gate[layer[i] + 1]:
                         ready = False
@@ -133,13 +133,15 @@ def _alone(
 
 def _play(
     lane: Any, fixed: Any, wire: Any, layer: Any, after_ptr: Any, after: Any, first_t: Any,
-    unit_ptr: Any, kind: Any, chunk: Any, microbatch: Any, other: Any, quiet: Any, begins: Any,
+    unit_ptr: Any, kind: Any, chunk: Any, microbatch: Any, other: Any, back: Any, early: Any, quiet: Any,
+    begins: Any,
     piece: Any, holder: Any, first: Any, final: Any, count: int,
     waiting: Any, waiting_wire: Any, tag: Any, low: Any, high: Any, gate: Any,
     slowdown: float, send: float, blocking: bool, finish: Any, now: Any, left: Any,
 ) -> Any:  # fmt: skip
     """Place all passes; False where the schedule deadlocks.
 
+    early    (U, 2) how long before a unit's end the results of its passes are there [s]
     quiet    (U,) template of a unit without dp tasks;  begins  (U,) the one with those it begins, or -1
     gate     (S, chunks, layers + 2)
     finish   (S,) out: the last pass (and its blocking send) over;  now, left  (S,) out: when the last pass
@@ -167,7 +169,7 @@ def _play(
             part_kind[0] = 1 - (k in (F, FB))
             part_piece[0], part_m[0] = piece[s, c], microbatch[u]
             if parts == 2:
-                part_kind[1], part_piece[1], part_m[1] = 1, piece[s, 1 - c], other[u]
+                part_kind[1], part_piece[1], part_m[1] = 1, piece[s, back[u]], other[u]
             start, here = free[s], True
             for n in range(parts):
                 arrived = arrival[part_kind[n], part_piece[n], part_m[n]]
@@ -206,20 +208,8 @@ def _play(
                     return False
                 end = start + seconds
             now[s] = end
-            leaving = 0
-            for n in range(parts):
-                q = part_piece[n]
-                if part_kind[n] == 0:
-                    leaving += (not final[q]) and holder[q + 1] != s
-                else:
-                    leaving += (not first[q]) and holder[q - 1] != s
             leave = end
-            if leaving:
-                leave = max(end, wire_free[s])
-                wire_free[s] = leave + send * leaving
-            free[s] = leave + send * leaving if blocking else end
             place[s] += 1
-            at = leave
             for n in range(parts):
                 q, to = part_piece[n], part_kind[n]
                 if to == 0 and final[q]:
@@ -234,12 +224,14 @@ def _play(
                 if receiver == s:
                     arrival[to, q, part_m[n]] = end
                     continue
-                at += send
-                arrival[to, q, part_m[n]] = at
+                ready = end if blocking else end - early[u, n]
+                wire_free[s] = max(ready, wire_free[s]) + send
+                leave = arrival[to, q, part_m[n]] = wire_free[s]
                 if not queued[receiver]:
                     queued[receiver] = True
                     ring[(begin + size) % stages] = receiver
                     size += 1
+            free[s] = leave if blocking else end
     for s in range(stages):
         if place[s] != unit_ptr[s + 1]:
             return False
@@ -251,7 +243,7 @@ def _play(
 
 
 _TASKS = "int8[::1], float64[::1], float64[::1], int64[::1], int64[::1], int64[::1]"
-_UNITS = "int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1]"
+_UNITS = ", ".join([*["int64[::1]"] * 6, "float64[:,::1]", *["int64[::1]"] * 2])
 alone = compiled(_alone, f"UniTuple(float64, 2)({_TASKS}, float64)")
 play = compiled(
     _play,

@@ -25,13 +25,24 @@ QUIET = ("compute", "host", "copy")
 """Lanes beside which compute keeps its pace: no network, no kernels of NCCL."""
 
 
+def ahead_of(layer: int) -> int:
+    """The number of a layer in a forward pass that runs together with a backward one, and back again."""
+    return -3 - layer
+
+
+def is_ahead(layer: int) -> bool:
+    """Whether a layer's number is of the forward pass of two at once; the backward one has its own."""
+    return layer < -1
+
+
 class Task(NamedTuple):
     """Work for one lane.
 
     name      what it is; for communication its purpose ('ep dispatch')
     duration  alone, without interference [s]
     after     indices of earlier tasks that must have finished
-    layer     place in its chunk: 0 is the first layer, -1 the embedding; the head follows the last layer
+    layer     place in its chunk: 0 is the first layer, -1 the embedding; the head follows the last layer; of
+              the forward one of two passes at once `ahead_of` that
     size      nccl-tests' size of a communication; 0 for the later parts of one that is sent in parts [byte]
     wire      part of `duration` bound by the bandwidth of NICs; it comes last [s]
     """

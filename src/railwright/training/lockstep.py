@@ -19,13 +19,14 @@ spreads: training/data/constants.yaml, pass_spread_*.
 
 from __future__ import annotations
 
+from math import hypot
 from typing import Literal
 
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
-from railwright.training.lanes import Task
+from railwright.training.lanes import Task, is_ahead
 from railwright.training.placement import GroupKind, Sizes
 from railwright.training.stragglers import largest_normal
 
@@ -88,6 +89,24 @@ class Lockstep:
             if seconds := self.prices.time("tp", MAXIMA, "all_reduce", size, self.kind):
                 after = _ends([*tasks, *found])
                 found.append(Task("tp", MAXIMA, "all_reduce", seconds, after, layer, size))
+        return found
+
+    def after_both(self, tasks: list[Task], ahead: int, back: int) -> list[Task]:
+        """The same of a forward pass through `ahead` layers and a backward one through `back` at once.
+
+        Ranks end both together, and what the two take varies independently.
+        """
+        seconds = {True: 0.0, False: 0.0}
+        for task in tasks:
+            if task.lane == "compute":
+                seconds[is_ahead(task.layer)] += task.duration
+        found: list[Task] = []
+        if wait := hypot(self.wait["forward"] * seconds[True], self.wait["backward"] * seconds[False]):
+            found.append(Task("compute", WAIT, WAIT, wait, _ends(tasks), -1))
+        if self.kind is not None and ahead + back:
+            size = 4.0 * PRODUCTS * (ENTRIES["forward"] * ahead + ENTRIES["backward"] * back)
+            if spent := self.prices.time("tp", MAXIMA, "all_reduce", size, self.kind):
+                found.append(Task("tp", MAXIMA, "all_reduce", spent, _ends([*tasks, *found]), -1, size))
         return found
 
 

@@ -17,7 +17,7 @@ from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, stage_activations
 from railwright.training.plan import check, data_parallel, job_gpus, microbatches
 from railwright.training.result import Memory, StageMemory
-from railwright.training.schedule import route_of, schedule, schedule_name
+from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.states import COPY, state_parts
 
@@ -38,7 +38,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     layout = job.layout
     ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
     count = microbatches(job, data_parallel(job, fabric))
-    held = _held(layout.pipeline, route_of(layout).chunks, count, schedule_name(layout))
+    held = _held(layout.pipeline, route_of(layout).chunks, count, order_name(job))
     shapes = stage_shapes(arch, layout, job.lora)
     system = _system(job, ranks)
     stages = tuple(

@@ -18,9 +18,9 @@ class Placed(NamedTuple):
     start, end  of the pass [s]
     bubble      waiting before it for another stage's work [s]
     transfer    waiting before it for a transfer between stages [s]
-    send_start  when its result leaves: sends of one stage go one after the other [s]
-    sent        length of its own send [s]; it blocks the stage where sends are not overlapped
-    sends       how many: 2 where a forward and a backward run together
+    send_start  when its first result leaves: sends of one stage go one after the other [s]
+    sent        length of its own sends [s]; they block the stage where they are not overlapped
+    sends       the passes whose results it sends, and when each leaves [s]
     """
 
     unit: Unit
@@ -30,11 +30,19 @@ class Placed(NamedTuple):
     transfer: float
     send_start: float
     sent: float
-    sends: int = 0
+    sends: tuple[tuple[Unit, float], ...] = ()
 
 
 Runner = Callable[[int, Unit, float], float]
 """(stage, unit, start) -> duration of the pass [s]; called in time order within a stage."""
+
+Early = Callable[[int, Unit], tuple[float, ...]]
+"""(stage, unit) -> how long before its end the result of each of its passes is there [s]."""
+
+
+def at_the_end(stage: int, unit: Unit) -> tuple[float, ...]:
+    """`Early` where every result is there when its unit ends."""
+    return (0.0, 0.0)
 
 
 def compose(
@@ -45,12 +53,14 @@ def compose(
     send: float,
     blocking: bool,
     route: Route | None = None,
+    early: Early = at_the_end,
 ) -> tuple[tuple[Placed, ...], ...]:
     """Place every pass of every stage as early as its order and its input allow.
 
     send      time of one transfer between neighbouring stages [s]
     blocking  whether the sender computes nothing while it sends
     route     which stage holds which piece; default: `Route(len(orders), chunks)`
+    early     when results are there; sends that block wait for the end
 
     A forward needs the forward of the previous piece, a backward that of the next piece; weight gradients
     computed apart come after the input gradients in their stage's own order.
@@ -84,28 +94,26 @@ def compose(
             start = max(arrived, idle_from)
             transfer = max(0.0, start - max(idle_from, arrived - send)) if start > idle_from else 0.0
             end = start + run(stage, unit, start)
-            following = [(_following(kind, piece, route), m) for kind, piece, m in parts]
-            leaving = sum(1 for to, _ in following if to is not None and holder[to[1]] != stage)
-            send_start = max(end, wire_free[stage]) if leaving else end
-            sent = send * leaving
-            if leaving:
-                wire_free[stage] = send_start + sent
-            bubble = start - idle_from - transfer
-            done.append(Placed(unit, start, end, bubble, transfer, send_start, sent, leaving))
-            free[stage] = send_start + sent if blocking else end
-            position[stage] += 1
-            at = send_start
-            for to, microbatch in following:
+            before = (0.0, 0.0) if blocking else early(stage, unit)
+            sends: list[tuple[Unit, float]] = []
+            for one, (kind, piece, microbatch), ahead in zip(unit.passes, parts, before, strict=False):
+                to = _following(kind, piece, route)
                 if to is None:
                     continue
-                to_kind, to_piece = to
-                receiver = holder[to_piece]
+                receiver, at = holder[to[1]], end
                 if receiver != stage:
-                    at += send
-                arrival[to_kind][to_piece][microbatch] = at if receiver != stage else end
-                if receiver != stage and not queued[receiver]:
-                    queued[receiver] = True
-                    waiting.append(receiver)
+                    leaves = max(end - ahead, wire_free[stage])
+                    at = wire_free[stage] = leaves + send
+                    sends.append((one, leaves))
+                    if not queued[receiver]:
+                        queued[receiver] = True
+                        waiting.append(receiver)
+                arrival[to[0]][to[1]][microbatch] = at
+            send_start, sent = sends[0][1] if sends else end, send * len(sends)
+            bubble = start - idle_from - transfer
+            done.append(Placed(unit, start, end, bubble, transfer, send_start, sent, tuple(sends)))
+            free[stage] = send_start + sent if blocking else end
+            position[stage] += 1
     assert all(position[s] == len(orders[s]) for s in range(stages)), "the schedule deadlocks"
     return tuple(tuple(done) for done in placed)
 
@@ -114,9 +122,7 @@ def _parts(unit: Unit, pieces: list[int]) -> list[tuple[str, int, int]]:
     """What a unit needs to arrive: (kind, piece, microbatch) of each of its passes."""
     if unit.kind == "W":
         return []
-    if unit.kind == "FB":
-        return [("F", pieces[unit.chunk], unit.microbatch), ("B", pieces[1 - unit.chunk], unit.other)]
-    return [("F" if unit.kind == "F" else "B", pieces[unit.chunk], unit.microbatch)]
+    return [("F" if one.kind == "F" else "B", pieces[one.chunk], one.microbatch) for one in unit.passes]
 
 
 def _following(kind: str, piece: int, route: Route) -> tuple[str, int] | None:

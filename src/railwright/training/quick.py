@@ -19,7 +19,7 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
-from railwright.training.schedule import Kind, Route, route_of, schedule, schedule_name
+from railwright.training.schedule import Kind, Route, order_name, route_of, schedule
 from railwright.training.stage import PassBook, Stage
 from railwright.training.step import endings_of, stages_of
 
@@ -60,12 +60,14 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
 
     layout, count = job.layout, microbatches(job, prices.groups.sizes.data)
     route = route_of(layout)
-    ptr, kind, chunk, microbatch, other = _orders(layout.pipeline, route.chunks, count, schedule_name(layout))
+    ptr, kind, chunk, microbatch, other, back = _orders(layout.pipeline, route.chunks, count, order_name(job))
     templates = _Templates()
     quiet, begins = np.empty(len(kind), np.int64), np.full(len(kind), -1)
+    early = np.zeros((len(kind), 2))
     for s, stage in enumerate(stages):
         here = slice(ptr[s], ptr[s + 1])
-        _assign(stage, templates, kind[here], chunk[here], quiet[here], begins[here])
+        passes = kind[here], chunk[here], back[here]
+        _assign(stage, templates, passes, early[here], quiet[here], begins[here])
     tasks, first = templates.arrays()
     begun = np.diff(first)[np.maximum(begins, 0)] * (begins >= 0)
     most = max(len(stage.gathers) + int(begun[ptr[s] : ptr[s + 1]].sum()) for s, stage in enumerate(stages))
@@ -85,7 +87,8 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
                 gate[s, c, layer + 1] = bucket
     finish, now, left = (np.zeros(len(stages)) for _ in range(3))
     placed = play(
-        *tasks, first, ptr, kind, chunk, microbatch, other, quiet, begins, *_route(route), count,
+        *tasks, first, ptr, kind, chunk, microbatch, other, back, early, quiet, begins,
+        *_route(route), count,
         waiting, waiting_wire, tag, low, high, gate,
         stages[0].book.slowdown, send, not hides_sends(job), finish, now, left,
     )  # fmt: skip
@@ -104,7 +107,7 @@ def finish_times(
     """
     from railwright.training.kernel_step import play
 
-    ptr, kind, chunk, microbatch, other = _orders(route.stages, route.chunks, count, name)
+    ptr, kind, chunk, microbatch, other, back = _orders(route.stages, route.chunks, count, name)
     stage = np.repeat(np.arange(route.stages), np.diff(ptr))
     each, stages = seconds.size, route.stages
     empty, none = np.zeros((stages, 1)), np.zeros(stages, np.int64)
@@ -112,7 +115,7 @@ def finish_times(
     placed = play(
         np.zeros(each, np.int8), np.ascontiguousarray(seconds, float).ravel(), np.zeros(each),
         np.zeros(each, np.int64), np.zeros(each + 1, np.int64), np.empty(0, np.int64), np.arange(each + 1),
-        ptr, kind, chunk, microbatch, other,
+        ptr, kind, chunk, microbatch, other, back, np.zeros((len(kind), 2)),
         (stage * route.chunks + chunk) * len(KINDS) + kind, np.full(len(kind), -1),
         *_route(route), count, empty, empty, np.zeros((stages, 1), np.int64), none, none,
         np.full((stages, route.chunks, 1), -1), 1.0, send, blocking, finish, now, left,
@@ -151,16 +154,21 @@ class _Templates:
         return _tasks(self.lists)
 
 
-def _assign(stage: Stage, templates: _Templates, kind: Any, chunk: Any, quiet: Any, begins: Any) -> None:
-    """Templates of one stage's units, in place."""
-    code = kind * len(stage.chunks) + chunk
+def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, quiet: Any, begins: Any) -> None:
+    """Templates of one stage's units and when their results are there, in place.
+
+    passes  their kinds, chunks and chunks of backwards
+    """
+    kind, chunk, back = passes
+    chunks = len(stage.chunks)
+    code = (kind * chunks + chunk) * (chunks + 1) + back + 1
     _, firsts = np.unique(code, return_index=True)
     finishing = {unit: i for i, unit in enumerate(stage.order) if unit in stage.finishing}
     for i in firsts.tolist():
         unit = stage.order[i]
         alike = code == code[i]
-        chunks = stage.chunks_of(unit)
-        quiet[alike] = templates.add((chunks, unit.kind), stage, unit, None)
+        quiet[alike] = templates.add((stage.chunks_of(unit), unit.kind), stage, unit, None)
+        early[alike] = stage.early(unit)
         usual = next(
             (u for u in (stage.order[n] for n in np.flatnonzero(alike).tolist()) if u not in finishing), None
         )
@@ -199,9 +207,9 @@ def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
 
 @lru_cache(maxsize=64)
 def _orders(stages: int, chunks: int, count: int, name: str) -> Arrays:
-    """Where each stage's units begin; kind, chunk, microbatch and other microbatch of each."""
+    """Where each stage's units begin; kind, chunk, microbatch, other microbatch and its chunk of each."""
     orders = schedule(stages, chunks, count, name)
     ptr = np.zeros(stages + 1, np.int64)
     np.cumsum([len(order) for order in orders], out=ptr[1:])
-    flat = [(KINDS[u.kind], u.chunk, u.microbatch, u.other) for order in orders for u in order]
+    flat = [(KINDS[u.kind], u.chunk, u.microbatch, u.other, u.back) for order in orders for u in order]
     return (ptr, *np.ascontiguousarray(np.array(flat, np.int64).T))

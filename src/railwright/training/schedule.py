@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from railwright.spec.training import Layout
+from railwright.spec.training import Layout, TrainingJob
 
 Kind = Literal["F", "B", "I", "W", "FB"]
 
@@ -20,20 +20,28 @@ Kind = Literal["F", "B", "I", "W", "FB"]
 class Unit(NamedTuple):
     """One pass of one microbatch through one chunk of a stage.
 
-    kind        'F' forward, 'B' backward; split backward passes are 'I', input gradients, and 'W', weight
-                gradients; 'FB' is a forward of `chunk` run together with a backward of the other chunk
-    other       microbatch of that backward; -1 where there is none
+    kind         'F' forward, 'B' backward; split backward passes are 'I', input gradients, and 'W', weight
+                 gradients; 'FB' is a forward run together with a backward
+    other, back  microbatch and chunk of that backward; -1 where there is none
     """
 
     kind: Kind
     chunk: int
     microbatch: int
     other: int = -1
+    back: int = -1
 
     @property
     def backward_chunk(self) -> int:
         """Chunk whose gradients this unit computes."""
-        return 1 - self.chunk if self.kind == "FB" else self.chunk
+        return self.back if self.kind == "FB" else self.chunk
+
+    @property
+    def passes(self) -> tuple[Unit, ...]:
+        """Itself, or the forward and the backward that run together."""
+        if self.kind != "FB":
+            return (self,)
+        return Unit("F", self.chunk, self.microbatch), Unit("B", self.back, self.other)
 
 
 Orders = tuple[tuple[Unit, ...], ...]
@@ -131,6 +139,19 @@ def interleaved(stages: int, chunks: int, microbatches: int) -> Orders:
     )
 
 
+def paired(stages: int, chunks: int, microbatches: int) -> Orders:
+    """1F1B or interleaved 1F1B whose steady passes are a forward of one microbatch run together with a
+    backward of another: each computes while the other is in its expert all-to-all.
+
+    One more forward pass than in the schedule without goes ahead, so that the two never need each other.  As
+    many passes as that stand alone, at the beginning and at the end.
+    Source: Megatron-LM core 0.14, core/pipeline_parallel/combined_1f1b.py, and schedules.py,
+    get_pp_rank_microbatches (overlap_moe_expert_parallel_comm).
+    """
+    plain = interleaved if chunks > 1 else one_f_one_b
+    return tuple(_together(order) for order in plain(stages, chunks, microbatches))
+
+
 def zero_bubble(stages: int, chunks: int, microbatches: int) -> Orders:
     """ZB-H1: 1F1B whose weight gradients fill the drain; bubble (p-1)(F+B-2W), memory of 1F1B's first stage.
 
@@ -175,6 +196,7 @@ SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
     "1f1b": one_f_one_b,
     "gpipe": gpipe,
     "interleaved": interleaved,
+    "paired": paired,
     "zb-h1": zero_bubble,
     "dualpipe": dualpipe,
 }
@@ -194,9 +216,22 @@ def route_of(layout: Layout) -> Route:
     return Route(layout.pipeline, layout.virtual_pipeline)
 
 
-def orders_of(layout: Layout, microbatches: int) -> Orders:
-    """Units of every stage in the order it runs them, under a layout that passed `plan.check`."""
-    return schedule(layout.pipeline, route_of(layout).chunks, microbatches, schedule_name(layout))
+def order_name(job: TrainingJob) -> str:
+    """The schedule whose order a job's stages run passes in: its own, or `paired` where that hides expert
+    all-to-alls.
+
+    Megatron-LM pairs passes without a pipeline and in interleaved ones (TransformerConfig, __post_init__:
+    overlap_moe_expert_parallel_comm).
+    """
+    layout, name = job.layout, schedule_name(job.layout)
+    alternating = name == "interleaved" or (name == "1f1b" and layout.pipeline == 1)
+    hidden = job.overlap.ep and layout.expert > 1 and layout.zero < 3
+    return "paired" if hidden and alternating else name
+
+
+def orders_of(job: TrainingJob, microbatches: int) -> Orders:
+    """Units of every stage in the order it runs them, of a job that passed `plan.check`."""
+    return schedule(job.layout.pipeline, route_of(job.layout).chunks, microbatches, order_name(job))
 
 
 @lru_cache(maxsize=64)
@@ -226,9 +261,9 @@ def finishing(order: tuple[Unit, ...], chunks: int) -> frozenset[Unit]:
     return frozenset(last[c] for c in range(chunks) if c in last)
 
 
-def finishing_of(layout: Layout, microbatches: int) -> tuple[frozenset[Unit], ...]:
-    """`finishing` of every stage under a layout."""
-    return _finishing(layout.pipeline, route_of(layout).chunks, microbatches, schedule_name(layout))
+def finishing_of(job: TrainingJob, microbatches: int) -> tuple[frozenset[Unit], ...]:
+    """`finishing` of every stage of a job."""
+    return _finishing(job.layout.pipeline, route_of(job.layout).chunks, microbatches, order_name(job))
 
 
 @lru_cache(maxsize=64)
@@ -244,6 +279,16 @@ def _alternate(forward: list[Unit], backward: list[Unit], warm_up: int) -> tuple
     for i in range(count - warm_up):
         order += (forward[warm_up + i], backward[i])
     return tuple(order + backward[count - warm_up :])
+
+
+def _together(order: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """An order of forwards and backwards with one more forward ahead, and then one of each at a time."""
+    forward = [unit for unit in order if unit.kind == "F"]
+    backward = [unit for unit in order if unit.kind == "B"]
+    ahead = min(next(i for i, unit in enumerate(order) if unit.kind == "B"), len(forward))
+    pairs = zip(forward[ahead:], backward, strict=False)
+    merged = [Unit("FB", f.chunk, f.microbatch, b.microbatch, b.chunk) for f, b in pairs]
+    return (*forward[:ahead], *merged, *backward[len(merged) :])
 
 
 def _both_ways(stage: int, stages: int, half: int) -> tuple[Unit, ...]:
@@ -276,7 +321,7 @@ def _both_ways(stage: int, stages: int, half: int) -> tuple[Unit, ...]:
 
     def run_both(ahead: int, back: int) -> None:
         f, b = chunk(ahead), chunk(back)
-        order.append(Unit("FB", f, base[f] + forward[f], base[b] + backward[b]))
+        order.append(Unit("FB", f, base[f] + forward[f], base[b] + backward[b], b))
         forward[f] += 1
         backward[b] += 1
 

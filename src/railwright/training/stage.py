@@ -13,9 +13,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
-from railwright.training.lanes import Begun, Pass, Span, Task, drain, run
+from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
+from railwright.training.lockstep import MAXIMA, WAIT
 from railwright.training.schedule import Unit
 from railwright.training.shards import Units, backward_with, ending_with_dp, forward_with
+from railwright.training.weights import AGAIN, LAST_WEIGHTS
 from railwright.training.work import Chunk, Gradients, Work
 
 Passed = tuple[Chunk, ...]
@@ -33,6 +35,7 @@ class PassBook:
         self.slowdown = constant("compute_slowdown_in_overlap")
         self._tasks: dict[tuple[Passed, str], list[Task]] = {}
         self._passes: dict[object, Pass] = {}
+        self._early: dict[Passed, tuple[float, float]] = {}
 
     def tasks(self, chunks: Passed, kind: str) -> list[Task]:
         """Tasks of a pass, by the kind of its unit."""
@@ -49,6 +52,32 @@ class PassBook:
     def passed(self, chunks: Passed, kind: str) -> Pass:
         """The pass with no data-parallel communication beside it."""
         return self.run((chunks, kind), (), lambda: self.tasks(chunks, kind))
+
+    def early(self, chunks: Passed) -> tuple[float, float]:
+        """How long before the end of two passes at once the results of forward and backward are there. [s]
+
+        Under `paired` the forward pass has its result when its last all-to-all ends, which brings it together
+        on a stream of its own while the backward pass computes its last attention; and that pass computes
+        the weight gradients of that attention behind its result.  DualPipe's results leave at the end.
+        Source: Megatron-LM, model_chunk_schedule_plan.py, TransformerModelChunkSchedulePlan
+        .run (post_forward, post_backward, backward_dw).
+        """
+        if not self.work.paired:
+            return 0.0, 0.0
+        if chunks not in self._early:
+            self._early[chunks] = self._results(*chunks)
+        return self._early[chunks]
+
+    def _results(self, ahead: Chunk, back: Chunk) -> tuple[float, float]:
+        placed = self.passed((ahead, back), "FB")
+        behind = (AGAIN, LAST_WEIGHTS, WAIT, MAXIMA)
+        spans = [span for span in placed.spans if span.task.name not in behind]
+        forward = [span for span in spans if is_ahead(span.task.layer)]
+        if ahead.layers and ahead.layers[-1] == "moe":
+            forward = [span for span in forward if span.task.lane == "ep"] or forward
+        backward = [span for span in spans if not is_ahead(span.task.layer) and span.task.lane != "host"]
+        ends = [max((span.end for span in half), default=placed.duration) for half in (forward, backward)]
+        return placed.duration - ends[0], placed.duration - ends[1]
 
     def run(self, key: object, begun: tuple[Begun, ...], tasks: Callable[[], list[Task]]) -> Pass:
         """A pass beside dp work that has begun; `key` names its tasks, which are made once."""
@@ -115,7 +144,7 @@ class Stage:
         gathered = data.zero in (1, 2)
         self.gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
         self._pending: tuple[Begun, ...] = ()
-        self._quiet: dict[tuple[int, str], Pass] = {}
+        self._quiet: dict[tuple[int, int, str], Pass] = {}
         self._now = 0.0
         self.needed: list[dict[int, int]] = []
         offset = 0
@@ -164,9 +193,10 @@ class Stage:
         self._let_run(start)
         begins = self.begins(unit)
         if not self._pending and begins is None:
-            known = self._quiet.get((unit.chunk, unit.kind))
+            key = unit.chunk, unit.back, unit.kind
+            known = self._quiet.get(key)
             if known is None:
-                known = self._quiet[unit.chunk, unit.kind] = self.book.passed(chunks, unit.kind)
+                known = self._quiet[key] = self.book.passed(chunks, unit.kind)
             placed = known
         else:
             needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
@@ -186,8 +216,12 @@ class Stage:
     def chunks_of(self, unit: Unit) -> Passed:
         """The chunks of one pass."""
         if unit.kind == "FB":
-            return self.chunks[unit.chunk], self.chunks[1 - unit.chunk]
+            return self.chunks[unit.chunk], self.chunks[unit.back]
         return (self.chunks[unit.chunk],)
+
+    def early(self, unit: Unit) -> tuple[float, float]:
+        """How long before its end the results of a pass are there. [s]"""
+        return self.book.early(self.chunks_of(unit)) if unit.kind == "FB" else (0.0, 0.0)
 
     def begins(self, unit: Unit) -> str | None:
         """What dp tasks a pass begins: 'gathers', 'shards' (and their reductions), 'buckets' or none."""

@@ -79,6 +79,7 @@ def simulate(
         send,
         blocking=not hidden,
         route=route_of(job.layout),
+        early=lambda stage, unit: stages[stage].stage.early(unit),
     )
     finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
     endings = endings_of(job, arch, prices, timed, pace, stages, finish)
@@ -146,8 +147,8 @@ def stages_of(
     sizes = prices.groups.sizes
     count = microbatches(job, sizes.data)
     exchange = DataParallel.of(job, gradient_bytes(job))
-    chunks, orders = route_of(layout).chunks, orders_of(layout, count)
-    finishes = finishing_of(layout, count)
+    chunks, orders = route_of(layout).chunks, orders_of(job, count)
+    finishes = finishing_of(job, count)
     staged = []
     for shape, order, finish in zip(stage_shapes(arch, layout, job.lora), orders, finishes, strict=True):
         trained = job.lora is None

@@ -172,7 +172,7 @@ QUESTIONS: tuple[tuple[str, str, Change], ...] = (
     ("Free communication", "no collective takes any time, NVLink's neither", free),
     ("Gradients overlapped", "reduced in buckets beside the backward pass", _overlap("dp")),
     ("Tensor-parallel overlapped", "collectives in shards beside the products", _overlap("tp")),
-    ("Expert all-to-all overlapped", "beside the compute of the other half microbatch", _overlap("ep")),
+    ("Expert all-to-all overlapped", "beside the compute of another microbatch", _overlap("ep")),
     ("Context-parallel overlapped", "blocks of keys and values beside attention", _overlap("cp")),
     ("Pipeline sends overlapped", "the sender computes on while it sends", _overlap("pp")),
     ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),

@@ -17,7 +17,7 @@ from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import NOTHING, Prices
-from railwright.training.copies import copy_tasks
+from railwright.training.copies import FROM_HOST, TO_HOST, copied_both, copy_tasks
 from railwright.training.costs import (
     Cost,
     KernelTime,
@@ -33,19 +33,17 @@ from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import LaunchTimes, launch_times, launching
-from railwright.training.lanes import Task, run
+from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import order_name, schedule_name
 from railwright.training.shared import hides_behind_shared
+from railwright.training.weights import AGAIN, LAST_WEIGHTS, weight_gradients
 
 Gradients = Literal["both", "input", "weight"]
 """What a backward pass computes: all of it, or one half of a split one."""
-
-OTHER_CHUNK = -2
-"""Layer of a task of another chunk than its pass: the forward half of a pass of two directions."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +71,11 @@ class Work:
         self.job, self.arch, self.prices, self.copies = job, arch, prices, copies or {}
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
-        both_ways = schedule_name(job.layout) == "dualpipe"
+        self.paired = order_name(job) == "paired"
+        self.together = self.paired or schedule_name(job.layout) == "dualpipe"
         exchanging = arch.is_moe and job.layout.expert > 1
-        self.halves = 2 if job.overlap.ep and exchanging and not both_ways else 1
-        self.turns = exchanging and (self.halves > 1 or both_ways)
+        self.halves = 2 if job.overlap.ep and exchanging and not self.together else 1
+        self.turns = exchanging and (self.halves > 1 or self.together)
         self.share = 1.0 / self.halves
         self.behind_shared = hides_behind_shared(job, arch)
         self.ahead = not arch.is_moe or job.expert_capacity is not None
@@ -87,7 +86,7 @@ class Work:
         self._layers: dict[Layer, list[Cost]] = {}
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
-        self._parts: dict[tuple[Layer, str], Chain] = {}
+        self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
         for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
@@ -113,36 +112,53 @@ class Work:
         """Tasks of a forward pass through a chunk."""
         tasks = take_turns([self._forward(chunk)] * self.halves)
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
-        leaving = copy_tasks(self.job, self.copies, chunk.layers, "activations to host")
+        leaving = copy_tasks(self.job, self.copies, chunk.layers, TO_HOST)
         return woven(tasks, range(len(chunk.layers)), {}, leaving, 0) if leaving else tasks
 
     def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
         if gradients == "weight":
-            return self._weights(chunk).tasks
+            head = self._head if chunk.head else None
+            return weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp).tasks
         tasks = take_turns([self._backward(chunk, gradients)] * self.halves)
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
-        coming = copy_tasks(self.job, self.copies, chunk.layers, "activations from host")
+        coming = copy_tasks(self.job, self.copies, chunk.layers, FROM_HOST)
         return woven(tasks, range(len(chunk.layers))[::-1], coming, {}, 1) if coming else tasks
 
     def both(self, ahead: Chunk, back: Chunk) -> list[Task]:
-        """A forward pass through one chunk and a backward pass through another that take turns.
+        """A forward pass of one microbatch and a backward pass of another that take turns.
 
-        While one is in its expert all-to-all the other computes (DualPipe, arXiv 2412.19437, section 3.2.1).
+        While one is in its expert all-to-all the other computes (DualPipe, arXiv 2412.19437, section 3.2.1;
+        Megatron-LM, core/models/common/model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run).
         """
-        forward = self._forward(ahead)
-        forward.tasks = [task._replace(layer=OTHER_CHUNK) for task in forward.tasks]
-        tasks = take_turns([self._backward(back, "both"), forward])
-        return tasks + self.lockstep.after(tasks, len(back.layers), "backward")
+        backward = self._backward(back, "both", result_first=self.paired)
+        forward = self._forward(ahead, self._launching_both(ahead, back, backward.tasks))
+        forward.tasks = [task._replace(layer=ahead_of(task.layer)) for task in forward.tasks]
+        if ahead.layers:
+            backward.tasks = [t._replace(duration=0.0) if t.lane == "host" else t for t in backward.tasks]
+        tasks = take_turns([backward, forward])
+        tasks += self.lockstep.after_both(tasks, len(ahead.layers), len(back.layers))
+        return copied_both(self.job, self.copies, tasks, ahead.layers, back.layers)
 
-    def _forward(self, chunk: Chunk) -> Chain:
+    def _launching_both(self, ahead: Chunk, back: Chunk, backward: list[Task]) -> float:
+        """What the host needs for each layer of a forward pass and its part of the backward one beside it,
+        which it launches too, where all of that takes longer than all compute; else 0. [s]"""
+        again = self.job.layout.recompute == "full"
+        known = self._launches
+        seconds = sum(known[k].forward for k in ahead.layers)
+        seconds += sum(known[k].backward + again * known[k].forward for k in back.layers)
+        every = [*backward, *self._forward(ahead, 0.0).tasks]
+        return launching(known[ahead.layers[0]], seconds, every) / len(ahead.layers) if ahead.layers else 0.0
+
+    def _forward(self, chunk: Chunk, host: float | None = None) -> Chain:
+        """`host`: what launching takes of each layer, where that is not for the layer to say [s]."""
         chain = Chain()
         if chunk.embedding:
             self._compute(chain, "embedding", "embedding", sum(c.forward for c in self._embedding))
             chain.communicate(self.exchange.reduction())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
-            chain.add(self._forward_part(kind))
+            chain.add(self._forward_part(kind, host))
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
@@ -152,7 +168,8 @@ class Work:
         chain.flush()
         return chain
 
-    def _backward(self, chunk: Chunk, gradients: Gradients) -> Chain:
+    def _backward(self, chunk: Chunk, gradients: Gradients, result_first: bool = False) -> Chain:
+        """`result_first`: the last weight gradients of attention are computed behind the pass's result."""
         chain, whole = Chain(), gradients == "both"
         chain.at_layer(len(chunk.layers))
         if chunk.head:
@@ -162,7 +179,7 @@ class Work:
             self._compute(chain, "head backward", "head", _back(pre, whole))
         for i in reversed(range(len(chunk.layers))):
             chain.at_layer(i)
-            chain.add(self._backward_part(chunk.layers[i], whole))
+            chain.add(self._backward_part(chunk.layers[i], whole, result_first and i == 0))
         chain.at_layer(-1)
         if chunk.embedding and not self.job.lora:
             if self.sp:
@@ -173,17 +190,21 @@ class Work:
             self._caught_up(chain, chunk)
         return chain
 
-    def _forward_part(self, kind: Layer) -> Chain:
+    def _forward_part(self, kind: Layer, host: float | None) -> Chain:
         """A layer's forward pass; made once."""
-        if (kind, "forward") not in self._parts:
-            part = self._parts[kind, "forward"] = Chain.part()
+        key = (kind, "forward", host)
+        if key not in self._parts:
+            part = self._parts[key] = Chain.part()
             self._layer_forward(part, kind, "")
-            self._drained(part, kind, self._launches[kind].forward)
-        return self._parts[kind, "forward"]
+            if host is None:
+                self._drained(part, kind, self._launches[kind].forward)
+            else:
+                part.launched(host, (BEFORE,))
+        return self._parts[key]
 
-    def _backward_part(self, kind: Layer, whole: bool) -> Chain:
+    def _backward_part(self, kind: Layer, whole: bool, result_first: bool) -> Chain:
         """A layer's backward pass, recomputation first; made once."""
-        key = (kind, "both" if whole else "input")
+        key = (kind, "result first" if result_first else "both" if whole else "input", None)
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
             again = self.job.layout.recompute == "full"
@@ -193,35 +214,11 @@ class Work:
                 rest_again, core_again = self._again[kind]
                 self._compute(part, "recomputed attention", "recompute", rest_again)
                 self._attend(part, "recomputed attention", "recompute", core_again)
-            self._layer_backward(part, kind, whole)
+            self._layer_backward(part, kind, whole, result_first)
             if again or self.job.launch_blocking:
                 known = self._launches[kind]
                 self._drained(part, kind, again * known.forward + known.backward)
         return self._parts[key]
-
-    def _weights(self, chunk: Chunk) -> Chain:
-        """Weight gradients alone, whose inputs are gathered again under sp (zero-bubble schedules)."""
-        chain = Chain()
-        blocks: list[tuple[int, str, str, list[Cost]]] = []
-        if chunk.head:
-            blocks.append((len(chunk.layers), "head weights", "head", self._head))
-        for i in reversed(range(len(chunk.layers))):
-            attention, rest = sections(self._layers[chunk.layers[i]])
-            if chunk.layers[i] == "dense":
-                blocks.append((i, "mlp weights", "mlp", rest))
-            else:
-                route, experts, shared, after = expert_sections(rest)
-                blocks.append((i, "shared expert weights", "experts", shared))
-                blocks.append((i, "expert weights", "grouped", [*route, *experts, *after]))
-            blocks.append((i, "attention weights", "attention", attention))
-        for layer, name, kind, found in blocks:
-            chain.at_layer(layer)
-            seconds = sum(c.weight for c in found)
-            if self.sp and seconds and kind != "grouped":
-                chain.communicate(self.exchange.gathering("tp all-gather again"))
-            chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
-        chain.flush()
-        return chain
 
     def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
         """A layer takes what its kernels or what their launches take, with experts.
@@ -279,7 +276,7 @@ class Work:
         self._compute(chain, f"{again}combine", label, sum(c.forward for c in after))
         chain.communicate(self.exchange.whole_again())
 
-    def _layer_backward(self, chain: Chain, kind: Layer, whole: bool) -> None:
+    def _layer_backward(self, chain: Chain, kind: Layer, whole: bool, result_first: bool) -> None:
         """Backwards through `_layer_forward`; `whole` says whether weight gradients are computed too."""
         attention, rest = sections(self._layers[kind])
         if kind == "dense":
@@ -298,7 +295,10 @@ class Work:
             chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
             self._compute(chain, "router backward", "experts", _back(route, whole))
             chain.communicate(self.exchange.whole_again())
-        self._block_backward(chain, "attention backward", "attention", attention, whole)
+        self._block_backward(chain, "attention backward", "attention", attention, whole and not result_first)
+        if result_first:
+            chain.communicate(self.exchange.gathering(AGAIN) if self.sp else NOTHING)
+            self._compute(chain, LAST_WEIGHTS, "attention", sum(c.weight for c in attention))
 
     def _shared(
         self, chain: Chain, shared: list[Cost], seconds: Callable[[list[Cost]], float]
@@ -356,7 +356,7 @@ class Work:
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
-        again = self.exchange.gathering("tp all-gather again") if self.sp and weight else NOTHING
+        again = self.exchange.gathering(AGAIN) if self.sp and weight else NOTHING
         if self.beside:
             chain.beside(again, name, kind, cost.input * self.share)
             chain.beside(self.exchange.reduction(), name, kind, weight * self.share)

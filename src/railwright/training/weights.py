@@ -1,0 +1,52 @@
+"""Weight gradients in a pass of their own, as zero-bubble schedules run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from railwright.model.pattern import Layer
+from railwright.training.chain import Chain
+from railwright.training.costs import Cost, expert_sections, sections
+from railwright.training.exchange import Exchange
+
+AGAIN = "tp all-gather again"
+"""Purpose of a gather of inputs that the forward pass gathered before: for weight gradients alone."""
+
+LAST_WEIGHTS = "attention weights"
+"""Name of the weight gradients behind a pass's result."""
+
+
+def weight_gradients(
+    kinds: Sequence[Layer],
+    layers: Mapping[Layer, list[Cost]],
+    head: list[Cost] | None,
+    exchange: Exchange,
+    gathered: bool,
+) -> Chain:
+    """The weight gradients of a chunk alone.
+
+    kinds     of its layers in order; layers  what they cost
+    head      what the head costs, where it is in the chunk
+    gathered  their inputs are gathered again first (sequence parallelism)
+    """
+    chain = Chain()
+    blocks: list[tuple[int, str, str, list[Cost]]] = []
+    if head is not None:
+        blocks.append((len(kinds), "head weights", "head", head))
+    for i in reversed(range(len(kinds))):
+        attention, rest = sections(layers[kinds[i]])
+        if kinds[i] == "dense":
+            blocks.append((i, "mlp weights", "mlp", rest))
+        else:
+            route, experts, shared, after = expert_sections(rest)
+            blocks.append((i, "shared expert weights", "experts", shared))
+            blocks.append((i, "expert weights", "grouped", [*route, *experts, *after]))
+        blocks.append((i, "attention weights", "attention", attention))
+    for layer, name, kind, found in blocks:
+        chain.at_layer(layer)
+        seconds = sum(c.weight for c in found)
+        if gathered and seconds and kind != "grouped":
+            chain.communicate(exchange.gathering(AGAIN))
+        chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
+    chain.flush()
+    return chain
