@@ -30,6 +30,11 @@ CASES: list[tuple[str, Transformer, dict[str, Any]]] = [
         load_model("deepseek-v3"),
         {"pipeline": 16, "expert": 64, "schedule": "dualpipe"},
     ),
+    (
+        "DeepSeek-V3, PP 4 x 4 EP 64, in pairs",
+        load_model("deepseek-v3"),
+        {"pipeline": 4, "virtual_pipeline": 4, "expert": 64},
+    ),
     ("175B, FSDP in groups of 512", GPT_175B, {"zero": 3, "shard": 512}),
 ]
 

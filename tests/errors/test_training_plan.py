@@ -9,7 +9,7 @@ import pytest
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
 from training_cases import DENSE, MOE, job, machine, priced, roofline
@@ -213,6 +213,9 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "cuts it off" in warnings(job(expert=8, imbalance=1.2).model_copy(update=fixed), MOE)
     assert "does nothing" not in warnings(job(expert=8).model_copy(update=fixed), MOE)
     assert "spans 2 servers of 8 GPUs" in warnings(job(tensor=16), DENSE)
+    hidden = {"expert": 8, "overlap": Overlap(ep=True)}
+    assert "overlap.ep hides nothing" in warnings(job(batch=32, **hidden), MOE)
+    assert "overlap.ep hides nothing" not in warnings(job(batch=64, **hidden), MOE)
     assert "not a multiple of 2 x context = 8" in warnings(job(context=4, sequence=1020), DENSE)
     assert "zero: 1 does so once per step" in warnings(job(zero=2, pipeline=2), DENSE)
     assert "gpus_per_server 4 keeps them inside" in warnings(
@@ -252,5 +255,5 @@ def test_settings_that_do_nothing_are_told(
 ) -> None:
     plain = job()
     asked = plain.model_copy(update={"layout": plain.layout.model_copy(update=layout), **rest})
-    assert [w for w in doubts(asked, arch) if says in w]
-    assert not doubts(plain, arch)
+    assert [w for w in doubts(asked, arch, 1) if says in w]
+    assert not doubts(plain, arch, 1)

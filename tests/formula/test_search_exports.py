@@ -144,6 +144,7 @@ def test_nemo_is_told_what_megatron_is() -> None:
     for field in ("overlap_moe_expert_parallel_comm=True", "moe_expert_capacity_factor=1.5"):
         assert field in _written((MOE, turns), "nemo")
     assert "--overlap-moe-expert-parallel-comm" in _written((MOE, turns), "megatron")
+    assert "--delay-wgrad-compute" in _written((MOE, turns), "megatron")
     held = _written((DENSE, job(offload=("activations", "optimizer"))), "nemo")
     assert "cpu_offloading_num_layers=7" in held
     assert "optimizer_cpu_offload=True" in held

@@ -70,10 +70,10 @@ def test_nothing_hides_where_megatron_cannot(change: dict[str, object]) -> None:
     assert hides_behind_shared(cut(overlap=BESIDE), SHARED)
     one = cut(overlap=BESIDE).model_copy(update=change)
     assert not hides_behind_shared(one, SHARED)
-    told = any("overlap.shared does nothing" in sentence for sentence in doubts(one, SHARED))
+    told = any("overlap.shared does nothing" in sentence for sentence in doubts(one, SHARED, 4))
     assert told == one.overlap.shared
 
 
 def test_models_without_shared_experts_are_told() -> None:
     for arch in (DENSE, MOE):
-        assert any("overlap.shared does nothing" in one for one in doubts(cut(overlap=BESIDE), arch))
+        assert any("overlap.shared does nothing" in one for one in doubts(cut(overlap=BESIDE), arch, 4))

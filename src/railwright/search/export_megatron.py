@@ -134,7 +134,8 @@ def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
         if layout.expert > 1:
             found["moe_token_dispatcher_type"] = "alltoall"
             if job.overlap.ep and not _takes_no_turns(job):
-                found["overlap_moe_expert_parallel_comm"] = True
+                # weight gradients behind a pass's result, as its schedule is predicted
+                found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
         if hides_behind_shared(job, arch):
             found["moe_shared_expert_overlap"] = True
         if job.expert_capacity is not None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.schedule import order_name
 from railwright.training.shared import hides_behind_shared
 
 
-def doubts(job: TrainingJob, arch: Transformer) -> list[str]:
-    """A sentence for each setting of a job that changes nothing here, and for each that reads doubtful."""
+def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
+    """A sentence for each setting of a job that changes nothing here, and for each that reads doubtful.
+
+    count  microbatches of a replica
+    """
     idle = [*_idle_experts(job, arch), *_idle_layout(job, arch)]
+    if order_name(job) == "paired" and count == 1:
+        idle.append(
+            "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
+            "replica runs only one; make global_batch larger, or micro_batch smaller."
+        )
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     step = job.global_batch * job.sequence

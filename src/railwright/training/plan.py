@@ -378,7 +378,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             "stage beyond its own layers, and count in time and memory but not in model FLOPs."
         )
     found += packing_warnings(job)
-    found += doubts(job, arch)
+    found += doubts(job, arch, microbatches(job, data_parallel(job, fabric)))
     if job.sequence % tensor and job.layout.sequence_parallel:
         found.append(
             f"{job.name}: sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "
