@@ -212,3 +212,18 @@ def test_one_gpu_alone_has_nothing_to_gain():
     assert "all-to-all" not in " ".join(pair.answer)
     assert to_text(results(pair))
     assert page(pair)
+
+
+def test_a_warning_names_its_job_once():
+    compute = "{family: rail-optimised, switch: qm9700}"
+    study = load_study_text(
+        f"""
+railwright: 1
+name: warned
+cluster: {{servers: 2, server: dgx-h100, compute: {compute}}}
+jobs:
+  - {{name: q, model: gpt2, sequence: 64, global_batch: 16, tokens: 1e9, layout: {{sequence_parallel: true}}}}
+"""
+    )
+    warnings = [w for w in rw.run(study).warnings if "sequence_parallel" in w]
+    assert warnings == ["q: sequence_parallel does nothing while layout.tensor is 1."]

@@ -99,10 +99,11 @@ def _with_paths(study: Study, base: VariantResult, workshop: Workshop) -> tuple[
 
 
 def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:
-    """Every distinct warning of every job, in order of appearance."""
+    """Every distinct warning of every job, in order of appearance, behind the job's name."""
     found: dict[str, None] = {}
     for variant in variants:
         for job in variant.jobs:
             if job.step is not None:
-                found |= dict.fromkeys(f"{job.name}: {text}" for text in job.step.warnings)
+                said = (text.removeprefix(f"{job.name}: ") for text in job.step.warnings)
+                found |= dict.fromkeys(f"{job.name}: {text}" for text in said)
     return tuple(found)
