@@ -118,6 +118,20 @@ def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
     assert len(layouts) >= 8
 
 
+def test_a_last_stage_that_ends_last_does_not_wait_for_the_first_ones_gradients() -> None:
+    """ZB-H1 on two stages, the second with an extra layer and a shorter reduction: to its end the bound had
+    added the first one's reduction."""
+    base = job(
+        batch=64, tensor=4, pipeline=2, expert=2, micro_batch=16, sequence_parallel=True, schedule="zb-h1",
+        recompute="selective", zero=0, overlap=Overlap(dp=False, pp=False, ep=True),
+    )  # fmt: skip
+    axes = {name: (getattr(base.layout, name),) for name in ("tensor", "pipeline", "expert", "schedule")}
+    screen, layouts = _drawn(ALTERNATING, base, Space({**axes, "overlap_dp": (False,)}), random.Random(3), 60)
+    assert len(layouts) >= 30
+    for block, index, step in layouts:
+        assert screen.closer(block, index) <= step.step_time, block.at(index)
+
+
 @pytest.mark.parametrize("schedules", [("auto",), ("zb-h1",), ("dualpipe",)])
 def test_bounds_are_close_where_launches_bind(schedules: tuple[str, ...]) -> None:
     """Else a search simulates thousands: bounds of layouts with dropless experts of small kernels, by the

@@ -148,8 +148,8 @@ def step_time(
 def _one_way(
     passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp: bool
 ) -> tuple[Floats, Floats]:
-    """(X,) end of the last pass of all, and (X, p) of each stage's, at least, where every microbatch enters
-    at the first stage. [s]"""
+    """(X,) end of the first stage's last pass, and (X, p) of each stage's, at least, where every microbatch
+    enters at the first stage. [s]"""
     count = passes.count_x[:, None]
     disturbed = any(one.beside for one in ends)
     every = any(one.lane for one in ends)
@@ -189,7 +189,7 @@ def _pipeline(
     wait: float,
     overlap_pp: bool,
 ) -> tuple[Floats, Floats]:
-    """(X,) end of the last pass of all, and (X, p) of each stage's, at least. [s]"""
+    """(X,) end of the first stage's last pass, and (X, p) of each stage's, at least. [s]"""
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
     before = np.arange(stages)
@@ -209,7 +209,7 @@ def _pipeline(
         behind_xp = np.minimum(before + 1, count) * weights_xp
         total_x = (finish_xp - behind_xp + drain_xp).max(1) + weights_xp[:, 0]
         finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
-        return np.maximum(total_x, finish_xp.max(1)), finish_xp
+        return total_x, finish_xp
     total_x = (finish_xp + drain_xp).max(1)
     if passes.schedule == "auto" and chunks == 1 and stages > 1:
         total_x = np.maximum(total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp))
