@@ -132,6 +132,17 @@ def test_the_bubble_of_a_pipeline_is_told() -> None:
     assert any("waits for others" in sentence for sentence in path.sentences())
 
 
+def test_a_wait_for_split_passes_names_the_half_that_ends_it() -> None:
+    """ZB-H1's stages wait for the gradients of their results, which are no forward pass."""
+    step = simulate(job(pipeline=4, schedule="zb-h1"), DENSE, machine())
+    bubbles = [e for e in step.timeline.events if e.kind == "bubble" and e.rank == 0]
+    longest = max(bubbles, key=lambda e: e.end - e.start)
+    path = critical_path(step.timeline)
+    assert path is not None
+    alone = replace(path, events=tuple(e for e in step.timeline.events if e.rank == 0), bubbles=(longest,))
+    assert "before the input gradients of microbatch" in " ".join(alone.sentences())
+
+
 def test_a_study_tells_the_path_operator_by_operator() -> None:
     """Also where the timeline of the step has room for whole passes only."""
     plan = job(pipeline=4, batch=128).model_copy(update={"model": "gpt2"})

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from railwright.training.schedule import PASS_NAMES
 from railwright.training.timeline import Event, Timeline
 
 SAME = 1e-9
@@ -219,8 +220,8 @@ def _before(bubble: Event, events: Sequence[Event], span: float) -> str:
     first = min(nexts, key=lambda e: e.start)
     if first.unit is None:
         return f"before the {first.name}"
-    kind = "backward" if first.unit[0].startswith(("B", "W")) else "forward"
-    return f"before the {kind} pass of microbatch {first.unit[2] + 1}"
+    kind, _, microbatch = first.unit
+    return f"before the {PASS_NAMES[kind]} of microbatch {microbatch + 1}"
 
 
 def _listed(ranks: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from railwright.training.breakdown import Ending
 from railwright.training.lanes import Span, ahead_of, is_ahead
 from railwright.training.pipeline import Placed
-from railwright.training.schedule import Unit
+from railwright.training.schedule import PASS_NAMES, Unit
 from railwright.training.stage import Stage
 from railwright.training.stages import StageShape
 from railwright.training.timeline import Event, Timeline
@@ -80,11 +80,9 @@ def _event(rank: int, span: Span, start: float, first: Sequence[int], unit: Unit
 
 
 def _whole(rank: int, unit: Unit, start: float, end: float) -> Event:
-    name = {"F": "forward", "FB": "forward and backward", "W": "weight gradients"}.get(unit.kind, "backward")
+    name = f"{PASS_NAMES[unit.kind]}, microbatch {unit.microbatch + 1}"
     kind = "forward" if unit.kind == "F" else "backward"
-    return Event(
-        rank, "compute", f"{name}, microbatch {unit.microbatch + 1}", kind, start, end, unit=unit[:3]
-    )
+    return Event(rank, "compute", name, kind, start, end, unit=unit[:3])
 
 
 def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> list[Event]:

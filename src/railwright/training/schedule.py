@@ -16,6 +16,14 @@ from railwright.spec.training import Layout, TrainingJob
 
 Kind = Literal["F", "B", "I", "W", "FB"]
 
+PASS_NAMES: dict[Kind, str] = {
+    "F": "forward pass",
+    "B": "backward pass",
+    "I": "input gradients",
+    "W": "weight gradients",
+    "FB": "forward and backward pass",
+}
+
 
 class Unit(NamedTuple):
     """One pass of one microbatch through one chunk of a stage.

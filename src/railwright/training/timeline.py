@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from railwright.training.schedule import Kind
+
 Lane = Literal["compute", "tp", "cp", "ep", "emb", "pp", "dp", "host", "copy"]
 
 
@@ -29,7 +31,7 @@ class Event:
     start: float
     end: float
     size: float = 0.0
-    unit: tuple[str, int, int] | None = None
+    unit: tuple[Kind, int, int] | None = None
 
 
 @dataclass(frozen=True)
