@@ -104,6 +104,5 @@ def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:
     for variant in variants:
         for job in variant.jobs:
             if job.step is not None:
-                said = (text.removeprefix(f"{job.name}: ") for text in job.step.warnings)
-                found |= dict.fromkeys(f"{job.name}: {text}" for text in said)
+                found |= dict.fromkeys(f"{job.name}: {text}" for text in job.step.warnings)
     return tuple(found)

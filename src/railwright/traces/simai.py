@@ -24,7 +24,7 @@ from railwright.traces.chakra_read import content
 from railwright.traces.graph import ALONE, Group, Node, StepTrace
 from railwright.traces.refusal import wrong
 from railwright.training import Event, StepResult
-from railwright.training.schedule import order_name
+from railwright.training.schedule import TOGETHER, order_name
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 COMM: dict[Op, str] = {
@@ -83,7 +83,7 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
     AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for, and where
     forwards and backwards run together, which its rows cannot say.
     """
-    if order_name(job) in ("paired", "dualpipe"):
+    if order_name(job) in TOGETHER:
         raise PlanError(
             f"{job.name}: SimAI's rows run one after the other, and forwards and backwards of this job run "
             "together; set overlap.ep to false, or take another layout.schedule than dualpipe."

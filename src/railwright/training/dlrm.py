@@ -286,7 +286,7 @@ def _warnings(job: RecommendationJob, tables: Sharding) -> tuple[str, ...]:
     ]
     if tables.balance > 1.2:
         found.append(
-            f"{job.name}: the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; "
+            f"the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; "
             "sharding 'auto' or 'row-wise' balances them."
         )
     return tuple(found)

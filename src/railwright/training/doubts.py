@@ -33,7 +33,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "model FLOPs and their utilisation count the gradients of all weights, as in full training; "
             "adapters (lora) leave out those of the frozen ones, about a third of them."
         )
-    return [f"{job.name}: {sentence}" for sentence in idle]
+    return idle
 
 
 def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:

@@ -32,15 +32,15 @@ def packing_warnings(job: TrainingJob) -> list[str]:
     if length is None:
         return []
     if length >= job.sequence:
-        return [f"{job.name}: sample_length {length} does nothing: sequences have {job.sequence} tokens."]
+        return [f"sample_length {length} does nothing: sequences have {job.sequence} tokens."]
     if attended(job) == job.sequence:
         return [
-            f"{job.name}: sample_length does nothing with software {job.software}, whose attention computes "
+            f"sample_length does nothing with software {job.software}, whose attention computes "
             "all scores of a sequence and masks those between samples."
         ]
     if context > 1 and length < 2 * context * TILE:
         return [
-            f"{job.name}: samples of {length} tokens are cut into {2 * context} parts by layout.context = "
+            f"samples of {length} tokens are cut into {2 * context} parts by layout.context = "
             f"{context}; parts of less than {TILE} tokens waste attention's tiles, which is not counted."
         ]
     return []

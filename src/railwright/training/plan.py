@@ -17,7 +17,7 @@ MOST_MICROBATCHES = 100_000
 
 
 def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
-    """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one."""
+    """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one, unnamed."""
     _check_servers(job, fabric)
     gpus = job_gpus(job, fabric)
     usable = fabric.num_servers * domain_of(job, fabric)
@@ -344,50 +344,50 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
     domain = domain_of(job, fabric)
     if tensor > domain:
         found.append(
-            f"{job.name}: tensor parallelism of {tensor} spans {tensor // domain} servers of "
+            f"tensor parallelism of {tensor} spans {tensor // domain} servers of "
             f"{domain} GPUs; its collectives cross the network in every layer."
         )
     if context > 1 and job.sequence % (2 * context):
         found.append(
-            f"{job.name}: sequences of {job.sequence} tokens are not a multiple of 2 x context = "
+            f"sequences of {job.sequence} tokens are not a multiple of 2 x context = "
             f"{2 * context}; frameworks pad them."
         )
     if job.layout.zero >= 2 and job.layout.pipeline > 1:
         found.append(
-            f"{job.name}: zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
+            f"zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
             "parameters or gradients in every microbatch; zero: 1 does so once per step."
         )
     if arch.max_positions and job.sequence > arch.max_positions:
         found.append(
-            f"{job.name}: sequences of {job.sequence} tokens are longer than the {arch.max_positions} "
+            f"sequences of {job.sequence} tokens are longer than the {arch.max_positions} "
             f"positions {arch.name} was made for."
         )
     if arch.attention == "gqa" and tensor > arch.kv_heads:
         found.append(
-            f"{job.name}: tensor parallelism of {tensor} is more than the {arch.kv_heads} key-value heads of "
+            f"tensor parallelism of {tensor} is more than the {arch.kv_heads} key-value heads of "
             f"{arch.name}; each is kept on {tensor // arch.kv_heads} GPUs."
         )
     if arch.is_moe and tensor > 1 and not job.layout.sequence_parallel:
         found.append(
-            f"{job.name}: Megatron runs experts under tensor parallelism only with sequence_parallel; the "
+            "Megatron runs experts under tensor parallelism only with sequence_parallel; the "
             "expert layers are predicted as if each GPU routed its own 1/tensor of the tokens."
         )
     if arch.mtp_layers:
         found.append(
-            f"{job.name}: the {arch.mtp_layers} multi-token-prediction layers of {arch.name} lie on the last "
+            f"the {arch.mtp_layers} multi-token-prediction layers of {arch.name} lie on the last "
             "stage beyond its own layers, and count in time and memory but not in model FLOPs."
         )
     found += packing_warnings(job)
     found += doubts(job, arch, microbatches(job, data_parallel(job, fabric)))
     if job.sequence % tensor and job.layout.sequence_parallel:
         found.append(
-            f"{job.name}: sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "
+            f"sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "
             "frameworks pad them."
         )
     block = job.layout.expert * (job.layout.expert_tensor or tensor)
     if 1 < block <= domain and domain % block and job_gpus(job, fabric) > domain:
         found.append(
-            f"{job.name}: expert groups of {block} GPUs do not divide the {domain} GPUs of a server, so some "
+            f"expert groups of {block} GPUs do not divide the {domain} GPUs of a server, so some "
             f"straddle two; gpus_per_server {domain // block * block} keeps them inside."
         )
     return tuple(found)

@@ -23,6 +23,7 @@ PASS_NAMES: dict[Kind, str] = {
     "W": "weight gradients",
     "FB": "forward and backward pass",
 }
+"""What a reader is told of a kind of pass."""
 
 
 class Unit(NamedTuple):
@@ -208,6 +209,9 @@ SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
     "zb-h1": zero_bubble,
     "dualpipe": dualpipe,
 }
+
+TOGETHER = ("paired", "dualpipe")
+"""Orders in which a forward and a backward run together."""
 
 
 def schedule_name(layout: Layout) -> str:

@@ -38,7 +38,7 @@ from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
-from railwright.training.schedule import order_name, schedule_name
+from railwright.training.schedule import TOGETHER, order_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS, weight_gradients
 
@@ -72,7 +72,7 @@ class Work:
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         self.paired = order_name(job) == "paired"
-        self.together = self.paired or schedule_name(job.layout) == "dualpipe"
+        self.together = order_name(job) in TOGETHER
         exchanging = arch.is_moe and job.layout.expert > 1
         self.halves = 2 if job.overlap.ep and exchanging and not self.together else 1
         self.turns = exchanging and (self.halves > 1 or self.together)
