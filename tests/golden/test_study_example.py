@@ -222,8 +222,15 @@ railwright: 1
 name: warned
 cluster: {{servers: 2, server: dgx-h100, compute: {compute}}}
 jobs:
-  - {{name: q, model: gpt2, sequence: 64, global_batch: 16, tokens: 1e9, layout: {{sequence_parallel: true}}}}
+  - name: q
+    model: gpt2
+    sequence: 64
+    global_batch: 16
+    tokens: 1e9
+    layout: {{sequence_parallel: true, placement: spread}}
 """
     )
-    warnings = [w for w in rw.run(study).warnings if "sequence_parallel" in w]
-    assert warnings == ["q: sequence_parallel does nothing while layout.tensor is 1."]
+    warnings = rw.run(study).warnings
+    assert "q: sequence_parallel does nothing while layout.tensor is 1." in warnings
+    assert "q: all servers share one set of leaves, so placement spread is the same as packed." in warnings
+    assert not [w for w in warnings if w.count("q: ") != 1]

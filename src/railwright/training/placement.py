@@ -153,13 +153,7 @@ def place(job: TrainingJob, fabric: Fabric) -> Groups:
     """
     sizes = Sizes.of(job, fabric)
     used = domain_of(job, fabric)
-    key = (
-        sizes,
-        job.layout.placement,
-        job.servers,
-        used,
-        job.name if job.layout.placement != "packed" else "",
-    )
+    key = (sizes, job.layout.placement, job.servers, used)
     known = _PLACED.setdefault(fabric, {})
     if key not in known:
         if len(known) >= _MOST_PLACED:
@@ -275,7 +269,7 @@ def _expert_across(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints
     if not straddling:
         return order, ()
     return order, (
-        f"{job.name}: {servers} servers per stage are not a multiple of the expert group's {expert} ranks, "
+        f"{servers} servers per stage are not a multiple of the expert group's {expert} ranks, "
         f"so {straddling} of {data // expert} expert groups of a stage sit on two rails instead of one.",
     )
 
@@ -301,9 +295,7 @@ def _spread(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints, tuple
     order = order[:needed].astype(np.int32)
     if len(seen) > 1:
         return order, ()
-    return order, (
-        f"{job.name}: all servers share one set of leaves, so placement spread is the same as packed.",
-    )
+    return order, ("all servers share one set of leaves, so placement spread is the same as packed.",)
 
 
 PLACEMENTS: dict[str, Callable[[TrainingJob, Fabric, Sizes], tuple[Ints, tuple[str, ...]]]] = {
