@@ -1,0 +1,393 @@
+"""Which tensors the operators of a layer make, read and keep, in the order they run.
+
+`activations` says how many bytes a pass keeps.  Here is when each tensor comes and goes, which is what a
+caching allocator sees (`training/allocator.py`).
+
+Legend: E bytes of an element in 16 bits, rows tokens of a microbatch in the tensor-parallel group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
+from railwright.model.operators import CoreAttention
+from railwright.model.pattern import Layer
+
+INPUT, OUTPUT = "attention norm input", "layer output"
+"""What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
+
+SCOPES = {
+    "attention norm output": "mlp norm output",
+    "mlp norm output": OUTPUT,
+    "query, key, value": "projected",
+    "query, key, value, exchanged": "projected",
+    "scores": "projected",
+    "dropped softmax": "projected",
+    "attention output": "projected",
+    "attention output before all-to-all": "projected",
+    "projected": OUTPUT,
+    "mlp norm input": OUTPUT,
+    "down": OUTPUT,
+}
+"""Tensors that a variable of Megatron's forward functions still names: those of the attention until its
+output projection, those of the layer until its end (core/transformer/attention.py, transformer_layer.py)."""
+
+RECEIVED = (
+    "dispatched",
+    "expert input",
+    "expert up output",
+    "expert product",
+    "expert output",
+    "unsorted",
+)
+"""Tensors with a row for each one that a GPU's experts receive."""
+
+QKV = "query, key, value"
+NARROW_QKV = "query, key, value in 8 bits"
+BEFORE_EXCHANGE = "attention output before all-to-all"
+
+
+@dataclass(frozen=True)
+class Makes:
+    """One operator.
+
+    reads   tensors of its forward pass, in the order their gradients are made
+    makes   tensor -> bytes of the tensors it makes
+    keeps   what its backward pass needs
+    weights parameters of each weight that it multiplies with
+    beside  bytes that it needs for itself, forward and backward
+    same    the gradient of what it reads is that of what it makes (an addition, or written in place)
+    """
+
+    reads: tuple[str, ...]
+    makes: Mapping[str, float]
+    keeps: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    beside: tuple[float, float] = (0.0, 0.0)
+    same: bool = False
+
+
+@dataclass(frozen=True)
+class LayerTensors:
+    """The operators of one layer of one microbatch on one GPU, in the order of the forward pass.
+
+    gradients  tensor -> bytes of its gradient; activations have theirs in 16 bits
+    groups     tensor -> the name under which `layer_activations` counts it, where that is another
+    until      tensor -> tensor that is made before the first one's last name goes out of scope
+    """
+
+    operators: tuple[Makes, ...]
+    gradients: Mapping[str, float]
+    groups: Mapping[str, str]
+    until: Mapping[str, str]
+
+
+def layer_tensors(
+    arch: Transformer,
+    layer: Layer,
+    rows: float,
+    sequence: int,
+    kept: Mapping[str, float],
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    ep: int = 1,
+    expert_tp: int | None = None,
+    imbalance: float = 1.0,
+    attention: CoreAttention = "flash",
+    exchanged: bool = False,
+) -> LayerTensors:
+    """The tensors of one layer; arguments as `layer_activations`, which `check_cut` must have passed.
+
+    kept       `layer_activations` of the same layer without recomputation: sizes of what can be kept [byte]
+    exchanged  heads are swapped for tokens around the attention (context parallelism by all-to-all)
+
+    Read off Megatron-LM's modules (core/transformer/transformer_layer.py, attention.py, multi_latent_
+    attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
+    (megatron/model/transformer.py).  Tensors below a megabyte are left out.
+    """
+    tape = _Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
+    before = tape.attention(attention, sequence, exchanged)
+    if layer == "dense":
+        tape.mlp(before)
+    else:
+        tape.experts(before, ep, expert_tp or tp, imbalance)
+    return tape.done()
+
+
+def with_received(tensors: LayerTensors, factor: float) -> LayerTensors:
+    """The same layer where its experts receive `factor` times as many rows."""
+
+    def scaled(sizes: Mapping[str, float]) -> dict[str, float]:
+        return {name: size * (factor if name in RECEIVED else 1.0) for name, size in sizes.items()}
+
+    operators = tuple(replace(op, makes=scaled(op.makes)) for op in tensors.operators)
+    return replace(tensors, operators=operators, gradients=scaled(tensors.gradients))
+
+
+class _Tape:
+    """Writes a layer's operators one after another."""
+
+    def __init__(
+        self, arch: Transformer, rows: float, kept: Mapping[str, float], tp: int, split: int
+    ) -> None:
+        self.arch, self.rows, self.kept, self.tp, self.split = arch, rows, kept, tp, split
+        self.full = ELEMENT * rows * arch.hidden
+        self.part = self.full / split
+        self.masks = kept.get("dropout masks", 0.0) / 2
+        self.operators: list[Makes] = []
+        self.gradients: dict[str, float] = {INPUT: self.part}
+        self.groups: dict[str, str] = {INPUT: INPUT}
+
+    def done(self) -> LayerTensors:
+        made = {t for op in self.operators for t in op.makes}
+        until = {}
+        for tensor, last in SCOPES.items():
+            # the rows that a scatter leaves take the place of all rows
+            name = f"{tensor}, scattered" if f"{tensor}, scattered" in made else tensor
+            if name in made and last in made:
+                until[name] = last
+        return LayerTensors(tuple(self.operators), self.gradients, self.groups, until)
+
+    def op(
+        self,
+        reads: tuple[str, ...],
+        makes: Mapping[str, tuple[float, float]],
+        keeps: tuple[str, ...] = (),
+        **rest: object,
+    ) -> None:
+        """Write one operator.
+
+        makes  tensor -> bytes in 16 bits, which its gradient has, and those it is held in
+        """
+        self.operators.append(Makes(reads, {k: v[1] for k, v in makes.items()}, keeps, **rest))  # type: ignore[arg-type]
+        self.gradients.update({k: v[0] for k, v in makes.items()})
+
+    def size(self, name: str, default: float) -> tuple[float, float]:
+        return default, self.kept.get(name, default)
+
+    def norm(self, of: str, out: str, name: str) -> None:
+        """A norm and, with sequence parallelism, the gather of its output over the tensor ranks."""
+        self.op((of,), {out: self.size(name, self.part)}, (of,))
+        self.groups[out] = name
+
+    def gathered(self, out: str) -> str:
+        """Name of the rows of all tensor ranks; gathered again by the backward pass."""
+        if self.split == 1:
+            return out
+        whole = f"{out}, gathered"
+        size = self.kept.get(out, self.part) * self.split
+        self.op((out,), {whole: (self.full, size)}, beside=(0.0, size))
+        return whole
+
+    def product(self, of: str, out: str, size: tuple[float, float], keeps: str, *weights: float) -> None:
+        self.op((of,), {out: size}, (keeps,), weights=weights)
+
+    def closing(self, of: str, before: str, out: str, *more: str) -> None:
+        """The rows of one tensor rank again, dropout, and the addition to what the block read."""
+        if self.split > 1:
+            self.op((of,), {f"{of}, scattered": (self.part, self.part)})
+            of = f"{of}, scattered"
+        if self.arch.norms_per_layer > 2:
+            self.op((of,), {f"{of}, normed": (self.part, self.part)}, (of,))
+            self.groups[of] = "output norm inputs"
+            of = f"{of}, normed"
+        if self.masks:
+            mask, dropped = f"{of}, mask", f"{of}, dropped"
+            self.op(
+                (of,),
+                {dropped: (self.part, self.part), mask: (0.0, self.masks)},
+                (mask,),
+                beside=(self.part, 0.0),
+            )
+            self.groups[mask] = "dropout masks"
+            of = dropped
+        self.op((before, of, *more), {out: (self.part, self.part)}, same=True)
+
+    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool) -> str:
+        """The attention block; returns the name of what the MLP reads."""
+        arch, rows = self.arch, self.rows
+        self.norm(INPUT, "attention norm output", "attention norm output")
+        qkv = self._latent() if arch.attention == "mla" else self._grouped()
+        value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
+        out = ELEMENT * rows * arch.heads / self.tp * value
+        if kind == "flash":
+            self._flash(qkv, out, exchanged)
+        else:
+            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, out)
+        weight = arch.hidden * out / (ELEMENT * rows)
+        self.product("attention output", "projected", (self.full, self.full), "attention output", weight)
+        if arch.norms_per_layer == 1:
+            return "projected"
+        self.closing("projected", INPUT, "mlp norm input")
+        return "mlp norm input"
+
+    def _flash(self, qkv: str, out: float, exchanged: bool) -> None:
+        """Attention in one kernel.  Where heads are swapped for tokens, all-to-alls read and write copies
+        (Transformer Engine, context_parallel.py, flash_attn_a2a_communicate)."""
+        made = "attention output"
+        if exchanged:
+            size, whole = self.gradients[qkv], f"{qkv}, exchanged"
+            self.op((qkv,), {whole: (size, size)}, beside=(size, size))
+            self.groups[whole] = QKV
+            qkv, made = whole, BEFORE_EXCHANGE
+        lse = self.kept.get("attention scores", 0.0)
+        makes = {made: self.size(made, out), "log-sum-exp": (0.0, lse)}
+        keeps = qkv
+        if NARROW_QKV in self.kept:
+            makes[NARROW_QKV] = (0.0, self.kept[NARROW_QKV])
+            keeps = NARROW_QKV
+        self.op((qkv,), makes, (keeps, made, "log-sum-exp"))
+        self.groups["log-sum-exp"] = "attention scores"
+        if exchanged:
+            self.op((made,), {"attention output": self.size("attention output", out)}, beside=(out, out))
+
+    def _grouped(self) -> str:
+        arch = self.arch
+        columns = arch.head_dim * (arch.heads / self.tp + 2 * max(arch.kv_heads / self.tp, 1.0))
+        size = ELEMENT * self.rows * columns
+        of = self.gathered("attention norm output")
+        if arch.qk_norm:
+            before = "query and key before norm"
+            values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
+            parts = {before: (size - values, size - values), "values": (values, values)}
+            weight = (columns * arch.hidden,)
+            self.op((of,), parts, ("attention norm output",), weights=weight)
+            self.op((before, "values"), {QKV: (size, size)}, (before,))
+            return QKV
+        self.product(of, QKV, (size, size), "attention norm output", columns * arch.hidden)
+        return QKV
+
+    def _latent(self) -> str:
+        """Down to latents on this rank's rows, and up again; then rotary positions write keys and values."""
+        arch, heads = self.arch, self.arch.heads / self.tp
+        down = [n for n in (arch.q_lora, arch.kv_lora + arch.rope_dim) if n]
+        latent = self.size("latents", ELEMENT * self.rows / self.split * sum(down))
+        of = "attention norm output"
+        self.product(of, "latents", latent, of, *(n * arch.hidden for n in down))
+        query = heads * (arch.head_dim + arch.rope_dim)
+        keys = heads * (arch.head_dim + arch.v_head_dim)
+        size = ELEMENT * self.rows * (query + keys)
+        inner = ((arch.q_lora or arch.hidden) * query, arch.kv_lora * keys)
+        self.product("latents", "before rotation", (size, size), "latents", *inner)
+        both = ELEMENT * self.rows * (2 * query + heads * arch.v_head_dim)
+        self.op(("before rotation",), {QKV: (both, both)})
+        return QKV
+
+    def _scores(self, qkv: str, kind: CoreAttention, scores: float, out: float) -> None:
+        """Attention that writes its scores.  baddbmm reads a tensor of their size made for it; Megatron's
+        fused softmax writes its gradient over that of its output."""
+        self.op((qkv,), {"scores": (scores, scores)}, (qkv,), beside=(scores, self.gradients[qkv]))
+        self.op(("scores",), {"softmax": (scores, scores)}, ("softmax",), same=True)
+        of = "softmax"
+        names = ["softmax"]
+        if kind == "unfused":
+            self.op(
+                ("softmax",),
+                {"dropped softmax": (scores, scores), "attention mask": (0.0, scores / ELEMENT)},
+                ("attention mask",),
+            )
+            of = "dropped softmax"
+            names += ["dropped softmax", "attention mask"]
+        self.groups |= dict.fromkeys(names, "attention scores")
+        self.op((of, qkv), {"context": (out, out)}, (of, qkv))
+        self.op(("context",), {"attention output": (out, out)})
+
+    def mlp(self, before: str) -> None:
+        arch = self.arch
+        up = (2 if arch.gated else 1) * arch.ffn / self.tp
+        first = self._mlp_norm(before)
+        of = self.gathered(first)
+        self.product(of, "mlp up output", self.wide("mlp up output", up), first, up * arch.hidden)
+        inner = arch.ffn / self.tp
+        self.op(("mlp up output",), {"mlp product": self.wide("mlp product", inner)}, ("mlp up output",))
+        down = inner * arch.hidden
+        self.product("mlp product", "down", (self.full, self.full), "mlp product", down)
+        self._end(before, "down")
+
+    def _mlp_norm(self, before: str) -> str:
+        """The norm before the MLP, or that of attention where they share it."""
+        if self.arch.norms_per_layer == 1:
+            return "attention norm output"
+        self.norm(before, "mlp norm output", "mlp norm output")
+        self.groups["mlp norm input"] = "mlp norm input"
+        return "mlp norm output"
+
+    def _end(self, before: str, of: str) -> None:
+        if self.arch.norms_per_layer == 1:
+            self.closing(of, INPUT, OUTPUT, before)
+        else:
+            self.closing(of, before, OUTPUT)
+
+    def wide(self, name: str, columns: float) -> tuple[float, float]:
+        return self.size(name, ELEMENT * self.rows * columns)
+
+    def experts(self, before: str, ep: int, etp: int, imbalance: float) -> None:
+        """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
+        arch = self.arch
+        norm = self._mlp_norm(before)
+        sent = self.part * arch.experts_per_token
+        received = self.rows * arch.experts_per_token * etp / self.tp * imbalance
+        rows, inner = ELEMENT * received * arch.hidden, arch.expert_ffn / etp
+        up = 2 if arch.gated else 1
+        self.op((norm,), {"router": (0.0, self.kept.get("router", 0.0))}, (norm, "router"))
+        self.op((norm,), {"permuted": (sent, sent)})
+        of = "permuted"
+        if ep > 1 or etp > 1:
+            self.op((of,), {"dispatched": (rows, rows)})
+            of = "dispatched"
+        self.op((of,), {"expert input": self.size("expert input", rows)})
+        here = round(arch.experts / ep)
+        wide = ELEMENT * received * inner
+        self.product(
+            "expert input",
+            "expert up output",
+            self.size("expert up output", up * wide),
+            "expert input",
+            *[up * inner * arch.hidden] * here,
+        )
+        self.op(
+            ("expert up output",),
+            {"expert product": self.size("expert product", wide)},
+            ("expert up output",),
+        )
+        second = [inner * arch.hidden] * here
+        self.product("expert product", "expert output", (rows, rows), "expert product", *second)
+        self.op(("expert output",), {"unsorted": (rows, rows)})
+        of = "unsorted"
+        if ep > 1 or etp > 1:
+            self.op((of,), {"returned": (sent, sent)})
+            of = "returned"
+        self.op((of,), {"down": (self.part, self.part)})
+        more = self._shared(norm) if arch.shared_ffn else ()
+        split, self.split = self.split, 1
+        if arch.norms_per_layer == 1:
+            self.closing("down", INPUT, OUTPUT, before, *more)
+        else:
+            self.closing("down", before, OUTPUT, *more)
+        self.split = split
+
+    def _shared(self, norm: str) -> tuple[str, ...]:
+        arch = self.arch
+        inner = arch.shared_ffn / self.tp
+        up = (2 if arch.gated else 1) * inner
+        of, keeps = self.gathered(norm), norm
+        if "shared input" in self.kept:
+            self.op((of,), {"shared input": self.size("shared input", self.full)})
+            of = keeps = "shared input"
+        self.product(of, "shared up output", self.wide("shared up output", up), keeps, up * arch.hidden)
+        self.op(
+            ("shared up output",),
+            {"shared product": self.wide("shared product", inner)},
+            ("shared up output",),
+        )
+        self.product(
+            "shared product", "shared down", (self.full, self.full), "shared product", inner * arch.hidden
+        )
+        if self.split == 1:
+            return ("shared down",)
+        self.op(("shared down",), {"shared down, scattered": (self.part, self.part)})
+        return ("shared down, scattered",)

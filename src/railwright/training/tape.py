@@ -1,0 +1,217 @@
+"""One layer's passes on a caching allocator: tensors are made, kept and freed as autograd does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from railwright.model.tensors import INPUT, OUTPUT, LayerTensors
+from railwright.training.allocator import Allocator, Block
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What a layer's passes do with its tensors.
+
+    kept       name -> bytes that a pass keeps (`layer_activations`); names that no tensor has are kept as
+               they are
+    again      whether the whole layer is computed again, from its input
+    gradient   bytes of one weight's gradient that autograd makes; 0 where products add to sums of their own
+    eager      Python's variables keep tensors until they go out of scope; compiled code frees them once read
+    """
+
+    tensors: LayerTensors
+    kept: Mapping[str, float]
+    again: bool
+    gradient: float
+    eager: bool = True
+
+    @cached_property
+    def last_read(self) -> Mapping[str, int]:
+        """Tensor -> number of the operator after which no forward pass needs or names it."""
+        made = {t: i for i, op in enumerate(self.tensors.operators) for t in op.makes}
+        last = made | {t: i for i, op in enumerate(self.tensors.operators) for t in op.reads}
+        for tensor, until in self.tensors.until.items() if self.eager else ():
+            last[tensor] = max(last[tensor], made[until])
+        return last
+
+    @cached_property
+    def freed(self) -> tuple[tuple[str, ...], ...]:
+        """For every operator, the tensors that no forward pass needs or names after it."""
+        found: list[list[str]] = [[] for _ in self.tensors.operators]
+        for tensor, i in self.last_read.items():
+            found[i].append(tensor)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def first_kept(self) -> Mapping[str, int]:
+        """Tensor that a backward pass needs -> number of the first operator that needs it."""
+        found: dict[str, int] = {}
+        for i, op in enumerate(self.tensors.operators):
+            for tensor in op.keeps:
+                found.setdefault(tensor, i)
+        return found
+
+    @cached_property
+    def sizes(self) -> Mapping[str, float]:
+        """Bytes of every tensor that the layer makes."""
+        return {t: size for op in self.tensors.operators for t, size in op.makes.items()}
+
+    @cached_property
+    def stays(self) -> frozenset[str]:
+        """Tensors that stay from the forward to the backward pass."""
+        groups = self.tensors.groups
+        return frozenset(t for t in self.first_kept if groups.get(t, t) in self.kept)
+
+    @cached_property
+    def others(self) -> Mapping[str, float]:
+        """What is kept and no tensor of the layer."""
+        own = {self.tensors.groups.get(t, t) for t in self.first_kept} | {INPUT, "layer input"}
+        return {n: size for n, size in self.kept.items() if n not in own and not self.again}
+
+
+@dataclass
+class LayerPass:
+    """One microbatch in one layer: what it holds between its passes, and what of it went to the host."""
+
+    plan: LayerPlan
+    held: dict[str, Block] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+
+    def send(self, memory: Allocator) -> None:
+        """What it holds goes to the host."""
+        self.sent = {name: block.size for name, block in self.held.items()}
+        for block in self.held.values():
+            memory.give(block)
+        self.held = {}
+
+    def fetch(self, memory: Allocator) -> None:
+        """What went to the host comes back."""
+        self.held.update({name: memory.take(size) for name, size in self.sent.items()})
+        self.sent = {}
+
+
+def forward(memory: Allocator, plan: LayerPlan, entry: Block) -> tuple[LayerPass, Block]:
+    """Run a layer on its input; returns what it holds, the input included, and its output."""
+    held = LayerPass(plan)
+    if plan.again:
+        output = _run(memory, plan, {INPUT: entry}, frozenset((INPUT,)))[OUTPUT]
+        held.held[INPUT] = entry
+        return held, output
+    live = _run(memory, plan, {INPUT: entry}, plan.stays | {INPUT})
+    output = live.pop(OUTPUT)
+    held.held = live
+    held.held.update({name: memory.take(size) for name, size in plan.others.items()})
+    return held, output
+
+
+def backward(
+    memory: Allocator, done: LayerPass, gradient: Block, weights: list[Block] | None, named: bool = False
+) -> Block:
+    """Run a layer back from the gradient of its output; returns that of its input.
+
+    weights  takes the gradients of weights that stay; None where they are freed once they are added
+    named    the caller frees the gradient of the output
+
+    What runs a layer again holds its output and that one's gradient until its end (Megatron-LM,
+    core/tensor_parallel/random.py, CheckpointFunction.backward; PyTorch's and DeepSpeed's too).
+    """
+    plan, live = done.plan, done.held
+    for name in plan.others:
+        # what runs again starts from them
+        memory.give(live.pop(name))
+    held: list[Block] = []
+    if plan.again:
+        live = _run(memory, plan, live, frozenset((INPUT, *plan.first_kept)))
+        held = [live.pop(OUTPUT)]
+        if not named:
+            held.append(gradient)
+    flowing: dict[str, Block] = {OUTPUT: gradient}
+    uses = {gradient: 2 if named or plan.again else 1}
+
+    def drop(block: Block) -> None:
+        uses[block] -= 1
+        if not uses[block]:
+            del uses[block]
+            memory.give(block)
+
+    for i, op in reversed(list(enumerate(plan.tensors.operators))):
+        for tensor in op.keeps:
+            if tensor not in live and (size := plan.sizes.get(tensor, 0.0)):
+                live[tensor] = memory.take(size)
+        if op.beside[1]:
+            memory.give(memory.take(op.beside[1]))
+        out = [flowing.pop(t) for t in op.makes if t in flowing]
+        for tensor in op.reads if out else ():
+            _flow(memory, plan, flowing, uses, tensor, out[0] if op.same else None)
+        for weight in op.weights if plan.gradient else ():
+            made = memory.take(plan.gradient * weight)
+            if weights is None:
+                memory.give(made)
+            else:
+                weights.append(made)
+        for block in out:
+            drop(block)
+        for tensor in op.keeps:
+            if plan.first_kept[tensor] == i and tensor in live:
+                memory.give(live.pop(tensor))
+    for block in (*held, *live.values()):
+        memory.give(block)
+    done.held = {}
+    return flowing[INPUT]
+
+
+def _flow(
+    memory: Allocator,
+    plan: LayerPlan,
+    flowing: dict[str, Block],
+    uses: dict[Block, int],
+    tensor: str,
+    same: Block | None,
+) -> None:
+    """The gradient of one tensor that an operator reads; a second one is added to the first."""
+    size = plan.tensors.gradients.get(tensor, 0.0)
+    if not size:
+        return
+    if same is not None:
+        made = same
+        uses[same] += 1
+    else:
+        made = memory.take(size)
+        uses[made] = 1
+    before = flowing.get(tensor)
+    if before is None:
+        flowing[tensor] = made
+        return
+    # in place only where nobody else reads the first one
+    if uses[before] > 1:
+        total = memory.take(size)
+        uses[total] = 1
+        flowing[tensor] = total
+    else:
+        total = before
+    for block in (before, made):
+        if block is not total:
+            uses[block] -= 1
+            if not uses[block]:
+                del uses[block]
+                memory.give(block)
+
+
+def _run(
+    memory: Allocator, plan: LayerPlan, live: dict[str, Block], stays: frozenset[str]
+) -> dict[str, Block]:
+    """The forward pass: what is not kept is freed once it was read for the last time."""
+    live = dict(live)
+    for i, op in enumerate(plan.tensors.operators):
+        beside = memory.take(op.beside[0]) if op.beside[0] else None
+        for tensor, size in op.makes.items():
+            if size:
+                live[tensor] = memory.take(size)
+        if beside:
+            memory.give(beside)
+        for tensor in plan.freed[i]:
+            if tensor in live and tensor not in stays and tensor != OUTPUT:
+                memory.give(live.pop(tensor))
+    return live

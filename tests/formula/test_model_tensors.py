@@ -1,0 +1,127 @@
+"""When a layer's tensors come and go: what stays is what `layer_activations` counts, and nothing leaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.model import layer_activations, load_model
+from railwright.model.architecture import Transformer
+from railwright.model.operators import CoreAttention
+from railwright.model.pattern import Layer
+from railwright.model.tensors import INPUT, RECEIVED, layer_tensors, with_received
+from railwright.training.allocator import Allocator
+from railwright.training.tape import LayerPlan, backward, forward
+
+ROWS, SEQUENCE = 8192.0, 4096
+
+LAYERS: list[tuple[str, Layer]] = [
+    ("llama-3.1-70b", "dense"),
+    ("gpt-3-175b", "dense"),
+    ("qwen3-30b-a3b", "moe"),
+    ("deepseek-v3", "dense"),
+    ("deepseek-v3", "moe"),
+    ("mixtral-8x7b", "moe"),
+    ("gemma-3-27b", "dense"),
+    ("falcon-180b", "dense"),
+]
+
+
+def plan(
+    arch: Transformer,
+    layer: Layer,
+    tp: int = 1,
+    recompute: str = "none",
+    modules: tuple[str, ...] = ("core_attn",),
+    attention: CoreAttention = "flash",
+    dropout: float = 0.0,
+    dtype: str = "bf16",
+) -> LayerPlan:
+    cut = {"tp": tp, "sequence_parallel": tp > 1, "ep": 4 if layer == "moe" else 1, "attention": attention}
+    more = {"dropout": dropout, "dtype": dtype}
+    whole = layer_activations(arch, layer, ROWS, SEQUENCE, **cut, **more)  # type: ignore[arg-type]
+    kept = layer_activations(
+        arch,
+        layer,
+        ROWS,
+        SEQUENCE,
+        recompute=recompute,
+        modules=modules,
+        **cut,
+        **more,  # type: ignore[arg-type]
+    )
+    tensors = layer_tensors(arch, layer, ROWS, SEQUENCE, whole, **cut)  # type: ignore[arg-type]
+    return LayerPlan(tensors, kept, recompute == "full", 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize(("model", "layer"), LAYERS)
+def test_what_stays_is_what_is_counted(model: str, layer: Layer, tp: int, dtype: str) -> None:
+    one = plan(load_model(model), layer, tp, dtype=dtype)
+    memory = Allocator()
+    entry = memory.take(one.tensors.gradients[INPUT])
+    done, output = forward(memory, one, entry)
+    sizes = {INPUT: one.tensors.gradients[INPUT], **one.sizes, **one.others}
+    assert sum(sizes[name] for name in done.held) == pytest.approx(sum(one.kept.values()), rel=1e-9)
+    assert sum(block.size for block in done.held.values()) == memory.allocated - output.size
+
+
+@pytest.mark.parametrize(
+    ("recompute", "modules"),
+    [
+        ("none", ("core_attn",)),
+        ("full", ("core_attn",)),
+        ("selective", ("layernorm", "mla_up_proj", "moe_act", "mlp")),
+        ("selective", ("moe",)),
+    ],
+)
+@pytest.mark.parametrize(("model", "layer"), LAYERS)
+def test_nothing_is_left_but_the_gradient_of_the_input(
+    model: str, layer: Layer, recompute: str, modules: tuple[str, ...]
+) -> None:
+    one = plan(load_model(model), layer, 2, recompute, modules)
+    memory = Allocator()
+    size = one.tensors.gradients[INPUT]
+    done, output = forward(memory, one, memory.take(size))
+    gradient = backward(memory, done, memory.take(size), None)
+    memory.give(output)
+    assert memory.allocated == gradient.size
+    memory.give(gradient)
+    assert memory.allocated == 0
+
+
+def test_attention_that_writes_its_scores_keeps_softmax_mask_and_dropped_softmax() -> None:
+    """5 bytes a score (Korthikanti et al. 2022, 4.1), and two masks of the hidden state."""
+    arch = load_model("gpt-3-175b")
+    one = plan(arch, "dense", 8, attention="unfused", dropout=0.1)
+    scores = ROWS * SEQUENCE * arch.heads / 8
+    sizes = {name: one.sizes[name] for name in ("softmax", "dropped softmax", "attention mask")}
+    assert sizes == {"softmax": 2 * scores, "dropped softmax": 2 * scores, "attention mask": scores}
+    assert set(sizes) <= one.stays
+    memory = Allocator()
+    done, _ = forward(memory, one, memory.take(one.tensors.gradients[INPUT]))
+    sizes = {INPUT: one.tensors.gradients[INPUT], **one.sizes}
+    assert sum(sizes[name] for name in done.held) == pytest.approx(sum(one.kept.values()))
+
+
+def test_a_compiled_layer_frees_tensors_that_pythons_variables_still_name() -> None:
+    arch = load_model("llama-3.1-8b")
+    eager = plan(arch, "dense", recompute="full")
+    compiled = LayerPlan(eager.tensors, eager.kept, again=True, gradient=0.0, eager=False)
+    peaks = []
+    for one in (eager, compiled):
+        memory = Allocator()
+        forward(memory, one, memory.take(one.tensors.gradients[INPUT]))
+        peaks.append(memory.most_allocated)
+    hidden = 2 * ROWS * arch.hidden
+    assert peaks[0] - peaks[1] >= hidden
+
+
+def test_experts_that_receive_more_rows_have_larger_tensors() -> None:
+    one = plan(load_model("mixtral-8x7b"), "moe").tensors
+    more = with_received(one, 1.5)
+    for op, other in zip(one.operators, more.operators, strict=True):
+        for name, size in op.makes.items():
+            assert other.makes[name] == pytest.approx(size * (1.5 if name in RECEIVED else 1.0))
+    assert more.gradients["expert input"] == pytest.approx(1.5 * one.gradients["expert input"])
+    assert more.gradients[INPUT] == one.gradients[INPUT]
