@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from railwright.spec.training import TrainingJob
-from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS, communicators, flattened
+from railwright.training.deepspeed import BUCKET, BUCKETS, SECOND_GRADIENTS, communicators, copied
 from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.stages import stage_shapes
-from railwright.training.states import COPY, state_parts
+from railwright.training.states import AT_STEP, state_parts
 from training_cases import DENSE, job, machine
 
 
@@ -23,20 +23,27 @@ def test_sums_in_fp32_lie_beside_gradients_in_16_bits() -> None:
         wanted = under("megatron-2021", dtype=dtype, zero=1)
         shape = stage_shapes(DENSE, wanted.layout)[0]
         parts = state_parts(wanted, shape, 8)
-        parts.pop(COPY, None)
-        assert sum(parts.values()) / shape.dense_total == pytest.approx(whole + 12 / 8)
+        always = sum(size for name, size in parts.items() if name not in AT_STEP)
+        assert always / shape.dense_total == pytest.approx(whole + 12 / 8)
     assert SECOND_GRADIENTS not in state_parts(under("megatron-2025", zero=1), shape, 8)
 
 
-def test_a_pass_keeps_what_it_received_and_what_it_sent() -> None:
-    """One more hidden state at each end of the pipeline, two between; buffers to receive into likewise."""
+@pytest.mark.parametrize(
+    ("tensor", "kept", "buffers"),
+    [(1, (1, 2, 2, 1), (1, 2, 2, 1)), (2, (0.5, 0.5, 0.5, 0), (0.5, 1, 1, 0.5))],
+)
+def test_a_pass_keeps_what_it_received_and_what_it_sent(
+    tensor: int, kept: tuple[float, ...], buffers: tuple[float, ...]
+) -> None:
+    """Without tensor ranks an output, an input's second copy, and buffers to receive into; with them, parts
+    of outputs and buffers, and no second copy (PipelineEngine, is_pipe_partitioned)."""
     hidden = 2.0 * DENSE.hidden * 4096
-    deep, plain = (under(name, sequence=4096) for name in ("megatron-2021", "megatron-2022"))
+    deep, plain = (under(name, sequence=4096, tensor=tensor) for name in ("megatron-2021", "megatron-2022"))
     shapes = stage_shapes(DENSE, deep.layout)
-    for shape, states in zip(shapes, (1, 2, 2, 1), strict=True):
+    for shape, states, received in zip(shapes, kept, buffers, strict=True):
         ours, other = (stage_activations(one, DENSE, shape) for one in (deep, plain))
         assert (ours.chunks[0] - other.chunks[0]) / hidden == pytest.approx(states)
-        assert (sum(ours.always.values()) - sum(other.always.values())) / hidden == pytest.approx(states)
+        assert (sum(ours.always.values()) - sum(other.always.values())) / hidden == pytest.approx(received)
 
 
 def test_groups_of_two_ranks_and_more() -> None:
@@ -55,7 +62,11 @@ def test_the_systems_part_by_hand() -> None:
     assert deep.parts[SYSTEM] == pytest.approx(1.649e9 + 3 * 0.688e9 + 4 * 0.544e9)
 
 
-def test_flat_tensors_of_the_step() -> None:
-    assert flattened(1e9, 5e8, 2.0) == 5e8
-    assert flattened(1e9, 0.0, 4.0) == 4.0 * BUCKET
-    assert flattened(1e8, 0.0, 4.0) == 4e8
+def test_copies_at_the_step() -> None:
+    """A bucket of 5e8 gradients and this rank's share, both in 16 bits; what ZeRO does not shard is flattened
+    in fp32 instead."""
+    assert copied(1e8) == {BUCKETS: 2.0 * (BUCKET + 1e8)}
+    shape = stage_shapes(DENSE, under("megatron-2021").layout)[0]
+    for zero, size in ((1, 2.0 * (BUCKET + shape.dense_total / 8)), (0, 4.0 * shape.dense_total)):
+        parts = state_parts(under("megatron-2021", dtype="fp16", zero=zero), shape, 8)
+        assert sum(parts.get(name, 0.0) for name in AT_STEP) == pytest.approx(size)

@@ -14,6 +14,7 @@ from railwright.report import page
 from railwright.report.results_json import results
 from railwright.spec.study import Variant
 from railwright.study.result import JobResult, VariantResult
+from railwright.training.cached import Reserved
 from railwright.training.result import StageMemory
 from railwright.units import show_time
 from report_fixture import example_result, example_study, toy_fabric, variant
@@ -321,6 +322,24 @@ def test_the_peak_of_every_pipeline_stage_is_told():
     told = results(several)["variants"][0]["jobs"][0]["step"]["memory"]["stages"]
     assert [(s["stage"], s["total_bytes"], s["passes_held"]) for s in told] == [(0, 50e9, 2), (1, 40e9, 1)]
     assert "every pipeline stage" not in page(result)
+
+
+def test_what_the_allocator_holds_is_told_of_the_study_as_written():
+    result = example_result()
+    assert "PyTorch's allocator" not in page(result)
+    held = Reserved(0, 42 * 2**30, 3 * 2**30, 40 * 2**30, 5.0 * 2**30, 0, 0.0)
+    first = replace(result.variants[0].jobs[0], reserved=held)
+    told = replace(result, variants=(replace(result.variants[0], jobs=(first,)), *result.variants[1:]))
+    section = page(told)
+    section = section[section.index('id="memory"') : section.index('id="assumptions"')]
+    words = " ".join(unescape(re.sub("<[^>]+>", " ", section)).replace("\u00a0", " ").split())
+    assert (
+        "PyTorch's allocator holds 42 GiB, 3 GiB of them in holes between tensors; with CUDA and NCCL, "
+        "nvidia-smi shows 47 GiB of it in use. With expandable_segments:True it would be 45 GiB."
+    ) in words
+    memory = results(told)["variants"][0]["jobs"][0]["step"]["memory"]["allocator"]
+    assert (memory["reserved_bytes"], memory["holes_bytes"]) == (held.reserved, held.holes)
+    assert results(told)["variants"][1]["jobs"][0]["step"]["memory"]["allocator"] is None
 
 
 def test_the_audit_of_the_study_as_written_is_a_table_and_a_block_to_copy(html):

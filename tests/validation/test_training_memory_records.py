@@ -1,10 +1,11 @@
-"""Published peaks of memory: Megatron on B200 (SimuMax) within 2 %, torchtitan within 9 %, and bigscience's
-figures of nvidia-smi, which hold all that DeepSpeed does."""
+"""Published peaks of memory: Megatron on B200 (SimuMax) within 2 %; what allocators hold of them, with
+torchtitan on H100 and DeepSpeed on A100 (bigscience's readings of nvidia-smi)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median
+from typing import NamedTuple
 
 import pytest
 
@@ -13,6 +14,7 @@ from railwright.measure.table import Row
 from railwright.measure.training import memory_rows, records
 from railwright.measure.training_jobs import architecture_of, job_of
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.cached import cached
 from railwright.training.memory import GIB, SYSTEM, peak_memory
 from railwright.training.result import Memory
 
@@ -75,13 +77,14 @@ class Titan:
 @pytest.mark.parametrize(
     "row",
     [
-        # peak reserved memory; with torch.compile; the last two without, whose eager temporaries we lack
-        Titan(8, "bf16", 77.0, 0.03),
-        Titan(128, "bf16", 62.0, 0.03),
-        Titan(8, "fp8", 76.8, 0.03),
-        Titan(128, "fp8", 61.8, 0.03),
-        Titan(8, "bf16", 82.4, 0.09),
-        Titan(128, "bf16", 67.0, 0.09),
+        # peak reserved memory, segments that grow; with torch.compile; the last two without, whose eager
+        # norms and activations keep tensors of their own
+        Titan(8, "bf16", 77.0, 0.01),
+        Titan(128, "bf16", 62.0, 0.025),
+        Titan(8, "fp8", 76.8, 0.01),
+        Titan(128, "fp8", 61.8, 0.025),
+        Titan(8, "bf16", 82.4, 0.07),
+        Titan(128, "bf16", 67.0, 0.07),
     ],
     ids=str,
 )
@@ -100,22 +103,126 @@ def test_torchtitan_peaks(row: Titan) -> None:
         software="fsdp-2024",
     )
     machine = machine_of("H100", row.gpus, None)
-    found = peak_memory(job, architecture_of(record), machine.network.fabric, 80e9)
-    reserved = (found.total - found.parts[SYSTEM] + found.reserve) / GIB
-    assert reserved == pytest.approx(row.gib, rel=row.band)
+    found = cached(job, architecture_of(record), machine.network.fabric, 0)
+    assert found is not None
+    assert found.reserved / GIB == pytest.approx(row.gib, rel=row.band)
 
 
 def test_bigscience_under_deepspeed() -> None:
     """45 readings of nvidia-smi; two of one job differ by 16 %, so single ones say little."""
     rows = [r for r in memory_rows() if isinstance(r, Row) and r.family == "memory resident"]
     assert len(rows) == 45
-    assert mean(abs(r.error) for r in rows) <= 0.08
-    assert abs(median(r.error for r in rows)) <= 0.08
-    # without what DeepSpeed holds they were 18.0 % off, those in bf16 30 % too low
-    twice = [r for r in rows if records_by_id()[r.record]["dtype"] == "bf16"]
-    assert len(twice) == 5
-    assert mean(r.error for r in twice) >= -0.09
+    # without what DeepSpeed holds they were 18.0 % off, without the allocator 7.8
+    assert mean(abs(r.error) for r in rows) <= 0.055
+    assert abs(median(r.error for r in rows)) <= 0.05
+    assert sum(abs(r.error) <= 0.07 for r in rows) >= 38
 
 
-def records_by_id() -> dict[str, dict[str, str]]:
-    return {r["id"]: r for r in records()}
+class Reading(NamedTuple):
+    """A row of bigscience's chronicle: layers, replicas, stages, microbatch, GiB."""
+
+    layers: int
+    data: int
+    pipeline: int
+    micro_batch: int
+    gib: float
+
+
+WIDE = [
+    Reading(80, 12, 4, 1, 47),
+    Reading(80, 9, 5, 1, 44),
+    Reading(78, 8, 6, 1, 39),
+    Reading(78, 8, 6, 2, 45),
+    Reading(78, 8, 6, 4, 56),
+    Reading(77, 6, 7, 1, 39),
+    Reading(80, 6, 8, 1, 36),
+    Reading(81, 5, 9, 1, 37),
+    Reading(80, 4, 10, 1, 35),
+    Reading(80, 4, 10, 2, 43),
+    Reading(80, 4, 10, 4, 55),
+    Reading(77, 4, 11, 1, 32),
+    Reading(77, 4, 11, 2, 41),
+    Reading(77, 4, 11, 4, 53),
+    Reading(72, 4, 12, 1, 30),
+    Reading(72, 4, 12, 2, 39),
+    Reading(72, 4, 12, 4, 50),
+]
+"""Of 20 February 2022, in no record: hidden size 14,400, 96 heads, tensor parallelism of 8, fp16
+(chronicles-prequel.md, 'Choosing the fastest 3D Topology'; layers by the sizes it names).  Microbatches of 8
+are left out: there memory ended."""
+
+
+def test_bigsciences_readings_that_are_in_no_record() -> None:
+    """First scored when the allocator was written; that no embedding is widened for its norm where they read
+    is the one thing they decided."""
+    record = next(r for r in records() if r["id"].startswith("bigscience-007"))
+    arch, job = architecture_of(record), job_of(record)
+    arch = replace(arch, hidden=14400, heads=96, kv_heads=96, head_dim=150, ffn=57600)
+    errors: dict[int, list[float]] = {}
+    for row in WIDE:
+        whole, more = divmod(row.layers, row.pipeline)
+        stages = tuple(whole + (stage < more) for stage in range(row.pipeline))
+        gpus = 8 * row.data * row.pipeline
+        one = job.model_copy(
+            update={
+                "gpus": gpus,
+                "micro_batch": row.micro_batch,
+                "global_batch": 24 * row.data * row.micro_batch,
+                "layout": job.layout.model_copy(
+                    update={"pipeline": row.pipeline, "layers_per_stage": stages}
+                ),
+            }
+        )
+        machine = machine_of("A100", gpus, None)
+        memory = peak_memory(one, replace(arch, layers=row.layers), machine.network.fabric, 80e9)
+        found = cached(one, replace(arch, layers=row.layers), machine.network.fabric, 0)
+        assert found is not None
+        errors.setdefault(row.micro_batch, []).append(
+            (found.second + memory.parts[SYSTEM]) / GIB / row.gib - 1
+        )
+    assert max(abs(e) for e in errors[1]) <= 0.06
+    assert mean(abs(e) for e in errors[1]) <= 0.025
+    assert mean(abs(e) for each in errors.values() for e in each) <= 0.035
+
+
+@dataclass(frozen=True)
+class Held:
+    """max_reserved_mb over max_allocated_mb - 1 of SimuMax's ranks: the mean of each stage's."""
+
+    record: str
+    shares: tuple[float, ...]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        # b200_release_v1.2_summary.json, peak_memory_by_rank_mb
+        Held("llama3-70b-l12-tp1-pp2-dp4", (0.048, 0.012)),
+        Held("llama3-70b-tp2-pp1-dp4-l12", (0.027,)),
+        Held("llama3-70b-l12-tp4-pp1-dp2", (0.027,)),
+        Held("llama3-70b-l12-tp8-pp1-dp1", (0.029,)),
+        Held("deepseekv2-tp1-ep8-pp1-dp8-l4", (0.068,)),
+        Held("deepseekv2-tp1-ep4-pp2-dp4-l4", (0.072, 0.052)),
+        Held("llama3-70b-l12-tp2-cp4-pp1-dp1-seq32768", (0.026,)),
+        Held("llama3-70b-l12-tp1-cp8-pp1-dp1-seq32768", (0.043,)),
+        Held("llama3-70b-l12-tp2-cp4-pp1-dp1-seq131072", (0.067,)),
+        Held("llama3-70b-l12-tp1-cp8-pp1-dp1-seq131072", (0.074,)),
+    ],
+    ids=lambda held: held.record,
+)
+def test_holes_between_megatrons_tensors(held: Held) -> None:
+    """Within 5 points of the tensors each, 1.8 in the mean (below); ranks of one stage differ by up to 3."""
+    for ours, theirs in zip(_holes(held), held.shares, strict=True):
+        assert ours == pytest.approx(theirs, abs=0.05)
+    assert mean(_holes(held)) >= 0.005
+
+
+def _holes(held: Held) -> list[float]:
+    (record,) = (r for r in SIMUMAX if r["id"] == f"simumax-b200-{held.record}-mbc4")
+    job = job_of(record)
+    machine = machine_of(record["gpu"], int(record["gpus"]), None)
+    found = [
+        cached(job, architecture_of(record), machine.network.fabric, stage)
+        for stage in range(job.layout.pipeline)
+    ]
+    return [one.reserved / one.allocated - 1 for one in found if one is not None]

@@ -20,10 +20,12 @@ from railwright.measure.vtrain import single_rows
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
+from railwright.training.cached import cached
 from railwright.training.constants import width_of
 from railwright.training.eras import Pace, pace_keys, waiting
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
+from railwright.training.result import Memory
 
 
 def records() -> Iterator[dict[str, str]]:
@@ -120,9 +122,18 @@ def _memory(record: Mapping[str, str]) -> Row:
         predicted, measured = memory.total - memory.parts[SYSTEM], float(record["allocated_gib"])
         family = "memory allocated"
     else:
-        predicted, measured = memory.total + memory.reserve, float(record["resident_gb"])
+        predicted, measured = _resident(job, arch, machine, memory), float(record["resident_gb"])
         family = "memory resident"
     return Row(family, record["id"], what, predicted / 2**30, measured, "GiB", record["source"])
+
+
+def _resident(job: TrainingJob, arch: Transformer, machine: Machine, memory: Memory) -> float:
+    """What nvidia-smi shows of the first and last stage's GPUs while the second step's passes run: when and
+    where bigscience read it (train/tr11-176B-ml/chronicles-prequel.md). [byte]"""
+    room = memory.capacity - memory.parts[SYSTEM]
+    ends = {0, job.layout.pipeline - 1}
+    held = [cached(job, arch, machine.network.fabric, stage, room) for stage in ends]
+    return memory.parts[SYSTEM] + max(one.second for one in held if one is not None)
 
 
 def _grouped(reason: str, record: str) -> str:

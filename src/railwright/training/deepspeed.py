@@ -1,14 +1,18 @@
 """What DeepSpeed holds beside a job's tensors, where an era runs on it (`Era.deepspeed`).
 
-Its pipeline engine keeps what a stage received and what it sent of every pass in flight; its optimizers keep
-gradients twice or flatten them at the step; its process groups are more than one for each way of parallelism.
+Its pipeline engine keeps a part of what a stage sent of every pass in flight; its optimizers keep gradients
+twice or copy them at the step; its process groups are more than one for each way of parallelism.
 Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer as merged in April 2022 (56c52238).
 """
 
 from __future__ import annotations
 
 BUCKET = 500_000_000
-"""Gradients that are reduced at once (runtime/engine.py, buffered_allreduce_fallback)."""
+"""Gradients that are reduced at once, and weights that are gathered at once (zero/constants.py,
+ZERO_OPTIMIZATION_REDUCE_BUCKET_SIZE_DEFAULT, ZERO_OPTIMIZATION_ALLGATHER_BUCKET_SIZE_DEFAULT)."""
+
+BUCKETS = "gradients copied for the step"
+"""Of the fp16 optimizer, beside the gradients themselves."""
 
 SECOND_GRADIENTS = "16-bit gradients beside their sums in fp32"
 """Of BF16_Optimizer: every pass leaves them where autograd does, and fp32_groups_gradients_flat has the sums
@@ -34,14 +38,10 @@ def second_gradients(trained: float, zero: int, gradient: float) -> dict[str, fl
     return {SECOND_GRADIENTS: 2.0 * trained} if zero == 1 and gradient == 4.0 else {}
 
 
-def flattened(trained: float, copy: float, gradient: float) -> float:
-    """Bytes of cached memory that the step's flat tensors add.
+def copied(shard: float) -> dict[str, float]:
+    """Bytes at the optimizer's step with gradients in 16 bits: the bucket they are averaged in, and this
+    rank's share of them, copied out of it (zero/stage_1_and_2.py, reduce_gradients, copy_grads_in_partition).
 
-    PyTorch's allocator does not join segments, so what many activations leave holds none of them.  With
-    gradients in fp16, flattening this rank's share takes the segment that initialising the states left
-    (runtime/zero/stage_1_and_2.py, initialize_optimizer_states), and its fp32 copy a new one; BF16_Optimizer
-    flattens one bucket to reduce it.
-
-    copy  fp32 copy of this rank's share of the gradients [byte]
+    shard  parameters of this rank's share
     """
-    return copy if gradient < 4.0 else gradient * min(BUCKET, trained)
+    return {BUCKETS: 2.0 * (BUCKET + shard)}

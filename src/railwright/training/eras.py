@@ -66,6 +66,8 @@ class Era:
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     deepspeed  whether DeepSpeed runs it and holds memory of its own (`deepspeed`)
+    allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
+               with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
@@ -85,6 +87,7 @@ class Era:
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
     deepspeed: bool
+    allocator: Literal["segments", "growing", "jax"]
     lazy_kernels: bool
     pace: dict[str, Pace]
 
@@ -201,6 +204,7 @@ def eras() -> dict[str, Era]:
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),
             row.get("deepspeed", False),
+            row.get("allocator", "segments"),
             row.get("lazy_kernels", True),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )

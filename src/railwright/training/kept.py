@@ -53,17 +53,23 @@ FROZEN: dict[str, LoraTarget] = {
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
 
 
+MLP = ("mlp norm output", "mlp up output", "mlp product")
+"""Kept tensors of a dense MLP that its backward pass frees."""
+
+
 @dataclass(frozen=True)
 class StageActivations:
     """Bytes on one GPU of a stage. [byte]
 
     chunks              kept by one forward pass of each chunk
+    embedded            of those, what the embedding keeps
     always              tensors of fixed size that stay
     layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
                         stage has no such part
     """
 
     chunks: tuple[float, ...]
+    embedded: float
     always: dict[str, float]
     layer_backward: dict[str, float]
     head_backward: dict[str, float]
@@ -74,27 +80,30 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     """Activations of one stage of a job that passed `plan.check`."""
     layout = job.layout
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
-    kept = {kind: sum(_layer(job, arch, kind, layout.recompute).values()) for kind in kinds}
+    kept = {kind: sum(layer_kept_parts(job, arch, kind, layout.recompute).values()) for kind in kinds}
     chunks = tuple(
         sum(kept[k] for k in chunk.layers)
-        + (_joined(job, arch) if chunk.head else _handed(job, arch))
-        + (0.0 if chunk.embedding else _handed(job, arch))
+        + (_joined(job, arch) if chunk.head else _sent(job, arch))
+        + (_embedded(job, arch) if chunk.embedding else _received(job, arch))
         for chunk in shape.chunks
     )
     again = _recomputed(job, arch, kinds, kept)
     if "activations" in layout.offload:
         # one layer goes to the host while the next one computes
-        chunks = tuple(_left(shape, chunk.layers, kept, layout.offload_layers) for chunk in shape.chunks)
+        share = layers_away(job, shape) / max(sum(len(chunk.layers) for chunk in shape.chunks), 1)
+        chunks = tuple(_left(chunk.layers, kept, share) for chunk in shape.chunks)
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
     return StageActivations(
         chunks,
+        _embedded(job, arch),
         {
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
-            "buffers of what a stage receives": _neighbours(shape) * _handed(job, arch),
+            "buffers of what a stage receives": _neighbours(shape) * _sent(job, arch),
         },
         {
             "layer being recomputed": again,
+            "output of the layer being recomputed": _output(job, arch),
             "activation gradients": flowing,
             "attention scores of one layer": _scores(job, arch),
         },
@@ -105,20 +114,29 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
 
 def layer_kept(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     """What one layer of one microbatch keeps for its backward pass, on one GPU. [byte]"""
-    return sum(_layer(job, arch, kind, job.layout.recompute).values())
+    return sum(layer_kept_parts(job, arch, kind, job.layout.recompute).values())
 
 
-def _left(shape: StageShape, layers: tuple[Layer, ...], kept: dict[Layer, float], sent: int | None) -> float:
-    """Bytes of one pass that stay where the activations of `sent` of a stage's layers go to the host: those
-    of the other layers, and of two of the sent ones on their way."""
+def layers_away(job: TrainingJob, shape: StageShape) -> int:
+    """Layers of a stage whose activations go to the host."""
+    if "activations" not in job.layout.offload:
+        return 0
     total = sum(len(chunk.layers) for chunk in shape.chunks)
-    gone = min(sent or total, total) * len(layers) / max(total, 1)
+    return min(job.layout.offload_layers or total, total)
+
+
+def _left(layers: tuple[Layer, ...], kept: dict[Layer, float], share: float) -> float:
+    """Bytes of one pass that stay where the activations of a share of its layers go to the host: those of
+    the other layers, and of two of the sent ones on their way."""
+    gone = share * len(layers)
     stay = max(len(layers) - gone, 0.0) + min(2.0, gone)
     return stay / max(len(layers), 1) * sum(kept[k] for k in layers)
 
 
-def _layer(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute) -> dict[str, float]:
-    """What one layer keeps, tensor by tensor."""
+def layer_kept_parts(
+    job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
+) -> dict[str, float]:
+    """What one layer keeps, tensor by tensor. [byte]"""
     layout = job.layout
     kept = layer_activations(
         arch,
@@ -158,13 +176,22 @@ def _recomputed(job: TrainingJob, arch: Transformer, kinds: list[Layer], kept: d
         return 0.0
     whole = job.layout.recompute == "full"
     return max(
-        (sum(_layer(job, arch, k, "none").values()) - (0.0 if whole else kept[k]) for k in kinds), default=0.0
+        (sum(layer_kept_parts(job, arch, k, "none").values()) - (0.0 if whole else kept[k]) for k in kinds),
+        default=0.0,
     )
 
 
+def _output(job: TrainingJob, arch: Transformer) -> float:
+    """A layer that runs again whole holds its output until its backward pass ends (CheckpointFunction)."""
+    split = job.layout.tensor if job.layout.sequence_parallel else 1
+    return _rows(job) * ELEMENT * arch.hidden / split if job.layout.recompute == "full" else 0.0
+
+
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """Activation gradients alive at once, at most: behind the MLP, or behind scores that are kept, when the
+    MLP's tensors are gone. [byte]"""
     layout = job.layout
-    return layer_gradient_bytes(
+    behind = layer_gradient_bytes(
         arch,
         kind,
         _rows(job),
@@ -174,6 +201,14 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         imbalance=job.expert_load if kind == "moe" else 1.0,
         dtype=job.dtype,
     )
+    if era_of(job).attention == "flash" or job.software in SCORES_ONCE:
+        return behind
+    # the gradient of the softmax or of its dropped output, which has gone when the other comes
+    scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
+    split = layout.tensor if layout.sequence_parallel else 1
+    flowing = _rows(job) * ELEMENT * arch.hidden / split
+    kept = layer_kept_parts(job, arch, kind, "none")
+    return max(behind, flowing + scores - sum(kept[name] for name in MLP if name in kept))
 
 
 def _scores(job: TrainingJob, arch: Transformer) -> float:
@@ -224,16 +259,27 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     return parts
 
 
-def _handed(job: TrainingJob, arch: Transformer) -> float:
-    """What a pass keeps of its output until its backward pass, and of its input beside the first layer's.
+def _sent(job: TrainingJob, arch: Transformer) -> float:
+    """What DeepSpeed keeps of a pass's output until its backward pass: this tensor rank's part of it.
 
-    DeepSpeed runs the layers on a copy of what it received, and receives into buffers that stay (runtime/
-    pipe/engine.py, _exec_forward_pass, pipe_buffers, pipe_recv_buf, grad_layer); Megatron-LM frees the output
-    since 2022 (schedules.py, deallocate_output_tensor).
+    Source: runtime/pipe/engine.py, _exec_forward_pass (is_pipe_partitioned); pipe_recv_buf and grad_layer,
+    into which a stage receives, are as large and stay.  Megatron-LM frees the output since 2022
+    (schedules.py, deallocate_output_tensor).
     """
-    split = job.layout.tensor if job.layout.sequence_parallel else 1
     handed = era_of(job).deepspeed and job.layout.pipeline > 1
-    return _rows(job) * ELEMENT * arch.hidden / split if handed else 0.0
+    return _rows(job) * ELEMENT * arch.hidden / job.layout.tensor if handed else 0.0
+
+
+def _received(job: TrainingJob, arch: Transformer) -> float:
+    """What DeepSpeed keeps of a pass's input beside the first layer's: a second copy, where tensor ranks do
+    not send parts of it."""
+    return _sent(job, arch) if job.layout.tensor == 1 else 0.0
+
+
+def _embedded(job: TrainingJob, arch: Transformer) -> float:
+    """The mask of the embedding's dropout, a byte per element."""
+    split = job.layout.tensor if job.layout.sequence_parallel else 1
+    return _rows(job) * arch.hidden / split if DROPOUT.get(job.software) else 0.0
 
 
 def _neighbours(shape: StageShape) -> int:

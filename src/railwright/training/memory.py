@@ -9,9 +9,8 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
-from railwright.training.deepspeed import communicators, flattened
+from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, stage_activations
@@ -19,7 +18,7 @@ from railwright.training.plan import check, data_parallel, job_gpus, microbatche
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.stages import StageShape, stage_shapes
-from railwright.training.states import COPY, state_parts
+from railwright.training.states import AT_STEP, state_parts
 
 SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
@@ -46,11 +45,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
         for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
     )
     fullest = max(stages, key=lambda s: s.total)
-    share = constant("allocator_reserve_moe" if arch.is_moe else "allocator_reserve_dense")
-    reserve = share * (fullest.total - system) + _flattened(job, shapes[fullest.stage], ranks)
-    return Memory(
-        fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)), reserve
-    )
+    return Memory(fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)))
 
 
 def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
@@ -84,14 +79,14 @@ def _stage(
 ) -> StageMemory:
     """The fullest moment of one GPU of a stage."""
     states = state_parts(job, shape, ranks)
-    copy = states.pop(COPY, 0.0)
+    step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape)
     held = max(moments, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
     found = {
         "a layer backward": {**always, **kept, **tensors.layer_backward},
-        "optimizer step": {**always, COPY: copy},
+        "optimizer step": {**always, **step},
     }
     if tensors.head_backward:
         found["head backward"] = {**always, **kept, **tensors.head_backward}
@@ -130,14 +125,6 @@ def _system(job: TrainingJob, ranks: int) -> float:
     total += constant("communicator_of_two_bytes") * plain.count(2)
     total += constant("communicator_bytes") * sum(n > 2 for n in plain)
     return total + (constant("all_to_all_bytes") if layout.expert > 1 else 0.0)
-
-
-def _flattened(job: TrainingJob, shape: StageShape, ranks: int) -> float:
-    """What an optimizer's flat tensors add to the cached memory of a stage. [byte]"""
-    if not era_of(job).deepspeed:
-        return 0.0
-    copy = state_parts(job, shape, ranks).get(COPY, 0.0)
-    return flattened(shape.trained_dense_total + shape.trained_expert_total, copy, gradient_bytes(job))
 
 
 def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:

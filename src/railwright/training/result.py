@@ -47,8 +47,6 @@ class Memory:
 
     stages   the peak of every pipeline stage; `stage` is the fullest one
     why      in one sentence, where the peak is and what holds most of it
-    reserve  what the caching allocator holds beyond, in segments with holes and for DeepSpeed's flat tensors;
-             it is given back where memory runs out, so a job fits where `total` does [byte]
     """
 
     parts: dict[str, float]
@@ -57,7 +55,6 @@ class Memory:
     stages: tuple[StageMemory, ...] = ()
     stage: int = 0
     why: str = ""
-    reserve: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
-from railwright.training.deepspeed import second_gradients
+from railwright.training.deepspeed import BUCKETS, copied, second_gradients
 from railwright.training.eras import era_of
 from railwright.training.stages import StageShape
 
@@ -47,6 +47,9 @@ COPY = "fp32 copy of the gradients"
 moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
 core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
 
+AT_STEP = (COPY, BUCKETS)
+"""Parts that are there at the optimizer's step only."""
+
 
 def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, float]:
     """Weights, gradients and optimizer states of one GPU of a stage. [byte]
@@ -83,7 +86,7 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
     if "optimizer" not in layout.offload:
         parts["optimizer states"] = (master + 2 * moments) * shard
         if gradient < 4.0 and job.moment_dtype == "fp32" and job.master == "fp32":
-            parts[COPY] = 4.0 * shard
+            parts |= copied(shard) if era_of(job).deepspeed and layout.zero else {COPY: 4.0 * shard}
     return parts
 
 

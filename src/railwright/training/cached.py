@@ -1,0 +1,199 @@
+"""What PyTorch's caching allocator holds of a GPU: a job's tensors come and go on it for two steps.
+
+`memory` adds up the tensors of the fullest moment.  A GPU also holds the holes between tensors: what was
+freed and is too small, or too far apart, for what comes next.  They follow from the order in which tensors
+come and go: weights that were copied into buffers, moments that the first step makes where activations were,
+rows of experts whose number changes, activations of other sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from statistics import NormalDist
+
+from railwright.fabric.graph import Fabric
+from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
+from railwright.model.pattern import Layer
+from railwright.model.tensors import layer_tensors, with_received
+from railwright.spec.training import TrainingJob
+from railwright.training.allocator import Allocator
+from railwright.training.eras import era_of
+from railwright.training.kept import layer_kept_parts
+from railwright.training.memory import GIB, SYSTEM
+from railwright.training.plan import data_parallel, job_gpus, microbatches
+from railwright.training.replay import Replay
+from railwright.training.replay_deepspeed import DeepSpeedReplay
+from railwright.training.result import Memory
+from railwright.training.schedule import order_name, route_of, schedule
+from railwright.training.stages import stage_shapes
+from railwright.training.tape import LayerPlan
+
+STEPS = 2
+"""The second step's passes find the optimizer's states where the first one's tensors were."""
+
+ROUTINGS = 7
+"""Numbers of rows that experts receive in turn: the middles of equal parts of their distribution."""
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What the allocator holds of the fullest GPU, with as much memory as it wants. [byte]
+
+    stage     whose GPU that is
+    reserved  in segments
+    holes     of them, what no tensor has when tensors take most
+    growing   in segments that grow
+    system    beside it: CUDA context and NCCL buffers
+    retries   times in a step that memory ends and unused segments go back
+    short     what is missing even then
+    """
+
+    stage: int
+    reserved: int
+    holes: int
+    growing: int
+    system: float
+    retries: int
+    short: float
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Bytes of one GPU of a stage.
+
+    allocated  most in tensors
+    reserved   most in segments of the allocator
+    second     in segments at the end of the second step's passes, before its optimizer step
+    retries    times in the second step that memory ended and unused segments went back
+    """
+
+    allocated: int
+    reserved: int
+    second: int
+    retries: int
+
+
+def cached(
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    stage: int,
+    capacity: float = inf,
+    expandable: bool | None = None,
+) -> Cached | None:
+    """Replay two steps of one stage on the allocator; the job must have passed `plan.check`.
+
+    capacity    bytes that the allocator can have of a GPU
+    expandable  segments that grow (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True); default: what the job's
+                era does
+
+    None where the era is not PyTorch's.
+    """
+    layout, era = job.layout, era_of(job)
+    if era.allocator == "jax":
+        return None
+    ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
+    # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
+    few = 3 * layout.pipeline if layout.pipeline > 1 else 3
+    count = min(microbatches(job, data_parallel(job, fabric)), few)
+    order = schedule(layout.pipeline, route_of(layout).chunks, count, order_name(job))[stage]
+    shape = stage_shapes(arch, layout, job.lora)[stage]
+    plans = {kind: _plans(job, arch, kind) for kind in {k for c in shape.chunks for k in c.layers}}
+    memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
+    replay = (DeepSpeedReplay if era.deepspeed else Replay)(job, arch, shape, ranks, plans, memory)
+    replay.start()
+    second = retries = 0
+    for step in range(STEPS):
+        retries = memory.retries
+        for unit in order:
+            replay.run(unit)
+        second = memory.reserved
+        replay.update(step)
+    return Cached(memory.most_allocated, memory.most_reserved, second, memory.retries - retries)
+
+
+def reserved(job: TrainingJob, arch: Transformer, fabric: Fabric, memory: Memory) -> Reserved | None:
+    """What the allocator holds of the GPU where it holds most; None where the era is not PyTorch's.
+
+    memory  `peak_memory` of the job
+    """
+    found = [cached(job, arch, fabric, stage) for stage in range(job.layout.pipeline)]
+    most, stage = max((one.reserved if one else 0, stage) for stage, one in enumerate(found))
+    one, grown = found[stage], cached(job, arch, fabric, stage, expandable=True)
+    if one is None or grown is None:
+        return None
+    system = memory.parts[SYSTEM]
+    retries, short = 0, 0.0
+    if most + system > memory.capacity:
+        again = cached(job, arch, fabric, stage, memory.capacity - system)
+        if again is not None:
+            retries, short = again.retries, max(again.reserved + system - memory.capacity, 0.0)
+    return Reserved(stage, most, most - one.allocated, grown.reserved, system, retries, short)
+
+
+def crowded(held: Reserved, capacity: float) -> str:
+    """A warning where tensors fit into a GPU and the holes between them do not; '' where all does.
+
+    capacity  of the GPU [byte]
+    """
+    total = held.reserved + held.system
+    if total <= capacity:
+        return ""
+    text = (
+        f"tensors fit, but PyTorch's allocator wants {total / GIB:.1f} GiB of the {capacity / GIB:.1f} GiB "
+        f"of a GPU of stage {held.stage}, {held.holes / GIB:.1f} GiB of them for holes between tensors: "
+    )
+    if held.short:
+        text += f"{held.short / GIB:.1f} GiB are missing by this replay, which is good to some 5 %"
+    else:
+        text += f"memory ends {held.retries} times a step, and the GPU waits while unused segments go back"
+    if held.growing < held.reserved:
+        text += (
+            f". With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it wants "
+            f"{(held.growing + held.system) / GIB:.1f} GiB"
+        )
+    return text + "."
+
+
+def _plans(job: TrainingJob, arch: Transformer, kind: Layer) -> list[LayerPlan]:
+    """A layer's tensors, once for each number of rows that its experts receive.
+
+    With balanced routing each row goes to one of `layout.expert` ranks by chance, so that their number at one
+    of them has a binomial distribution; dropped to a capacity it is always the same.
+    """
+    plan, ranks = _plan(job, arch, kind), job.layout.expert
+    if kind == "dense" or ranks == 1 or job.expert_capacity is not None:
+        return [plan]
+    sent = ranks * job.micro_batch * job.sequence / job.layout.context * arch.experts_per_token
+    received = NormalDist(1.0, sqrt((ranks - 1) / sent))
+    # 3 has no common factor with ROUTINGS: all of them, in no order of size
+    parts = [((3 * i + 1) % ROUTINGS + 0.5) / ROUTINGS for i in range(ROUTINGS)]
+    return [replace(plan, tensors=with_received(plan.tensors, received.inv_cdf(part))) for part in parts]
+
+
+def _plan(job: TrainingJob, arch: Transformer, kind: Layer) -> LayerPlan:
+    layout, era = job.layout, era_of(job)
+    tensors = layer_tensors(
+        arch,
+        kind,
+        job.micro_batch * job.sequence / layout.context,
+        job.sequence,
+        layer_kept_parts(job, arch, kind, "none"),
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel,
+        ep=layout.expert if kind == "moe" else 1,
+        expert_tp=layout.expert_tensor if kind == "moe" else None,
+        imbalance=job.expert_load if kind == "moe" else 1.0,
+        attention=era.attention,
+        exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
+    )
+    autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
+    return LayerPlan(
+        tensors,
+        layer_kept_parts(job, arch, kind, layout.recompute),
+        again=layout.recompute == "full",
+        gradient=ELEMENT if autograd else 0.0,
+        eager=not era.compiled_casts,
+    )

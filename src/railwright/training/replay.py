@@ -1,0 +1,235 @@
+"""One GPU of a pipeline stage on a caching allocator: states, passes in their order, optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
+from railwright.model.pattern import Layer
+from railwright.spec.training import TrainingJob
+from railwright.training.allocator import Allocator, Block
+from railwright.training.kept import layers_away, stage_activations
+from railwright.training.schedule import Unit
+from railwright.training.stages import StageShape
+from railwright.training.states import COPY, MASTER_BYTES, MOMENT_BYTES, state_parts
+from railwright.training.tape import LayerPass, LayerPlan, backward, forward
+
+Plans = Mapping[Layer, Sequence[LayerPlan]]
+
+
+@dataclass
+class Flight:
+    """One microbatch of one chunk between its passes.
+
+    layers  what each layer holds
+    more    blocks that are freed when its backward pass begins
+    """
+
+    layers: list[LayerPass] = field(default_factory=list)
+    more: list[Block] = field(default_factory=list)
+
+
+class Replay:
+    """A stage under Megatron-LM or PyTorch's FSDP.
+
+    plans   of each kind of layer, taken in turn: experts receive other numbers of rows every time
+    ranks   that hold the same dense parameters
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        arch: Transformer,
+        shape: StageShape,
+        ranks: int,
+        plans: Plans,
+        memory: Allocator,
+    ) -> None:
+        self.job, self.arch, self.shape, self.ranks, self.memory = job, arch, shape, ranks, memory
+        self.plans, self.turn = plans, 0
+        self.tensors = stage_activations(job, arch, shape)
+        self.states = state_parts(job, shape, ranks)
+        self.split = job.layout.tensor if job.layout.sequence_parallel else 1
+        self.rows = job.micro_batch * job.sequence / job.layout.context
+        self.full = ELEMENT * self.rows * arch.hidden
+        self.weights = self._weights()
+        self.flights: dict[tuple[int, int], Flight] = {}
+        self.moment = 0.0
+        self.away = layers_away(job, shape) / max(sum(len(c.layers) for c in shape.chunks), 1)
+
+    def _weights(self) -> list[float]:
+        """Parameters of the stage's weights in the order they are made; those of norms and biases are spread
+        over them."""
+        layers = [
+            weight
+            for chunk in self.shape.chunks
+            for kind in chunk.layers
+            for op in self.plans[kind][0].tensors.operators
+            for weight in op.weights
+        ]
+        first = self.shape.embedding * sum(c.embedding for c in self.shape.chunks)
+        last = self.shape.head * sum(c.head for c in self.shape.chunks)
+        return [weight for weight in (first, *layers, last) if weight]
+
+    def take(self, size: float) -> Block:
+        return self.memory.take(size)
+
+    def once(self, size: float) -> None:
+        """A tensor that is freed at once."""
+        if size:
+            self.memory.give(self.memory.take(size))
+
+    def each(self, size: float) -> list[Block]:
+        """A tensor for every weight, so many bytes together."""
+        total = sum(self.weights)
+        return [self.take(size * weight / total) for weight in self.weights] if size else []
+
+    def give(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            self.memory.give(block)
+
+    def start(self) -> None:
+        """Weights one by one, the buffers that they are copied into, and fp32 masters.
+
+        Moments come with the first step (Megatron-LM, core/distributed/param_and_grad_buffer.py; Transformer
+        Engine, pytorch/optimizers/fused_adam.py).
+        """
+        states = self.states
+        weights = self.each(states["weights"])
+        if self.job.layout.zero in (1, 2) and not self.job.lora:
+            for name in ("weights", "gradients"):
+                self.take(states[name])
+            self.give(weights)
+        else:
+            self.each(states["gradients"])
+        for name in ("gathered weights", "gradients before reduction"):
+            if states.get(name):
+                self.take(states[name])
+        master, moment = MASTER_BYTES[self.job.master], MOMENT_BYTES[self.job.moment_dtype]
+        optimizer = states.get("optimizer states", 0.0)
+        self.moment = optimizer * moment / (master + 2 * moment)
+        self.each(optimizer - 2 * self.moment)
+        self.always()
+
+    def always(self) -> None:
+        for size in self.tensors.always.values():
+            if size:
+                self.take(size)
+
+    def run(self, unit: Unit) -> None:
+        """One pass.  Where gradients of weights run later, what the layers hold is freed then; a backward
+        pass beside a forward one has left the head before that one reaches it."""
+        if unit.kind == "F":
+            self.leave(unit, *self.enter(unit))
+        elif unit.kind == "B":
+            self.finish(unit, self.turned(unit))
+        elif unit.kind == "I":
+            self.memory.give(self.turned(unit))
+        elif unit.kind == "W":
+            self.finish(unit, self.take(self.full / self.split))
+        elif unit.kind == "FB":
+            ahead, back = unit.passes
+            gradient = self.turned(back)
+            flight, output = self.enter(ahead)
+            self.finish(back, gradient)
+            self.leave(ahead, flight, output)
+
+    def enter(self, unit: Unit) -> tuple[Flight, Block]:
+        """A forward pass up to its last layer's output."""
+        flight, kinds = Flight(), self.shape.chunks[unit.chunk].layers
+        away = round(self.away * len(kinds))
+        output = self.arrived(unit, flight)
+        for number, kind in enumerate(kinds):
+            plans = self.plans[kind]
+            done, output = forward(self.memory, plans[self.turn % len(plans)], output)
+            self.turn += 1
+            flight.layers.append(done)
+            # two layers are on their way to the host
+            if 2 <= number < away + 2:
+                flight.layers[number - 2].send(self.memory)
+        return flight, output
+
+    def leave(self, unit: Unit, flight: Flight, output: Block) -> None:
+        """The end of a forward pass: norm, product and loss, or the next stage."""
+        self.flights[unit.chunk, unit.microbatch] = flight
+        if not self.shape.chunks[unit.chunk].head:
+            self.left(output, flight)
+            return
+        flight.more += [output, self.take(self.full / self.split)]
+        if self.split > 1:
+            self.once(self.full)
+        logits = self.tensors.head_backward["logits"]
+        one = ELEMENT * self.rows * self.arch.vocab / self.job.layout.tensor
+        flight.more += [self.take(one) for _ in range(int(logits / one))]
+        if logits % one >= 1:
+            flight.more.append(self.take(logits % one))
+
+    def arrived(self, unit: Unit, flight: Flight) -> Block:
+        """What the first layer of a pass reads; an embedding's dropout keeps its mask."""
+        if self.shape.chunks[unit.chunk].embedding and self.tensors.embedded:
+            flight.more.append(self.take(self.tensors.embedded))
+        return self.take(self.full / self.split)
+
+    def left(self, output: Block, flight: Flight) -> None:
+        """What becomes of a pass's output: it is sent and freed."""
+        self.memory.give(output)
+
+    def turned(self, unit: Unit) -> Block:
+        """The beginning of a backward pass: the gradient of its last layer's output."""
+        if not self.shape.chunks[unit.chunk].head:
+            return self.returned(self.flights[unit.chunk, unit.microbatch])
+        flight, parts = self.flights[unit.chunk, unit.microbatch], self.tensors.head_backward
+        flowing = self.take(self.full)
+        self.once(parts.get("gathered input", 0.0))
+        self.weight_gradient(parts.get("gradient of the head", 0.0), unit)
+        gradient = self.take(self.full / self.split)
+        self.give([flowing, *flight.more])
+        flight.more = []
+        return gradient
+
+    def returned(self, flight: Flight) -> Block:
+        """The gradient of a pass's output, from the next stage."""
+        return self.take(self.full / self.split)
+
+    def finish(self, unit: Unit, gradient: Block) -> None:
+        """The layers' backward passes, and the embedding's."""
+        flight = self.flights.pop((unit.chunk, unit.microbatch))
+        gradient = self.layers(unit, flight, gradient)
+        if self.shape.chunks[unit.chunk].embedding:
+            size = self.tensors.embedding_backward.get("gradient of the embedding", 0.0)
+            self.weight_gradient(size, unit)
+        self.memory.give(gradient)
+
+    def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
+        """From the gradient of the last layer's output to that of the first one's input."""
+        self.give(flight.more)
+        for number, done in reversed(list(enumerate(flight.layers))):
+            self.fetch(flight, number)
+            gradient = backward(self.memory, done, gradient, self.gradients(unit))
+        return gradient
+
+    def fetch(self, flight: Flight, number: int) -> None:
+        """A layer and the one before it come back from the host."""
+        for done in flight.layers[max(number - 1, 0) : number + 1]:
+            done.fetch(self.memory)
+
+    def weight_gradient(self, size: float, unit: Unit) -> None:
+        into = self.gradients(unit)
+        if into is None:
+            self.once(size)
+        elif size:
+            into.append(self.take(size))
+
+    def gradients(self, unit: Unit) -> list[Block] | None:
+        """Where a pass's gradients of weights stay; None where they are added to sums and freed."""
+        return None
+
+    def update(self, step: int) -> None:
+        """The optimizer's step, on gradients in fp32; the first one makes the moments."""
+        copies = self.each(self.states.get(COPY, 0.0))
+        if step == 0:
+            self.each(self.moment)
+            self.each(self.moment)
+        self.give(copies)

@@ -1,0 +1,162 @@
+"""One GPU of a stage under DeepSpeed's pipeline engine, on a caching allocator.
+
+Versions as in `deepspeed`: ZeRO-1 with fp16 of February 2022, BF16_Optimizer of April 2022.
+"""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.allocator import Allocator, Block
+from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
+from railwright.training.replay import Flight, Plans, Replay
+from railwright.training.schedule import Unit
+from railwright.training.stages import StageShape
+from railwright.training.tape import backward
+
+
+class DeepSpeedReplay(Replay):
+    """A stage under DeepSpeed.
+
+    sums   whether gradients are added to sums in fp32 (BF16_Optimizer), or stay in 16 bits
+    state  bytes of one of the optimizer's three states
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        arch: Transformer,
+        shape: StageShape,
+        ranks: int,
+        plans: Plans,
+        memory: Allocator,
+    ) -> None:
+        super().__init__(job, arch, shape, ranks, plans, memory)
+        self.sums = SECOND_GRADIENTS in self.states
+        self.state = self.states.get("optimizer states", 0.0) / 3
+        self.part = self.full / job.layout.tensor
+        self.live: list[Block] = []
+        self.seen: set[int] = set()
+
+    def start(self) -> None:
+        """Weights become one tensor, and each optimizer state is one.
+
+        With fp16 they go to the host and come back, and the cache keeps what they left (zero/
+        stage_1_and_2.py, __init__, initialize_optimizer_states); BF16_Optimizer joins them on the GPU.
+        """
+        weights = self.each(self.states["weights"])
+        if self.sums:
+            self.take(self.states["weights"])
+            self.give(weights)
+        else:
+            self.give(weights)
+            self.take(self.states["weights"])
+        share = self.take(self.state / 2)
+        self.take(self.state)
+        self.give([share])
+        zeros = self.take(self.states["gradients"] if self.sums else self.state)
+        self.take(self.state)
+        self.take(self.state)
+        if not self.sums:
+            self.give([zeros])
+        self.always()
+
+    def arrived(self, unit: Unit, flight: Flight) -> Block:
+        """The engine receives into a buffer, clones that, clones again and makes the parts whole."""
+        if self.shape.chunks[unit.chunk].embedding:
+            return super().arrived(unit, flight)
+        parts = [self.take(self.part)]
+        if self.job.layout.tensor == 1:
+            flight.more += parts
+            return self.take(self.full)
+        parts.append(self.take(self.part))
+        whole = self.whole()
+        self.give(parts)
+        return whole
+
+    def whole(self) -> Block:
+        """A tensor made whole of the tensor ranks' parts: a flat one, NCCL's list of them as one, and a copy
+        (runtime/utils.py, PartitionedTensor.full)."""
+        flat = self.take(self.full)
+        self.once(self.full)
+        whole = self.take(self.full)
+        self.give([flat])
+        return whole
+
+    def left(self, output: Block, flight: Flight) -> None:
+        if self.job.layout.tensor == 1:
+            flight.more.append(output)
+            return
+        flight.more.append(self.take(self.part))
+        self.give([output])
+
+    def returned(self, flight: Flight) -> Block:
+        if self.job.layout.tensor == 1:
+            return self.take(self.full)
+        flight.more.append(self.whole())
+        return self.whole()
+
+    def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
+        """The engine names output and gradient until the end (pipe/engine.py, _exec_backward_pass)."""
+        first = gradient
+        for done in reversed(flight.layers):
+            gradient = backward(self.memory, done, gradient, self.gradients(unit), named=gradient is first)
+        self.give([first, *flight.more])
+        if self.job.layout.tensor > 1:
+            self.once(self.part)
+        return gradient
+
+    def turned(self, unit: Unit) -> Block:
+        if self.sums:
+            self.give(self.live)
+            self.live = []
+        return super().turned(unit)
+
+    def finish(self, unit: Unit, gradient: Block) -> None:
+        super().finish(unit, gradient)
+        if self.sums:
+            # each is added in fp32 (bf16_optimizer.py, update_hp_grads)
+            for weight in self.weights:
+                self.once(4 * weight)
+        self.seen.add(unit.chunk)
+
+    def gradients(self, unit: Unit) -> list[Block] | None:
+        """Gradients stay where autograd makes them first."""
+        return None if not self.sums and unit.chunk in self.seen else self.live
+
+    def update(self, step: int) -> None:
+        """Gradients are averaged, looked through and flattened; the new weights are gathered in buckets."""
+        if not self.sums:
+            self._average()
+        total = sum(self.weights)
+        self.once(2 * total / max(1, total // BUCKET))
+
+    def _average(self) -> None:
+        """Gradients go through a bucket; those of the weights that reach into this rank's share are copied
+        out of it, and each is widened to look for overflows, and for its norm (zero/stage_1_and_2.py,
+        reduce_ipg_grads, copy_grads_in_partition, _has_inf_or_nan, get_grad_norm_direct, step)."""
+        mine = _reached(self.weights, self.ranks if self.job.layout.zero else 1)
+        bucket = self.take(2 * BUCKET)
+        copied = self.take(2 * sum(whole for whole, _ in mine))
+        self.give([*self.live, bucket])
+        self.live, self.seen = [], set()
+        for width in (4, 8):
+            for _, part in mine:
+                self.once(width * part)
+        flat = self.take(self.state / 2)
+        wide = self.take(self.state)
+        self.give([flat, copied, wide])
+
+
+def _reached(weights: list[float], ranks: int) -> list[tuple[float, float]]:
+    """(parameters, those of this rank) of the weights that reach into the share of the rank in the middle; an
+    embedding lies with the first ranks, which pass more of it through memory than was ever read there."""
+    share = sum(weights) / ranks
+    begin = ranks // 2 * share
+    found, at = [], 0.0
+    for weight in weights:
+        part = min(at + weight, begin + share) - max(at, begin)
+        if part > 0:
+            found.append((weight, part))
+        at += weight
+    return found
