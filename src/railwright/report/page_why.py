@@ -15,6 +15,7 @@ from railwright.report.figures import (
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
+from railwright.training.cached import Reserved
 from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult, UsedCollective
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
@@ -187,6 +188,7 @@ def memory_section(result: Result) -> Html | None:
     parts: list[Html] = []
     for name, who, step in _first_steps(result):
         m = step.memory
+        held = _reserved(result, name)
         pieces = [
             (f"m{i % 8}", size, f"{part}: {show_size(size)}")
             for i, (part, size) in enumerate(m.parts.items())
@@ -199,6 +201,8 @@ def memory_section(result: Result) -> Html | None:
             tag("figure", stacked_bar(pieces, full, label=label)),
             colour_key((look, tip) for look, _, tip in pieces),
         ]
+        if held is not None:
+            parts.append(tag("p", _allocator(held, len(m.stages))))
         if len(m.stages) > 1:
             cells = [
                 (str(s.stage), show_size(s.total), show_share(s.total / m.capacity), s.moment, str(s.passes))
@@ -208,6 +212,24 @@ def memory_section(result: Result) -> Html | None:
             caption = f"{name} on {who}: the peak of one GPU of every pipeline stage"
             parts.append(data_table(caption, heads, cells, numbers=(1, 2, 4)))
     return join(parts) if parts else None
+
+
+def _reserved(result: Result, name: str) -> Reserved | None:
+    """What PyTorch's allocator holds for a job of the study as written."""
+    job = job_of(result.variants[0], name)
+    return None if job is None else job.reserved
+
+
+def _allocator(held: Reserved, stages: int) -> str:
+    where = f"a GPU of stage {held.stage}" if stages > 1 else "it"
+    told = (
+        f"PyTorch's allocator holds {show_size(held.reserved)}, {show_size(held.holes)} of them in holes "
+        f"between tensors; with CUDA and NCCL, nvidia-smi shows {show_size(held.reserved + held.system)} of "
+        f"{where} in use."
+    )
+    if held.growing < held.reserved:
+        told += f" With expandable_segments:True it would be {show_size(held.growing + held.system)}."
+    return told
 
 
 def _alike(collectives: tuple[UsedCollective, ...]) -> list[tuple[UsedCollective, float, float]]:

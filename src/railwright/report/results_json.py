@@ -19,6 +19,7 @@ from railwright.report.figures import letter
 from railwright.report.plain import finite
 from railwright.report.rooms_json import rooms
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
+from railwright.training.cached import Reserved
 from railwright.training.critical import critical_path
 from railwright.training.result import StepResult
 
@@ -135,6 +136,19 @@ def _prediction(p: CollectivePrediction) -> dict[str, Any]:
     }
 
 
+def _reserved(held: Reserved) -> dict[str, Any]:
+    """What PyTorch's allocator holds of the GPU where it holds most, of the study as written."""
+    return {
+        "stage": held.stage,
+        "reserved_bytes": held.reserved,
+        "holes_bytes": held.holes,
+        "reserved_in_growing_segments_bytes": held.growing,
+        "beside_bytes": held.system,
+        "retries_per_step": held.retries,
+        "short_bytes": held.short,
+    }
+
+
 def _bottleneck(b: Bottleneck) -> dict[str, Any]:
     return {"link": b.link, "name": b.name, "utilisation": b.utilisation, "demands": b.share, "why": b.why}
 
@@ -143,11 +157,13 @@ def _job(job: JobResult) -> dict[str, Any]:
     return {
         "name": job.name,
         "infeasible": job.infeasible,
-        "step": None if job.step is None else _step(job.step) | {"critical_path": _critical(job)},
+        "step": None
+        if job.step is None
+        else _step(job.step, job.reserved) | {"critical_path": _critical(job)},
     }
 
 
-def _step(step: StepResult) -> dict[str, Any]:
+def _step(step: StepResult, held: Reserved | None = None) -> dict[str, Any]:
     return {
         "step_time_s": step.step_time,
         "unit": step.unit,
@@ -162,7 +178,7 @@ def _step(step: StepResult) -> dict[str, Any]:
             "parts_bytes": dict(step.memory.parts),
             "total_bytes": step.memory.total,
             "capacity_bytes": step.memory.capacity,
-            "reserve_bytes": step.memory.reserve,
+            "allocator": None if held is None else _reserved(held),
             "why": step.memory.why,
             "stages": [
                 {"stage": s.stage, "total_bytes": s.total, "moment": s.moment, "passes_held": s.passes}

@@ -27,6 +27,7 @@ from railwright.spec.training import TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
+from railwright.training.cached import crowded, reserved
 from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
 
@@ -158,6 +159,21 @@ def with_critical_path(job: JobResult, asked: TrainingJob | None, machine: Machi
         arch = architecture(asked.model)
         timeline = simulate(asked, arch, machine, most_events=EVENTS_OF_A_PATH).timeline
     return replace(job, critical=critical_path(timeline))
+
+
+def with_reserved(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+    """The job with what PyTorch's allocator holds, and a warning where a GPU has no room for that.
+
+    asked   None for a job of another kind
+    """
+    if job.step is None or asked is None:
+        return job
+    step = job.step
+    held = reserved(asked, architecture(asked.model), machine.network.fabric, step.memory)
+    told = crowded(held, step.memory.capacity) if held else ""
+    if told:
+        step = replace(step, warnings=(*step.warnings, told))
+    return replace(job, step=step, reserved=held)
 
 
 def run_recommendation(job: RecommendationJob, machine: Machine) -> JobResult:

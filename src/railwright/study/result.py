@@ -12,6 +12,7 @@ from railwright.reliability.result import Goodput
 from railwright.serving.result import ServingResult
 from railwright.site.plan import SitePlan
 from railwright.spec.study import Study
+from railwright.training.cached import Reserved
 from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult
 
@@ -31,12 +32,14 @@ class JobResult:
 
     critical   of the study as written, the chain of tasks that sets the step's length, operator by operator
                also where the timeline has room for whole passes only; None elsewhere
+    reserved   of the study as written, what PyTorch's allocator holds; None elsewhere, and without PyTorch
     """
 
     name: str
     step: StepResult | None
     infeasible: str = ""
     critical: CriticalPath | None = None
+    reserved: Reserved | None = None
 
 
 @dataclass(frozen=True)

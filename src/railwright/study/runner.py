@@ -12,7 +12,7 @@ from railwright.spec import override, spec_hash
 from railwright.spec.study import Study
 from railwright.study.answer import answer
 from railwright.study.assumptions import assumptions
-from railwright.study.evaluate import Workshop, evaluate, with_critical_path
+from railwright.study.evaluate import Workshop, evaluate, with_critical_path, with_reserved
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
@@ -92,10 +92,14 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
 
 
 def _with_paths(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
-    """The jobs of the study as written with their critical paths; recommendation jobs come last."""
+    """The jobs of the study as written with their critical paths and what their allocators hold;
+    recommendation jobs come last."""
     asked = (*study.jobs, *(None for _ in study.recommendations))
     machine = workshop.machine(study)
-    return tuple(with_critical_path(job, one, machine) for job, one in zip(base.jobs, asked, strict=True))
+    return tuple(
+        with_reserved(with_critical_path(job, one, machine), one, machine)
+        for job, one in zip(base.jobs, asked, strict=True)
+    )
 
 
 def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:
