@@ -8,6 +8,9 @@ import pytest
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
+from railwright.search import Space, search
+from railwright.search.explain import explain
+from railwright.search.export import export
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.study.evaluate import with_reserved
 from railwright.study.result import JobResult
@@ -179,3 +182,26 @@ def test_a_study_tells_what_the_allocator_holds_and_warns() -> None:
     assert [w for w in crowd.step.warnings if w.startswith("tensors fit, but PyTorch's allocator wants")]
     nothing = JobResult("case", None, "no")
     assert with_reserved(nothing, study, machine(4)) is nothing
+
+
+def test_a_search_says_what_the_allocator_holds_of_its_best_layouts() -> None:
+    space = Space({"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none",), "placement": ("packed",)})
+    wanted = job(gpus=8, sequence=4096, batch=64, micro_batch=2)
+    found = search(wanted, DENSE, machine(1), space, top=2, steps=0)
+    assert found.own is not None
+    for one in (*found.best, *found.front, found.own):
+        stage = one.step.memory.stage
+        again = cached(one.job, DENSE, machine(1).network.fabric, stage)
+        assert one.held is not None
+        assert again is not None
+        assert (one.held.stage, one.held.reserved) == (stage, again.reserved)
+    best = found.best[0]
+    assert best.held is not None
+    assert "expandable_segments" not in export(best, DENSE, 8, "megatron")
+    tight = best.held.reserved + best.held.system - 1.0
+    memory = replace(best.step.memory, capacity=tight)
+    crowd = replace(best, step=replace(best.step, memory=memory))
+    told = export(crowd, DENSE, 8, "megatron").splitlines()[2]
+    assert told == "# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert explain(found.own, "", crowd, tight)[-1].startswith("Of the best one tensors fit, but PyTorch's")
+    assert not any("allocator" in sentence for sentence in found.words)

@@ -166,11 +166,12 @@ def _show(result: SearchResult) -> None:
         print_words(f"Every layout that was not simulated {' or '.join(filter(None, (heavier, slower)))}.\n")
     else:
         typer.echo("No layout is left that was not simulated.\n")
-    header = ("", "step", "GiB", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
+    header = ("", "step", "GiB", "held", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
     rows = [_row(str(i + 1), one) for i, one in enumerate(result.best)]
     if result.own is not None:
         rows.append(_row("as written", result.own))
     print_table(header, rows)
+    print_words("\nGiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors.")
     if len(result.front) > 1:
         typer.echo("\nFaster, leaner or lighter on the network than any other that was simulated:\n")
         shown = result.front[: max(len(result.best), 5)]
@@ -200,6 +201,7 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
         title,
         show_time(one.time),
         f"{one.memory / GIB:.1f}",
+        f"{(one.held.reserved + one.held.system) / GIB:.1f}" if one.held else "",
         f"{one.network / 1e9:.1f}",
         str(s["tensor"]),
         str(s["context"]),
@@ -240,6 +242,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
         "step_seconds": one.time,
         "bound_seconds": one.bound,
         "memory_bytes": one.memory,
+        "held_bytes": one.held.reserved + one.held.system if one.held else None,
         "network_bytes": one.network,
         "tokens_per_second_per_gpu": one.step.tokens_per_second_per_gpu,
         "mfu": one.step.mfu,

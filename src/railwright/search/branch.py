@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from railwright.search.screen import Screen
 from railwright.search.space import Block, Refusal, Space, apply, blocks, setting_of
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
+from railwright.training.cached import Reserved, reserved
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
@@ -91,6 +92,7 @@ def search(
         limit = leaner[0].memory
     best = [run.simulated(one) for one in first]
     front = _front([*best, *(run.simulated(one) for one in _lean([*run.exact.values()]))])
+    best, front = [run.with_held(one) for one in best], tuple(run.with_held(one) for one in front)
     own, refused = run.own()
     effort = Effort(
         run.layouts,
@@ -144,6 +146,7 @@ class _Run:
     refined: int = 0
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
+    _held: dict[str, Reserved | None] = field(default_factory=dict)
     _steps: dict[tuple[int, int], StepResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -275,7 +278,14 @@ class _Run:
         except PlanError as no:
             return None, str(no)
         sent = bytes_sent(step, self.pricer.prices(self.job))
-        return Candidate(setting_of(self.job), self.job, step, 0.0, sent), ""
+        return self.with_held(Candidate(setting_of(self.job), self.job, step, 0.0, sent)), ""
+
+    def with_held(self, one: Candidate) -> Candidate:
+        memory, key = one.step.memory, one.job.model_dump_json()
+        if key not in self._held:
+            fabric = self.machine.network.fabric
+            self._held[key] = reserved(one.job, self.arch, fabric, memory, (memory.stage,))
+        return replace(one, held=self._held[key])
 
     def _index(self, i: int, at: int) -> tuple[int, ...]:
         return tuple(int(n) for n in np.unravel_index(at, self.blocks[i].shape))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from railwright.search.result import Candidate
+from railwright.training.cached import crowded
 from railwright.units import show_time
 
 GIB = 2.0**30
@@ -31,17 +32,21 @@ PLACEMENTS = {
 
 
 def explain(own: Candidate | None, refused: str, best: Candidate, capacity: float) -> tuple[str, ...]:
-    """Sentences: the gain, then every share that changes by more than 0.5 % of the step, then memory."""
+    """Sentences: the gain, then every share that changes by more than 0.5 % of the step, then memory, and
+    whether the holes between tensors fit beside them."""
+    tight = crowded(best.held, capacity) if best.held else ""
+    holes = (f"Of the best one {tight}",) if tight else ()
     if own is None:
         return (
             f"The layout as written cannot run: {refused}",
             f"The best one takes {show_time(best.time)} a step and needs {_gib(best.memory)} of "
             f"{_gib(capacity)}.",
+            *holes,
         )
     gain = own.time / best.time - 1
     leaner = best.memory < own.memory * (1 - 1e-6)
     if abs(gain) < 1e-6 and not leaner:
-        return (f"The layout as written is the best of the space: {show_time(own.time)} a step.",)
+        return (f"The layout as written is the best of the space: {show_time(own.time)} a step.", *holes)
     # The leanest layout may be slower, and so may the best of a space that the own one is not in.
     if gain > 0:
         found, much = "The best layout", f"{gain:.1%} more"
@@ -74,7 +79,7 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
         + (network if own.network or best.network else "")
         + "."
     )
-    return tuple(words)
+    return (*words, *holes)
 
 
 def _changes(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:

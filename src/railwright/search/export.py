@@ -15,6 +15,7 @@ from railwright.search.export_megatron import megatron, nemo
 from railwright.search.export_torchtitan import torchtitan
 from railwright.search.result import Candidate
 from railwright.spec.training import TrainingJob
+from railwright.training.cached import crowded
 
 
 def export(candidate: Candidate, arch: Transformer, data: int, form: str) -> str:
@@ -30,6 +31,8 @@ def export(candidate: Candidate, arch: Transformer, data: int, form: str) -> str
         f"# {what}; written by railwright search",
         f"# predicted: {candidate.time:.4g} s a step, {candidate.memory / 2**30:.1f} GiB on the fullest GPU",
     ]
+    if candidate.held and crowded(candidate.held, candidate.step.memory.capacity):
+        head.append("# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     return "\n".join([*head, *write(candidate.job, arch, data)]) + "\n"
 
 

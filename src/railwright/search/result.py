@@ -8,6 +8,7 @@ from typing import Any
 
 from railwright.search.space import Refusal
 from railwright.spec.training import TrainingJob
+from railwright.training.cached import Reserved
 from railwright.training.result import StepResult
 
 
@@ -20,6 +21,7 @@ class Candidate:
     step     its step; step_time [s]
     bound    what the screening said it takes at least [s]; 0 for the job's own layout
     network  bytes that one GPU sends per step in groups that span servers [byte]
+    held     what PyTorch's allocator holds of the fullest stage's GPU
     """
 
     setting: Mapping[str, Any]
@@ -27,6 +29,7 @@ class Candidate:
     step: StepResult
     bound: float
     network: float
+    held: Reserved | None = None
 
     @property
     def time(self) -> float:

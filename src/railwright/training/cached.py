@@ -8,6 +8,7 @@ rows of experts whose number changes, activations of other sizes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from statistics import NormalDist
@@ -114,13 +115,21 @@ def cached(
     return Cached(memory.most_allocated, memory.most_reserved, second, memory.retries - retries)
 
 
-def reserved(job: TrainingJob, arch: Transformer, fabric: Fabric, memory: Memory) -> Reserved | None:
+def reserved(
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    memory: Memory,
+    stages: Sequence[int] | None = None,
+) -> Reserved | None:
     """What the allocator holds of the GPU where it holds most; None where the era is not PyTorch's.
 
     memory  `peak_memory` of the job
+    stages  that are looked at; default: all
     """
-    found = [cached(job, arch, fabric, stage) for stage in range(job.layout.pipeline)]
-    most, stage = max((one.reserved if one else 0, stage) for stage, one in enumerate(found))
+    looked = range(job.layout.pipeline) if stages is None else stages
+    found = {stage: cached(job, arch, fabric, stage) for stage in looked}
+    most, stage = max((one.reserved if one else 0, stage) for stage, one in found.items())
     one, grown = found[stage], cached(job, arch, fabric, stage, expandable=True)
     if one is None or grown is None:
         return None
