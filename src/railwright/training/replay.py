@@ -81,10 +81,10 @@ class Replay:
         if size:
             self.memory.give(self.memory.take(size))
 
-    def each(self, size: float) -> list[Block]:
-        """A tensor for every weight, so many bytes together."""
+    def each(self, *sizes: float) -> list[Block]:
+        """Tensors for every weight, one after another; so many bytes together of each kind."""
         total = sum(self.weights)
-        return [self.take(size * weight / total) for weight in self.weights] if size else []
+        return [self.take(size * weight / total) for weight in self.weights for size in sizes if size]
 
     def give(self, blocks: Sequence[Block]) -> None:
         for block in blocks:
@@ -230,6 +230,5 @@ class Replay:
         """The optimizer's step, on gradients in fp32; the first one makes the moments."""
         copies = self.each(self.states.get(COPY, 0.0))
         if step == 0:
-            self.each(self.moment)
-            self.each(self.moment)
+            self.each(self.moment, self.moment)
         self.give(copies)
