@@ -64,7 +64,7 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
         found = cached(wanted, arch, FABRIC, stage.stage)
         assert found is not None
         assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.05)
-        assert found.allocated <= found.reserved <= 1.6 * found.allocated
+        assert found.allocated <= found.reserved <= 2 * found.allocated
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
