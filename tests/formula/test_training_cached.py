@@ -35,27 +35,32 @@ def wide(**layout: object) -> TrainingJob:
     return job(gpus=32, sequence=4096, batch=128, micro_batch=2, **layout)
 
 
-@pytest.mark.parametrize("software", ["megatron-2025", "megatron-2022", "fsdp-2024"])
+LAYOUTS: list[tuple[Transformer, dict[str, object]]] = [
+    (DENSE, {}),
+    (DENSE, {"zero": 1}),
+    (DENSE, {"zero": 3}),
+    (DENSE, {"tensor": 4, "sequence_parallel": True}),
+    (DENSE, {"tensor": 4, "zero": 1, "recompute": "full"}),
+    (DENSE, {"pipeline": 4, "zero": 1}),
+    (DENSE, {"pipeline": 4, "virtual_pipeline": 2}),
+    (DENSE, {"pipeline": 4, "schedule": "zb-h1"}),
+    (DENSE, {"pipeline": 4, "schedule": "gpipe"}),
+    (DENSE, {"context": 2, "context_kind": "all-to-all"}),
+    (DENSE, {"recompute": "selective", "recompute_modules": ("mlp",)}),
+    (MOE, {"expert": 8, "zero": 1}),
+    (MOE, {"expert": 4, "pipeline": 2, "recompute": "selective", "recompute_modules": ("moe_act",)}),
+]
+CASES = [(era, *one) for one in LAYOUTS for era in ("megatron-2025", "megatron-2022", "fsdp-2024")]
+CASES.append(("megatron-2025", MOE, {"pipeline": 4, "schedule": "dualpipe", "expert": 4}))
+
+
 @pytest.mark.parametrize(
-    ("arch", "layout"),
-    [
-        (DENSE, {}),
-        (DENSE, {"zero": 1}),
-        (DENSE, {"zero": 3}),
-        (DENSE, {"tensor": 4, "sequence_parallel": True}),
-        (DENSE, {"tensor": 4, "zero": 1, "recompute": "full"}),
-        (DENSE, {"pipeline": 4, "zero": 1}),
-        (DENSE, {"pipeline": 4, "virtual_pipeline": 2}),
-        (DENSE, {"pipeline": 4, "schedule": "zb-h1"}),
-        (DENSE, {"context": 2, "context_kind": "all-to-all"}),
-        (DENSE, {"recompute": "selective", "recompute_modules": ("mlp",)}),
-        (MOE, {"expert": 8, "zero": 1}),
-        (MOE, {"expert": 4, "pipeline": 2, "recompute": "selective", "recompute_modules": ("moe_act",)}),
-    ],
+    ("software", "arch", "layout"),
+    CASES,
     ids=lambda value: value.name if isinstance(value, Transformer) else str(value),
 )
 def test_tensors_at_their_most_are_what_memory_adds_up(
-    arch: Transformer, layout: dict[str, object], software: str
+    software: str, arch: Transformer, layout: dict[str, object]
 ) -> None:
     """Two countings that share sizes only: sums of parts at four moments, and every tensor in its order."""
     wanted = wide(**layout).model_copy(update={"software": software})
@@ -63,7 +68,7 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
     for stage in total.stages:
         found = cached(wanted, arch, FABRIC, stage.stage)
         assert found is not None
-        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.05)
+        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.06)
         assert found.allocated <= found.reserved <= 2 * found.allocated
 
 

@@ -96,10 +96,11 @@ def cached(
     if era.allocator == "jax":
         return None
     ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
-    # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
-    few = 3 * layout.pipeline if layout.pipeline > 1 else 3
-    count = min(microbatches(job, data_parallel(job, fabric)), few)
-    order = schedule(layout.pipeline, route_of(layout).chunks, count, order_name(job))[stage]
+    count, name = microbatches(job, data_parallel(job, fabric)), order_name(job)
+    if name != "gpipe":
+        # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
+        count = min(count, 3 * layout.pipeline if layout.pipeline > 1 else 3)
+    order = schedule(layout.pipeline, route_of(layout).chunks, count, name)[stage]
     shape = stage_shapes(arch, layout, job.lora)[stage]
     plans = {kind: _plans(job, arch, kind) for kind in {k for c in shape.chunks for k in c.layers}}
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)

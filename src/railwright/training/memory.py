@@ -89,7 +89,8 @@ def _stage(
         "optimizer step": {**always, **step},
     }
     if tensors.head_backward:
-        found["head backward"] = {**always, **kept, **tensors.head_backward}
+        logits = _with_logits(job, shape, held) * tensors.head_backward["logits"]
+        found["head backward"] = {**always, **kept, **tensors.head_backward, "logits": logits}
     if tensors.embedding_backward:
         done = kept["activations"] - tensors.chunks[0]
         found["embedding backward"] = {**always, "activations": done, **tensors.embedding_backward}
@@ -98,6 +99,13 @@ def _stage(
     return StageMemory(
         index, parts, sum(parts.values()), moment, 0 if moment == "optimizer step" else sum(held)
     )
+
+
+def _with_logits(job: TrainingJob, shape: StageShape, held: Held) -> int:
+    """Passes whose logits a stage holds at once: all that it holds where every forward pass runs first; in
+    other schedules the head's backward pass follows its forward pass."""
+    ends = max(n for n, chunk in zip(held, shape.chunks, strict=True) if chunk.head)
+    return ends if order_name(job) == "gpipe" else 1
 
 
 def _bytes(held: Held, tensors: StageActivations) -> float:

@@ -91,19 +91,22 @@ class Replay:
             self.memory.give(block)
 
     def start(self) -> None:
-        """Weights one by one, the buffers that they are copied into, and fp32 masters.
+        """Weights one by one, buffers of all weights and of all gradients, and fp32 masters.
 
+        A distributed optimizer copies weights into their buffer; FSDP has shards of each and no buffers.
         Moments come with the first step (Megatron-LM, core/distributed/param_and_grad_buffer.py; Transformer
         Engine, pytorch/optimizers/fused_adam.py).
         """
-        states = self.states
+        states, zero = self.states, self.job.layout.zero
         weights = self.each(states["weights"])
-        if self.job.layout.zero in (1, 2) and not self.job.lora:
-            for name in ("weights", "gradients"):
-                self.take(states[name])
-            self.give(weights)
-        else:
+        if zero in (1, 2):
+            self.take(states["weights"])
+        if zero < 3 and states["gradients"]:
+            self.take(states["gradients"])
+        elif zero == 3:
             self.each(states["gradients"])
+        if zero in (1, 2):
+            self.give(weights)
         for name in ("gathered weights", "gradients before reduction"):
             if states.get(name):
                 self.take(states[name])
