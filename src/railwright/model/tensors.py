@@ -99,18 +99,20 @@ def layer_tensors(
     imbalance: float = 1.0,
     attention: CoreAttention = "flash",
     exchanged: bool = False,
+    working: float = 0.0,
 ) -> LayerTensors:
     """The tensors of one layer; arguments as `layer_activations`, which `check_cut` must have passed.
 
     kept       `layer_activations` of the same layer without recomputation: sizes of what can be kept [byte]
     exchanged  heads are swapped for tokens around the attention (context parallelism by all-to-all)
+    working    bytes that 'flash' attention needs for itself
 
     Read off Megatron-LM's modules (core/transformer/transformer_layer.py, attention.py, multi_latent_
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     tape = _Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
-    before = tape.attention(attention, sequence, exchanged)
+    before = tape.attention(attention, sequence, exchanged, working)
     if layer == "dense":
         tape.mlp(before)
     else:
@@ -207,7 +209,7 @@ class _Tape:
             of = dropped
         self.op((before, of, *more), {out: (self.part, self.part)}, same=True)
 
-    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool) -> str:
+    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float) -> str:
         """The attention block; returns the name of what the MLP reads."""
         arch, rows = self.arch, self.rows
         self.norm(INPUT, "attention norm output", "attention norm output")
@@ -215,7 +217,7 @@ class _Tape:
         value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
         out = ELEMENT * rows * arch.heads / self.tp * value
         if kind == "flash":
-            self._flash(qkv, out, exchanged)
+            self._flash(qkv, out, exchanged, working)
         else:
             self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, out)
         weight = arch.hidden * out / (ELEMENT * rows)
@@ -225,7 +227,7 @@ class _Tape:
         self.closing("projected", INPUT, "mlp norm input")
         return "mlp norm input"
 
-    def _flash(self, qkv: str, out: float, exchanged: bool) -> None:
+    def _flash(self, qkv: str, out: float, exchanged: bool, working: float) -> None:
         """Attention in one kernel.  Where heads are swapped for tokens, all-to-alls read and write copies
         (Transformer Engine, context_parallel.py, flash_attn_a2a_communicate)."""
         made = "attention output"
@@ -240,7 +242,7 @@ class _Tape:
         if NARROW_QKV in self.kept:
             makes[NARROW_QKV] = (0.0, self.kept[NARROW_QKV])
             keeps = NARROW_QKV
-        self.op((qkv,), makes, (keeps, made, "log-sum-exp"))
+        self.op((qkv,), makes, (keeps, made, "log-sum-exp"), beside=(working, working))
         self.groups["log-sum-exp"] = "attention scores"
         if exchanged:
             self.op((made,), {"attention output": self.size("attention output", out)}, beside=(out, out))

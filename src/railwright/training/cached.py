@@ -21,7 +21,7 @@ from railwright.model.tensors import layer_tensors, with_received
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of
-from railwright.training.kept import layer_kept_parts
+from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.plan import data_parallel, job_gpus, microbatches
 from railwright.training.replay import Replay
@@ -104,7 +104,9 @@ def cached(
     shape = stage_shapes(arch, layout, job.lora)[stage]
     plans = {kind: _plans(job, arch, kind) for kind in {k for c in shape.chunks for k in c.layers}}
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
-    replay = (DeepSpeedReplay if era.deepspeed else Replay)(job, arch, shape, ranks, plans, memory)
+    # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
+    kind = DeepSpeedReplay if era.deepspeed and layout.zero < 2 else Replay
+    replay = kind(job, arch, shape, ranks, plans, memory)
     replay.start()
     second = retries = 0
     for step in range(STEPS):
@@ -196,7 +198,8 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer) -> LayerPlan:
         ep=layout.expert if kind == "moe" else 1,
         expert_tp=layout.expert_tensor if kind == "moe" else None,
         imbalance=job.expert_load if kind == "moe" else 1.0,
-        attention=era.attention,
+        attention=attention_kept(job),
+        working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
     )
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora

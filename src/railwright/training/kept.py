@@ -8,6 +8,7 @@ from railwright.model import head_activation_bytes, layer_activations, layer_gra
 from railwright.model.activations import KEPT_INPUT, KeptLoss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
@@ -105,7 +106,7 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
             "layer being recomputed": again,
             "output of the layer being recomputed": _output(job, arch),
             "activation gradients": flowing,
-            "attention scores of one layer": _scores(job, arch),
+            "attention scores of one layer": scores_once(job, arch),
         },
         _head(job, arch) if any(chunk.head for chunk in shape.chunks) else {},
         _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
@@ -150,7 +151,7 @@ def layer_kept_parts(
         imbalance=job.expert_load if kind == "moe" else 1.0,
         recompute=recompute,
         modules=layout.recompute_modules,
-        attention="flash" if job.software in SCORES_ONCE else era_of(job).attention,
+        attention=attention_kept(job),
         dropout=DROPOUT.get(job.software, 0.0),
         dtype="bf16" if job.lora else job.dtype,
         narrow="attention" in job.dtype_also,
@@ -201,7 +202,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         imbalance=job.expert_load if kind == "moe" else 1.0,
         dtype=job.dtype,
     )
-    if era_of(job).attention == "flash" or job.software in SCORES_ONCE:
+    if attention_kept(job) == "flash":
         return behind
     # the gradient of the softmax or of its dropped output, which has gone when the other comes
     scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
@@ -211,7 +212,13 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     return max(behind, flowing + scores - sum(kept[name] for name in MLP if name in kept))
 
 
-def _scores(job: TrainingJob, arch: Transformer) -> float:
+def attention_kept(job: TrainingJob) -> CoreAttention:
+    """How the core attention runs, as far as what it keeps is concerned."""
+    return "flash" if job.software in SCORES_ONCE else era_of(job).attention
+
+
+def scores_once(job: TrainingJob, arch: Transformer) -> float:
+    """Scores that only the layer at work has. [byte]"""
     if job.software not in SCORES_ONCE:
         return 0.0
     return SCORE_BYTES * _rows(job) * job.sequence * arch.heads / job.layout.tensor

@@ -93,19 +93,19 @@ class Replay:
     def start(self) -> None:
         """Weights one by one, buffers of all weights and of all gradients, and fp32 masters.
 
-        A distributed optimizer copies weights into their buffer; FSDP has shards of each and no buffers.
-        Moments come with the first step (Megatron-LM, core/distributed/param_and_grad_buffer.py; Transformer
-        Engine, pytorch/optimizers/fused_adam.py).
+        Megatron's distributed optimizer (ZeRO-1) copies weights into their buffer; what shards gradients has
+        shards of each and no buffers.  Moments come with the first step (Megatron-LM, core/distributed/
+        param_and_grad_buffer.py; Transformer Engine, pytorch/optimizers/fused_adam.py).
         """
         states, zero = self.states, self.job.layout.zero
         weights = self.each(states["weights"])
-        if zero in (1, 2):
+        if zero == 1:
             self.take(states["weights"])
-        if zero < 3 and states["gradients"]:
-            self.take(states["gradients"])
-        elif zero == 3:
+        if zero >= 2:
             self.each(states["gradients"])
-        if zero in (1, 2):
+        elif states["gradients"]:
+            self.take(states["gradients"])
+        if zero == 1:
             self.give(weights)
         for name in ("gathered weights", "gradients before reduction"):
             if states.get(name):

@@ -99,7 +99,8 @@ class DeepSpeedReplay(Replay):
     def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
         """The engine names output and gradient until the end (pipe/engine.py, _exec_backward_pass)."""
         first = gradient
-        for done in reversed(flight.layers):
+        for number, done in reversed(list(enumerate(flight.layers))):
+            self.fetch(flight, number)
             gradient = backward(self.memory, done, gradient, self.gradients(unit), named=gradient is first)
         self.give([first, *flight.more])
         if self.job.layout.tensor > 1:

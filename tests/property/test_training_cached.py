@@ -1,0 +1,68 @@
+"""Any layout can be replayed on the allocator, which holds no less than the tensors that are in it."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from railwright.errors import PlanError
+from railwright.spec.training import Overlap
+from railwright.training.cached import cached
+from railwright.training.eras import eras
+from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.plan import check
+from training_cases import DENSE, MOE, job, machine
+
+FABRIC = machine(4).network.fabric
+
+PARTS = [("core_attn",), ("mlp",), ("layernorm", "mla_up_proj"), ("moe",), ("moe_act",), ("ops",)]
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "tensor": st.sampled_from([1, 2, 4]),
+        "pipeline": st.sampled_from([1, 2, 4]),
+        "virtual_pipeline": st.sampled_from([1, 2]),
+        "schedule": st.sampled_from(["auto", "gpipe", "zb-h1", "dualpipe"]),
+        "sequence_parallel": st.booleans(),
+        "context": st.sampled_from([1, 2]),
+        "context_kind": st.sampled_from(["ring", "all-to-all", "all-gather"]),
+        "expert": st.sampled_from([1, 2, 8]),
+        "zero": st.integers(0, 3),
+        "recompute": st.sampled_from(["none", "selective", "full"]),
+        "recompute_modules": st.sampled_from(PARTS),
+        "offload": st.sampled_from([(), ("activations",), ("optimizer",)]),
+    }
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    LAYOUTS,
+    st.sampled_from([DENSE, MOE]),
+    st.sampled_from([name for name, era in eras().items() if era.allocator != "jax"]),
+    st.sampled_from(["bf16", "fp8", "mxfp8"]),
+    st.booleans(),
+)
+def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no-untyped-def]
+    try:
+        wanted = job(
+            gpus=32,
+            sequence=4096,
+            batch=64,
+            dtype=dtype,
+            overlap=Overlap(ep=hidden),
+            **(layout if arch is MOE else {**layout, "expert": 1}),
+        ).model_copy(update={"software": software})
+        check(wanted, arch, FABRIC)
+        memory = peak_memory(wanted, arch, FABRIC, 80e9)
+    except (PlanError, ValueError):
+        assume(False)
+        raise
+    for stage in memory.stages:
+        for expandable in (False, True):
+            found = cached(wanted, arch, FABRIC, stage.stage, expandable=expandable)
+            assert found is not None
+            assert found.allocated <= found.reserved
+            assert found.second <= found.reserved
+            assert found.retries == 0
+            # tensors are those of the sums: half of them at least, and more where weights start twice
+            assert found.allocated >= 0.5 * (stage.total - stage.parts[SYSTEM])
