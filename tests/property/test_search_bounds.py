@@ -50,6 +50,11 @@ CASES = {
         job(batch=32).model_copy(update={"software": "megatron-2021"}),
         {"pipeline": (1, 2, 4), "zero": (0, 1), "tensor": (1, 2)},
     ),
+    "under DeepSpeed, gradients in 16 bits": (
+        DENSE,
+        job(batch=32, dtype="fp16").model_copy(update={"software": "megatron-2021"}),
+        {"pipeline": (1, 2, 4), "zero": (0, 1), "tensor": (1, 2)},
+    ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
     "packed": (DENSE, PACKED, {"context": (1, 2), "context_kind": ("ring", "all-to-all")}),

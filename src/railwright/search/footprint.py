@@ -25,7 +25,7 @@ from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import data_parallel
 from railwright.training.stages import StageShape
-from railwright.training.states import COPY, state_parts
+from railwright.training.states import AT_STEP, state_parts
 from railwright.training.work import Chunk
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
@@ -200,7 +200,7 @@ class Footprint:
         key = (*cut, setting["schedule"] == "dualpipe", stage)
         if key not in self._states:
             parts = state_parts(apply(self.job, setting), shape, replicas)
-            copy = parts.pop(COPY, 0.0)
+            copy = sum(parts.pop(name, 0.0) for name in AT_STEP)
             self._states[key] = sum(parts.values()), copy
         return self._states[key]
 
