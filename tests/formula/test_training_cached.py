@@ -109,6 +109,8 @@ def test_forwards_beside_backwards_hold_one_more_pass() -> None:
     assert paired is not None
     kept = peak_memory(wanted, MOE, FABRIC, CAPACITY).stages[0].parts["activations"]
     assert paired.allocated - plain.allocated == pytest.approx(kept, rel=0.1)
+    total = peak_memory(beside, MOE, FABRIC, CAPACITY)
+    assert paired.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)
 
 
 def test_activations_on_the_host_are_two_layers_of_a_pass() -> None:

@@ -9,8 +9,11 @@ from railwright.training.schedule import Unit
 Held = tuple[int, ...]
 
 
-def held_sets(order: Sequence[Unit], chunks: int) -> tuple[Held, ...]:
+def held_sets(order: Sequence[Unit], chunks: int, head: int | None = None) -> tuple[Held, ...]:
     """Passes held of each chunk at once: the moments that no other one exceeds in every chunk.
+
+    head  of the moments when a backward pass of this chunk begins only; a forward pass beside it is not yet
+          there
 
     A pass is held from its forward to its backward, or to its weight gradients where the backward is split.
     """
@@ -19,6 +22,8 @@ def held_sets(order: Sequence[Unit], chunks: int) -> tuple[Held, ...]:
     seen: dict[Held, None] = {}
     growing = False
     for unit in order:
+        if unit.kind in ("B", "I", "FB") and unit.backward_chunk == head:
+            seen[tuple(now)] = None
         if unit.kind in ("F", "FB"):
             now[unit.chunk] += 1
             growing = True
@@ -26,11 +31,11 @@ def held_sets(order: Sequence[Unit], chunks: int) -> tuple[Held, ...]:
             chunk = unit.backward_chunk
             microbatch = unit.other if unit.kind == "FB" else unit.microbatch
             if unit.kind == "W" or (chunk, microbatch) not in split:
-                if growing:
+                if growing and head is None:
                     seen[tuple(now)] = None
                 growing = False
                 now[chunk] -= 1
-    if growing:
+    if growing and head is None:
         seen[tuple(now)] = None
     return _largest(list(seen))
 

@@ -31,17 +31,18 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
 
     capacity  of one GPU [byte]
 
-    A stage is fullest in one of four moments: at the backward pass of a layer or of the head while it holds
-    the most forward passes, at the gradient of its embedding, or at the optimizer's step.
+    A stage is fullest in one of four moments: at the backward pass of a layer while it holds the most forward
+    passes, at the head's, at the gradient of its embedding, or at the optimizer's step.
     """
     layout = job.layout
     ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
     count = microbatches(job, data_parallel(job, fabric))
-    held = _held(layout.pipeline, route_of(layout).chunks, count, order_name(job))
+    order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
+    held = _held(*order)
     shapes = stage_shapes(arch, layout, job.lora)
     system = _system(job, ranks)
     stages = tuple(
-        _stage(job, arch, index, shape, moments, ranks, system)
+        _stage(job, arch, index, shape, moments, _held_at_head(*order, index, shape), ranks, system)
         for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
     )
     fullest = max(stages, key=lambda s: s.total)
@@ -68,12 +69,25 @@ def _held(stages: int, chunks: int, count: int, name: str) -> tuple[tuple[Held, 
     return tuple(held_sets(order, chunks) for order in schedule(stages, chunks, count, name))
 
 
+def _held_at_head(
+    stages: int, chunks: int, count: int, name: str, index: int, shape: StageShape
+) -> tuple[Held, ...]:
+    heads = [number for number, chunk in enumerate(shape.chunks) if chunk.head]
+    return _held_at(stages, chunks, count, name, index, heads[0]) if heads else ()
+
+
+@lru_cache(maxsize=64)
+def _held_at(stages: int, chunks: int, count: int, name: str, index: int, head: int) -> tuple[Held, ...]:
+    return held_sets(schedule(stages, chunks, count, name)[index], chunks, head)
+
+
 def _stage(
     job: TrainingJob,
     arch: Transformer,
     index: int,
     shape: StageShape,
     moments: tuple[Held, ...],
+    at_head: tuple[Held, ...],
     ranks: int,
     system: float,
 ) -> StageMemory:
@@ -88,17 +102,18 @@ def _stage(
         "a layer backward": {**always, **kept, **tensors.layer_backward},
         "optimizer step": {**always, **step},
     }
+    passes = {"a layer backward": sum(held), "optimizer step": 0, "embedding backward": sum(held)}
     if tensors.head_backward:
-        logits = _with_logits(job, shape, held) * tensors.head_backward["logits"]
-        found["head backward"] = {**always, **kept, **tensors.head_backward, "logits": logits}
+        ends = max(at_head, key=lambda m: _bytes(m, tensors))
+        logits = _with_logits(job, shape, ends) * tensors.head_backward["logits"]
+        parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, "logits": logits}
+        found["head backward"], passes["head backward"] = {**always, **parts}, sum(ends)
     if tensors.embedding_backward:
         done = kept["activations"] - tensors.chunks[0]
         found["embedding backward"] = {**always, "activations": done, **tensors.embedding_backward}
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
-    return StageMemory(
-        index, parts, sum(parts.values()), moment, 0 if moment == "optimizer step" else sum(held)
-    )
+    return StageMemory(index, parts, sum(parts.values()), moment, passes[moment])
 
 
 def _with_logits(job: TrainingJob, shape: StageShape, held: Held) -> int:
