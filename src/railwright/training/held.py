@@ -9,11 +9,15 @@ from railwright.training.schedule import Unit
 Held = tuple[int, ...]
 
 
-def held_sets(order: Sequence[Unit], chunks: int, head: int | None = None) -> tuple[Held, ...]:
+def held_sets(
+    order: Sequence[Unit], chunks: int, *, head: int | None = None, layered: bool = False
+) -> tuple[Held, ...]:
     """Passes held of each chunk at once: the moments that no other one exceeds in every chunk.
 
-    head  of the moments when a backward pass of this chunk begins only; a forward pass beside it is not yet
-          there
+    head     of the moments when a backward pass of this chunk begins only; a forward pass beside it is not
+             yet there
+    layered  a forward pass fills up layer by layer as the backward pass beside it empties: both are never
+             there whole
 
     A pass is held from its forward to its backward, or to its weight gradients where the backward is split.
     """
@@ -24,7 +28,7 @@ def held_sets(order: Sequence[Unit], chunks: int, head: int | None = None) -> tu
     for unit in order:
         if unit.kind in ("B", "I", "FB") and unit.backward_chunk == head:
             seen[tuple(now)] = None
-        if unit.kind in ("F", "FB"):
+        if unit.kind == "F" or (unit.kind == "FB" and not layered):
             now[unit.chunk] += 1
             growing = True
         if unit.kind in ("B", "W", "FB"):
@@ -35,6 +39,9 @@ def held_sets(order: Sequence[Unit], chunks: int, head: int | None = None) -> tu
                     seen[tuple(now)] = None
                 growing = False
                 now[chunk] -= 1
+        if unit.kind == "FB" and layered:
+            now[unit.chunk] += 1
+            growing = True
     if growing and head is None:
         seen[tuple(now)] = None
     return _largest(list(seen))

@@ -13,7 +13,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
-from railwright.training.kept import StageActivations, stage_activations
+from railwright.training.kept import StageActivations, layer_kept, stage_activations
 from railwright.training.plan import check, data_parallel, job_gpus, microbatches
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import order_name, route_of, schedule
@@ -22,6 +22,8 @@ from railwright.training.states import AT_STEP, state_parts
 
 SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
+
+BESIDE = "a layer of the forward pass beside"
 
 GIB = 2.0**30
 
@@ -66,7 +68,8 @@ def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: 
 
 @lru_cache(maxsize=64)
 def _held(stages: int, chunks: int, count: int, name: str) -> tuple[tuple[Held, ...], ...]:
-    return tuple(held_sets(order, chunks) for order in schedule(stages, chunks, count, name))
+    orders = schedule(stages, chunks, count, name)
+    return tuple(held_sets(order, chunks, layered=name == "paired") for order in orders)
 
 
 def _held_at_head(
@@ -78,7 +81,8 @@ def _held_at_head(
 
 @lru_cache(maxsize=64)
 def _held_at(stages: int, chunks: int, count: int, name: str, index: int, head: int) -> tuple[Held, ...]:
-    return held_sets(schedule(stages, chunks, count, name)[index], chunks, head)
+    order = schedule(stages, chunks, count, name)[index]
+    return held_sets(order, chunks, head=head, layered=name == "paired")
 
 
 def _stage(
@@ -98,8 +102,9 @@ def _stage(
     held = max(moments, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
+    beside = {BESIDE: _beside(job, arch, shape)}
     found = {
-        "a layer backward": {**always, **kept, **tensors.layer_backward},
+        "a layer backward": {**always, **kept, **tensors.layer_backward, **beside},
         "optimizer step": {**always, **step},
     }
     passes = {"a layer backward": sum(held), "optimizer step": 0, "embedding backward": sum(held)}
@@ -114,6 +119,15 @@ def _stage(
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
     return StageMemory(index, parts, sum(parts.values()), moment, passes[moment])
+
+
+def _beside(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
+    """A layer of the forward pass that runs beside a backward pass has come before that one's layer has gone
+    (Megatron-LM, core/models/common/model_chunk_schedule_plan.py, release_state). [byte]"""
+    if order_name(job) != "paired":
+        return 0.0
+    kinds = {kind for chunk in shape.chunks for kind in chunk.layers}
+    return max((layer_kept(job, arch, kind) for kind in kinds), default=0.0)
 
 
 def _with_logits(job: TrainingJob, shape: StageShape, held: Held) -> int:

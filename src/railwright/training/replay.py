@@ -11,7 +11,7 @@ from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator, Block
 from railwright.training.kept import layers_away, stage_activations
-from railwright.training.schedule import Unit
+from railwright.training.schedule import Unit, order_name
 from railwright.training.stages import StageShape
 from railwright.training.states import COPY, MASTER_BYTES, MOMENT_BYTES, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
@@ -58,6 +58,7 @@ class Replay:
         self.flights: dict[tuple[int, int], Flight] = {}
         self.moment = 0.0
         self.away = layers_away(job, shape) / max(sum(len(c.layers) for c in shape.chunks), 1)
+        self.layered = order_name(job) == "paired"
 
     def _weights(self) -> list[float]:
         """Parameters of the stage's weights in the order they are made; those of norms and biases are spread
@@ -133,26 +134,47 @@ class Replay:
         elif unit.kind == "W":
             self.finish(unit, self.take(self.full / self.split))
         elif unit.kind == "FB":
-            ahead, back = unit.passes
-            gradient = self.turned(back)
-            flight, output = self.enter(ahead)
-            self.finish(back, gradient)
-            self.leave(ahead, flight, output)
+            self.together(*unit.passes)
+
+    def together(self, ahead: Unit, back: Unit) -> None:
+        """A forward pass beside a backward one; Megatron's combined ones take turns layer by layer."""
+        gradient, flight = self.turned(back), Flight()
+        output = self.arrived(ahead, flight)
+        kinds, other = self.shape.chunks[ahead.chunk].layers, self.flights[back.chunk, back.microbatch]
+        while len(flight.layers) < len(kinds):
+            output = self.layer(flight, kinds, output)
+            if self.layered and other.layers:
+                gradient = self.layer_back(other, gradient, self.gradients(back))
+        self.finish(back, gradient)
+        self.leave(ahead, flight, output)
 
     def enter(self, unit: Unit) -> tuple[Flight, Block]:
         """A forward pass up to its last layer's output."""
         flight, kinds = Flight(), self.shape.chunks[unit.chunk].layers
-        away = round(self.away * len(kinds))
         output = self.arrived(unit, flight)
-        for number, kind in enumerate(kinds):
-            plans = self.plans[kind]
-            done, output = forward(self.memory, plans[self.turn % len(plans)], output)
-            self.turn += 1
-            flight.layers.append(done)
-            # two layers are on their way to the host
-            if 2 <= number < away + 2:
-                flight.layers[number - 2].send(self.memory)
+        while len(flight.layers) < len(kinds):
+            output = self.layer(flight, kinds, output)
         return flight, output
+
+    def layer(self, flight: Flight, kinds: Sequence[Layer], entry: Block) -> Block:
+        """The next layer's forward pass; returns its output."""
+        number = len(flight.layers)
+        plans = self.plans[kinds[number]]
+        done, output = forward(self.memory, plans[self.turn % len(plans)], entry)
+        self.turn += 1
+        flight.layers.append(done)
+        # two layers are on their way to the host
+        if 2 <= number < round(self.away * len(kinds)) + 2:
+            flight.layers[number - 2].send(self.memory)
+        return output
+
+    def layer_back(
+        self, flight: Flight, gradient: Block, into: list[Block] | None, named: bool = False
+    ) -> Block:
+        """The last layer's backward pass that is left; it and the one before come back from the host."""
+        for done in flight.layers[-2:]:
+            done.fetch(self.memory)
+        return backward(self.memory, flight.layers.pop(), gradient, into, named)
 
     def leave(self, unit: Unit, flight: Flight, output: Block) -> None:
         """The end of a forward pass: norm, product and loss, or the next stage."""
@@ -208,15 +230,9 @@ class Replay:
     def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
         """From the gradient of the last layer's output to that of the first one's input."""
         self.give(flight.more)
-        for number, done in reversed(list(enumerate(flight.layers))):
-            self.fetch(flight, number)
-            gradient = backward(self.memory, done, gradient, self.gradients(unit))
+        while flight.layers:
+            gradient = self.layer_back(flight, gradient, self.gradients(unit))
         return gradient
-
-    def fetch(self, flight: Flight, number: int) -> None:
-        """A layer and the one before it come back from the host."""
-        for done in flight.layers[max(number - 1, 0) : number + 1]:
-            done.fetch(self.memory)
 
     def weight_gradient(self, size: float, unit: Unit) -> None:
         into = self.gradients(unit)

@@ -12,7 +12,6 @@ from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
 from railwright.training.replay import Flight, Plans, Replay
 from railwright.training.schedule import Unit
 from railwright.training.stages import StageShape
-from railwright.training.tape import backward
 
 
 class DeepSpeedReplay(Replay):
@@ -37,6 +36,7 @@ class DeepSpeedReplay(Replay):
         self.part = self.full / job.layout.tensor
         self.live: list[Block] = []
         self.seen: set[int] = set()
+        self.layered = False
 
     def start(self) -> None:
         """Weights become one tensor, and each optimizer state is one.
@@ -99,9 +99,8 @@ class DeepSpeedReplay(Replay):
     def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
         """The engine names output and gradient until the end (pipe/engine.py, _exec_backward_pass)."""
         first = gradient
-        for number, done in reversed(list(enumerate(flight.layers))):
-            self.fetch(flight, number)
-            gradient = backward(self.memory, done, gradient, self.gradients(unit), named=gradient is first)
+        while flight.layers:
+            gradient = self.layer_back(flight, gradient, self.gradients(unit), named=gradient is first)
         self.give([first, *flight.more])
         if self.job.layout.tensor > 1:
             self.once(self.part)
