@@ -3,7 +3,8 @@
 `activations` says how many bytes a pass keeps.  Here is when each tensor comes and goes, which is what a
 caching allocator sees (`training/allocator.py`).
 
-Legend: E bytes of an element in 16 bits, rows tokens of a microbatch in the tensor-parallel group.
+Legend: rows tokens of a microbatch in the tensor-parallel group; part, full hidden states of one tensor rank
+and of all.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ BEFORE_EXCHANGE = "attention output before all-to-all"
 class Makes:
     """One operator.
 
-    reads   tensors of its forward pass, in the order their gradients are made
-    makes   tensor -> bytes of the tensors it makes
-    keeps   what its backward pass needs
-    weights parameters of each weight that it multiplies with
-    beside  bytes that it needs for itself, forward and backward
-    same    the gradient of what it reads is that of what it makes (an addition, or written in place)
+    reads    tensors of its forward pass, in the order their gradients are made
+    makes    tensor -> bytes of the tensors it makes
+    keeps    what its backward pass needs
+    weights  parameters of each weight that it multiplies with
+    beside   bytes that it needs for itself, forward and backward
+    same     the gradient of what it reads is that of what it makes (an addition, or written in place)
     """
 
     reads: tuple[str, ...]
@@ -142,7 +143,7 @@ class _Tape:
         self.masks = kept.get("dropout masks", 0.0) / 2
         self.operators: list[Makes] = []
         self.gradients: dict[str, float] = {INPUT: self.part}
-        self.groups: dict[str, str] = {INPUT: INPUT}
+        self.groups: dict[str, str] = {}
 
     def done(self) -> LayerTensors:
         made = {t for op in self.operators for t in op.makes}
@@ -171,13 +172,11 @@ class _Tape:
     def size(self, name: str, default: float) -> tuple[float, float]:
         return default, self.kept.get(name, default)
 
-    def norm(self, of: str, out: str, name: str) -> None:
-        """A norm and, with sequence parallelism, the gather of its output over the tensor ranks."""
-        self.op((of,), {out: self.size(name, self.part)}, (of,))
-        self.groups[out] = name
+    def norm(self, of: str, out: str) -> None:
+        self.op((of,), {out: self.size(out, self.part)}, (of,))
 
     def gathered(self, out: str) -> str:
-        """Name of the rows of all tensor ranks; gathered again by the backward pass."""
+        """The rows of all tensor ranks, by name; the backward pass gathers them again."""
         if self.split == 1:
             return out
         whole = f"{out}, gathered"
@@ -212,7 +211,7 @@ class _Tape:
     def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float) -> str:
         """The attention block; returns the name of what the MLP reads."""
         arch, rows = self.arch, self.rows
-        self.norm(INPUT, "attention norm output", "attention norm output")
+        self.norm(INPUT, "attention norm output")
         qkv = self._latent() if arch.attention == "mla" else self._grouped()
         value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
         out = ELEMENT * rows * arch.heads / self.tp * value
@@ -314,8 +313,7 @@ class _Tape:
         """The norm before the MLP, or that of attention where they share it."""
         if self.arch.norms_per_layer == 1:
             return "attention norm output"
-        self.norm(before, "mlp norm output", "mlp norm output")
-        self.groups["mlp norm input"] = "mlp norm input"
+        self.norm(before, "mlp norm output")
         return "mlp norm output"
 
     def _end(self, before: str, of: str) -> None:
