@@ -11,6 +11,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
 from railwright.training.held import held_sets
+from railwright.training.kept import layer_kept
 from railwright.training.memory import peak_memory
 from railwright.training.schedule import orders_of
 from railwright.training.stages import stage_shapes
@@ -275,3 +276,11 @@ def test_an_eager_loss_keeps_its_softmax_in_fp32_beside_the_logits() -> None:
     logits = [stage.parts["logits"] for stage in stages]
     assert [stage.moment for stage in stages] == ["head backward"] * 2
     assert logits[1] - logits[0] == 8 * 1024 * DENSE.vocab * 4
+
+
+@pytest.mark.parametrize(("software", "hidden"), [("xla-2024", 2), ("xla-2025", 1)])
+def test_jax_saves_what_it_names(software: str, hidden: int) -> None:
+    """The layer's input, queries, keys and values, and PaXML's output projection (dgxc-benchmarking)."""
+    wanted = job(sequence=4096, zero=3, recompute="selective").model_copy(update={"software": software})
+    queries = 2 * 4096 * DENSE.head_dim * (DENSE.heads + 2 * DENSE.kv_heads)
+    assert layer_kept(wanted, DENSE, "dense") == hidden * 2 * 4096 * DENSE.hidden + queries

@@ -44,6 +44,14 @@ PLACEHOLDERS = ("nemo-2024", "megatron-2025", "megatron-2025-unfused")
 autograd gets an empty 16-bit tensor instead, one per shape of weight, which is kept for good
 (pytorch/module/base.py, get_dummy_wgrad)."""
 
+SAVED = {
+    "xla-2024": ("attention norm input", "query, key, value", "mlp norm input"),
+    "xla-2025": ("attention norm input", "query, key, value"),
+}
+"""All that selective recomputation keeps of a layer under JAX, which names what it saves and computes the
+rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OUT_PROJ), MaxText without it
+(save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking, gpt3 and maxtext."""
+
 FROZEN: dict[str, LoraTarget] = {
     "attention norm output": "qkv",
     "mlp norm output": "mlp up",
@@ -158,6 +166,8 @@ def layer_kept_parts(
     )
     if recompute == "full":
         return kept
+    if recompute == "selective" and job.software in SAVED:
+        return {name: size for name, size in kept.items() if name in SAVED[job.software]}
     if layout.context > 1 and layout.context_kind == "all-to-all":
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept["attention output before all-to-all"] = kept["attention output"]
