@@ -11,6 +11,7 @@ from railwright.model.pattern import Layer
 from railwright.search import Space, search
 from railwright.search.explain import explain
 from railwright.search.export import export
+from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.study.evaluate import with_reserved
 from railwright.study.result import JobResult
@@ -71,6 +72,26 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
         assert found is not None
         assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.06)
         assert found.allocated <= found.reserved <= 2 * found.allocated
+
+
+def test_frozen_weights_have_no_copy() -> None:
+    """Only weights that train lie in a distributed optimizer's buffer."""
+    wanted = wide(zero=1).model_copy(update={"lora": Lora(rank=8)})
+    total = peak_memory(wanted, DENSE, FABRIC, CAPACITY)
+    found = cached(wanted, DENSE, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.03)
+    replay = Replay(
+        wanted,
+        DENSE,
+        stage_shapes(DENSE, wanted.layout, wanted.lora)[0],
+        32,
+        {"dense": _plans(wanted, DENSE, "dense")},
+        Allocator(),
+    )
+    replay.start()
+    weights = replay.states["weights"]
+    assert weights < replay.memory.most_allocated < 1.2 * weights
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

@@ -94,19 +94,20 @@ class Replay:
     def start(self) -> None:
         """Weights one by one, buffers of all weights and of all gradients, and fp32 masters.
 
-        Megatron's distributed optimizer (ZeRO-1) copies weights into their buffer; what shards gradients has
-        shards of each and no buffers.  Moments come with the first step (Megatron-LM, core/distributed/
-        param_and_grad_buffer.py; Transformer Engine, pytorch/optimizers/fused_adam.py).
+        Megatron's distributed optimizer (ZeRO-1) copies weights that train into their buffer; what shards
+        gradients has shards of each and no buffers.  Moments come with the first step (Megatron-LM,
+        core/distributed/param_and_grad_buffer.py; Transformer Engine, pytorch/optimizers/fused_adam.py).
         """
         states, zero = self.states, self.job.layout.zero
+        copied = zero == 1 and not self.job.lora
         weights = self.each(states["weights"])
-        if zero == 1:
+        if copied:
             self.take(states["weights"])
         if zero >= 2:
             self.each(states["gradients"])
         elif states["gradients"]:
             self.take(states["gradients"])
-        if zero == 1:
+        if copied:
             self.give(weights)
         for name in ("gathered weights", "gradients before reduction"):
             if states.get(name):
