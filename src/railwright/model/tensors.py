@@ -20,15 +20,19 @@ from railwright.model.pattern import Layer
 INPUT, OUTPUT = "attention norm input", "layer output"
 """What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
 
+QKV = "query, key, value"
+NARROW_QKV = "query, key, value in 8 bits"
+BEFORE_EXCHANGE = "attention output before all-to-all"
+
 SCOPES = {
     "attention norm output": "mlp norm output",
     "mlp norm output": OUTPUT,
-    "query, key, value": "projected",
+    QKV: "projected",
     "query, key, value, exchanged": "projected",
     "scores": "projected",
     "dropped softmax": "projected",
     "attention output": "projected",
-    "attention output before all-to-all": "projected",
+    BEFORE_EXCHANGE: "projected",
     "projected": OUTPUT,
     "mlp norm input": OUTPUT,
     "down": OUTPUT,
@@ -45,10 +49,6 @@ RECEIVED = (
     "unsorted",
 )
 """Tensors with a row for each one that a GPU's experts receive."""
-
-QKV = "query, key, value"
-NARROW_QKV = "query, key, value in 8 bits"
-BEFORE_EXCHANGE = "attention output before all-to-all"
 
 
 @dataclass(frozen=True)

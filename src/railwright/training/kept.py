@@ -10,6 +10,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
+from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
@@ -170,7 +171,7 @@ def layer_kept_parts(
         return {name: size for name, size in kept.items() if name in SAVED[job.software]}
     if layout.context > 1 and layout.context_kind == "all-to-all":
         # the output before heads are swapped back for tokens is kept beside the projection's input
-        kept["attention output before all-to-all"] = kept["attention output"]
+        kept[BEFORE_EXCHANGE] = kept["attention output"]
     if job.lora:
         targets = job.lora.targets
         kept = {

@@ -24,6 +24,7 @@ SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
 
 BESIDE = "a layer of the forward pass beside"
+"""The part that a pass needs which takes turns with a backward pass, layer by layer."""
 
 GIB = 2.0**30
 

@@ -31,29 +31,29 @@ class Flight:
     more: list[Block] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Replay:
     """A stage under Megatron-LM or PyTorch's FSDP.
 
-    plans   of each kind of layer, taken in turn: experts receive other numbers of rows every time
     ranks   that hold the same dense parameters
+    plans   of each kind of layer, taken in turn: experts receive other numbers of rows every time
     """
 
-    def __init__(
-        self,
-        job: TrainingJob,
-        arch: Transformer,
-        shape: StageShape,
-        ranks: int,
-        plans: Plans,
-        memory: Allocator,
-    ) -> None:
-        self.job, self.arch, self.shape, self.ranks, self.memory = job, arch, shape, ranks, memory
-        self.plans, self.turn = plans, 0
-        self.tensors = stage_activations(job, arch, shape)
-        self.states = state_parts(job, shape, ranks)
+    job: TrainingJob
+    arch: Transformer
+    shape: StageShape
+    ranks: int
+    plans: Plans
+    memory: Allocator
+
+    def __post_init__(self) -> None:
+        job, shape = self.job, self.shape
+        self.turn = 0
+        self.tensors = stage_activations(job, self.arch, shape)
+        self.states = state_parts(job, shape, self.ranks)
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
         self.rows = job.micro_batch * job.sequence / job.layout.context
-        self.full = ELEMENT * self.rows * arch.hidden
+        self.full = ELEMENT * self.rows * self.arch.hidden
         self.weights = self._weights()
         self.flights: dict[tuple[int, int], Flight] = {}
         self.moment = 0.0

@@ -5,13 +5,10 @@ Versions as in `deepspeed`: ZeRO-1 with fp16 of February 2022, BF16_Optimizer of
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
-from railwright.spec.training import TrainingJob
-from railwright.training.allocator import Allocator, Block
+from railwright.training.allocator import Block
 from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
-from railwright.training.replay import Flight, Plans, Replay
+from railwright.training.replay import Flight, Replay
 from railwright.training.schedule import Unit
-from railwright.training.stages import StageShape
 
 
 class DeepSpeedReplay(Replay):
@@ -21,19 +18,11 @@ class DeepSpeedReplay(Replay):
     state  bytes of one of the optimizer's three states
     """
 
-    def __init__(
-        self,
-        job: TrainingJob,
-        arch: Transformer,
-        shape: StageShape,
-        ranks: int,
-        plans: Plans,
-        memory: Allocator,
-    ) -> None:
-        super().__init__(job, arch, shape, ranks, plans, memory)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.sums = SECOND_GRADIENTS in self.states
         self.state = self.states.get("optimizer states", 0.0) / 3
-        self.part = self.full / job.layout.tensor
+        self.part = self.full / self.job.layout.tensor
         self.live: list[Block] = []
         self.seen: set[int] = set()
         self.layered = False

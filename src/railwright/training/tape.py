@@ -130,12 +130,6 @@ def backward(
     flowing: dict[str, Block] = {OUTPUT: gradient}
     uses = {gradient: 2 if named or plan.again else 1}
 
-    def drop(block: Block) -> None:
-        uses[block] -= 1
-        if not uses[block]:
-            del uses[block]
-            memory.give(block)
-
     for i, op in reversed(list(enumerate(plan.tensors.operators))):
         for tensor in op.keeps:
             if tensor not in live and (size := plan.sizes.get(tensor, 0.0)):
@@ -152,7 +146,7 @@ def backward(
             else:
                 weights.append(made)
         for block in out:
-            drop(block)
+            _drop(memory, uses, block)
         for tensor in op.keeps:
             if plan.first_kept[tensor] == i and tensor in live:
                 memory.give(live.pop(tensor))
@@ -193,10 +187,15 @@ def _flow(
         total = before
     for block in (before, made):
         if block is not total:
-            uses[block] -= 1
-            if not uses[block]:
-                del uses[block]
-                memory.give(block)
+            _drop(memory, uses, block)
+
+
+def _drop(memory: Allocator, uses: dict[Block, int], block: Block) -> None:
+    """One use less of a gradient; after the last one it is freed."""
+    uses[block] -= 1
+    if not uses[block]:
+        del uses[block]
+        memory.give(block)
 
 
 def _run(
