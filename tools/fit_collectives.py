@@ -80,7 +80,7 @@ def curves() -> list[Curve]:
     content = YAML(typ="safe").load(CURVES.read_text(encoding="utf-8"))
     found = [c for c in map(_curve, content["records"]) if c is not None]
     for gpu, op, gpus, alpha, busbw, k, _error, _version in content["one_node_fits"]["rows"]:
-        group = _group(gpu, gpus, None, "ib")
+        group = _group(gpu, gpus, "ib", {})
         factor = bus_factor(op, gpus)
         times = [(alpha + k * sqrt(s) + factor * s / busbw / 1e3) * 1e-6 for s in SIZES]
         points = tuple(zip(SIZES.tolist(), times, strict=True))
@@ -327,7 +327,7 @@ def _curve(record: dict[str, Any]) -> Curve | None:
     op, gpus = record["op"], record["gpus"]
     fabric = str(record.get("fabric", ""))
     transport = next((name for word, name in TRANSPORTS.items() if word in fabric), "ib")
-    group = _group(record["gpu"], gpus, record.get("nic_gbps"), transport, record.get("nodes"))
+    group = _group(record["gpu"], gpus, transport, record)
     settings = NcclSettings(algorithm=FORCED.get(record.get("algorithm", ""), "auto"))
     if settings.algorithm != "auto" and ALGORITHMS[settings.algorithm].unavailable(op, group, False):
         return None
@@ -342,18 +342,20 @@ def _curve(record: dict[str, Any]) -> Curve | None:
     return Curve(record["id"], op, group, settings, tuple(points), record["quality"])
 
 
-def _group(gpu: str, gpus: int, nic_gbps: float | None, transport: str, nodes: int | None = None) -> Group:
+def _group(gpu: str, gpus: int, transport: str, record: dict[str, Any]) -> Group:
+    """The communicator of a record; {}: packed on the GPU's usual servers."""
     catalog = load_catalog()
     server = find(catalog.servers, SERVERS[gpu])
     domains = ceil(gpus / server.gpus)
-    if nodes is not None and server.gpus <= 16:
-        domains = nodes
+    if "nodes" in record and server.gpus <= 16:
+        domains = record["nodes"]
     part = find(catalog.gpus, server.gpu)
     local = ceil(gpus / domains)
-    rate = find(catalog.nics, server.nic).rate if nic_gbps is None else nic_gbps * 1e9 / 8
-    nics = local
-    if rate < 12.5e9:  # NICs of 100 Gb/s and more: several GPUs share one
-        nics, rate = max(1, round(local * rate / 12.5e9)), 12.5e9
+    rate = find(catalog.nics, server.nic).rate
+    of_node = record.get("nics", server.nics)
+    if "nic_gbps" in record:
+        rate = record["nic_gbps"] * 1e9 / 8 * server.gpus / of_node
+    nics = ceil(local * of_node / server.gpus)
     return Group(
         gpus, domains, nics, rate, part.scale_up_bandwidth, generation_of(part), server.cpu, transport
     )

@@ -55,7 +55,8 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
     algorithm = record.get("algorithm", "auto")
     nccl = NcclSettings(algorithm=ALGORITHMS.get(algorithm, "auto"))
     efa = "EFA" in record.get("fabric", "")
-    machine = machine_of(record["gpu"], _gpus_to_build(record), record.get("nic_gbps"), nccl, efa)
+    rate, nics = record.get("nic_gbps"), record.get("nics")
+    machine = machine_of(record["gpu"], _gpus_to_build(record), rate, nccl, efa, nics=nics)
     group = (ranks(machine, record["gpus"], record["nodes"]),)
     factor = bus_factor(record["op"], record["gpus"])
     for size, value in record["points"]:

@@ -51,6 +51,7 @@ def machine_of(
     nccl: NcclSettings | None = None,
     efa: bool = False,
     rack: int | None = None,
+    nics: int | None = None,
 ) -> Machine:
     """A non-blocking fabric of the GPU's usual servers, large enough for `gpus`.
 
@@ -59,6 +60,7 @@ def machine_of(
     nic_gbps  NIC rate per GPU where the record states it [Gb/s]; otherwise the usual server's
     efa       the record was measured on AWS
     rack      GPUs used of each larger NVLink domain, where a job takes several
+    nics      NICs of each server where the record tells them apart; otherwise the usual server's
     """
     if gpu not in SERVER_OF_GPU:
         raise Unsupported(f"no usual server for GPU '{gpu}'")
@@ -68,6 +70,8 @@ def machine_of(
         server = replace(server, gpus=rack, nics=server.nics * rack // server.gpus)
     if efa:
         server = replace(server, nic=catalog.servers[EFA_SERVERS.get(gpu, "aws-p5")].nic)
+    if nics is not None:
+        server = replace(server, nics=nics)
     nic = catalog.nics[server.nic]
     if nic_gbps is not None:
         nic = _at_rate(nic, nic_gbps * 1e9 / 8 * server.gpus / server.nics / nic.ports)

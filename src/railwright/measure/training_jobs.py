@@ -49,6 +49,12 @@ and host memory: in an all-reduce of 4 GB over four nodes, both of whose rings l
 that link carried 40.6 Gb/s.  Source: bigscience-workshop/bigscience, experiments/bandwidth/
 all_reduce_bench-a100-n4.txt (busbw of all trials behind the first; "[send] via NET/IB/3"; no plugin)."""
 
+NICS = {"bigscience": 4, "vtrain": 4}
+"""NICs of a server, where fewer than its GPUs.  NCCL opens one channel for each, so that over two servers it
+takes a ring with four and a tree with eight of half the rate (nccl-tests issues 152 and 175 beside NCCL issue
+812).  Jean Zay: as above.  vTrain's 800 Gb/s of InfiniBand are taken for four HDR adapters (inferred: its
+article does not count them in what we read; 200 Gb/s is the generation's, and eight would be 1,600)."""
+
 VARIANTS = {("torchtitan", "H100"): "H100-96"}
 """GPUs that are not their name's usual ones: Meta's H100 with HBM2e (torchtitan, benchmarks/)."""
 
@@ -56,9 +62,10 @@ VARIANTS = {("torchtitan", "H100"): "H100-96"}
 def machine_for(record: Mapping[str, str]) -> Machine:
     """The machine a record ran on. Raises Unsupported for a GPU without a usual server."""
     nic = float(record["nic_gbps"]) if record["nic_gbps"] else None
-    nic = MEASURED_NICS.get(record["family"].split("-")[0], nic)
-    gpu = VARIANTS.get((record["family"].split("-")[0], record["gpu"]), record["gpu"])
-    return machine_of(gpu, int(record["gpus"]), nic, rack=RACK)
+    publisher = record["family"].split("-")[0]
+    nic = MEASURED_NICS.get(publisher, nic)
+    gpu = VARIANTS.get((publisher, record["gpu"]), record["gpu"])
+    return machine_of(gpu, int(record["gpus"]), nic, rack=RACK, nics=NICS.get(publisher))
 
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:
