@@ -161,7 +161,12 @@ def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "layout", [{"expert": 4, "overlap": Overlap(ep=True)}, {"pipeline": 2, "schedule": "dualpipe"}]
+    "layout",
+    [
+        {"expert": 4, "overlap": Overlap(ep=True)},
+        {"pipeline": 2, "schedule": "dualpipe"},
+        {"pipeline": 2, "schedule": "dualpipe-v"},
+    ],
 )
 def test_simai_has_no_passes_that_run_together(tmp_path: Path, layout: dict[str, object]) -> None:
     arch = MOE if "expert" in layout else DENSE

@@ -12,6 +12,7 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
+from railwright.training.plan import check
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 
@@ -164,8 +165,12 @@ def test_sharded_parameters_under_split_backward_passes() -> None:
 
 
 def test_schedules_that_do_not_go_with_the_chunks() -> None:
-    assert "zb-h1 needs virtual_pipeline 1, but it is 2" in refusal(
-        job(pipeline=4, virtual_pipeline=2, schedule="zb-h1")
+    assert "zb-v needs virtual_pipeline 1, but it is 2" in refusal(
+        job(pipeline=4, virtual_pipeline=2, schedule="zb-v")
+    )
+    assert (
+        "zb-h1 with virtual stages needs a multiple of 4 microbatches per step, but there are 6"
+        in refusal(job(pipeline=4, batch=48, virtual_pipeline=2, schedule="zb-h1"))
     )
     assert "interleaved needs virtual_pipeline above 1" in refusal(job(pipeline=4, schedule="interleaved"))
 
@@ -174,6 +179,17 @@ def test_dualpipe_needs_pairs_and_enough_microbatches() -> None:
     assert "choose an even number" in refusal(job(gpus=24, batch=96, pipeline=3, schedule="dualpipe"))
     text = refusal(job(pipeline=4, batch=32, schedule="dualpipe"))
     assert "at least 2 x 4 = 8, but there are 4; set global_batch to 64" in text
+
+
+def test_dualpipe_v_needs_enough_microbatches_of_any_number() -> None:
+    text = refusal(job(pipeline=4, batch=56, schedule="dualpipe-v"))
+    assert "dualpipe-v needs more microbatches per step, at least 2 x 4 = 8, but there are 7" in text
+    assert check(job(pipeline=4, batch=72, schedule="dualpipe-v"), DENSE, machine(4).network.fabric) == ()
+
+
+def test_layers_of_a_folded_model_are_told_by_pieces() -> None:
+    text = refusal(job(pipeline=4, schedule="zb-v", layers_per_stage=(2, 2, 2, 2)))
+    assert "must be 8 numbers (2 x pipeline) that add up to the 8 layers" in text
 
 
 def test_layers_per_stage_must_add_up() -> None:

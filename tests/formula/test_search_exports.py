@@ -28,6 +28,7 @@ def changed(one: TrainingJob, **fields: object) -> TrainingJob:
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
 ON, OFF = Overlap(tp=True, dp=True), Overlap(tp=False, dp=False, pp=False)
+SCHEDULES = ("auto", "gpipe", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")
 CASES: list[tuple[object, TrainingJob]] = [
     *(
         (DENSE, job(overlap=o, tensor=2, sequence_parallel=sp, zero=zero, recompute=recompute))
@@ -36,7 +37,8 @@ CASES: list[tuple[object, TrainingJob]] = [
         )
     ),
     *((DENSE, job(context=2, context_kind=kind)) for kind in ("ring", "all-to-all", "all-gather")),
-    *((DENSE, job(pipeline=2, schedule=s, overlap=OFF)) for s in ("auto", "gpipe", "zb-h1", "dualpipe")),
+    *((DENSE, job(pipeline=2, schedule=s, overlap=OFF)) for s in SCHEDULES),
+    (DENSE, job(pipeline=2, virtual_pipeline=2, schedule="zb-h1")),
     (DENSE, job(pipeline=2, virtual_pipeline=2)),
     (DENSE, job(offload=("activations", "optimizer"))),
     (DENSE, job(offload=("activations", "optimizer"), pipeline=2)),

@@ -46,6 +46,7 @@ LAYOUTS: list[tuple[Transformer, dict[str, object]]] = [
     (DENSE, {"pipeline": 4, "zero": 1}),
     (DENSE, {"pipeline": 4, "virtual_pipeline": 2}),
     (DENSE, {"pipeline": 4, "schedule": "zb-h1"}),
+    (DENSE, {"pipeline": 4, "schedule": "zb-v"}),
     (DENSE, {"pipeline": 4, "schedule": "gpipe"}),
     (DENSE, {"context": 2, "context_kind": "all-to-all"}),
     (DENSE, {"recompute": "selective", "recompute_modules": ("mlp",)}),
@@ -53,7 +54,10 @@ LAYOUTS: list[tuple[Transformer, dict[str, object]]] = [
     (MOE, {"expert": 4, "pipeline": 2, "recompute": "selective", "recompute_modules": ("moe_act",)}),
 ]
 CASES = [(era, *one) for one in LAYOUTS for era in ("megatron-2025", "megatron-2022", "fsdp-2024")]
-CASES.append(("megatron-2025", MOE, {"pipeline": 4, "schedule": "dualpipe", "expert": 4}))
+CASES += [
+    ("megatron-2025", MOE, {"pipeline": 4, "schedule": name, "expert": 4})
+    for name in ("dualpipe", "dualpipe-v")
+]
 
 
 @pytest.mark.parametrize(

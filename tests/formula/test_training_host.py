@@ -49,7 +49,7 @@ def test_grace_is_slower_by_the_measured_ratio() -> None:
 
 
 def test_no_launch_is_shown_where_compute_hides_it() -> None:
-    known, tasks = LaunchTimes(1.0, 1.0, 0.1), [Task("compute", "w", "mlp", 2.0)]
+    known, tasks = LaunchTimes(1.0, 1.0, 0.4, 0.1), [Task("compute", "w", "mlp", 2.0)]
     assert launching(known, 1.5, tasks) == 0.0
     assert launching(known, 2.5, tasks) == 2.5
     # a collective is launched too, and does not hide launches from the test
@@ -83,6 +83,23 @@ def test_experts_wait_per_layer_and_dense_models_over_both_passes() -> None:
     known = launch_times(layer_operators(MOE, "moe", 1024, 1024, ep=8), H100)
     moe = simulate(wanted, MOE, machine(4), **free)  # type: ignore[arg-type]
     assert exposed(moe) == pytest.approx(8 * (known.forward + known.backward + 4 * OPERATION), rel=1e-3)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])
+@pytest.mark.parametrize(("arch", "cut"), [(DENSE, {}), (MOE, {"expert": 8}), (MOE, {"recompute": "full"})])
+def test_a_split_pass_waits_for_the_launches_of_a_whole_one(arch, cut, schedule) -> None:  # type: ignore[no-untyped-def]
+    free = {"predict": priced(1e18, 0.0), "kernel": lambda operator: 1e-12, "pace": Pace()}
+    whole, split = (
+        simulate(job(batch=96, overlap=Overlap(dp=False), schedule=one, **cut), arch, machine(4), **free)
+        for one in ("1f1b", schedule)
+    )
+    assert exposed(split) == pytest.approx(exposed(whole), rel=1e-6)
+
+
+def test_weight_gradients_are_one_operation_a_product() -> None:
+    known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
+    assert known.weight == pytest.approx(4 * OPERATION)
+    assert known.input + known.weight == pytest.approx(known.backward)
 
 
 def test_graphs_take_launches_from_the_host() -> None:

@@ -13,8 +13,8 @@ from railwright.spec.training import Overlap
 from railwright.training.held import held_sets
 from railwright.training.kept import layer_kept
 from railwright.training.memory import peak_memory
-from railwright.training.schedule import orders_of
-from railwright.training.stages import stage_shapes
+from railwright.training.schedule import orders_of, route_of
+from railwright.training.stages import stage_shapes, tied_parameters
 from railwright.training.states import COPY, state_parts
 from training_cases import DENSE, MOE, job, machine
 
@@ -194,13 +194,17 @@ def test_frozen_weights_have_neither_gradients_nor_states() -> None:
         ({"pipeline": 4}, [4, 3, 2, 1]),
         ({"pipeline": 4, "schedule": "gpipe"}, [8, 8, 8, 8]),
         ({"pipeline": 4, "schedule": "zb-h1"}, [4, 4, 4, 4]),
+        ({"pipeline": 4, "schedule": "zb-h1", "virtual_pipeline": 2}, [8, 8, 8, 8]),
+        # of chunks half as large: 2 p of ZB-V, 2 p + 1 of DualPipeV
+        ({"pipeline": 4, "schedule": "zb-v"}, [8, 8, 8, 8]),
+        ({"pipeline": 4, "schedule": "dualpipe-v"}, [9, 9, 9, 9]),
         # interleaved: 2 (p - s - 1) + (v - 1) p + 1
         ({"pipeline": 4, "virtual_pipeline": 2}, [11, 9, 7, 5]),
     ],
 )
 def test_passes_held_by_schedule(layout: dict[str, object], held: list[int]) -> None:
     orders = orders_of(job(**layout), 8)
-    chunks = int(layout.get("virtual_pipeline", 1))  # type: ignore[call-overload]
+    chunks = route_of(job(**layout).layout).chunks
     assert [max(map(sum, held_sets(order, chunks))) for order in orders] == held
 
 
@@ -213,6 +217,19 @@ def test_dualpipe_holds_two_copies_and_one_pass_more() -> None:
     middle = [m.stages[1].parts["weights"] for m in (plain, both)]
     assert middle[1] == pytest.approx(2 * middle[0])
     assert max(s.passes for s in both.stages) == 5
+
+
+def test_a_folded_model_has_embedding_and_head_on_the_first_stage() -> None:
+    shapes = stage_shapes(DENSE, job(pipeline=4, schedule="zb-v").layout)
+    ends = [(any(c.embedding for c in s.chunks), any(c.head for c in s.chunks)) for s in shapes]
+    assert ends == [(True, True), (False, False), (False, False), (False, False)]
+    assert [[s.first[c] for s in shapes] for c in (0, 1)] == [[0, 1, 2, 3], [7, 6, 5, 4]]
+    # tied, one table is both, and none is reduced between stages
+    tied = replace(DENSE, tied_embeddings=True)
+    layout = job(pipeline=4, schedule="zb-v").layout
+    assert tied_parameters(tied, layout) == 0
+    one, two = (stage_shapes(arch, layout)[0].dense_total for arch in (tied, DENSE))
+    assert two - one == DENSE.vocab * DENSE.hidden
 
 
 def test_every_stage_has_its_peak_and_the_fullest_is_named() -> None:

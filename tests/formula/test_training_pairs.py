@@ -16,10 +16,11 @@ from railwright.training.eras import Pace
 from railwright.training.lanes import Task, ahead_of, is_ahead, run
 from railwright.training.lockstep import WAIT, Lockstep, without_waits
 from railwright.training.placement import place
+from railwright.training.route import Chunk
 from railwright.training.schedule import order_name
 from railwright.training.stage import PassBook
 from railwright.training.weights import LAST_WEIGHTS
-from railwright.training.work import Chunk, Work
+from railwright.training.work import Work
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 SLOWDOWN = 1.189

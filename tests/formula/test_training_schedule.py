@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from railwright.training.pipeline import compose
+from railwright.training.route import Route, Shape, Unit
 from railwright.training.schedule import (
-    Route,
-    Unit,
+    FOLDED,
     finishing,
     in_flight,
     interleaved,
@@ -83,12 +83,15 @@ def test_sends_of_one_stage_do_not_overlap() -> None:
         assert all(a[1] <= b[0] + 1e-12 for a, b in pairwise(sends))
 
 
-def timed(name: str, p: int, m: int, f: float, i: float, w: float, both: float) -> float:
+def timed(name: str, p: int, m: int, f: float, i: float, w: float, both: float, chunks: int = 1) -> float:
     """Length of a step: forward f, input gradients i, weight gradients w, F and B run together."""
     seconds = {"F": f, "I": i, "W": w, "B": i + w, "FB": both}
-    route = Route(p, 2, "mirror") if name == "dualpipe" else Route(p, 1)
+    shape: Shape = "mirror" if name == "dualpipe" else "fold" if name in FOLDED else "loop"
+    route = Route(p, 2 if name in FOLDED else chunks, shape)
     orders = schedule(p, route.chunks, m, name)
-    run = compose(orders, route.chunks, m, lambda _, u, start: seconds[u.kind], 0.0, False, route)
+    # a stage's seconds are of one copy of the model, cut in its chunks
+    cut = 1 if shape == "mirror" else route.chunks
+    run = compose(orders, route.chunks, m, lambda _, u, start: seconds[u.kind] / cut, 0.0, False, route)
     return max(stage[-1].end for stage in run)
 
 
@@ -106,6 +109,33 @@ def test_zb_h1_fills_the_drain_with_weight_gradients(p: int, m: int, f: float, i
     assert [in_flight(order) for order in schedule(p, 1, m, "zb-h1")] == [p] * p
 
 
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 2, 4), (4, 2, 8), (4, 3, 16), (8, 4, 32)])
+@pytest.mark.parametrize(("f", "i", "w"), [(1.0, 1.0, 1.0), (1.0, 1.2, 0.8)])
+def test_virtual_stages_divide_what_zb_h1_leaves(
+    p: int, v: int, m: int, f: float, i: float, w: float
+) -> None:
+    bubble = timed("zb-h1", p, m, f, i, w, 0.0, v) - m * (f + i + w)
+    assert bubble == pytest.approx((p - 1) * (f + i - w) / v)
+    assert [in_flight(order) for order in schedule(p, v, m, "zb-h1")] == [p * v] * p
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 16), (8, 32)])
+@pytest.mark.parametrize(("f", "i", "w"), [(1.0, 1.0, 1.0), (1.0, 1.1, 0.9), (1.0, 1.3, 0.7)])
+def test_zb_v_waits_on_the_way_alone(p: int, m: int, f: float, i: float, w: float) -> None:
+    # (p-1) I/2 of a whole stage's input gradients, which are no shorter than its forward pass: where passes
+    # are equal a sixth of 1F1B's bubble
+    assert timed("zb-v", p, m, f, i, w, 0.0) - m * (f + i + w) == pytest.approx((p - 1) * i / 2)
+    assert [in_flight(order) for order in schedule(p, 2, m, "zb-v")] == [2 * p] * p
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 2), (2, 4), (2, 7), (4, 8), (4, 15), (8, 32)])
+def test_dualpipe_v_wastes_what_dualpipe_of_twice_the_stages_does(p: int, m: int) -> None:
+    halves = timed("dualpipe", 2 * p, 2 * m, 0.5, 0.5, 0.5, 1.5)
+    assert timed("dualpipe-v", p, m, 1.0, 1.0, 1.0, 3.0) == pytest.approx(halves)
+    assert halves - m * 3.0 == pytest.approx((p - 1) * (3.0 + 2.0 - 3 * 1.0) / 2)
+    assert {in_flight(order) for order in schedule(p, 2, m, "dualpipe-v")} == {2 * p + 1}
+
+
 @pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 8), (4, 16), (8, 16), (8, 32), (16, 64)])
 def test_dualpipe_wastes_half_of_p_minus_1(p: int, m: int) -> None:
     # (p/2-1)(FB+B-3W) with FB = F+B, B = 2, W = 1: (p/2-1) x 2
@@ -114,13 +144,24 @@ def test_dualpipe_wastes_half_of_p_minus_1(p: int, m: int) -> None:
     assert {in_flight(order) for order in schedule(p, 2, m, "dualpipe")} == {p + 1}
 
 
-@pytest.mark.parametrize(("name", "chunks"), [("gpipe", 1), ("zb-h1", 1), ("dualpipe", 2)])
-def test_every_microbatch_meets_every_stage_once_each_way(name: str, chunks: int) -> None:
-    p, m = 4, 16
+@pytest.mark.parametrize(
+    ("name", "chunks", "times"),
+    [
+        ("gpipe", 1, 1),
+        ("zb-h1", 1, 1),
+        ("zb-h1", 3, 3),
+        ("dualpipe", 2, 1),
+        ("zb-v", 2, 2),
+        ("dualpipe-v", 2, 2),
+    ],
+)
+@pytest.mark.parametrize("m", [8, 16])
+def test_every_microbatch_meets_every_chunk_once_each_way(name: str, chunks: int, times: int, m: int) -> None:
+    p = 4
     for order in schedule(p, chunks, m, name):
         ahead = [u.microbatch for u in order if u.kind in ("F", "FB")]
         back = [u.other if u.kind == "FB" else u.microbatch for u in order if u.kind in ("B", "I", "FB")]
-        assert sorted(ahead) == sorted(back) == list(range(m))
+        assert sorted(ahead) == sorted(back) == sorted([*range(m)] * times)
         split = sorted(u for u in order if u.kind == "I")
         assert [u[1:] for u in split] == [u[1:] for u in sorted(u for u in order if u.kind == "W")]
         for c, i in (u[1:3] for u in split):

@@ -17,13 +17,14 @@ from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.footprint import Footprint, held_first
 from railwright.search.pricing import PASSING, Pricer
-from railwright.search.screen import Screen, dualpipe_units
+from railwright.search.screen import Screen, unit_counts
 from railwright.search.space import Block, apply, blocks
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.result import StepResult
+from railwright.training.route import Route, Shape
 from training_cases import DENSE, MOE, job, machine
 
 PACKED = job(batch=16, sequence=8192).model_copy(update={"sample_length": 512})
@@ -56,6 +57,18 @@ CASES = {
         {"pipeline": (1, 2, 4), "zero": (0, 1), "tensor": (1, 2)},
     ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
+    "folded": (DENSE, job(batch=32), {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2, 4)}),
+    "split, with virtual stages": (
+        DENSE,
+        job(batch=32),
+        {"schedule": ("zb-h1",), "pipeline": (2, 4), "virtual_pipeline": (2, 4), "zero": (0, 1, 2)},
+    ),
+    "experts folded": (MOE, job(batch=64), {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2, 4)}),
+    "alternating experts folded": (
+        ALTERNATING,
+        job(batch=64),
+        {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2,), "recompute": ("none", "selective", "full")},
+    ),
     "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
     "packed": (DENSE, PACKED, {"context": (1, 2), "context_kind": ("ring", "all-to-all")}),
     "torchao, scale per tensor": (DENSE, TORCHAO, {"zero": (1, 3)}),
@@ -137,7 +150,7 @@ def test_a_last_stage_that_ends_last_does_not_wait_for_the_first_ones_gradients(
         assert screen.closer(block, index) <= step.step_time, block.at(index)
 
 
-@pytest.mark.parametrize("schedules", [("auto",), ("zb-h1",), ("dualpipe",)])
+@pytest.mark.parametrize("schedules", [("auto",), ("zb-h1",), ("zb-v",), ("dualpipe",), ("dualpipe-v",)])
 def test_bounds_are_close_where_launches_bind(schedules: tuple[str, ...]) -> None:
     """Else a search simulates thousands: bounds of layouts with dropless experts of small kernels, by the
     share of the exact time, priced by class and each by its own passes."""
@@ -184,7 +197,7 @@ def test_the_search_finds_what_brute_force_finds(
     _compare(job(batch=batch), arch, servers, space)
 
 
-@pytest.mark.parametrize("schedules", [("auto", "zb-h1"), ("dualpipe", "gpipe")])
+@pytest.mark.parametrize("schedules", [("auto", "zb-h1"), ("dualpipe", "gpipe"), ("zb-v", "dualpipe-v")])
 def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
     space = Space(
         {
@@ -259,7 +272,8 @@ def test_brute_force_where_memory_is_short() -> None:
 @pytest.mark.parametrize(
     ("name", "stages", "chunks", "count"),
     [("1f1b", 4, 1, 2), ("1f1b", 4, 1, 16), ("gpipe", 4, 1, 6), ("zb-h1", 4, 1, 12), ("interleaved", 4, 2, 4),
-     ("interleaved", 4, 3, 16), ("dualpipe", 4, 2, 16), ("dualpipe", 8, 2, 20)],
+     ("interleaved", 4, 3, 16), ("dualpipe", 4, 2, 16), ("dualpipe", 8, 2, 20), ("zb-h1", 4, 3, 8),
+     ("zb-v", 4, 2, 12), ("zb-v", 4, 2, 3), ("zb-v", 8, 2, 10), ("dualpipe-v", 4, 2, 9)],
 )  # fmt: skip
 def test_passes_held_when_backward_begins(name: str, stages: int, chunks: int, count: int) -> None:
     """The closed form is one of the fullest moments of the schedule itself, or below one."""
@@ -295,12 +309,17 @@ def _class(block: Block, index: tuple[int, ...]) -> tuple[int, tuple[int, int, i
     return x, (zero, overlap_dp, overlap_pp)
 
 
-@pytest.mark.parametrize(("stages", "count"), [(2, 4), (2, 18), (4, 8), (4, 30), (8, 16), (8, 40)])
-def test_units_of_dualpipe_grow_by_pairs_alone(stages: int, count: int) -> None:
-    """The count of every kind of pass is the schedule's own, without making it."""
-    found = dualpipe_units(stages, count)
-    for s, order in enumerate(schedule(stages, 2, count, "dualpipe")):
-        for chunk in range(2):
+@pytest.mark.parametrize(
+    ("name", "chunks", "shape"),
+    [("dualpipe", 2, "mirror"), ("dualpipe-v", 2, "fold"), ("zb-v", 2, "fold"), ("zb-h1", 3, "loop")],
+)
+@pytest.mark.parametrize(("stages", "count"), [(2, 4), (2, 18), (4, 8), (4, 32), (8, 16), (8, 40)])
+def test_units_are_counted_without_making_the_schedule(
+    name: str, chunks: int, shape: Shape, stages: int, count: int
+) -> None:
+    found = unit_counts(name, Route(stages, chunks, shape), count)
+    for s, order in enumerate(schedule(stages, chunks, count, name)):
+        for chunk in range(chunks):
             own = [sum(u.kind == kind and u.chunk == chunk for u in order) for kind in KINDS]
             assert found[s, chunk].tolist() == own
 

@@ -21,7 +21,7 @@ LAYOUTS = st.fixed_dictionaries(
         "tensor": st.sampled_from([1, 2, 4]),
         "pipeline": st.sampled_from([1, 2, 4]),
         "virtual_pipeline": st.sampled_from([1, 2]),
-        "schedule": st.sampled_from(["auto", "gpipe", "zb-h1", "dualpipe"]),
+        "schedule": st.sampled_from(["auto", "gpipe", "zb-h1", "zb-v", "dualpipe", "dualpipe-v"]),
         "sequence_parallel": st.booleans(),
         "context": st.sampled_from([1, 2]),
         "context_kind": st.sampled_from(["ring", "all-to-all", "all-gather"]),

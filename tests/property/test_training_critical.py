@@ -81,6 +81,8 @@ CASES = [
     (MOE, job(pipeline=2, virtual_pipeline=2, expert=4, overlap=Overlap(ep=True))),
     (MOE, job(pipeline=4, virtual_pipeline=2, expert=2, tensor=2, overlap=Overlap(ep=True, pp=False))),
     (MOE, job(pipeline=2, expert=4, schedule="dualpipe")),
+    (MOE, job(pipeline=2, expert=4, schedule="dualpipe-v")),
+    (DENSE, job(pipeline=4, tensor=2, schedule="zb-v")),
 ]
 
 

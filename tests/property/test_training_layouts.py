@@ -44,8 +44,13 @@ def jobs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer]:
     inside = draw(st.sampled_from([e for e in (1, 2, 4) if tensor % e == 0])) if moe else None
     ranks = gpus // pipeline // (inside or tensor)
     expert = draw(st.sampled_from([e for e in (1, 2, 4, 8) if ranks % e == 0])) if moe else 1
-    schedule = draw(st.sampled_from(["auto", "gpipe", "zb-h1", "dualpipe"] if pipeline == 2 else ["auto"]))
-    zero = draw(st.sampled_from([0, 1, 2] if schedule in ("zb-h1", "dualpipe") else [0, 1, 2, 3]))
+    folded = ["zb-h1", "zb-v", "dualpipe-v"]
+    schedule = draw(
+        st.sampled_from(
+            {1: ["auto"], 2: ["auto", "gpipe", "dualpipe", *folded]}.get(pipeline, ["auto", *folded])
+        )
+    )
+    zero = draw(st.sampled_from([0, 1, 2] if schedule not in ("auto", "gpipe") else [0, 1, 2, 3]))
     count = draw(st.sampled_from([2 * pipeline, 4 * pipeline]))
     wanted = job(
         overlap=draw(overlaps),

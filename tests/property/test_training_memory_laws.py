@@ -13,7 +13,7 @@ from railwright.training.held import held_sets
 from railwright.training.memory import peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
-from railwright.training.schedule import in_flight, orders_of
+from railwright.training.schedule import in_flight, orders_of, route_of
 from railwright.training.stages import stage_shapes
 from railwright.training.states import state_parts
 from training_cases import DENSE, MOE, job, machine
@@ -93,7 +93,7 @@ def test_less_per_gpu_never_needs_more(
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.sampled_from(("1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe")),
+    st.sampled_from(("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")),
     st.sampled_from((2, 4, 8)),
     st.integers(1, 6),
 )
@@ -102,7 +102,7 @@ def test_held_sets_meet_the_count_of_passes_in_flight(name: str, stages: int, ro
     wanted = job(pipeline=stages, virtual_pipeline=chunks, schedule=name)
     count = 2 * stages * rounds
     for order in orders_of(wanted, count):
-        sets = held_sets(order, 2 if name == "dualpipe" else chunks)
+        sets = held_sets(order, route_of(wanted.layout).chunks)
         assert max(map(sum, sets)) == in_flight(order)
 
 

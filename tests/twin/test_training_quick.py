@@ -21,7 +21,8 @@ from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check, job_gpus
 from railwright.training.quick import KINDS, finish_times, pass_times, step_seconds
-from railwright.training.schedule import Route, schedule
+from railwright.training.route import Route, Shape
+from railwright.training.schedule import schedule
 from railwright.training.stage import PassBook
 from railwright.training.step import kernel_timer
 from railwright.training.work import Work
@@ -41,6 +42,9 @@ LAYOUTS = [
     {"pipeline": 4, "zero": 1, "schedule": "zb-h1"},
     {"pipeline": 4, "zero": 0, "schedule": "gpipe"},
     {"pipeline": 4, "zero": 1, "schedule": "dualpipe"},
+    {"pipeline": 4, "zero": 1, "schedule": "dualpipe-v"},
+    {"pipeline": 4, "zero": 1, "schedule": "zb-v"},
+    {"pipeline": 4, "zero": 1, "schedule": "zb-h1", "virtual_pipeline": 2},
     {"pipeline": 4, "zero": 1, "offload": ("optimizer",)},
 ]
 
@@ -91,16 +95,26 @@ def test_lanes_of_a_pass(seed: int, count: int, slowdown: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "chunks"), [("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("dualpipe", 2), ("paired", 2)]
+    ("name", "chunks", "shape"),
+    [
+        ("1f1b", 1, "loop"),
+        ("interleaved", 2, "loop"),
+        ("zb-h1", 1, "loop"),
+        ("zb-h1", 3, "loop"),
+        ("zb-v", 2, "fold"),
+        ("dualpipe", 2, "mirror"),
+        ("dualpipe-v", 2, "fold"),
+        ("paired", 2, "loop"),
+    ],
 )
 @pytest.mark.parametrize("blocking", [False, True])
 def test_passes_of_known_length_are_placed_as_the_pipeline_places_them(
-    name: str, chunks: int, blocking: bool
+    name: str, chunks: int, shape: Shape, blocking: bool
 ) -> None:
     stages, count, send = 4, 12, 0.3
     rng = np.random.default_rng(5)
     seconds = rng.random((stages, chunks, len(KINDS)))
-    route = Route(stages, chunks, "mirror" if name == "dualpipe" else "loop")
+    route = Route(stages, chunks, shape)
     placed = compose(
         schedule(stages, chunks, count, name),
         chunks,

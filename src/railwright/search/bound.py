@@ -36,22 +36,25 @@ from railwright.search.laws import (
     Floats,
 )
 from railwright.training.quick import KINDS, finish_times
-from railwright.training.schedule import Kind, Route
+from railwright.training.route import Kind, Route
 
 Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 """Which kind of chunk each stage has at each place."""
 
 
 @dataclass(frozen=True)
-class BothWays:
-    """DualPipe's passes, of which two may run side by side.
+class OneByOne:
+    """Passes of schedules that are placed or counted unit by unit, since no form of them is known: those that
+    fold the model, and ZB-H1 with virtual stages.
 
+    route          which stage holds which piece
     seconds_dxpvk  undisturbed and with data-parallel communication beside them (d), by `Unit.kind` as
                    KINDS numbers it; 'FB' counts for the forward chunk [s]
     units_xpvk     how many of them, where they are only summed; without, the schedule places them
     known          when every stage ends, placed, by d and whether sends are hidden [s]
     """
 
+    route: Route
     seconds_dxpvk: Floats
     units_xpvk: Floats | None = None
     known: dict[tuple[bool, bool], Floats] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Passes:
     kind_pv              which kind of chunk each stage has at each place
     send_x, count_x      one transfer between stages; microbatches
     schedule             as in the study
-    both                 DualPipe: its passes one by one
+    each                 its passes one by one, where the schedule wants that
     paired_xp            what all passes of a stage take where forwards and backwards run together; elsewhere
                          NaN, or None if nowhere
     """
@@ -79,7 +82,7 @@ class Passes:
     send_x: Floats
     count_x: Floats
     schedule: str
-    both: BothWays | None = None
+    each: OneByOne | None = None
     paired_xp: Floats | None = None
 
 
@@ -95,8 +98,18 @@ def chunk_times(laws_xbgl: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     return np.maximum(laws_xbgl[..., CHAIN], short), short, laws_xbgl[..., BARE], laws_xbgl[..., COMPUTE]
 
 
-def unit_times(laws_xbgl: Floats, kind_pv: Places) -> Floats:
-    """`BothWays.seconds_dxpvk` from laws. [s]
+def split_times(long_xbg: Floats, short_xbg: Floats, kind_pv: Places) -> Floats:
+    """`OneByOne.seconds_dxpvk` of schedules that split all backward passes. [s]"""
+    found = np.zeros((2, len(long_xbg), *kind_pv.shape, len(KINDS)))
+    kinds: tuple[Kind, ...] = ("F", "I", "W")
+    for which, kind in zip((FORWARD, BACKWARD, WEIGHTS), kinds, strict=True):
+        found[0, ..., KINDS[kind]] = long_xbg[:, which][:, kind_pv]
+        found[1, ..., KINDS[kind]] = short_xbg[:, which][:, kind_pv]
+    return found
+
+
+def shared_times(laws_xbgl: Floats, kind_pv: Places) -> Floats:
+    """`OneByOne.seconds_dxpvk` of schedules that run two passes side by side, from laws. [s]
 
     Of a forward and a backward pass that run side by side only the sum of each law is sure.  The launches of
     a backward pass are a task only where they are longer than the whole chunk's compute.
@@ -105,7 +118,7 @@ def unit_times(laws_xbgl: Floats, kind_pv: Places) -> Floats:
     sure: dict[Kind, Floats] = {
         "F": forward[..., (LONE, HOST)].max(-1),
         "B": back[..., (LONE, HOST)].max(-1),
-        "I": inputs[..., LONE],
+        "I": inputs[..., (LONE, HOST)].max(-1),
         # The weight gradients of a split pass: what its input gradients leave of the compute.
         "W": np.maximum(back[..., COMPUTE] - inputs[..., COMPUTE], 0.0),
     }
@@ -127,8 +140,8 @@ def step_time(
     ends    of every stage
     tied, mirror  all-reduces between stages once gradients are there
     """
-    if passes.both is not None:
-        total_x, finish_xp = _both_ways(passes, passes.both, ends, overlap_pp)
+    if passes.each is not None:
+        total_x, finish_xp = _one_by_one(passes, passes.each, ends, overlap_pp)
     else:
         total_x, finish_xp = _one_way(passes, ends, overlap_dp, overlap_pp)
     reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
@@ -136,7 +149,7 @@ def step_time(
         over_xg = (passes.long_xbg - np.minimum(passes.last_xbg, passes.long_xbg))[:, BACKWARD]
         reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
     ready_xp = finish_xp + reduce
-    front = 0.0 if passes.both is not None else np.broadcast_to(reduce, ready_xp.shape)[:, 0]
+    front = 0.0 if passes.each is not None else np.broadcast_to(reduce, ready_xp.shape)[:, 0]
     barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
     if tied:
         barrier_x = np.maximum(barrier_x, np.maximum(total_x + front, ready_xp[:, -1]) + tied)
@@ -217,29 +230,29 @@ def _pipeline(
     return total_x, finish_xp
 
 
-def _both_ways(
-    passes: Passes, both: BothWays, ends: Sequence[Ends], overlap_pp: bool
+def _one_by_one(
+    passes: Passes, each: OneByOne, ends: Sequence[Ends], overlap_pp: bool
 ) -> tuple[Floats, Floats]:
-    """The same under DualPipe, where microbatches enter at both ends. [s]"""
-    disturbed = any(one.beside for one in ends)
-    seconds, send_x, count_x = both.seconds_dxpvk[int(disturbed)], passes.send_x, passes.count_x
-    if both.units_xpvk is None:
-        if (disturbed, overlap_pp) not in both.known:
-            route = Route(*passes.kind_pv.shape, "mirror")
-            both.known[disturbed, overlap_pp] = np.array(
+    """The same where passes are placed or counted one by one. [s]"""
+    disturbed, mirrored = any(one.beside for one in ends), each.route.shape == "mirror"
+    seconds, send_x, count_x = each.seconds_dxpvk[int(disturbed)], passes.send_x, passes.count_x
+    if each.units_xpvk is None:
+        if (disturbed, overlap_pp) not in each.known:
+            each.known[disturbed, overlap_pp] = np.array(
                 [
-                    finish_times(route, int(count), passes.schedule, one, send, not overlap_pp)
+                    finish_times(each.route, int(count), passes.schedule, one, send, not overlap_pp)
                     for one, count, send in zip(seconds, count_x.tolist(), send_x.tolist(), strict=True)
                 ]
             )
-        finish = both.known[disturbed, overlap_pp]
+        finish = each.known[disturbed, overlap_pp]
     else:
-        # Chunk 1 of a stage is chunk 0 of its mirror.
         step = seconds[:, :, 0, KINDS["F"]] + send_x[:, None]
         left = np.cumsum(step, 1) - step
-        finish = (both.units_xpvk * seconds).sum((-1, -2)) + np.minimum(left, left[:, ::-1])
-    # A lane is of both chunks, and half of the microbatches run through each.
-    lane_p = np.array([one.lane for one in ends]) / 2
+        if mirrored:  # chunk 1 of a stage is chunk 0 of its mirror
+            left = np.minimum(left, left[:, ::-1])
+        finish = (each.units_xpvk * seconds).sum((-1, -2)) + left
+    # A lane is of all chunks; of two copies half of the microbatches run through each.
+    lane_p = np.array([one.lane for one in ends]) / (2 if mirrored else 1)
     finish = np.maximum(finish, count_x[:, None] * lane_p)
     return finish.max(1), finish
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
 from railwright.training.communication import Prices, gradient_bytes
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.shards import Units
 from railwright.training.stages import StageShape
 from railwright.training.step import sharded_units
@@ -135,9 +135,9 @@ def _behind(reduces: Sequence[float], units: Units, gathered: bool) -> float:
 def _sure(ends: Ends, schedule: str) -> Ends:
     """Without what is only known of a backward pass in one piece, or of passes that run one by one."""
     none = (0.0,) * len(ends.forward)
-    if schedule == "zb-h1":
+    if schedule in SPLIT:
         return replace(ends, last=0.0, backward=none)
-    if schedule == "dualpipe":
+    if schedule in SHARED:
         lane = 0.0 if ends.sharded else ends.lane
         return replace(ends, last=0.0, forward=none, backward=none, lane=lane, first=0.0)
     return ends

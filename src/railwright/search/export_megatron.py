@@ -14,7 +14,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import FOLDED, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
 
@@ -221,10 +221,11 @@ def _unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     """What Megatron has no argument for, or refuses, as comments."""
     layout, name = job.layout, schedule_name(job.layout)
     found = []
-    if name in ("zb-h1", "dualpipe", "gpipe"):
-        found.append(f"schedule {name}: not in Megatron-LM; without it, 1F1B runs")
+    if name not in ("1f1b", "interleaved"):
+        plain = "interleaved 1F1B" if layout.virtual_pipeline > 1 else "1F1B"
+        found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
     pieces = layout.pipeline * layout.virtual_pipeline
-    if name != "dualpipe" and arch.layers % pieces:
+    if name not in FOLDED and arch.layers % pieces:
         sizes = ", ".join(map(str, layers_per_piece(arch.layers, pieces, layout)))
         found.append(f"uneven stages of {sizes} layers: see --pipeline-model-parallel-layout")
     if layout.placement != "packed":

@@ -11,7 +11,7 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
 
@@ -29,7 +29,15 @@ GROUPED: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Those of experts."""
 
-SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe"}
+SCHEDULES = {
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved1F1B",
+    "gpipe": "GPipe",
+    "zb-v": "ZBVZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
+"""Names of torch.distributed.pipelining's schedules.  ZB-H1 with virtual stages is InterleavedZeroBubble,
+which wants two stages per rank."""
 
 
 def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
@@ -92,7 +100,7 @@ def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, An
 def _sizes(job: TrainingJob, arch: Transformer) -> set[int]:
     """How many layers the pieces of the model have."""
     layout = job.layout
-    return set(layers_per_piece(arch.layers, layout.pipeline * layout.virtual_pipeline, layout))
+    return set(layers_per_piece(arch.layers, route_of(layout).model_pieces, layout))
 
 
 def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -108,7 +116,7 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
         )
     if layout.context > 1 and layout.context_kind == "all-to-all":
         found.append("torchtitan has no context parallelism over heads (Ulysses); its default is used")
-    if layout.pipeline > 1 and name not in SCHEDULES:
+    if layout.pipeline > 1 and name not in SCHEDULES and layout.virtual_pipeline == 1:
         found.append(f"torchtitan has no schedule {name}; its zero-bubble one has two stages per rank")
     if layout.pipeline > 1 and len(_sizes(job, arch)) > 1:
         found.append("stages are uneven: give module_fqns_per_model_part yourself")

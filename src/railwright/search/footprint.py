@@ -18,15 +18,15 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.search.laws import Floats
-from railwright.search.pricing import SHAPING, STAGING
+from railwright.search.pricing import SHAPING, STAGING, folding
 from railwright.search.space import Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import data_parallel
+from railwright.training.route import Chunk
 from railwright.training.stages import StageShape
 from railwright.training.states import AT_STEP, state_parts
-from railwright.training.work import Chunk
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
 """Choices that change memory."""
@@ -40,7 +40,11 @@ def held_first(schedule: str, stages: int, chunks: int, stage: int, microbatches
     if schedule == "gpipe":
         return (microbatches,)
     if schedule == "zb-h1":
-        return (min(stages, microbatches),)
+        return (min(stages, microbatches),) * chunks
+    if schedule == "zb-v":
+        return min(2 * stages - stage - 1, microbatches), min(stage + 1, microbatches)
+    if schedule == "dualpipe-v":
+        return 2 * stages - stage - 1, stage + 1
     if schedule == "dualpipe":
         inner = min(stage, stages - 1 - stage)
         near = 2 * (stages // 2 - 1 - inner) + inner + 1
@@ -197,7 +201,7 @@ class Footprint:
     ) -> tuple[float, float]:
         """Weights, gradients and optimizer states of a stage, and the copy made for the optimizer. [byte]"""
         cut = tuple(setting[a] for a in (*STAGING, "context", "zero", "offload"))
-        key = (*cut, setting["schedule"] == "dualpipe", stage)
+        key = (*cut, folding(setting["schedule"]), stage)
         if key not in self._states:
             parts = state_parts(apply(self.job, setting), shape, replicas)
             copy = sum(parts.pop(name, 0.0) for name in AT_STEP)

@@ -12,8 +12,9 @@ from railwright.model.pattern import Layer
 from railwright.training.lanes import Task
 from railwright.training.lockstep import without_waits
 from railwright.training.quick import pass_times
-from railwright.training.schedule import schedule_name
-from railwright.training.work import Chunk, Work
+from railwright.training.route import Chunk
+from railwright.training.schedule import SHARED, SPLIT, schedule_name
+from railwright.training.work import Work
 
 Floats = NDArray[np.float64]
 
@@ -29,20 +30,20 @@ SURE = (LANE, HOST, ALONE, SLOWED)
 
 FORWARD, BACKWARD, WEIGHTS = range(3)
 INPUTS = WEIGHTS
-"""Passes: under ZB-H1 the second is a backward pass's input gradients, the third the rest; DualPipe splits
-few of them: the second is a whole one, the third input gradients alone."""
+"""Passes: where all are split the second is a backward pass's input gradients, the third the rest; DualPipe
+and DualPipeV split few of them: the second is a whole one, the third input gradients alone."""
 
 
 def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
     """What makes the tasks of each pass of a job's schedule."""
-    if schedule_name(work.job.layout) == "zb-h1":
+    if schedule_name(work.job.layout) in SPLIT:
         return {
             FORWARD: work.forward,
             BACKWARD: partial(work.backward, gradients="input"),
             WEIGHTS: partial(work.backward, gradients="weight"),
         }
     found: dict[int, Callable[[Chunk], list[Task]]] = {FORWARD: work.forward, BACKWARD: work.backward}
-    if schedule_name(work.job.layout) == "dualpipe":
+    if schedule_name(work.job.layout) in SHARED:
         found[INPUTS] = partial(work.backward, gradients="input")
     return found
 
@@ -110,7 +111,7 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
     if total["host"]:
         silent = [t._replace(duration=0.0) if t.lane == "host" else t for t in tasks]
         bare = _length(silent, 1.0)
-    if schedule_name(work.job.layout) == "dualpipe":
+    if schedule_name(work.job.layout) in SHARED:
         # A forward that runs with a backward begins behind its last compute, launches or not.
         tasks, alone = silent, bare
     chain = _length(tasks, slowdown) if work.beside or overlap.cp else alone

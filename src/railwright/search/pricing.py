@@ -36,7 +36,8 @@ from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
-from railwright.training.schedule import Kind, order_name, schedule_name
+from railwright.training.route import Kind
+from railwright.training.schedule import FOLDED, SHARED, SPLIT, order_name, schedule_name
 from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
@@ -46,7 +47,7 @@ SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "sche
 """Structure that decides the tasks of a pass, beside the groups it runs on."""
 
 STAGING = ("tensor", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
-"""Structure that decides what a stage holds, beside whether DualPipe mirrors it."""
+"""Structure that decides what a stage holds, beside whether the schedule folds the model (`folding`)."""
 
 PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 """Choices that do."""
@@ -240,7 +241,7 @@ class Pricer:
 
     def shapes(self, setting: Mapping[str, Any]) -> tuple[StageShape, ...]:
         """Stages of a layout."""
-        key = (*(setting[axis] for axis in STAGING), setting["schedule"] == "dualpipe")
+        key = (*(setting[axis] for axis in STAGING), folding(setting["schedule"]))
         if key not in self._shapes:
             self._shapes[key] = stage_shapes(self.arch, apply(self.job, setting).layout, self.job.lora)
         return self._shapes[key]
@@ -323,6 +324,11 @@ class Pricer:
         return known[1]
 
 
+def folding(schedule: str) -> str:
+    """The schedule, as in the study, where it decides which pieces of the model a stage has; else ''."""
+    return schedule if schedule in FOLDED else ""
+
+
 def _free(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
     n, all_groups = len(groups[0]), len(groups)
     return CollectivePrediction(op, size, n, all_groups, 0.0, 0.0, 0.0, "", "", (), None, 1.0, 1.0)
@@ -330,5 +336,6 @@ def _free(machine: Machine, op: Op, size: float, groups: Sequence[Communicator])
 
 def _shaping(setting: Mapping[str, Any]) -> tuple[Any, ...]:
     """What decides the tasks of a pass; of schedules, only how they cut a backward pass."""
-    cut = setting["schedule"] if setting["schedule"] in ("zb-h1", "dualpipe") else ""
+    name = setting["schedule"]
+    cut = "split" if name in SPLIT else "shared" if name in SHARED else ""
     return (*(setting[a] for a in SHAPING if a != "schedule"), cut)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.search.bound import (
-    BothWays,
+    OneByOne,
     Passes,
     chunk_laws,
     chunk_times,
+    shared_times,
+    split_times,
     step_time,
-    unit_times,
 )
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
@@ -25,10 +26,11 @@ from railwright.search.laws import COMPUTE, LONE, Floats
 from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply, can_hide_sends
+from railwright.spec.training import Layout
 from railwright.training.quick import KINDS
-from railwright.training.schedule import Kind, order_name, schedule
+from railwright.training.route import Chunk, Kind, Route
+from railwright.training.schedule import FOLDED, SHARED, SPLIT, order_name, route_of, schedule
 from railwright.training.stages import StageShape
-from railwright.training.work import Chunk
 
 MARGIN = 1e-9
 """A bound is lowered by this share, so that rounding never lifts it above the exact figure."""
@@ -92,19 +94,23 @@ class Screen:
         sends   transfers between stages; silent  whether data-parallel communication is left out
         """
         shapes, name = self.shapes(block), block.structure["schedule"]
+        route = _route(block.structure)
         kinds, kind_pv = _kinds(shapes)
         counts, count = self._counts(kinds), self._microbatches(block)[wanted]
         pairs = self.pricer.pairs(block)[wanted]
 
         def passes_of(laws: Floats) -> Passes:
-            chunks, both, together = chunk_laws(laws, counts), None, None
-            if name == "dualpipe":
-                both = BothWays(unit_times(chunks, kind_pv), _counted(len(shapes), count) if silent else None)
+            chunks, each, together = chunk_laws(laws, counts), None, None
+            times = chunk_times(chunks)
+            if route is not None:
+                shared = name in SHARED
+                seconds = shared_times(chunks, kind_pv) if shared else split_times(*times[:2], kind_pv)
+                each = OneByOne(route, seconds, _counted(name, route, count) if silent else None)
             if pairs.any():
                 together = np.full((len(laws), len(shapes)), np.nan)
                 together[pairs] = work(chunks[pairs], kind_pv, count[pairs])
             send = np.broadcast_to(sends, len(laws))
-            return Passes(*chunk_times(chunks), kind_pv, send, count, name, both, together)
+            return Passes(*times, kind_pv, send, count, name, each, together)
 
         usual = passes_of(laws)
         sharded = passes_of(_in_halves(laws, pairs)) if pairs.any() and 3 in block.of("zero") else usual
@@ -129,6 +135,7 @@ class Screen:
         shapes = self.shapes(block)
         kinds, kind_pv = _kinds(shapes)
         name, count = block.structure["schedule"], self._count(block, setting["micro_batch"])
+        route = _route(block.structure)
         ends, tied, mirror = self._ends(setting, shapes, silent=False)
         known = Passes(
             *self._placed(setting, kinds),
@@ -136,7 +143,7 @@ class Screen:
             np.array([self.pricer.send(setting)]),
             np.array([float(count)]),
             name,
-            self._both_ways(setting, shapes, count) if name == "dualpipe" else None,
+            self._one_by_one(setting, shapes, count, route) if route is not None else None,
             self._together(setting, shapes, count, any(one.beside for one in ends)),
         )
         hidden = setting["overlap_pp"] and can_hide_sends(self.pricer.job, block.structure)
@@ -146,7 +153,7 @@ class Screen:
     def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Times:
         """Long and short passes, last compute and compute, each (1, pass, kind), of one layout. [s]"""
         found = np.zeros((4, 1, 3, len(kinds)))
-        passes: tuple[Kind, ...] = ("F", "I", "W") if setting["schedule"] == "zb-h1" else ("F", "B")
+        passes: tuple[Kind, ...] = ("F", "I", "W") if setting["schedule"] in SPLIT else ("F", "B")
         placed = self.pricer.passes_of(setting)
         for g, chunk in enumerate(kinds):
             for which, kind in enumerate(passes):
@@ -178,15 +185,17 @@ class Screen:
             found[0, s] += sum(ran.both_pvv[s, f, b] * seconds((held[f], held[b]), "FB") for f, b in both)
         return found
 
-    def _both_ways(self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int) -> BothWays:
-        """The passes of one layout under DualPipe."""
-        units, placed = dualpipe_units(len(shapes), count), self.pricer.passes_of(setting)
+    def _one_by_one(
+        self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int, route: Route
+    ) -> OneByOne:
+        """The passes of one layout, each as long as the training room says."""
+        units, placed = unit_counts(setting["schedule"], route, count), self.pricer.passes_of(setting)
         seconds, kinds = np.zeros((2, 1, *units.shape)), tuple(KINDS)
         for s, c, k in np.argwhere(units).tolist():
             held, kind = shapes[s].chunks, kinds[k]
             one = placed((held[c], held[1 - c]) if kind == "FB" else (held[c],), kind)
             seconds[:, 0, s, c, k] = one.long, one.short
-        return BothWays(seconds)
+        return OneByOne(route, seconds)
 
     def _ends(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], silent: bool
@@ -228,30 +237,43 @@ class Screen:
         return self.pricer.job.global_batch // (block.data * micro_batch)
 
 
-def dualpipe_units(stages: int, count: int) -> NDArray[np.int64]:
-    """(p, v, kind) passes of every stage under DualPipe by the chunk they run through, forward if both.
+def unit_counts(schedule: str, route: Route, count: int) -> NDArray[np.int64]:
+    """(p, v, kind) passes of every stage by the chunk they run through, forward if both.
 
-    From 2 p microbatches on, two more add one forward with a backward to each chunk and nothing else.
+    Where all are split every chunk has each of the three once per microbatch.  From 2 p microbatches on each
+    more adds one forward with a backward to every chunk and nothing else, two where they enter at both ends.
     """
-    least = 2 * stages
-    found = _fewest_units(stages).copy()
-    found[:, :, KINDS["FB"]] += (count - least) // 2
+    if schedule in SPLIT:
+        found = np.zeros((route.stages, route.chunks, len(KINDS)), np.int64)
+        found[..., [KINDS["F"], KINDS["I"], KINDS["W"]]] = count
+        return found
+    more = count - 2 * route.stages
+    found = _fewest_units(schedule, route.stages).copy()
+    found[:, :, KINDS["FB"]] += more // 2 if route.shape == "mirror" else more
     return found
 
 
 @lru_cache(maxsize=64)
-def _fewest_units(stages: int) -> NDArray[np.int64]:
-    """The same of as few microbatches as DualPipe can have."""
+def _fewest_units(name: str, stages: int) -> NDArray[np.int64]:
+    """The same of as few microbatches as passes that run side by side can have."""
     found = np.zeros((stages, 2, len(KINDS)), np.int64)
-    for s, order in enumerate(schedule(stages, 2, 2 * stages, "dualpipe")):
+    for s, order in enumerate(schedule(stages, 2, 2 * stages, name)):
         for (kind, chunk), n in Counter((u.kind, u.chunk) for u in order).items():
             found[s, chunk, KINDS[kind]] = n
     return found
 
 
-def _counted(stages: int, count_x: Floats) -> Floats:
-    """(X, p, v, kind) passes under DualPipe of classes with these microbatches."""
-    return np.array([dualpipe_units(stages, int(count)) for count in count_x.tolist()], float)
+def _counted(name: str, route: Route, count_x: Floats) -> Floats:
+    """(X, p, v, kind) passes of classes with these microbatches."""
+    return np.array([unit_counts(name, route, int(count)) for count in count_x.tolist()], float)
+
+
+def _route(structure: Mapping[str, Any]) -> Route | None:
+    """Where pieces of the model lie, under schedules whose passes are bounded one by one; else None."""
+    name, virtual = structure["schedule"], structure["virtual_pipeline"]
+    if name not in FOLDED and not (name in SPLIT and virtual > 1):
+        return None
+    return route_of(Layout(schedule=name, pipeline=structure["pipeline"], virtual_pipeline=virtual))
 
 
 def _in_halves(laws: Floats, pairs: NDArray[np.bool_]) -> Floats:

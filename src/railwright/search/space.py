@@ -22,7 +22,7 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import check, divisors, job_gpus
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import SHARED, schedule_name
 
 STRUCTURE = (
     "tensor",
@@ -63,7 +63,7 @@ too small a part of a layer for its exchange to pay."""
 
 FIXED: dict[str, tuple[Any, ...]] = {
     "context_kind": ("ring", "all-to-all", "all-gather"),
-    "schedule": ("auto", "zb-h1", "dualpipe", "gpipe"),
+    "schedule": ("auto", "zb-h1", "zb-v", "dualpipe", "dualpipe-v", "gpipe"),
     "expert_tensor": (None, 1),
     "placement": ("packed", "expert-across", "spread"),
     "sequence_parallel": (True, False),
@@ -78,6 +78,9 @@ FIXED: dict[str, tuple[Any, ...]] = {
 }
 """Default values of the other axes.  Offload is left to the user: its transfers are not in the
 step's time."""
+
+MANY = ("auto", "zb-h1")
+"""Schedules whose stages can have several virtual ones."""
 
 ONCE_PER_STEP = (0, 1)
 """Default of `zero` with pipeline stages: 2 and 3 would exchange gradients or parameters in every
@@ -226,11 +229,11 @@ def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, 
     for virtual in chunks:
         names = space.of_axis("schedule") or ()
         if not arch.is_moe and "schedule" not in space.values:
-            # Without expert exchanges the two directions of DualPipe have nothing to hide, at twice the
-            # weights.
-            names = tuple(name for name in names if name != "dualpipe")
+            # Without expert exchanges passes that run together have nothing to hide: ZB-V has less to wait
+            # for, and one copy of the weights.
+            names = tuple(name for name in names if name not in SHARED)
         for name in names:
-            if (pipeline == 1 and (virtual > 1 or name != "auto")) or (virtual > 1 and name != "auto"):
+            if (pipeline == 1 and (virtual > 1 or name != "auto")) or (virtual > 1 and name not in MANY):
                 continue
             yield {"virtual_pipeline": virtual, "schedule": name}
 

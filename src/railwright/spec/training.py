@@ -22,15 +22,19 @@ class Layout(Section):
     )
     pipeline: Annotated[int, Field(gt=0)] = Field(default=1, description="pipeline stages")
     virtual_pipeline: Annotated[int, Field(gt=0)] = Field(
-        default=1, description="model chunks per stage (interleaved 1F1B when above 1)"
+        default=1, description="model chunks per stage (interleaved 1F1B, or zb-h1, when above 1)"
     )
-    schedule: Literal["auto", "1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe"] = Field(
-        default="auto",
-        description="order of passes; auto: 1f1b, or interleaved when virtual_pipeline is above 1",
+    schedule: Literal["auto", "1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe", "dualpipe-v"] = (
+        Field(
+            default="auto",
+            description="order of passes; auto: 1f1b, or interleaved when virtual_pipeline is above 1; zb-v "
+            "and dualpipe-v fold the model: a stage has one piece from its front and one from its back",
+        )
     )
     layers_per_stage: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
         default=None,
-        description="layers of each piece of the model, in its order (pipeline x virtual_pipeline numbers); "
+        description="layers of each piece of the model, in its order (pipeline x virtual_pipeline numbers, "
+        "twice the stages where the schedule folds it); "
         "default: as even as can be, the last and the first pieces lighter",
     )
     ends_as_layers: Literal["none", "embedding", "head", "both"] = Field(

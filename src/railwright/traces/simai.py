@@ -86,7 +86,7 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
     if order_name(job) in TOGETHER:
         raise PlanError(
             f"{job.name}: SimAI's rows run one after the other, and forwards and backwards of this job run "
-            "together; set overlap.ep to false, or take another layout.schedule than dualpipe."
+            "together; set overlap.ep to false, or take another layout.schedule than dualpipe and dualpipe-v."
         )
     events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in ("bubble", "send")]
     inside = [e for e in events if e.unit is not None and e.lane != "dp"]

@@ -53,6 +53,11 @@ def costs(operators: LayerOperators, kernel_time: KernelTime) -> list[Cost]:
     return found
 
 
+def gradients_of(found: list[Cost], whole: bool) -> float:
+    """Seconds of the gradients of some operators, those of weights only where the pass is `whole`."""
+    return sum(c.input + (c.weight if whole else 0.0) for c in found)
+
+
 def on_context_ranks(
     operators: LayerOperators, how: ContextKind, ranks: int, sequences: int, heads: int
 ) -> LayerOperators:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from railwright.training.schedule import PASS_NAMES
+from railwright.training.route import PASS_NAMES
 from railwright.training.timeline import Event, Timeline
 
 SAME = 1e-9

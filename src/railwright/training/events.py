@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from railwright.training.breakdown import Ending
 from railwright.training.lanes import Span, ahead_of, is_ahead
 from railwright.training.pipeline import Placed
-from railwright.training.schedule import PASS_NAMES, Unit
+from railwright.training.route import PASS_NAMES, Unit
 from railwright.training.stage import Stage
 from railwright.training.stages import StageShape
 from railwright.training.timeline import Event, Timeline

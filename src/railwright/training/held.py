@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.training.schedule import Unit
+from railwright.training.route import Unit
 
 Held = tuple[int, ...]
 

@@ -24,11 +24,20 @@ GRACE = ("gb", "gh")
 
 @dataclass(frozen=True)
 class LaunchTimes:
-    """Host time for one layer of one microbatch, without its collectives, and for one collective [s]."""
+    """Host time for one layer of one microbatch, without its collectives, and for one collective [s].
+
+    backward  of the whole pass; weight  of it, for gradients of weights
+    """
 
     forward: float
     backward: float
+    weight: float
     collective: float
+
+    @property
+    def input(self) -> float:
+        """Of a backward pass that leaves the gradients of weights to another [s]."""
+        return self.backward - self.weight
 
 
 ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts"})
@@ -55,7 +64,7 @@ def launch_times(
     Sources: training/data/constants.yaml, host_*.
     """
     if "step" in graphs:
-        return LaunchTimes(0.0, 0.0, 0.0)
+        return LaunchTimes(0.0, 0.0, 0.0, 0.0)
     cpu = constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
     held = _held(operators, graphs)
 
@@ -66,6 +75,7 @@ def launch_times(
     return LaunchTimes(
         launched(operators.forward),
         launched((*operators.backward_input, *operators.backward_weight)),
+        launched(operators.backward_weight),
         cpu * factor * constant("host_operation_seconds"),
     )
 

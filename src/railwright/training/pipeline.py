@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from railwright.training.schedule import Orders, Route, Unit
+from railwright.training.route import Orders, Route, Unit
 
 
 class Placed(NamedTuple):

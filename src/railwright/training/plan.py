@@ -10,7 +10,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.doubts import doubts
 from railwright.training.formats import check_formats
 from railwright.training.packing import packing_warnings
-from railwright.training.schedule import route_of, schedule_name
+from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 
 MOST_MICROBATCHES = 100_000
 """Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
@@ -208,9 +208,9 @@ def _check_blocking(job: TrainingJob, data: int) -> None:
             f"{job.name}: with launch_blocking the host waits for every kernel, so nothing hides behind "
             f"compute; set {', '.join(hidden)} to false."
         )
-    if schedule_name(job.layout) == "dualpipe":
+    if (name := schedule_name(job.layout)) in SHARED:
         raise PlanError(
-            f"{job.name}: dualpipe runs two passes beside each other, which launch_blocking does not allow; "
+            f"{job.name}: {name} runs two passes beside each other, which launch_blocking does not allow; "
             "choose another layout.schedule."
         )
 
@@ -245,7 +245,7 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
             f"{job.name}: layout.virtual_pipeline is {chunks}, but there is only one pipeline stage to "
             "interleave; leave it at 1 or set layout.pipeline above 1."
         )
-    if (chunks > 1) != (name == "interleaved"):
+    if (chunks > 1) != (name == "interleaved") and (chunks == 1 or name != "zb-h1"):
         want = "virtual_pipeline above 1" if name == "interleaved" else "virtual_pipeline 1"
         raise PlanError(
             f"{job.name}: layout.schedule {name} needs {want}, but it is {chunks}; "
@@ -257,11 +257,12 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
             "choose an even number."
         )
     pieces = route_of(layout).model_pieces
+    cut = "2 x pipeline" if pieces > pipeline * chunks else "pipeline x virtual_pipeline"
     if layout.layers_per_stage is not None:
         given = layout.layers_per_stage
         if len(given) != pieces or sum(given) != arch.layers:
             raise PlanError(
-                f"{job.name}: layers_per_stage must be {pieces} numbers (pipeline x virtual_pipeline) that "
+                f"{job.name}: layers_per_stage must be {pieces} numbers ({cut}) that "
                 f"add up to the {arch.layers} layers of {arch.name}, but it has {len(given)} that add up to "
                 f"{sum(given)}."
             )
@@ -275,7 +276,7 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
     if arch.layers + 2 < pieces or (pieces == 1 and not arch.layers):
         raise PlanError(
             f"{job.name}: the {arch.layers} layers of {arch.name} cannot be cut into {pieces} pieces "
-            "(pipeline x virtual_pipeline), of which all but the first and the last need a layer; "
+            f"({cut}), of which all but the first and the last need a layer; "
             f"use at most {arch.layers + 2}."
         )
 
@@ -289,24 +290,26 @@ def _check_batch(job: TrainingJob, data: int) -> None:
             f"{job.name}: global_batch {job.global_batch} is not a multiple of data-parallel ranks x "
             f"micro_batch = {data} x {job.micro_batch} = {unit}; the nearest that work: {near}."
         )
-    count, pipeline = microbatches(job, data), job.layout.pipeline
+    count, pipeline, name = microbatches(job, data), job.layout.pipeline, schedule_name(job.layout)
     if count > MOST_MICROBATCHES:
         raise PlanError(
             f"{job.name}: global_batch {job.global_batch} is {count:,} microbatches on each of {data} "
             f"data-parallel ranks, and at most {MOST_MICROBATCHES:,} are simulated; it counts sequences, not "
             f"tokens: use at most {MOST_MICROBATCHES * unit}."
         )
-    if schedule_name(job.layout) == "dualpipe" and (count % 2 or count < 2 * pipeline):
+    odd = count % 2 if name == "dualpipe" else 0
+    if odd or (name in SHARED and count < 2 * pipeline):
+        wanted = "an even number of" if name == "dualpipe" else "more"
         raise PlanError(
-            f"{job.name}: dualpipe needs an even number of microbatches per step, at least 2 x {pipeline} = "
+            f"{job.name}: {name} needs {wanted} microbatches per step, at least 2 x {pipeline} = "
             f"{2 * pipeline}, but there are {count}; set global_batch to "
-            f"{max(count + count % 2, 2 * pipeline) * unit}."
+            f"{max(count + odd, 2 * pipeline) * unit}."
         )
+    fewer = max(count // pipeline * pipeline, pipeline)
     if job.layout.virtual_pipeline > 1 and count % pipeline:
-        fewer = max(count // pipeline * pipeline, pipeline)
         raise PlanError(
-            f"{job.name}: the interleaved schedule needs a multiple of {pipeline} microbatches per step, but "
-            f"there are {count}; set global_batch to {fewer * unit} or {(fewer + pipeline) * unit}, or "
+            f"{job.name}: {name} with virtual stages needs a multiple of {pipeline} microbatches per step, "
+            f"but there are {count}; set global_batch to {fewer * unit} or {(fewer + pipeline) * unit}, or "
             "virtual_pipeline to 1."
         )
 
@@ -314,7 +317,7 @@ def _check_batch(job: TrainingJob, data: int) -> None:
 def check_sharding(job: TrainingJob, replicas: int) -> None:
     """Refuse sharding that cannot be; `replicas` ranks hold the same weights."""
     layout, name = job.layout, schedule_name(job.layout)
-    if layout.zero == 3 and name in ("zb-h1", "dualpipe"):
+    if layout.zero == 3 and name in (*SPLIT, *SHARED):
         raise PlanError(
             f"{job.name}: layout.schedule {name} computes weight gradients apart from a layer's pass, and "
             "zero: 3 drops its parameters with that pass; use zero: 1, or schedule 1f1b."

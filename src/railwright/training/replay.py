@@ -11,7 +11,8 @@ from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator, Block
 from railwright.training.kept import layers_away, stage_activations
-from railwright.training.schedule import Unit, order_name
+from railwright.training.route import Unit
+from railwright.training.schedule import order_name
 from railwright.training.stages import StageShape
 from railwright.training.states import COPY, MASTER_BYTES, MOMENT_BYTES, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward

@@ -8,7 +8,7 @@ from __future__ import annotations
 from railwright.training.allocator import Block
 from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
 from railwright.training.replay import Flight, Replay
-from railwright.training.schedule import Unit
+from railwright.training.route import Unit
 
 
 class DeepSpeedReplay(Replay):

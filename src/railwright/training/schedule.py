@@ -8,101 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
 
 from railwright.spec.training import Layout, TrainingJob
-
-Kind = Literal["F", "B", "I", "W", "FB"]
-
-PASS_NAMES: dict[Kind, str] = {
-    "F": "forward pass",
-    "B": "backward pass",
-    "I": "input gradients",
-    "W": "weight gradients",
-    "FB": "forward and backward pass",
-}
-"""What a reader is told of a kind of pass."""
-
-
-class Unit(NamedTuple):
-    """One pass of one microbatch through one chunk of a stage.
-
-    kind         'F' forward, 'B' backward; split backward passes are 'I', input gradients, and 'W', weight
-                 gradients; 'FB' is a forward run together with a backward
-    other, back  microbatch and chunk of that backward; -1 where there is none
-    """
-
-    kind: Kind
-    chunk: int
-    microbatch: int
-    other: int = -1
-    back: int = -1
-
-    @property
-    def backward_chunk(self) -> int:
-        """Chunk whose gradients this unit computes."""
-        return self.back if self.kind == "FB" else self.chunk
-
-    @property
-    def passes(self) -> tuple[Unit, ...]:
-        """Itself, or the forward and the backward that run together."""
-        if self.kind != "FB":
-            return (self,)
-        return Unit("F", self.chunk, self.microbatch), Unit("B", self.back, self.other)
-
-
-Orders = tuple[tuple[Unit, ...], ...]
-Shape = Literal["loop", "mirror"]
-
-
-@dataclass(frozen=True)
-class Route:
-    """Which stage holds which piece of the model, and in which order pieces follow one another.
-
-    shape  'loop': chunk c of stage s is the (c p + s)-th of p v equal pieces.
-           'mirror': two copies of the model; chunk 0 of stage s is piece s of the first one, chunk 1 piece
-           p - 1 - s of the second, whose microbatches run the other way (pieces p .. 2p - 1).
-    """
-
-    stages: int
-    chunks: int
-    shape: Shape = "loop"
-
-    @property
-    def pieces(self) -> int:
-        return self.stages * self.chunks
-
-    def piece(self, stage: int, chunk: int) -> int:
-        """Number of the piece that a stage holds as its chunk."""
-        if self.shape == "mirror" and chunk == 1:
-            return 2 * self.stages - 1 - stage
-        return chunk * self.stages + stage
-
-    def stage(self, piece: int) -> int:
-        """The stage that holds a piece."""
-        if self.shape == "mirror" and piece >= self.stages:
-            return 2 * self.stages - 1 - piece
-        return piece % self.stages
-
-    def layers_of(self, stage: int, chunk: int) -> int:
-        """Which of the equal pieces of the model a chunk is, counted from the embedding."""
-        piece = self.piece(stage, chunk)
-        return piece % self.stages if self.shape == "mirror" else piece
-
-    @property
-    def model_pieces(self) -> int:
-        """Pieces that the model is cut into."""
-        return self.stages if self.shape == "mirror" else self.pieces
-
-    def first(self, piece: int) -> bool:
-        """Whether a piece holds the embedding."""
-        return piece == 0 or (self.shape == "mirror" and piece == self.stages)
-
-    def last(self, piece: int) -> bool:
-        """Whether a piece holds the head."""
-        return piece == self.pieces - 1 or (self.shape == "mirror" and piece == self.stages - 1)
+from railwright.training.folded import dualpipe, dualpipe_v, zb_v
+from railwright.training.route import Kind, Orders, Route, Unit
 
 
 def one_f_one_b(stages: int, chunks: int, microbatches: int) -> Orders:
@@ -130,19 +40,10 @@ def gpipe(stages: int, chunks: int, microbatches: int) -> Orders:
 def interleaved(stages: int, chunks: int, microbatches: int) -> Orders:
     """Interleaved 1F1B: v chunks per stage, bubble (p-1)(F+B)/v; m must be a multiple of p.
 
-    Microbatches advance in groups of p: all chunks of one group before the next group.
     Source: Narayanan et al., SC'21, section 2.2.2; Megatron-LM, core/pipeline_parallel/schedules.py
     (warm-up of 2 (p - s - 1) + (v - 1) p passes).
     """
-    assert microbatches % stages == 0, "interleaving needs a multiple of the stages"
-    steps = [
-        (chunk, group + i)
-        for group in range(0, microbatches, stages)
-        for chunk in range(chunks)
-        for i in range(stages)
-    ]
-    forward = [Unit("F", chunk, i) for chunk, i in steps]
-    backward = [Unit("B", chunks - 1 - chunk, i) for chunk, i in steps]
+    forward, backward = _in_groups(stages, chunks, microbatches, "B")
     return tuple(
         _alternate(forward, backward, 2 * (stages - s - 1) + (chunks - 1) * stages) for s in range(stages)
     )
@@ -162,43 +63,20 @@ def paired(stages: int, chunks: int, microbatches: int) -> Orders:
 
 
 def zero_bubble(stages: int, chunks: int, microbatches: int) -> Orders:
-    """ZB-H1: 1F1B whose weight gradients fill the drain; bubble (p-1)(F+B-2W), memory of 1F1B's first stage.
+    """ZB-H1: 1F1B whose weight gradients fill the drain; bubble (p-1)(F+B-2W)/v, memory of 1F1B's first
+    stage, with several chunks that of p + (v-1) p passes of a chunk.
 
-    Stage s computes the weight gradients of a microbatch s microbatches after its input gradients, so every
-    stage holds p sets of activations.
-    Source: Qi et al., ICLR 2024 (arXiv 2401.10241), section 2.3 and table 1.
+    Stage s computes the weight gradients of a pass s passes after its input gradients, so every stage holds
+    p sets of activations.  With several chunks microbatches advance as in interleaved 1F1B, with p - s - 1
+    passes fewer ahead, since what comes back is no longer than what goes.
+    Source: Qi et al., ICLR 2024 (arXiv 2401.10241), section 2.3 and table 1; several chunks: PyTorch,
+    torch.distributed.pipelining, ScheduleInterleavedZeroBubble.
     """
-    assert chunks == 1, "ZB-H1 has one chunk per stage"
-    found = []
-    for s in range(stages):
-        warm_up = min(stages - s - 1, microbatches)
-        order = [Unit("F", 0, i) for i in range(warm_up)]
-        for i in range(microbatches):
-            if warm_up + i < microbatches:
-                order.append(Unit("F", 0, warm_up + i))
-            order.append(Unit("I", 0, i))
-            if i >= s:
-                order.append(Unit("W", 0, i - s))
-        order += [Unit("W", 0, i) for i in range(max(microbatches - s, 0), microbatches)]
-        found.append(tuple(order))
-    return tuple(found)
-
-
-def dualpipe(stages: int, chunks: int, microbatches: int) -> Orders:
-    """DualPipe: microbatches enter from both ends; a forward of one runs with a backward of the other.
-
-    Bubble (p/2-1)(FB + B - 3W), FB the time of a forward and a backward run together; p + 1 sets of
-    activations and twice the parameters.  Needs an even number of stages and of microbatches, and at least
-    2 p of these.  Microbatches below m/2 belong to the first direction.
-    Source: DeepSeek-AI, DualPipe, README and the eight steps of its schedule; arXiv 2412.19437, 3.2.1.
-    """
-    half = microbatches // 2
-    assert (chunks, stages % 2, microbatches % 2) == (2, 0, 0), "DualPipe needs even numbers"
-    assert half >= stages, "DualPipe needs 2 p microbatches"
-    found = []
-    for s in range(stages):
-        found.append(_both_ways(s, stages, half))
-    return tuple(found)
+    forward, backward = _in_groups(stages, chunks, microbatches, "I")
+    return tuple(
+        _weights_behind(_alternate(forward, backward, stages - s - 1 + (chunks - 1) * stages), s)
+        for s in range(stages)
+    )
 
 
 SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
@@ -207,11 +85,22 @@ SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
     "interleaved": interleaved,
     "paired": paired,
     "zb-h1": zero_bubble,
+    "zb-v": zb_v,
     "dualpipe": dualpipe,
+    "dualpipe-v": dualpipe_v,
 }
 
-TOGETHER = ("paired", "dualpipe")
+TOGETHER = ("paired", "dualpipe", "dualpipe-v")
 """Orders in which a forward and a backward run together."""
+
+SHARED = ("dualpipe", "dualpipe-v")
+"""Schedules of which every steady pass is a forward run together with a backward."""
+
+SPLIT = ("zb-h1", "zb-v")
+"""Schedules whose backward passes are all split in input and weight gradients."""
+
+FOLDED = ("zb-v", "dualpipe", "dualpipe-v")
+"""Schedules that give every stage two pieces of the model, whatever `virtual_pipeline` says."""
 
 
 def schedule_name(layout: Layout) -> str:
@@ -223,8 +112,9 @@ def schedule_name(layout: Layout) -> str:
 
 def route_of(layout: Layout) -> Route:
     """Which stage holds which piece under a layout."""
-    if schedule_name(layout) == "dualpipe":
-        return Route(layout.pipeline, 2, "mirror")
+    name = schedule_name(layout)
+    if name in FOLDED:
+        return Route(layout.pipeline, 2, "mirror" if name == "dualpipe" else "fold")
     return Route(layout.pipeline, layout.virtual_pipeline)
 
 
@@ -283,6 +173,33 @@ def _finishing(stages: int, chunks: int, microbatches: int, name: str) -> tuple[
     return tuple(finishing(order, chunks) for order in schedule(stages, chunks, microbatches, name))
 
 
+def _in_groups(stages: int, chunks: int, microbatches: int, kind: Kind) -> tuple[list[Unit], list[Unit]]:
+    """Forward passes and backward ones of a kind in the order in which they run: microbatches advance in
+    groups of p, all chunks of one group before the next group; with one chunk one after the other."""
+    assert chunks == 1 or microbatches % stages == 0, "interleaving needs a multiple of the stages"
+    steps = [
+        (chunk, i)
+        for group in range(0, microbatches, stages)
+        for chunk in range(chunks)
+        for i in range(group, min(group + stages, microbatches))
+    ]
+    forward = [Unit("F", chunk, i) for chunk, i in steps]
+    return forward, [Unit(kind, chunks - 1 - chunk, i) for chunk, i in steps]
+
+
+def _weights_behind(order: tuple[Unit, ...], delay: int) -> tuple[Unit, ...]:
+    """The same order with the weight gradients of each pass so many passes after its input gradients."""
+    found: list[Unit] = []
+    waiting: deque[Unit] = deque()
+    for unit in order:
+        found.append(unit)
+        if unit.kind == "I":
+            waiting.append(unit._replace(kind="W"))
+            if len(waiting) > delay:
+                found.append(waiting.popleft())
+    return (*found, *waiting)
+
+
 def _alternate(forward: list[Unit], backward: list[Unit], warm_up: int) -> tuple[Unit, ...]:
     """Warm-up forwards, then one forward and one backward in turn, then the remaining backwards."""
     count = len(forward)
@@ -301,73 +218,3 @@ def _together(order: tuple[Unit, ...]) -> tuple[Unit, ...]:
     pairs = zip(forward[ahead:], backward, strict=False)
     merged = [Unit("FB", f.chunk, f.microbatch, b.microbatch, b.chunk) for f, b in pairs]
     return (*forward[:ahead], *merged, *backward[len(merged) :])
-
-
-def _both_ways(stage: int, stages: int, half: int) -> tuple[Unit, ...]:
-    """DualPipe's eight steps on one stage; `near` is the direction whose first piece is the nearer one."""
-    inner = min(stage, stages - 1 - stage)
-    near = 0 if stage < stages // 2 else 1
-    outer = stages // 2 - 1 - inner
-    base = (0, half)
-    forward, backward = [0, 0], [0, 0]
-    waiting: deque[tuple[int, int]] = deque()
-    order: list[Unit] = []
-
-    def chunk(direction: int) -> int:
-        return direction ^ near
-
-    def run_forward(direction: int) -> None:
-        c = chunk(direction)
-        order.append(Unit("F", c, base[c] + forward[c]))
-        forward[c] += 1
-
-    def run_backward(direction: int, split: bool = False) -> None:
-        c = chunk(direction)
-        order.append(Unit("I" if split else "B", c, base[c] + backward[c]))
-        if split:
-            waiting.append((c, base[c] + backward[c]))
-        backward[c] += 1
-
-    def run_weight() -> None:
-        order.append(Unit("W", *waiting.popleft()))
-
-    def run_both(ahead: int, back: int) -> None:
-        f, b = chunk(ahead), chunk(back)
-        order.append(Unit("FB", f, base[f] + forward[f], base[b] + backward[b], b))
-        forward[f] += 1
-        backward[b] += 1
-
-    for _ in range(2 * outer):
-        run_forward(0)
-    for _ in range(inner + 1):
-        run_forward(0)
-        run_forward(1)
-    for _ in range(outer):
-        run_backward(1, split=True)
-        run_weight()
-        run_forward(1)
-    for i in range(half - stages + inner + 1):
-        if i == 0 and inner == stages // 2 - 1:
-            # The middle stages have no forward of the other direction under way that early.
-            run_forward(0)
-            run_backward(1)
-        else:
-            run_both(0, 1)
-        run_both(1, 0)
-    for _ in range(outer):
-        run_backward(1)
-        run_both(1, 0)
-    split = False
-    for i in range(inner + 1):
-        if i == (inner + 1) // 2 and inner % 2 == 1:
-            split = True
-        run_backward(1, split)
-        if i == (inner + 1) // 2 and inner % 2 == 0:
-            split = True
-        run_backward(0, split)
-    for _ in range(outer):
-        run_weight()
-        run_backward(0, split=True)
-    while waiting:
-        run_weight()
-    return tuple(order)

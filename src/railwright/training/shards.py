@@ -19,7 +19,7 @@ from railwright.training.chain import woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
 from railwright.training.lanes import Task
 from railwright.training.placement import GroupKind
-from railwright.training.work import Chunk
+from railwright.training.route import Chunk
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.lockstep import MAXIMA, WAIT
-from railwright.training.schedule import Unit
+from railwright.training.route import Chunk, Unit
 from railwright.training.shards import Units, backward_with, ending_with_dp, forward_with
 from railwright.training.weights import AGAIN, LAST_WEIGHTS
-from railwright.training.work import Chunk, Gradients, Work
+from railwright.training.work import Gradients, Work
 
 Passed = tuple[Chunk, ...]
 """The chunks of one pass: one, or forward and backward of a pass of two directions."""

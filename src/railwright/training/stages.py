@@ -14,8 +14,8 @@ from railwright.model.pattern import Layer, layer_kinds
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout
 from railwright.training.lora import adapter_parameters
+from railwright.training.route import Chunk
 from railwright.training.schedule import route_of
-from railwright.training.work import Chunk
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def _even(total: int, pieces: int, embedding: bool, head: bool) -> list[int]:
 
 
 def tied_parameters(arch: Transformer, layout: Layout) -> float:
-    """Parameters of a tied embedding that first and last stage both hold, on one GPU; 0 without."""
-    if not arch.tied_embeddings or layout.pipeline == 1:
+    """Parameters of a tied embedding that two stages hold, on one GPU; 0 without."""
+    if not arch.tied_embeddings or not route_of(layout).ends_apart:
         return 0.0
     return count_parameters(arch).embedding / layout.tensor
 
@@ -187,7 +187,7 @@ def _head(arch: Transformer, layout: Layout) -> float:
 def _matrix(arch: Transformer, layout: Layout) -> int:
     """The output matrix; a tied one is a second copy only on another stage."""
     count = count_parameters(arch)
-    return count.head or (count.embedding if layout.pipeline > 1 else 0)
+    return count.head or (count.embedding if route_of(layout).ends_apart else 0)
 
 
 def _final_norm(arch: Transformer) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from railwright.training.schedule import Kind
+from railwright.training.route import Kind
 
 Lane = Literal["compute", "tp", "cp", "ep", "emb", "pp", "dp", "host", "copy"]
 

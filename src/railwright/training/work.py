@@ -7,7 +7,6 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model import embedding_operators
@@ -24,6 +23,7 @@ from railwright.training.costs import (
     around_core,
     costs,
     expert_sections,
+    gradients_of,
     head_split,
     products,
     sections,
@@ -38,21 +38,13 @@ from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
+from railwright.training.route import Chunk
 from railwright.training.schedule import TOGETHER, order_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS, weight_gradients
 
 Gradients = Literal["both", "input", "weight"]
 """What a backward pass computes: all of it, or one half of a split one."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """What one chunk of a stage holds: its layers in order, and the ends of the model."""
-
-    layers: tuple[Layer, ...]
-    embedding: bool
-    head: bool
 
 
 class Work:
@@ -118,8 +110,7 @@ class Work:
     def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
         if gradients == "weight":
-            head = self._head if chunk.head else None
-            return weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp).tasks
+            return self._weights(chunk).tasks
         tasks = take_turns([self._backward(chunk, gradients)] * self.halves)
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
         coming = copy_tasks(self.job, self.copies, chunk.layers, FROM_HOST)
@@ -174,9 +165,9 @@ class Work:
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
-            self._compute(chain, "head backward", "head", _back(rest, whole))
+            self._compute(chain, "head backward", "head", gradients_of(rest, whole))
             self._column_backward(chain, "head backward", "head", first, whole)
-            self._compute(chain, "head backward", "head", _back(pre, whole))
+            self._compute(chain, "head backward", "head", gradients_of(pre, whole))
         for i in reversed(range(len(chunk.layers))):
             chain.at_layer(i)
             chain.add(self._backward_part(chunk.layers[i], whole, result_first and i == 0))
@@ -184,10 +175,19 @@ class Work:
         if chunk.embedding and not self.job.lora:
             if self.sp:
                 chain.communicate(self.exchange.gathering())
-            self._compute(chain, "embedding backward", "embedding", _back(self._embedding, True))
+            self._compute(chain, "embedding backward", "embedding", gradients_of(self._embedding, True))
         chain.flush()
-        if whole:
-            self._caught_up(chain, chunk)
+        self._caught_up(chain, chunk, whole)
+        return chain
+
+    def _weights(self, chunk: Chunk) -> Chain:
+        """Gradients of weights in a pass of their own; where the host runs ahead over all passes of a
+        microbatch, it is the input gradients that wait for their launches."""
+        head = self._head if chunk.head else None
+        chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp)
+        if chunk.layers and not self.ahead and not self.job.launch_blocking:
+            known = [self._launches[kind] for kind in chunk.layers]
+            chain.launched(launching(known[0], sum(one.weight for one in known), chain.tasks), ())
         return chain
 
     def _forward_part(self, kind: Layer, host: float | None) -> Chain:
@@ -217,7 +217,8 @@ class Work:
             self._layer_backward(part, kind, whole, result_first)
             if again or self.job.launch_blocking:
                 known = self._launches[kind]
-                self._drained(part, kind, again * known.forward + known.backward)
+                back = known.backward if whole or self.job.launch_blocking else known.input
+                self._drained(part, kind, again * known.forward + back)
         return self._parts[key]
 
     def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
@@ -235,24 +236,27 @@ class Work:
             host = launching(self._launches[kind], seconds * self.share, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 
-    def _caught_up(self, chain: Chain, chunk: Chunk) -> None:
+    def _caught_up(self, chain: Chain, chunk: Chunk, whole: bool) -> None:
         """A backward pass waits for the host only where launching all of it takes longer than running it.
 
         Nothing drains the queue there.  In a dense model, or with a fixed capacity of experts, nothing does
-        forward either, so the host runs ahead over both.
+        forward either, so the host runs ahead over both, and over the weight gradients of a split pass.
         """
         again = self.job.layout.recompute == "full"
         known = [self._launches[kind] for kind in chunk.layers]
         if not known or (again and not self.ahead) or self.job.launch_blocking:
             return
-        seconds = self.share * sum(one.backward + again * one.forward for one in known)
         if not self.ahead:
-            chain.launched(launching(known[0], seconds, chain.tasks), ())
+            back = sum((one.backward if whole else one.input) + again * one.forward for one in known)
+            chain.launched(launching(known[0], self.share * back, chain.tasks), ())
             return
-        forward = self._forward(chunk).tasks
-        total = launching(known[0], seconds + sum(one.forward for one in known), [*chain.tasks, *forward])
+        passes = [self._forward(chunk).tasks]
+        if not whole:
+            passes.append([task.part(self.share) for task in self._weights(chunk).tasks])
+        seconds = sum(one.backward + (1 + again) * one.forward for one in known)
+        total = launching(known[0], self.share * seconds, sum(passes, chain.tasks))
         if total:
-            chain.launched(total - run(forward).duration, ())
+            chain.launched(total - sum(run(tasks).duration for tasks in passes), ())
 
     def _layer_forward(self, chain: Chain, kind: Layer, again: str) -> None:
         attention, rest = sections(self._layers[kind])
@@ -283,17 +287,17 @@ class Work:
             self._block_backward(chain, "mlp backward", "mlp", rest, whole)
         else:
             route, experts, shared, after = expert_sections(rest)
-            self._compute(chain, "combine backward", "experts", _back(after, whole))
-            first, last = self._shared(chain, shared, lambda half: _back(half, whole))
+            self._compute(chain, "combine backward", "experts", gradients_of(after, whole))
+            first, last = self._shared(chain, shared, lambda half: gradients_of(half, whole))
             if shared and not self.behind_shared:
                 self._block_backward(chain, "shared expert backward", "experts", shared, whole)
             self._exchange(chain, "ep combine backward", last)
             chain.communicate(self.exchange.expert_gather())
-            self._compute(chain, "experts backward", "experts", _back(experts, whole))
+            self._compute(chain, "experts backward", "experts", gradients_of(experts, whole))
             chain.communicate(self.exchange.expert_reduce())
             self._exchange(chain, "ep dispatch backward", first)
             chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
-            self._compute(chain, "router backward", "experts", _back(route, whole))
+            self._compute(chain, "router backward", "experts", gradients_of(route, whole))
             chain.communicate(self.exchange.whole_again())
         self._block_backward(chain, "attention backward", "attention", attention, whole and not result_first)
         if result_first:
@@ -335,18 +339,18 @@ class Work:
         """Backwards through `_block_forward`; under sp the inputs are gathered again for the weights."""
         pre, first, middle, last, post = products(found)
         before, core, behind = around_core(middle)
-        self._compute(chain, name, kind, _back(post, whole))
+        self._compute(chain, name, kind, gradients_of(post, whole))
         if self.sp:
             self._gather(chain, name, kind, last.input)
             self._compute(chain, name, kind, last.weight if whole else 0.0)
         else:
-            self._compute(chain, name, kind, _back([last], whole))
-        self._compute(chain, name, kind, _back(behind, whole))
+            self._compute(chain, name, kind, gradients_of([last], whole))
+        self._compute(chain, name, kind, gradients_of(behind, whole))
         if core:
-            self._attend(chain, name, kind, _back(core, whole), backward=True)
-        self._compute(chain, name, kind, _back(before, whole))
+            self._attend(chain, name, kind, gradients_of(core, whole), backward=True)
+        self._compute(chain, name, kind, gradients_of(before, whole))
         self._column_backward(chain, name, kind, first, whole)
-        self._compute(chain, name, kind, _back(pre, whole))
+        self._compute(chain, name, kind, gradients_of(pre, whole))
 
     def _column_backward(self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool) -> None:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
@@ -391,8 +395,3 @@ class Work:
                 chain.communicate(comm)
         if self.turns:
             chain.cut()
-
-
-def _back(found: list[Cost], whole: bool) -> float:
-    """Seconds of the gradients of some operators, those of weights only where the pass is `whole`."""
-    return sum(c.input + (c.weight if whole else 0.0) for c in found)
