@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GIB = 2.0**30
 OBJECTIVES = ("time", "memory")
 FORMS = ("megatron", "nemo", "torchtitan", "study")
+FRAMEWORKS = ("megatron", "nemo", "torchtitan")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,6 +52,13 @@ def search(
             "trtllm or study.",
         ),
     ] = None,
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            "--framework",
+            help="Only layouts that megatron, nemo or torchtitan runs; default with --export: that one.",
+        ),
+    ] = None,
     serving: Annotated[
         bool, typer.Option("--serving", help="Search for a serving job: the fewest GPUs that keep its SLO.")
     ] = False,
@@ -75,16 +83,21 @@ def search(
 
     asked = open_study(study)
     if serving_wanted(asked, job, serving):
+        if framework is not None:
+            raise RailwrightError("--framework is of training jobs; leave it out of a serving search")
         search_serving_job(asked, study, job, gpus, top, space, front, export, as_json, quiet, rate, dtypes)
         return
     if rate is not None or dtypes:
         raise RailwrightError("--rate and --dtypes are of serving jobs; add --serving")
     if export is not None:
         _known("--export", export, FORMS)
+        framework = framework or (export if export in FRAMEWORKS else None)
+    if framework is not None:
+        _known("--framework", framework, FRAMEWORKS)
     chosen = _job(asked, job)
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
-    result, arch, data = _run(asked, chosen, _space(space), top, objective, front, quiet)
+    result, arch, data = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
     best = result.best[0]
     if export is not None:
         from railwright.search.export import export as exported
@@ -97,7 +110,14 @@ def search(
 
 
 def _run(
-    asked: Study, chosen: TrainingJob, space: Space, top: int, objective: str, front: int, quiet: bool
+    asked: Study,
+    chosen: TrainingJob,
+    space: Space,
+    top: int,
+    objective: str,
+    front: int,
+    framework: str | None,
+    quiet: bool,
 ) -> tuple[SearchResult, Any, int]:
     from railwright.cli.progress import progress
     from railwright.model import load_model
@@ -116,6 +136,7 @@ def _run(
             top=top,
             objective=objective,  # type: ignore[arg-type]
             steps=front,
+            framework=framework,
             progress=tell,
         )
     return result, arch, data_parallel(result.best[0].job, machine.network.fabric)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal
@@ -22,6 +22,8 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.explain import explain
 from railwright.search.footprint import MEMORY, Footprint
+from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs
+from railwright.search.front import Tried, front_of, lean, limit, ranked
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
@@ -30,6 +32,7 @@ from railwright.search.space import Block, Refusal, Space, apply, blocks, settin
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
+from railwright.training.eras import era_of
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
@@ -62,6 +65,7 @@ def search(
     top: int = 10,
     objective: Objective = "time",
     steps: int = 3,
+    framework: str | None = None,
     progress: Progress | None = None,
 ) -> SearchResult:
     """The best layouts of a job's model on a machine.
@@ -71,27 +75,30 @@ def search(
     objective  'time': fastest; 'memory': fastest of those that need least
     steps      how many leaner points the front is followed by: each the fastest layout that needs at most
                85 % of the memory of the one before
+    framework  of `frameworks.FRAMEWORKS`: only layouts that it runs
     progress   called with what is being done and the fraction done, 0..1
 
-    Raises PlanError where no layout can work, saying which constraint stops most of them.
+    Raises PlanError where no layout can work, saying which constraint stops most of them, and RailwrightError
+    for a framework that is not known.
     """
     started = time.perf_counter()
-    run = _Run(job, arch, machine, space or Space(), progress or (lambda what, done: None))
+    only = framework_named(framework) if framework else None
+    run = _Run(job, arch, machine, space or Space(), progress or (lambda what, done: None), only)
     run.screen()
     screening = time.perf_counter() - started
     capacity = machine.gpu.hbm_bytes
     if objective == "memory":
         capacity = run.least_memory()
     first, proof = run.fastest(top, capacity)
-    limit = first[0].memory
+    most = first[0].memory
     for step in range(steps):
         run.tell(f"the front, {step + 1} of {steps}", 0.9)
-        leaner, _ = run.fastest(1, min(limit, capacity) * 0.85)
+        leaner, _ = run.fastest(1, min(most, capacity) * 0.85)
         if not leaner:
             break
-        limit = leaner[0].memory
+        most = leaner[0].memory
     best = [run.simulated(one) for one in first]
-    front = _front([*best, *(run.simulated(one) for one in _lean([*run.exact.values()]))])
+    front = front_of([*best, *(run.simulated(one) for one in lean([*run.exact.values()]))])
     best, front = [run.with_held(one) for one in best], tuple(run.with_held(one) for one in front)
     own, refused = run.own()
     effort = Effort(
@@ -104,20 +111,8 @@ def search(
         screening,
         time.perf_counter() - started,
     )
-    words = explain(own, refused, best[0], machine.gpu.hbm_bytes)
+    words = (*explain(own, refused, best[0], machine.gpu.hbm_bytes), *(() if only else _lacking(best[0])))
     return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """A layout, its place in the space, what was known of it before [s], its exact time [s] and memory
-    [byte]."""
-
-    block: int
-    at: int
-    bound: float
-    time: float
-    memory: float
 
 
 @dataclass
@@ -135,12 +130,13 @@ class _Run:
     machine: Machine
     space: Space
     tell: Progress
+    only: Framework | None = None
     blocks: list[Block] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     seconds: list[Floats32] = field(default_factory=list)
     depth: list[NDArray[np.uint8]] = field(default_factory=list)
     memory: list[Floats32] = field(default_factory=list)
-    exact: dict[tuple[int, int], _Tried] = field(default_factory=dict)
+    exact: dict[tuple[int, int], Tried] = field(default_factory=dict)
     layouts: int = 0
     fitting: int = 0
     refined: int = 0
@@ -171,23 +167,39 @@ class _Run:
             memory = np.broadcast_to(self.screener.memory(block), (*block.shape[:-2], 1, 1))
             classes = prod(block.shape[: len(PASSING)])
             self.memory.append(_down(memory.reshape(classes, *block.shape[len(PASSING) : -2])))
+            able = self._only_those_that_run(i)
             fits = self.memory[i] <= capacity
             self.fitting += int(fits.sum()) * block.shape[-1] * block.shape[-2]
             shape = (classes, len(block.of("zero")), block.shape[-2], block.shape[-1])
             self.depth.append(np.zeros(classes, np.uint8))
             least = self.screener.compute(block) if fits.any() else np.full(classes, np.inf)
-            self.seconds.append(np.broadcast_to(_down(least)[:, None, None, None], shape).copy())
+            bounds = np.broadcast_to(_down(least)[:, None, None, None], shape)
+            self.seconds.append(np.where(able[..., None], bounds, np.float32(np.inf)))
+        if self.only and all(np.isinf(memory).all() for memory in self.memory):
+            raise PlanError(
+                f"{self.job.name}: {self.only.title} runs none of the {self.layouts:,} layouts of the space; "
+                "give it the schedules and overlaps that the framework has, or search without one."
+            )
         if not self.fitting:
             raise PlanError(self._nothing_fits())
 
-    def fastest(self, top: int, capacity: float) -> tuple[list[_Tried], float]:
+    def _only_those_that_run(self, i: int) -> NDArray[np.bool_]:
+        """(X, z, d) layouts of a block that the framework runs; others need infinite memory."""
+        if self.only is None:
+            return np.ones(1, bool)[:, None, None]
+        modules = self.job.layout.recompute_modules
+        seconds, memory = runs(self.only, self.blocks[i], modules)
+        self.memory[i] = np.where(memory, self.memory[i], np.float32(np.inf))
+        return seconds
+
+    def fastest(self, top: int, capacity: float) -> tuple[list[Tried], float]:
         """The `top` fastest layouts within a memory, and what every layout not evaluated takes at
         least [s].
 
         The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
         looked into where its bound is least, until that belongs to a layout with all it sends.
         """
-        best: dict[tuple[Any, ...], _Tried] = {}
+        best: dict[tuple[Any, ...], Tried] = {}
         left: dict[int, Floats32] = {}
         heap: list[tuple[float, int, int, int]] = []
         for i in range(len(self.blocks)):
@@ -197,8 +209,8 @@ class _Run:
         heapq.heapify(heap)
         while heap:
             bound, single, i, at = heapq.heappop(heap)
-            if bound >= _limit(best, top):
-                return _ranked(best, top), bound
+            if bound >= limit(best, top):
+                return ranked(best, top), bound
             if single:
                 group = self._group(i, at)
                 if group in best and best[group].time <= bound:
@@ -223,7 +235,7 @@ class _Run:
             least = float(rest.min())
             if least < np.inf:
                 heapq.heappush(heap, (least, 0, i, 0))
-        return _ranked(best, top), np.inf
+        return ranked(best, top), np.inf
 
     def _within(self, i: int, capacity: float) -> Floats32:
         """Bounds of a block, infinite where no variant fits; a copy. [s]"""
@@ -316,17 +328,17 @@ class _Run:
                 self._memory[i, kept] = np.inf
         return self._memory[i, kept]
 
-    def _evaluate(self, i: int, at: int, bound: float) -> _Tried:
+    def _evaluate(self, i: int, at: int, bound: float) -> Tried:
         """A layout's exact time."""
         if (i, at) not in self.exact:
             job = self._job(i, at)
             prices, kernel, pace = self.pricer.prices(job), self.pricer.kernel, self.pricer.pace
             book = self.pricer.book(self.blocks[i].at(self._index(i, at)))
             seconds = step_seconds(job, self.arch, prices, kernel, pace, book)
-            self.exact[i, at] = _Tried(i, at, bound, seconds, self._exact_memory(i, at))
+            self.exact[i, at] = Tried(i, at, bound, seconds, self._exact_memory(i, at))
         return self.exact[i, at]
 
-    def simulated(self, tried: _Tried) -> Candidate:
+    def simulated(self, tried: Tried) -> Candidate:
         """A layout with all that the training room says of it."""
         job = self._job(tried.block, tried.at)
         key = (tried.block, tried.at)
@@ -372,29 +384,11 @@ def _down(values: NDArray[np.float64]) -> Floats32:
     return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
 
 
-def _limit(best: Mapping[tuple[Any, ...], _Tried], top: int) -> float:
-    """The time that another layout must beat."""
-    times = sorted(one.time for one in best.values())
-    return times[top - 1] if len(times) >= top else np.inf
-
-
-def _ranked(best: Mapping[tuple[Any, ...], _Tried], top: int) -> list[_Tried]:
-    return sorted(best.values(), key=lambda c: c.time)[:top]
-
-
-def _lean(found: Sequence[_Tried]) -> list[_Tried]:
-    """Those of which none is faster and leaner, fastest first."""
-    kept: list[_Tried] = []
-    for one in sorted(found, key=lambda t: (t.time, t.memory)):
-        if not kept or one.memory < kept[-1].memory:
-            kept.append(one)
-    return kept
-
-
-def _front(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Those that no other beats in time, memory and network at once, fastest first."""
-    kept: list[Candidate] = []
-    for one in sorted(found, key=lambda c: (c.time, c.memory, c.network)):
-        if not any(k.memory <= one.memory and k.network <= one.network for k in kept):
-            kept.append(one)
-    return tuple(kept)
+def _lacking(best: Candidate) -> tuple[str, ...]:
+    """What the framework of the job's software does not have of the best layout."""
+    name = era_of(best.job).framework
+    if name not in FRAMEWORKS:
+        return ()
+    lacks = FRAMEWORKS[name].lacks(best.setting, best.job.layout.recompute_modules)
+    words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
+    return (f"{words} `--framework {name}` finds the best.",) if lacks else ()

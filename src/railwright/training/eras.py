@@ -69,6 +69,7 @@ class Era:
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
+    framework  whose schedules and overlaps it has (`search.frameworks`); 'other': not known there
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 
@@ -89,6 +90,7 @@ class Era:
     deepspeed: bool
     allocator: Literal["segments", "growing", "jax"]
     lazy_kernels: bool
+    framework: str
     pace: dict[str, Pace]
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
@@ -206,6 +208,7 @@ def eras() -> dict[str, Era]:
             row.get("deepspeed", False),
             row.get("allocator", "segments"),
             row.get("lazy_kernels", True),
+            row.get("framework", "megatron"),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )
         for name, row in data.items()
