@@ -64,10 +64,10 @@ def paired(stages: int, chunks: int, microbatches: int) -> Orders:
 
 def zero_bubble(stages: int, chunks: int, microbatches: int) -> Orders:
     """ZB-H1: 1F1B whose weight gradients fill the drain; bubble (p-1)(F+B-2W)/v, memory of 1F1B's first
-    stage, with several chunks that of p + (v-1) p passes of a chunk.
+    stage.
 
     Stage s computes the weight gradients of a pass s passes after its input gradients, so every stage holds
-    p sets of activations.  With several chunks microbatches advance as in interleaved 1F1B, with p - s - 1
+    p v passes of a chunk, that is p sets of activations.  With several chunks microbatches advance as in interleaved 1F1B, with p - s - 1
     passes fewer ahead, since what comes back is no longer than what goes.
     Source: Qi et al., ICLR 2024 (arXiv 2401.10241), section 2.3 and table 1; several chunks: PyTorch,
     torch.distributed.pipelining, ScheduleInterleavedZeroBubble.
