@@ -67,8 +67,8 @@ def zero_bubble(stages: int, chunks: int, microbatches: int) -> Orders:
     stage.
 
     Stage s computes the weight gradients of a pass s passes after its input gradients, so every stage holds
-    p v passes of a chunk, that is p sets of activations.  With several chunks microbatches advance as in interleaved 1F1B, with p - s - 1
-    passes fewer ahead, since what comes back is no longer than what goes.
+    p v passes of a chunk, that is p sets of activations.  With several chunks microbatches advance as in
+    interleaved 1F1B, with p - s - 1 passes fewer ahead, since what comes back is no longer than what goes.
     Source: Qi et al., ICLR 2024 (arXiv 2401.10241), section 2.3 and table 1; several chunks: PyTorch,
     torch.distributed.pipelining, ScheduleInterleavedZeroBubble.
     """
