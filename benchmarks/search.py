@@ -2,6 +2,7 @@
 
 Calculon (calculon-ai/calculon, llm-optimal-execution) tries 7,276,848 executions for this model on 4,096
 processors with a batch of 4,096; counted with its own generators at commit caa4b11.
+It ends with the best layout's steps under other schedules: where split passes gain, where they lose.
 Run: python benchmarks/search.py [top]
 
 Measured 2026-11-23 on one core: 11,596,128 layouts in 21.9 s of CPU, 1.9 us each; 38 timed
@@ -18,7 +19,8 @@ from railwright.collectives import Machine, NcclSettings
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.spec.study import Cluster, ComputeNetwork
-from railwright.spec.training import Layout, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.training import simulate
 
 CALCULON = 7_276_848
 
@@ -43,6 +45,35 @@ SPACE = Space(
         "schedule": ("auto", "zb-h1", "zb-v", "gpipe", "dualpipe", "dualpipe-v"),
     }
 )
+
+SCHEDULES = (("auto", 1), ("auto", 4), ("auto", 16), ("zb-h1", 1), ("zb-h1", 16), ("zb-v", 1))
+"""Schedules, each with the virtual stages of a GPU, that `compare` times."""
+
+
+def compare(machine: Machine) -> None:
+    """Print steps of one layout (tensor parallelism of 16, 8 stages) under each of `SCHEDULES`."""
+    print("schedule  virtual  step      bubble    tensor parallelism exposed")
+    for schedule, virtual in SCHEDULES:
+        layout = Layout(
+            tensor=16,
+            pipeline=8,
+            virtual_pipeline=virtual,
+            schedule=schedule,
+            sequence_parallel=True,
+            recompute="none",
+        )
+        job = JOB.model_copy(
+            update={
+                "gpus": 4096,
+                "micro_batch": 2,
+                "layout": layout,
+                "overlap": Overlap(tp=True, dp=True, pp=True),
+            }
+        )
+        step = simulate(job, MODEL, machine, must_fit=False, most_events=0)
+        exposed = {share.kind: share.exposed for share in step.shares}
+        times = f"{step.step_time:6.3f} s  {exposed['bubble']:6.3f} s  {exposed['tp']:6.3f} s"
+        print(f"{schedule:<9} {virtual:>7}  {times}")
 
 
 def main() -> None:
@@ -69,6 +100,7 @@ def main() -> None:
         f"{result.proof:.4f} s"
     )
     print(f"                   {dict(best.setting)}")
+    compare(machine)
 
 
 if __name__ == "__main__":

@@ -252,8 +252,8 @@ def _mixed(
 ) -> dict[tuple[str, str], Values]:
     """Values of every cell by the mixed model; `found` was linearised at `at`."""
     columns: dict[tuple[str, str, str], int] = {}
-    cells = {s.cell for s in samples} | (wanted or set())
-    for cell in sorted(cells):
+    cells = sorted({s.cell for s in samples} | (wanted or set()))
+    for cell in cells:
         for effect, name in _names(cell).items():
             for parameter in PARAMETERS:
                 if EFFECTS[effect][parameter]:

@@ -49,7 +49,7 @@ def test_grace_is_slower_by_the_measured_ratio() -> None:
 
 
 def test_no_launch_is_shown_where_compute_hides_it() -> None:
-    known, tasks = LaunchTimes(1.0, 1.0, 0.4, 0.1), [Task("compute", "w", "mlp", 2.0)]
+    known, tasks = LaunchTimes(1.0, 0.6, 0.4, 0.1), [Task("compute", "w", "mlp", 2.0)]
     assert launching(known, 1.5, tasks) == 0.0
     assert launching(known, 2.5, tasks) == 2.5
     # a collective is launched too, and does not hide launches from the test

@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 
 from railwright.training.pipeline import compose
-from railwright.training.route import Route, Shape, Unit
+from railwright.training.route import Route, Unit
 from railwright.training.schedule import (
-    FOLDED,
     finishing,
     in_flight,
     interleaved,
     one_f_one_b,
     paired,
+    route_under,
     schedule,
 )
 
@@ -86,11 +86,10 @@ def test_sends_of_one_stage_do_not_overlap() -> None:
 def timed(name: str, p: int, m: int, f: float, i: float, w: float, both: float, chunks: int = 1) -> float:
     """Length of a step: forward f, input gradients i, weight gradients w, F and B run together."""
     seconds = {"F": f, "I": i, "W": w, "B": i + w, "FB": both}
-    shape: Shape = "mirror" if name == "dualpipe" else "fold" if name in FOLDED else "loop"
-    route = Route(p, 2 if name in FOLDED else chunks, shape)
+    route = route_under(name, p, chunks)
     orders = schedule(p, route.chunks, m, name)
     # a stage's seconds are of one copy of the model, cut in its chunks
-    cut = 1 if shape == "mirror" else route.chunks
+    cut = route.model_pieces / p
     run = compose(orders, route.chunks, m, lambda _, u, start: seconds[u.kind] / cut, 0.0, False, route)
     return max(stage[-1].end for stage in run)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from railwright.training.route import Route
-from railwright.training.schedule import FOLDED, schedule
+from railwright.training.schedule import route_under, schedule
 
 pipelining = pytest.importorskip(
     "torch.distributed.pipelining.schedules", reason="PyTorch is not installed: pip install torch"
@@ -40,7 +39,7 @@ def _named(action: Any) -> Pass:
 
 
 def ours(name: str, stages: int, chunks: int, count: int) -> list[list[Pass]]:
-    route = Route(stages, chunks, "fold" if name in FOLDED else "loop")
+    route = route_under(name, stages, chunks)
     return [
         [
             tuple(

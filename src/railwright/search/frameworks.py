@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
+from railwright.search.export_torchtitan import SCHEDULES
 from railwright.search.pricing import PASSING
 from railwright.search.space import Block
 from railwright.training.schedule import SHARED
@@ -69,7 +70,7 @@ def _able(
     framework: Framework,
     structure: tuple[Any, ...],
     values: tuple[tuple[Any, ...], ...],
-    modules: Sequence[str],
+    modules: tuple[str, ...],
 ) -> Bools:
     """Whether a framework runs each choice of CHOICES under a structure of STRUCTURE."""
     names = (*STRUCTURE, *CHOICES)
@@ -101,9 +102,10 @@ def _megatron(setting: Mapping[str, Any], modules: Sequence[str]) -> list[str]:
 
 
 def _torchtitan(setting: Mapping[str, Any], modules: Sequence[str]) -> list[str]:
-    known = ("auto", "1f1b", "interleaved", "gpipe", "zb-v", "dualpipe-v")
+    """Source: torchtitan/config/job_config.py, of the version in `export_torchtitan`."""
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
-    found = [] if setting["schedule"] in known or several else [_schedule(setting)]
+    known = several or setting["schedule"] in ("auto", *SCHEDULES)
+    found = [] if known else [_schedule(setting)]
     if setting["overlap_ep"] and setting["expert"] > 1 and setting["schedule"] not in SHARED:
         found.append("expert all-to-alls hidden")
     if setting["tensor"] > 1 and not setting["sequence_parallel"]:

@@ -26,10 +26,9 @@ from railwright.search.laws import COMPUTE, LONE, Floats
 from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply, can_hide_sends
-from railwright.spec.training import Layout
 from railwright.training.quick import KINDS
 from railwright.training.route import Chunk, Kind, Route
-from railwright.training.schedule import FOLDED, SHARED, SPLIT, order_name, route_of, schedule
+from railwright.training.schedule import FOLDED, SHARED, SPLIT, order_name, route_under, schedule
 from railwright.training.stages import StageShape
 
 MARGIN = 1e-9
@@ -273,7 +272,7 @@ def _route(structure: Mapping[str, Any]) -> Route | None:
     name, virtual = structure["schedule"], structure["virtual_pipeline"]
     if name not in FOLDED and not (name in SPLIT and virtual > 1):
         return None
-    return route_of(Layout(schedule=name, pipeline=structure["pipeline"], virtual_pipeline=virtual))
+    return route_under(name, structure["pipeline"], virtual)
 
 
 def _in_halves(laws: Floats, pairs: NDArray[np.bool_]) -> Floats:

@@ -21,8 +21,7 @@ def one_f_one_b(stages: int, chunks: int, microbatches: int) -> Orders:
     Source: Narayanan et al., SC'21 (arXiv 2104.04473), section 2.2.1 (PipeDream-Flush).
     """
     assert chunks == 1, "1F1B has one chunk per stage"
-    forward = [Unit("F", 0, i) for i in range(microbatches)]
-    backward = [Unit("B", 0, i) for i in range(microbatches)]
+    forward, backward = _in_groups(stages, chunks, microbatches, "B")
     return tuple(_alternate(forward, backward, stages - s - 1) for s in range(stages))
 
 
@@ -90,16 +89,16 @@ SCHEDULES: dict[str, Callable[[int, int, int], Orders]] = {
     "dualpipe-v": dualpipe_v,
 }
 
-TOGETHER = ("paired", "dualpipe", "dualpipe-v")
-"""Orders in which a forward and a backward run together."""
-
 SHARED = ("dualpipe", "dualpipe-v")
 """Schedules of which every steady pass is a forward run together with a backward."""
+
+TOGETHER = ("paired", *SHARED)
+"""Orders in which a forward and a backward run together."""
 
 SPLIT = ("zb-h1", "zb-v")
 """Schedules whose backward passes are all split in input and weight gradients."""
 
-FOLDED = ("zb-v", "dualpipe", "dualpipe-v")
+FOLDED = ("zb-v", *SHARED)
 """Schedules that give every stage two pieces of the model, whatever `virtual_pipeline` says."""
 
 
@@ -112,10 +111,14 @@ def schedule_name(layout: Layout) -> str:
 
 def route_of(layout: Layout) -> Route:
     """Which stage holds which piece under a layout."""
-    name = schedule_name(layout)
+    return route_under(schedule_name(layout), layout.pipeline, layout.virtual_pipeline)
+
+
+def route_under(name: str, stages: int, virtual: int) -> Route:
+    """The same under a schedule of SCHEDULES; `virtual` stages of each where that does not fold the model."""
     if name in FOLDED:
-        return Route(layout.pipeline, 2, "mirror" if name == "dualpipe" else "fold")
-    return Route(layout.pipeline, layout.virtual_pipeline)
+        return Route(stages, 2, "mirror" if name == "dualpipe" else "fold")
+    return Route(stages, virtual)
 
 
 def order_name(job: TrainingJob) -> str:
