@@ -14,6 +14,7 @@ import yaml
 
 from railwright.search.export import export
 from railwright.search.result import Candidate
+from railwright.spec.dataset import Data
 from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
@@ -195,7 +196,7 @@ def test_torchtitan_uses_every_gpu_once() -> None:
 def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
     every = job(pipeline=2, zero=2, recompute="selective", overlap=OFF, dtype="fp8").model_copy(
         update={
-            "micro_batch": 2,
+            "micro_batch": 2, "data": Data(workers=4),
             "amax_over": "tensor", "cuda_graphs": ("attention", "mlp"), "expert_capacity": 1.5,
             "expert_imbalance": 1.25, "expert_nodes": 2, "gpus": 16, "gpus_per_server": 8,
             "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),

@@ -52,6 +52,7 @@ STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str
     ("network share of the step", lambda s: s.network_share, show_share, -1),
     ("time for the token budget", lambda s: s.time_to_train, show_time, -1),
     ("GPU hours for it", lambda s: s.gpu_hours, show_count, -1),
+    ("reads of the data set", lambda s: s.feed.read / s.step_time if s.feed else 0.0, show_rate, 0),
 )
 
 

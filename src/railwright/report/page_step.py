@@ -26,6 +26,7 @@ LOOK_NAMES = {
     "k-dp": "data parallel",
     "k-host": "host",
     "k-bubble": "bubble",
+    "k-data": "waiting for data",
 }
 
 Steps = list[tuple[int, StepResult]]

@@ -186,6 +186,15 @@ def _step(step: StepResult, held: Reserved | None = None) -> dict[str, Any]:
                 for s in step.memory.stages
             ],
         },
+        "data": None
+        if step.feed is None
+        else {
+            "read_bytes": step.feed.read,
+            "busiest_server_bytes": step.feed.server,
+            "reading_s": step.feed.reading,
+            "preparing_s": step.feed.preparing,
+            "ahead": step.feed.ahead,
+        },
         "collectives": [
             {
                 "purpose": u.purpose,

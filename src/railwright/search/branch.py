@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.search.explain import explain
+from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs
 from railwright.search.front import Tried, front_of, lean, limit, ranked
@@ -29,6 +29,7 @@ from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
 from railwright.search.space import Block, Refusal, Space, apply, blocks, setting_of
+from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
@@ -111,13 +112,14 @@ def search(
         screening,
         time.perf_counter() - started,
     )
-    words = (*explain(own, refused, best[0], machine.gpu.hbm_bytes), *(() if only else _lacking(best[0])))
+    words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
+    words += () if only else _lacking(best[0])
     return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
 
 
 @dataclass
 class _Run:
-    """One search under way.
+    """One search under way, as if no layout waited for its data.
 
     Legend: X classes of passes of a block, z, o, d, p its values of zero, offload, overlap_dp, overlap_pp.
     seconds  per block, shape (X, z, d, p): what its layouts take at least, as 32-bit floats rounded down
@@ -286,7 +288,7 @@ class _Run:
     def own(self) -> tuple[Candidate | None, str]:
         """The job as written, or why it cannot run."""
         try:
-            step = simulate(self.job, self.arch, self.machine, predict=self.pricer.predict)
+            step = simulate(_alone(self.job), self.arch, self.machine, predict=self.pricer.predict)
         except PlanError as no:
             return None, str(no)
         sent = bytes_sent(step, self.pricer.prices(self.job))
@@ -345,7 +347,7 @@ class _Run:
         if key not in self._steps:
             predict, kernel = self.pricer.predict, self.pricer.kernel
             self._steps[key] = simulate(
-                job, self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
+                _alone(job), self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
             )
         step = self._steps[key]
         setting = self.blocks[tried.block].at(self._index(tried.block, tried.at))
@@ -376,6 +378,10 @@ class _Run:
             f"{capacity / GIB:.1f} GiB; "
             "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
         )
+
+
+def _alone(job: TrainingJob) -> TrainingJob:
+    return job.model_copy(update={"data": Data()})
 
 
 def _down(values: NDArray[np.float64]) -> Floats32:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from railwright.collectives.machine import Machine
+from railwright.model.architecture import Transformer
 from railwright.search.result import Candidate
 from railwright.training.cached import crowded
+from railwright.training.feed import feed_of
+from railwright.training.placement import place
 from railwright.units import show_time
 
 GIB = 2.0**30
@@ -80,6 +84,14 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
         + "."
     )
     return (*words, *holes)
+
+
+def loading(best: Candidate, arch: Transformer, machine: Machine) -> tuple[str, ...]:
+    """What the best layout would wait for its data set, by which layouts are not compared."""
+    feed = feed_of(best.job, arch, place(best.job, machine.network.fabric))
+    wait = feed.wait(best.time)
+    words = "Layouts are compared as if their data were always there; for it the best one waits"
+    return (f"{words} {show_time(wait)} more a step.",) if wait > 0.0 else ()
 
 
 def _changes(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:

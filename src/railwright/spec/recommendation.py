@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from railwright.spec.dataset import Data
 from railwright.spec.quantity import Size
 from railwright.spec.section import Section
 
@@ -42,6 +43,7 @@ class RecommendationJob(Section):
     replicate_below: Size = Field(
         default=0.0, description="tables up to this size are on every GPU, e.g. '16 MiB'; 0 B: none"
     )
+    data: Data = Data()
     overlap: bool = Field(
         default=True,
         description="exchanges run beside the MLPs, and the next batch's indices beside this one",

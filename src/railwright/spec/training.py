@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from railwright.spec.dataset import Data
 from railwright.spec.lora import Lora
 from railwright.spec.section import Section, not_bool
 
@@ -163,6 +164,7 @@ class TrainingJob(Section):
     lora: Lora | None = Field(default=None, description="fine-tuning of adapters; default: all weights train")
     layout: Layout = Layout()
     overlap: Overlap = Overlap()
+    data: Data = Data()
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0, description="tokens of the busiest expert over the mean"
     )

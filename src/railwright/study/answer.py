@@ -114,7 +114,10 @@ def bottleneck(base: VariantResult) -> str:
     compute = sum(s.exposed for s in step.shares if s.kind == "compute")
     other = max(s.exposed for s in step.shares if s.kind not in KIND_NAMES)
     inside = sum(exposed.values()) - between
-    if between > max(other, inside):
+    loading = sum(s.exposed for s in step.shares if s.kind == "data")
+    if loading == other > between + inside:
+        verdict = "Loading data is your bottleneck"
+    elif between > max(other, inside):
         verdict = "The network is your bottleneck"
     elif inside > other:
         verdict = "Communication inside your servers is the bottleneck, rather than the network between them"
@@ -124,9 +127,10 @@ def bottleneck(base: VariantResult) -> str:
         verdict = "The network slows you, but is not your main bottleneck"
     else:
         verdict = "The network is not your bottleneck"
+    data = f", waiting for data {share(loading / step.step_time)}" if loading else ""
     sentence = (
-        f"{verdict}: compute is {share(compute / step.step_time)} of the step and exposed communication "
-        f"{share(step.network_share)}"
+        f"{verdict}: compute is {share(compute / step.step_time)} of the step{data} and exposed "
+        f"communication {share(step.network_share)}"
     )
     if exposed:
         places = ((between, "between servers"), (inside, "inside"))

@@ -19,6 +19,7 @@ from railwright.measure.calibrate_profile import profile_of
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.model.dlrm import Recommender, load_recommender
+from railwright.reliability.checkpointing import storage_bandwidth
 from railwright.spec.nccl import Nccl
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Study
@@ -30,6 +31,8 @@ from railwright.training import simulate
 from railwright.training.cached import crowded, reserved
 from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
+from railwright.training.plan import domain_of, job_gpus
+from railwright.units import show_rate
 
 Tell = Callable[[str], None]
 
@@ -174,6 +177,28 @@ def with_reserved(job: JobResult, asked: TrainingJob | None, machine: Machine) -
     if told:
         step = replace(step, warnings=(*step.warnings, told))
     return replace(job, step=step, reserved=held)
+
+
+def with_storage(
+    job: JobResult, asked: TrainingJob | RecommendationJob, study: Study, catalog: Catalog, fabric: Fabric
+) -> JobResult:
+    """The job with a warning where it reads its data faster than the study's storage hosts can send it."""
+    step, storage = job.step, study.cluster.storage
+    if step is None or step.feed is None or storage is None or not storage.hosts:
+        return job
+    if isinstance(asked, TrainingJob):
+        servers = -(-job_gpus(asked, fabric) // domain_of(asked, fabric))
+    else:
+        servers = -(-(asked.gpus or fabric.num_gpus) // fabric.gpus_per_server)
+    rate = step.feed.read / step.step_time
+    most, limit = storage_bandwidth(study.cluster, catalog, servers)
+    if rate <= most:
+        return job
+    told = (
+        f"The job reads {show_rate(rate)} of its data set, but the storage network carries {show_rate(most)} "
+        f"({limit}): its steps take {rate / most:.3g} times as long at least."
+    )
+    return replace(job, step=replace(step, warnings=(*step.warnings, told)))
 
 
 def run_recommendation(job: RecommendationJob, machine: Machine) -> JobResult:

@@ -9,10 +9,18 @@ from dataclasses import replace
 import railwright
 from railwright.errors import PlanError
 from railwright.spec import override, spec_hash
+from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Study
+from railwright.spec.training import TrainingJob
 from railwright.study.answer import answer
 from railwright.study.assumptions import assumptions
-from railwright.study.evaluate import Workshop, evaluate, with_critical_path, with_reserved
+from railwright.study.evaluate import (
+    Workshop,
+    evaluate,
+    with_critical_path,
+    with_reserved,
+    with_storage,
+)
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
@@ -92,14 +100,16 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
 
 
 def _with_paths(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
-    """The jobs of the study as written with their critical paths and what their allocators hold;
-    recommendation jobs come last."""
-    asked = (*study.jobs, *(None for _ in study.recommendations))
+    """The jobs of the study as written with their critical paths, what their allocators hold and whether
+    storage keeps up; recommendation jobs come last."""
     machine = workshop.machine(study)
-    return tuple(
-        with_reserved(with_critical_path(job, one, machine), one, machine)
-        for job, one in zip(base.jobs, asked, strict=True)
-    )
+    wanted: list[TrainingJob | RecommendationJob] = [*study.jobs, *study.recommendations]
+    found = []
+    for job, asked in zip(base.jobs, wanted, strict=True):
+        trained = asked if isinstance(asked, TrainingJob) else None
+        told = with_reserved(with_critical_path(job, trained, machine), trained, machine)
+        found.append(with_storage(told, asked, study, workshop.catalog, machine.network.fabric))
+    return tuple(found)
 
 
 def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:

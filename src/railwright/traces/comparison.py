@@ -144,7 +144,7 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
     for share in step.shares:
         if share.kind == "compute":
             compute = share.exposed
-        elif share.kind in ("bubble", "host"):
+        elif share.kind in ("bubble", "host", "data"):
             found[IDLE] += share.exposed
         elif share.kind == "copy":
             found[COPY] += share.exposed

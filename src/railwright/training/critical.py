@@ -168,6 +168,8 @@ def what_of(event: Event) -> str:
     """What an event is called in a sum: its kind of compute, or what its lane does."""
     if event.lane == "compute":
         return event.kind
+    if event.kind == "data":
+        return event.name
     return LANE_WORDS.get(event.lane, event.lane)
 
 

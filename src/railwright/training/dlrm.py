@@ -26,6 +26,7 @@ from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.demand import Communicator
 from railwright.training.constants import constant
 from railwright.training.dlrm_sharding import TABLE_BYTES, Sharding, shard
+from railwright.training.feed import fed, feed_of_samples
 from railwright.training.lanes import LANES, Pass, Task, run
 from railwright.training.result import Memory, Share, StepResult, UsedCollective
 from railwright.training.timeline import Event, Lane, Timeline
@@ -79,7 +80,7 @@ def simulate_recommendation(
     memory = {"embedding tables": tables.memory, **rest}
     span = done.duration
     flops = model.flops_per_sample() * job.global_batch
-    return StepResult(
+    alone = StepResult(
         step_time=span,
         tokens=job.global_batch,
         tokens_per_second=job.global_batch / span,
@@ -98,6 +99,7 @@ def simulate_recommendation(
         warnings=_warnings(job, tables),
         unit="samples",
     )
+    return fed(alone, feed_of_samples(job, model, gpus, per_server))
 
 
 @dataclass

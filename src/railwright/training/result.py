@@ -15,7 +15,7 @@ COMMUNICATION = ("tp", "cp", "ep", "emb", "pp", "dp")
 class Share:
     """Time of one kind of work on the critical rank, in one step.
 
-    kind     'compute', 'bubble', 'host', or 'tp', 'cp', 'ep', 'emb', 'pp', 'dp' communication
+    kind     'compute', 'bubble', 'host', 'data', or 'tp', 'cp', 'ep', 'emb', 'pp', 'dp' communication
     busy     seconds its lane is busy; for 'pp' with what it waits for messages of other stages
     exposed  seconds of it during which the rank computes nothing (for 'compute' and 'host': all of it);
              the exposed shares of all kinds add up to the step time
@@ -72,6 +72,34 @@ class UsedCollective:
 
 
 @dataclass(frozen=True)
+class Feed:
+    """What a step reads of its data set, and how long its loaders take.
+
+    size       of one sequence (or sample) in storage [byte]
+    read       by all servers [byte]; server: by the one that reads most
+    reading    how long that server takes at `data.storage`, 0 where that is no limit [s]
+    preparing  how long the loaders of one rank take with `data.prepare` [s]
+    ahead      loaders work while the GPUs compute; False: ranks load themselves, before every microbatch
+    """
+
+    size: float
+    read: float
+    server: float
+    reading: float = 0.0
+    preparing: float = 0.0
+    ahead: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """How long loading takes; processes beside each other read while others prepare. [s]"""
+        return max(self.reading, self.preparing) if self.ahead else self.reading + self.preparing
+
+    def wait(self, step_time: float) -> float:
+        """How long a step that computes for `step_time` waits for its data. [s]"""
+        return max(0.0, self.seconds - step_time) if self.ahead else self.seconds
+
+
+@dataclass(frozen=True)
 class StepResult:
     """One training step of one job on one network.
 
@@ -79,6 +107,7 @@ class StepResult:
     scores (Megatron SC'21 convention); `tokens_total`, `time_to_train`, `gpu_hours` for the token budget
     error_low, error_high   80 % band of measured/predicted step time of this family
     unit   what `tokens` counts: 'tokens', or 'samples' of a recommendation model
+    feed   what it reads; the step's time includes what it waits for that
     """
 
     step_time: float
@@ -98,6 +127,7 @@ class StepResult:
     error_high: float
     warnings: tuple[str, ...] = ()
     unit: str = "tokens"
+    feed: Feed | None = None
 
     @property
     def network_share(self) -> float:

@@ -24,6 +24,7 @@ from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
+from railwright.training.feed import fed, feed_of
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
 from railwright.training.offload import copy_times, update_time
@@ -98,7 +99,7 @@ def simulate(
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.attended).total * tokens
     band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype))
-    return StepResult(
+    step = StepResult(
         step_time=step_time,
         tokens=tokens,
         tokens_per_second=tokens / step_time,
@@ -116,6 +117,7 @@ def simulate(
         error_high=band.high,
         warnings=(*warnings, *groups.notes, *notes),
     )
+    return fed(step, feed_of(job, arch, groups))
 
 
 @dataclass(frozen=True)
