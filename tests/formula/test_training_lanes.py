@@ -74,7 +74,8 @@ def test_a_lane_keeps_its_order() -> None:
 def test_parameters_that_arrive_late_are_charged_to_dp() -> None:
     # the first bucket arrives at 0.5, the second at 1.0; compute between is slowed: 1/3 done, 2/3 left
     gathers = [Begun.new(Task("dp", name, "all_gather", 0.5)) for name in "ab"]
-    done = run([*(g.task for g in gathers), compute(1.0, 0), compute(1.0, 2, 1)], 1.5, gathers)
+    layers = [compute(1.0)._replace(layer=0), compute(1.0, 0)._replace(layer=1)]
+    done = run(layers, 1.5, gathers, {0: 0, 1: 1})
     assert done.duration == pytest.approx(1.0 + 2 / 3 + 1.0)
     assert done.exposed == pytest.approx({"dp": 0.5, "compute": 0.5 + 2 / 3 + 1.0})
 

@@ -7,7 +7,7 @@ runs; communications that cross servers at the same time share the NICs evenly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -107,71 +107,97 @@ class Pass:
         return exposure(self.spans, self.duration)
 
 
-@dataclass(slots=True)
-class _Active:
-    index: int
-    start: float
-    fixed: float
-    wire: float
-
-
-def run(tasks: Sequence[Task], slowdown: float = 1.0, begun: Sequence[Begun] = ()) -> Pass:
+def run(
+    tasks: Sequence[Task],
+    slowdown: float = 1.0,
+    begun: Sequence[Begun] = (),
+    gates: Mapping[int, int] | None = None,
+) -> Pass:
     """Place tasks in time, until all that are not on the dp lane have finished.
 
     slowdown  time of compute under running communication over its time alone (>= 1)
-    begun     how far the first len(begun) tasks are: dp work carried over from before this pass
+    begun     dp work carried over from before this pass, ahead of its own
+    gates     layer -> which of `begun` its compute waits for
     """
+    earlier = len(begun)
+    # Work that has begun counts from -earlier up, so that `done[index]` holds for it too.
     queues: dict[Lane, list[int]] = {lane: [] for lane in LANES}
+    queues["dp"] += range(-earlier, 0)
     for index, task in enumerate(tasks):
         queues[task.lane].append(index)
+    # Lanes by number, in the order of LANES, so that ties end in the same order.  Each runs one task at once:
+    # its index, when it started, and what is left of it at its own pace and on the shared wire.
     lanes = [lane for lane in LANES if queues[lane]]
-    idle = list(lanes)
-    head = dict.fromkeys(lanes, 0)
-    active: dict[Lane, _Active] = {}
-    done = [False] * len(tasks)
+    none = -earlier - 1
+    queue = [queues[lane] for lane in lanes]
+    head, busy = [0] * len(lanes), [none] * len(lanes)
+    started, fixed, wire = ([0.0] * len(lanes) for _ in range(3))
+    loud = [lane not in QUIET for lane in lanes]
+    compute, dp = (lanes.index(lane) if lane in lanes else -1 for lane in ("compute", "dp"))
+    idle, active = [*range(len(lanes))], []
+    done = [False] * (len(tasks) + earlier)
     spans: list[Span] = []
-    now, left = 0.0, len(tasks) - len(queues["dp"])
+    now, left = 0.0, len(tasks) + earlier - len(queues["dp"])
     while left:
-        # Lanes are looked at in the order of LANES, so that ties end in the same order.
-        for lane in idle:
-            place, queue = head[lane], queues[lane]
-            if place == len(queue):
+        for n in idle:
+            if head[n] == len(queue[n]):
                 continue
-            for d in tasks[queue[place]].after:
-                if not done[d]:
-                    break
+            index = queue[n][head[n]]
+            if index < 0:
+                one = begun[index]
+                started[n] = now if one.start is None else one.start
+                fixed[n], wire[n] = one.fixed, one.wire
             else:
-                active[lane] = _start(tasks, queue[place], now, begun)
-                head[lane] += 1
+                task = tasks[index]
+                if gates and n == compute and task.layer in gates and not done[gates[task.layer] - earlier]:
+                    continue
+                if not all(map(done.__getitem__, task.after)):
+                    continue
+                started[n], fixed[n], wire[n] = now, task.duration - task.wire, task.wire
+            head[n] += 1
+            busy[n] = index
+            active.append(n)
         assert active, "tasks wait for each other"
-        rate = 1.0 / slowdown if any(lane not in QUIET for lane in active) else 1.0
-        sharing = 0
-        for one in active.values():
-            sharing += one.fixed <= 0 < one.wire
+        rate, sharing = 1.0, 0
+        for n in active:
+            if loud[n]:
+                rate = 1.0 / slowdown
+            sharing += fixed[n] <= 0 < wire[n]
         # Until a task finishes or changes from its own pace to the shared one.
-        waits = [
-            (one.fixed / (rate if lane == "compute" else 1.0) if one.fixed > 0 else one.wire * sharing)
-            for lane, one in active.items()
+        needs = [
+            (fixed[n] / rate if n == compute else fixed[n]) if fixed[n] > 0 else wire[n] * sharing
+            for n in active
         ]
-        wait = min(waits)
+        wait = min(needs)
         now += wait
-        for (lane, one), need in zip(list(active.items()), waits, strict=True):
-            if need > wait * (1 + 1e-12):
-                if one.fixed > 0:
-                    one.fixed -= wait * (rate if lane == "compute" else 1.0)
+        over = wait * (1 + 1e-12)
+        running = []
+        for n, need in zip(active, needs, strict=True):
+            if need > over:
+                if fixed[n] > 0:
+                    fixed[n] -= wait * rate if n == compute else wait
                 else:
-                    one.wire -= wait / sharing
-            elif one.fixed > 0 and one.wire > 0:
-                one.fixed = 0.0
+                    wire[n] -= wait / sharing
+            elif fixed[n] > 0 and wire[n] > 0:
+                fixed[n] = 0.0
             else:
-                done[one.index] = True
-                spans.append(Span(tasks[one.index], one.start, now))
-                del active[lane]
-                left -= lane != "dp"
-        idle = [lane for lane in lanes if lane not in active]
+                index = busy[n]
+                done[index] = True
+                spans.append(Span(tasks[index] if index >= 0 else begun[index].task, started[n], now))
+                busy[n] = none
+                left -= n != dp
+                continue
+            running.append(n)
+        active = running
+        idle = [n for n in range(len(lanes)) if busy[n] == none]
     spans.sort(key=lambda s: (s.start, s.end, _PLACE[s.task.lane]))
-    rest = _rest(tasks, active.get("dp"), queues["dp"][head.get("dp", 0) :], begun)
-    return Pass(tuple(spans), now, rest)
+    ahead = queues["dp"][head[dp] :] if dp >= 0 else ()
+    rest = [begun[i] if i < 0 else Begun.new(_freed(tasks[i])) for i in ahead]
+    if dp >= 0 and busy[dp] != none:
+        index = busy[dp]
+        half = begun[index] if index < 0 else Begun.new(_freed(tasks[index]))
+        rest.insert(0, half._replace(start=started[dp], fixed=fixed[dp], wire=wire[dp]))
+    return Pass(tuple(spans), now, tuple(rest))
 
 
 def drain(begun: Sequence[Begun], seconds: float) -> tuple[list[Span], tuple[Begun, ...]]:
@@ -190,27 +216,6 @@ def drain(begun: Sequence[Begun], seconds: float) -> tuple[list[Span], tuple[Beg
         spans.append(Span(one.task, start, end))
         now = end
     return spans, ()
-
-
-def _start(tasks: Sequence[Task], index: int, now: float, begun: Sequence[Begun]) -> _Active:
-    task = tasks[index]
-    if index < len(begun):
-        earlier = begun[index]
-        return _Active(index, now if earlier.start is None else earlier.start, earlier.fixed, earlier.wire)
-    return _Active(index, now, task.duration - task.wire, task.wire)
-
-
-def _rest(
-    tasks: Sequence[Task], active: _Active | None, waiting: Sequence[int], begun: Sequence[Begun]
-) -> tuple[Begun, ...]:
-    """Work left on the dp lane; `start` is still counted from the start of this pass."""
-    found: list[Begun] = []
-    if active is not None:
-        tag = begun[active.index].tag if active.index < len(begun) else -1
-        found.append(Begun(_freed(tasks[active.index]), active.start, active.fixed, active.wire, tag))
-    for index in waiting:
-        found.append(begun[index] if index < len(begun) else Begun.new(_freed(tasks[index])))
-    return tuple(found)
 
 
 def _freed(task: Task) -> Task:

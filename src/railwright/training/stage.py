@@ -51,7 +51,7 @@ class PassBook:
 
     def passed(self, chunks: Passed, kind: str) -> Pass:
         """The pass with no data-parallel communication beside it."""
-        return self.run((chunks, kind), (), lambda: self.tasks(chunks, kind))
+        return self.run((chunks, kind), (), {}, lambda: self.tasks(chunks, kind))
 
     def early(self, chunks: Passed) -> tuple[float, float]:
         """How long before the end of two passes at once the results of forward and backward are there. [s]
@@ -79,13 +79,19 @@ class PassBook:
         ends = [max((span.end for span in half), default=placed.duration) for half in (forward, backward)]
         return placed.duration - ends[0], placed.duration - ends[1]
 
-    def run(self, key: object, begun: tuple[Begun, ...], tasks: Callable[[], list[Task]]) -> Pass:
-        """A pass beside dp work that has begun; `key` names its tasks, which are made once."""
+    def run(
+        self,
+        key: object,
+        begun: tuple[Begun, ...],
+        gates: Mapping[int, int],
+        tasks: Callable[[], list[Task]],
+    ) -> Pass:
+        """A pass beside dp work that has begun; `key` names its tasks and gates, which are made once."""
         known = (key, begun)
         if known not in self._passes:
             if len(self._passes) >= _MOST_KEPT:
                 self._passes.clear()
-            self._passes[known] = run(tasks(), self.slowdown, begun)
+            self._passes[known] = run(tasks(), self.slowdown, begun, gates)
         return self._passes[known]
 
 
@@ -200,10 +206,12 @@ class Stage:
             placed = known
         else:
             needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
+            place = {one.tag: i for i, one in enumerate(self._pending) if one.tag >= 0}
             placed = self.book.run(
                 (chunks, unit.kind, begins, tuple(needed.items())),
                 self._pending,
-                lambda: self._beside(self.with_dp(unit, chunks, begins), needed),
+                {layer: place[bucket] for layer, bucket in needed.items() if bucket in place},
+                lambda: self.with_dp(unit, chunks, begins),
             )
             self._keep(placed.spans, start)
             self._pending = tuple(
@@ -250,22 +258,6 @@ class Stage:
         return backward_with(
             tasks, units, data.prefetch, data.reshard, begins == "shards", not data.overlapped
         )
-
-    def _beside(self, tasks: Sequence[Task], needed: Mapping[int, int]) -> list[Task]:
-        """A pass's tasks behind the dp work still pending; a forward layer waits for its parameters."""
-        shift = len(self._pending)
-        if not shift:
-            return [*tasks]
-        place = {one.tag: i for i, one in enumerate(self._pending) if one.tag >= 0}
-        found = [one.task for one in self._pending]
-        for task in tasks:
-            after = tuple(d + shift for d in task.after)
-            bucket = needed.get(task.layer, -1)
-            if bucket in place and task.lane == "compute":
-                after = (*after, place[bucket])
-            lane, name, kind, duration, _, layer, size, wire = task
-            found.append(Task(lane, name, kind, duration, after, layer, size, wire))
-        return found
 
     def _let_run(self, until: float) -> None:
         """Run pending dp work alone up to an instant."""
