@@ -6,7 +6,7 @@ import pytest
 
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_bands import bands, coverage
-from railwright.measure.training_bars import lines, reached
+from railwright.measure.training_bars import at_most, lines, reached
 
 
 def row(record: str, predicted: float, measured: float = 1.0, left_out: float | None = None) -> Row:
@@ -65,6 +65,16 @@ def test_peaks_of_memory_within_a_share() -> None:
     assert bar("peak memory", peaks[:1], {}).met
     assert bar("SimuMax, B200, memory", peaks, {}).reached == "1 of 1, mean 1.0%"
     assert not bar("peak memory", [], {}).met
+
+
+def test_two_readings_of_one_job_may_be_too_far_apart_for_any_model() -> None:
+    def peak(measured: float, predicted: float = 41.0) -> Row:
+        return Row("memory resident", "bigscience-a", "", predicted, measured, "GiB", "")
+
+    assert at_most([peak(44.0), peak(38.0), peak(70.0, 66.0)], 0.07) == 2
+    assert at_most([peak(43.7), peak(38.0), peak(44.0)], 0.07) == 2  # 41 is within 7 % of the first two
+    assert at_most([peak(43.7), peak(38.0)], 0.07) == 2
+    assert bar("peak memory", [peak(44.0), peak(38.0)], {}).asked == "all (1 can be)"
 
 
 def test_ranking_of_a_sweep() -> None:
