@@ -18,7 +18,7 @@ def validate(
     family: Annotated[
         str | None, typer.Argument(metavar="[FAMILY]", help="One family; default: all.")
     ] = None,
-    detail: Annotated[bool, typer.Option("--detail", "-d", help="The twenty worst records of each family.")] = False,
+    detail: Annotated[bool, typer.Option("--detail", "-d", help="The twenty worst of each family.")] = False,
 ) -> None:
     """Replay published measurements.
 

@@ -138,7 +138,7 @@ class Footprint:
                 size = size + chunk.layers.count(kind) * one.layer_kij[i]
             beside = one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij
             size = size * stays[c] if stays else size + beside
-            first = first if c else size
+            first = size if chunk.embedding else first
             kept = kept + held[c] * size
         fullest = kept + one.layer_b_ij
         if any(chunk.head for chunk in shape.chunks):

@@ -37,7 +37,7 @@ from railwright.training.placement import Groups, place
 from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
 from railwright.training.route import Kind
-from railwright.training.schedule import FOLDED, SHARED, SPLIT, order_name, schedule_name
+from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
 from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
@@ -158,7 +158,7 @@ class Pricer:
         """(X,) classes of a block that run forwards and backwards together, unless parameters are sharded."""
         shape, hidden = [len(block.of(axis)) for axis in PASSING], block.of("overlap_ep")
         asked = self._unsharded(block.at((0,) * len(block.choices)), {"overlap_ep": True})
-        if not any(hidden) or order_name(asked) != "paired":
+        if not any(hidden) or not in_pairs(asked):
             return np.zeros(prod(shape), bool)
         along = [1] * len(shape)
         along[PASSING.index("overlap_ep")] = -1
@@ -227,7 +227,7 @@ class Pricer:
         crossings = self._crossings(self.prices(job))
         agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
         copied = "activations" in setting["offload"]
-        waiting = in_step(job, groups.sizes), agreeing, order_name(job) == "paired"
+        waiting = in_step(job, groups.sizes), agreeing, in_pairs(job)
         return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied, *waiting)
 
     def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:

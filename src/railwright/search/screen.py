@@ -28,7 +28,7 @@ from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply, can_hide_sends
 from railwright.training.quick import KINDS
 from railwright.training.route import Chunk, Kind, Route
-from railwright.training.schedule import FOLDED, SHARED, SPLIT, order_name, route_under, schedule
+from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under, schedule
 from railwright.training.stages import StageShape
 
 MARGIN = 1e-9
@@ -167,7 +167,7 @@ class Screen:
 
         disturbed  data-parallel communication may run beside them
         """
-        if order_name(apply(self.pricer.job, setting)) != "paired":
+        if not in_pairs(apply(self.pricer.job, setting)):
             return None
         placed, found = self.pricer.passes_of(setting), np.zeros((1, len(shapes)))
         ran = passes(len(shapes), len(shapes[0].chunks), count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.schedule import order_name
+from railwright.training.schedule import in_pairs
 from railwright.training.shared import hides_behind_shared
 
 
@@ -15,7 +15,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
     count  microbatches of a replica
     """
     idle = [*_idle_experts(job, arch), *_idle_layout(job, arch)]
-    if order_name(job) == "paired" and count == 1:
+    if in_pairs(job) and count == 1:
         idle.append(
             "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
             "replica runs only one; make global_batch larger, or micro_batch smaller."

@@ -16,7 +16,7 @@ from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, layer_kept, stage_activations
 from railwright.training.plan import check, data_parallel, job_gpus, microbatches
 from railwright.training.result import Memory, StageMemory
-from railwright.training.schedule import order_name, route_of, schedule
+from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.states import AT_STEP, state_parts
 
@@ -115,7 +115,8 @@ def _stage(
         parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, "logits": logits}
         found["head backward"], passes["head backward"] = {**always, **parts}, sum(ends)
     if tensors.embedding_backward:
-        done = kept["activations"] - tensors.chunks[0]
+        first = next(number for number, chunk in enumerate(shape.chunks) if chunk.embedding)
+        done = kept["activations"] - tensors.chunks[first]
         found["embedding backward"] = {**always, "activations": done, **tensors.embedding_backward}
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
@@ -125,7 +126,7 @@ def _stage(
 def _beside(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
     """A layer of the forward pass that runs beside a backward pass has come before that one's layer has gone
     (Megatron-LM, core/models/common/model_chunk_schedule_plan.py, release_state). [byte]"""
-    if order_name(job) != "paired":
+    if not in_pairs(job):
         return 0.0
     kinds = {kind for chunk in shape.chunks for kind in chunk.layers}
     return max((layer_kept(job, arch, kind) for kind in kinds), default=0.0)

@@ -12,7 +12,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator, Block
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.route import Unit
-from railwright.training.schedule import order_name
+from railwright.training.schedule import in_pairs
 from railwright.training.stages import StageShape
 from railwright.training.states import COPY, MASTER_BYTES, MOMENT_BYTES, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
@@ -59,7 +59,7 @@ class Replay:
         self.flights: dict[tuple[int, int], Flight] = {}
         self.moment = 0.0
         self.away = layers_away(job, shape) / max(sum(len(c.layers) for c in shape.chunks), 1)
-        self.layered = order_name(job) == "paired"
+        self.layered = in_pairs(job)
 
     def _weights(self) -> list[float]:
         """Parameters of the stage's weights in the order they are made; those of norms and biases are spread

@@ -134,6 +134,11 @@ def order_name(job: TrainingJob) -> str:
     return "paired" if hidden and alternating else name
 
 
+def in_pairs(job: TrainingJob) -> bool:
+    """Whether whole passes run in pairs (`paired`)."""
+    return order_name(job) == "paired"
+
+
 def orders_of(job: TrainingJob, microbatches: int) -> Orders:
     """Units of every stage in the order it runs them, of a job that passed `plan.check`."""
     return schedule(job.layout.pipeline, route_of(job.layout).chunks, microbatches, order_name(job))

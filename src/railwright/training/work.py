@@ -39,7 +39,7 @@ from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
 from railwright.training.route import Chunk
-from railwright.training.schedule import TOGETHER, order_name
+from railwright.training.schedule import TOGETHER, in_pairs, order_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS, weight_gradients
 
@@ -63,7 +63,7 @@ class Work:
         self.job, self.arch, self.prices, self.copies = job, arch, prices, copies or {}
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
-        self.paired = order_name(job) == "paired"
+        self.paired = in_pairs(job)
         self.together = order_name(job) in TOGETHER
         exchanging = arch.is_moe and job.layout.expert > 1
         self.halves = 2 if job.overlap.ep and exchanging and not self.together else 1
