@@ -31,7 +31,7 @@ from railwright.collectives.group import Group, generation_of
 from railwright.collectives.prediction import NcclSettings, Op
 from railwright.collectives.rates import bus_factor
 from railwright.measure.collectives import BANDS as REPLAYED
-from railwright.measure.collectives import collective_rows
+from railwright.measure.collectives import VIRTUAL, collective_rows
 from railwright.measure.table import Row
 
 ROOT = FilePath(__file__).parent.parent
@@ -303,9 +303,10 @@ def _curve_lines() -> list[str]:
     reason: dict[str, str] = {}
     for row in collective_rows():
         if isinstance(row, Row):
-            bands.setdefault(row.record, {}).setdefault(row.family, []).append(row.error)
+            band = row.family.removeprefix(f"{VIRTUAL} ").removeprefix("collectives ")
+            bands.setdefault(row.record, {}).setdefault(band, []).append(row.error)
             reason[row.record] = row.reason
-    names = [f"collectives {name}" for _, name in REPLAYED]
+    names = [name for _, name in REPLAYED]
     lines = [
         "| record | small | mid | large | worst | more than half off because |",
         "|---|---|---|---|---|---|",
@@ -337,7 +338,7 @@ def _curve(record: dict[str, Any]) -> Curve | None:
     least = 2e9 * record.get("resolution", 0.0)  # a busbw read to half of itself and less says nothing
     smallest = BANDS[1] if record["quality"] == "C" else 0.0  # single quoted numbers are plateaus
     points = [p for p in points if p[0] > smallest and bus_factor(op, gpus) * p[0] / p[1] > least]
-    if not points:
+    if not points or record.get("virtual"):
         return None
     return Curve(record["id"], op, group, settings, tuple(points), record["quality"])
 

@@ -80,8 +80,29 @@ def test_a_ring_in_a_node_fills_one_step_whatever_its_gpus_and_across_nodes_all(
         assert (cost.protocol, cost.filling) == ("simple", 3.4e-6)
         assert terms["ramp"] == pytest.approx(cost.family.ramp * (3.4e-6 * terms["bandwidth"]) ** 0.5)
     forced = NcclSettings(algorithm="ring", protocol="simple")
-    across = on_healthy_fabric("all_reduce", 2.0**26, Group(16, 2, 8, **A100), forced)
-    assert across.filling == next(t.seconds for t in across.terms if t.name == "steps")
+    across = on_healthy_fabric("all_reduce", 2.0**10, Group(16, 2, 8, **A100), forced)
+    assert across.filling == pytest.approx(
+        next(t.seconds for t in across.terms if t.name == "steps"), rel=0.02
+    )
+
+
+@pytest.mark.parametrize("size", [2.0**n for n in range(12, 32, 2)])
+def test_rings_across_nodes_hide_the_latency_of_a_step_behind_the_slice_before(size: float) -> None:
+    # N steps of chunks of T / N in two slices: N max(T / N, T / 2N + latency)
+    forced = NcclSettings(algorithm="ring", protocol="simple")
+    cost = on_healthy_fabric("all_reduce", size, Group(16, 2, 8, **A100), forced)
+    terms = {t.name: t.seconds for t in cost.terms}
+    wire, latency = terms["bandwidth"], cost.filling
+    assert wire + terms["steps"] == pytest.approx(max(wire, wire / 2 + latency))
+
+
+def test_a_broadcast_is_one_slice_a_chunk_and_hides_nothing() -> None:
+    forced = NcclSettings(algorithm="ring", protocol="simple")
+    found = [
+        on_healthy_fabric("broadcast", s, Group(16, 2, 8, **A100), forced).terms for s in (2.0**12, 2.0**30)
+    ]
+    first, last = ({t.name: t.seconds for t in terms}["steps"] for terms in found)
+    assert first == last > 0.0
 
 
 def test_ring_traffic_is_two_thirty_oneths_short_of_twice_the_buffer() -> None:

@@ -6,6 +6,7 @@ NVIDIA's SuperPOD NVLSTree chart, nccl-tests issues; all in measure/data/collect
 
 import importlib.util
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -58,8 +59,8 @@ def test_plateaus(source: str, servers: int, how: dict, op: str, published: floa
 @pytest.mark.parametrize(
     ("nics", "algorithm", "published"),
     [
-        # nccl-tests issues 152 and 175; NCCL issue 812 sees the tree ahead of the ring
-        (4, "ring", (86, 89.65)),
+        # nccl-tests issues 175 and 119 (24 ranks; 152 says 89.65); NCCL issue 812 sees the tree ahead
+        (4, "ring", (86, 96.45)),
         (8, "tree", None),
     ],
 )
@@ -70,7 +71,23 @@ def test_two_servers_of_a100_with_800_gigabits_take_the_algorithm_their_nics_all
     found = predict(on, "all_reduce", 2.0**31, world(on))
     assert found.algorithm == algorithm
     if published:
-        assert published[0] * 0.95 < found.busbw / 1e9 < published[1] * 1.06
+        assert published[0] * 0.95 < found.busbw / 1e9 < published[1] * 1.02
+
+
+def test_a_ring_of_bare_servers_pays_next_to_nothing_beyond_the_wire() -> None:
+    """nccl-tests issue 119, 24 A100 on three servers, without any fitted constant: 2 % off in the median."""
+    record = next(r for r in read_data("measure", "collectives.yaml")["records"] if r["id"].endswith("-119"))
+    on, off, protocols = machine_of("A100", 24, 100.0, nics=4), [], {}
+    for size, microseconds in record["points"]:
+        found = predict(on, "all_reduce", float(size), world(on))
+        terms = {t.name: t.seconds for t in found.terms}
+        off.append((terms["steps"] + terms["bandwidth"]) / (microseconds * 1e-6) - 1)
+        protocols[size] = found.protocol
+    assert abs(median(off)) < 0.03
+    assert max(map(abs, off)) < 0.12  # between NCCL's change of protocol and ours
+    # its busbw jumps from 85 to 94 GB/s between 84.9 and 86.0 MB: LL128, then Simple
+    assert {p for s, p in protocols.items() if s < 81e6} == {"ll128"}
+    assert {p for s, p in protocols.items() if s > 85.5e6} == {"simple"}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +176,7 @@ def test_families_are_what_the_curves_give(capsys: pytest.CaptureFixture[str]) -
 def test_no_record_is_dropped_silently() -> None:
     content = read_data("measure", "collectives.yaml")
     ids = [r["id"] for r in content["records"]]
-    assert len(ids) == len(set(ids)) == 71
+    assert len(ids) == len(set(ids)) == 72
     assert len(content["left_out"]) == 52
     assert all(row["why"] for row in content["left_out"])
     assert all(r["source"] and r["quality"] in "ABC" for r in content["records"])

@@ -32,7 +32,12 @@ def compared(record):
     gpus = n if -(-n // record["nodes"]) >= 4 else record["nodes"] * 8
     try:
         machine = machine_of(
-            record["gpu"], gpus, record.get("nic_gbps"), NcclSettings(), "EFA" in record.get("fabric", "")
+            record["gpu"],
+            gpus,
+            record.get("nic_gbps"),
+            NcclSettings(),
+            "EFA" in record.get("fabric", ""),
+            nics=record.get("nics"),
         )
     except (Unsupported, RailwrightError):
         return None

@@ -82,7 +82,11 @@ def collective(
     )
     terms = (
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
-        Term("steps", latency, f"{algorithm} steps with {protocol} over {group.nodes} node(s)"),
+        Term(
+            "steps",
+            rule.exposed(op, latency, bandwidth, group),
+            f"{algorithm} steps with {protocol} over {group.nodes} node(s)",
+        ),
         Term("bandwidth", bandwidth, why),
         Term(
             "ramp",

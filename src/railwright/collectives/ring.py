@@ -35,8 +35,9 @@ def timed_steps(op: Op, protocol: str, group: Group, path: Path) -> float:
     """Latency of all steps of a ring, as a call pays it. [s]
 
     The tuner lengthens the steps inside a node to what a proxy needs for its posts. With LL and LL128 the
-    flags travel in the data and no proxy takes part in those steps, so a call does not pay that: 16 A100 take
-    38 us for 8 bytes (ar-a100-2n-deepops-ring), the tuner says 68, this 29. With Simple it stays.
+    flags travel in the data and no proxy takes part in those steps, so a call does not pay that: 16 A100
+    take 38 us for 8 bytes, over virtual functions (ar-a100-2n-deepops-ring), the tuner says 68, this 29. With
+    Simple it stays.
     """
     if protocol == "simple":
         return steps(op, protocol, group, path)
@@ -64,7 +65,7 @@ def carried(op: Op, protocol: str, group: Group) -> float:
     if op == "broadcast":
         return inside(op, protocol, group)
     sends = sum(_counts(op, group))
-    return _within(protocol, group, sends / (sends + float(nccl()["last_receive"])))
+    return _within(protocol, group, sends / (sends + float(nccl()["last_receive"])), doubled=group.nodes > 1)
 
 
 def filled(protocol: str, group: Group) -> float | None:
@@ -74,6 +75,18 @@ def filled(protocol: str, group: Group) -> float | None:
     about the same `k sqrt(S)` on 2, 4 and 8 GPUs (measure/data/collectives.yaml, one_node_fits).
     """
     return step_latency(group.medium, "ring", protocol) if group.nodes == 1 else None
+
+
+def hidden(op: Op, bandwidth: float, group: Group) -> float:
+    """Latency of steps across nodes that a call does not pay, because other data is on the wire. [s]
+
+    A chunk travels in two slices: a step waits only for what its latency is beyond the time that the slice
+    before takes, so N steps of chunks that take T / N each cost N max(T / N, T / 2N + latency) instead of
+    N (T / N + latency).  A broadcast's chunk is one slice.
+    Source: NCCL 2.30 src/include/collectives.h (ALLREDUCE_CHUNKSTEPS over ALLREDUCE_SLICESTEPS, and so on).
+    24 A100 take 5 to 50 us beyond the wire for 23 to 133 MB, where all latencies are 110 (LL128) and 443.
+    """
+    return bandwidth / 2 if group.nodes > 1 and op != "broadcast" else 0.0
 
 
 def channels_of(group: Group) -> int:
@@ -104,7 +117,7 @@ def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -
     return rings(fabric, groups, [rounds * (len(comm) - 1) / len(comm) for comm in groups], pxn)
 
 
-def _within(protocol: str, group: Group, share: float) -> float:
+def _within(protocol: str, group: Group, share: float, doubled: bool = False) -> float:
     """busbw of one node's rings whose lanes are busy with sends for a share of the time. [byte/s]"""
     rate = group.usable_lane * share if group.nodes < group.ranks else float("inf")
     if channels_of(group) < _own_channels(group):
@@ -114,7 +127,7 @@ def _within(protocol: str, group: Group, share: float) -> float:
         row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
         return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))
     if protocol == "ll128":
-        channels = channels_of(group)
+        channels = channels_of(group) * (2 if doubled else 1)
         return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
     return rate
 
@@ -153,4 +166,5 @@ RING = Algorithm(
     timed_steps,
     carried,
     filled,
+    hidden,
 )

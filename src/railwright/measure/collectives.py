@@ -20,6 +20,8 @@ from railwright.traffic.demand import Communicator
 
 BANDS = ((256 * 1024.0, "≤ 256 KB"), (128 * 2.0**20, "512 KB - 128 MB"), (float("inf"), "≥ 256 MB"))
 """Upper sizes of the bands in which errors are told: latency, ramp, plateau."""
+VIRTUAL = "SR-IOV"
+"""Families of records whose NICs are virtual functions: no constant is fitted on them."""
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 ALGORITHMS = {"RING forced": "ring", "Ring": "ring", "Tree": "tree", "NVLSTree": "nvlstree"}
 """How records name a forced algorithm -> NCCL_ALGO."""
@@ -66,7 +68,7 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
         band = next(name for top, name in BANDS if size <= top)
         what = f"{record['op']} {record['gpus']} {record['gpu']}, {size:,} B"
         yield Row(
-            f"collectives {band}",
+            f"{VIRTUAL if record.get('virtual') else 'collectives'} {band}",
             record["id"],
             what,
             predicted.time,
