@@ -131,6 +131,7 @@ def _one(
         notes=_notes(cost, group, len(shapes)),
         rare_low=rare_low,
         rare_high=rare_high,
+        filling=cost.filling,
     )
 
 

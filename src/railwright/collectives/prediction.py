@@ -61,6 +61,7 @@ class CollectivePrediction:
     bottleneck  busiest link of the bandwidth term, None inside one GPU
     error_low, error_high   80 % band of measured/predicted for this family (0.9, 1.2), and its source
     rare_low, rare_high     98 % band, likewise; 0 and infinity where nobody has made one
+    filling  latency of the pipeline that the message fills, hidden or not [s]
     """
 
     op: Op
@@ -79,3 +80,4 @@ class CollectivePrediction:
     notes: tuple[str, ...] = field(default=())
     rare_low: float = 0.0
     rare_high: float = float("inf")
+    filling: float = 0.0

@@ -107,11 +107,6 @@ def _believed(
     return predictions
 
 
-def _filling(prediction: CollectivePrediction, group: Group, steps: float) -> float:
-    rule = ALGORITHMS.get(prediction.algorithm)
-    return rule.filling(prediction.protocol, group, steps) if rule else steps
-
-
 def _part(
     curve: MeasuredCurve,
     group: Group,
@@ -122,6 +117,7 @@ def _part(
     chosen = [(p, q) for p, q in zip(curve.points, predictions, strict=True) if q.algorithm == algorithm]
     terms: list[Mapping[str, float]] = [{t.name: t.seconds for t in q.terms} for _, q in chosen]
     messages = np.array([t.get("messages", 0.0) for t in terms])
+    rule = ALGORITHMS.get(algorithm)
     wire = np.array([t["bandwidth"] for t in terms])
     return Part(
         curve.file,
@@ -132,8 +128,9 @@ def _part(
         np.array([p.size for p, _ in chosen]),
         np.array([p.time for p, _ in chosen]),
         np.array([t["steps"] for t in terms]),
-        np.array([_filling(q, group, t["steps"]) for (_, q), t in zip(chosen, terms, strict=True)]),
+        np.array([q.filling for _, q in chosen]),
         np.where(messages > 0, messages + wire, 0.0),
         wire,
         family,
+        rule.hidden(chosen[0][1].op, 1.0, group) if rule and rule.hidden else 0.0,
     )

@@ -2,6 +2,8 @@
 
     time = launch + steps + messages + b + ramp_seconds(ramp, filling, b),   b = bandwidth / usable
 
+(of rings across nodes steps are what b does not hide of their latency)
+
 is `collectives.cost` with three constants free; steps, posting and bandwidth come from the prediction.
 Arrays: P points of one curve.
 """
@@ -37,6 +39,7 @@ class Part:
     posting    (P,) what the proxies take to post the messages where that is beyond the wire, else 0 [s]
     bandwidth  (P,) bandwidth term at usable 1 [s]
     family     as shipped, for the form of its ramp
+    hides      share of the bandwidth term behind which the latency `filling` hides; 0: steps stay as they are
     """
 
     log: str
@@ -51,6 +54,7 @@ class Part:
     posting: Floats
     bandwidth: Floats
     family: Family
+    hides: float = 0.0
 
     def only(self, keep: NDArray[np.bool_]) -> Part:
         """The same curve with some of its points."""
@@ -134,7 +138,8 @@ def times(part: Part, values: Values) -> Floats:
     family, across = replace(part.family, ramp=values["ramp"]), part.nodes > 1
     pairs = zip(part.filling.tolist(), wire.tolist(), strict=True)
     ramp = np.array([ramp_seconds(family, filling, bandwidth, across) for filling, bandwidth in pairs])
-    found: Floats = values["launch"] + part.steps + np.maximum(0.0, part.posting - wire) + wire + ramp
+    steps = np.maximum(0.0, part.filling - part.hides * wire) if part.hides else part.steps
+    found: Floats = values["launch"] + steps + np.maximum(0.0, part.posting - wire) + wire + ramp
     return found
 
 
