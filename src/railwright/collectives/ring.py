@@ -8,6 +8,7 @@ from railwright.collectives.algorithm import Algorithm, Path, ring_wire
 from railwright.collectives.constants import PROTOCOLS, base_latency, by_nodes, nccl, step_latency
 from railwright.collectives.group import Group
 from railwright.collectives.prediction import Op
+from railwright.collectives.sent import RINGS_PER_NIC
 from railwright.fabric.graph import Fabric
 from railwright.traffic.demand import Communicator, Traffic, join
 
@@ -118,7 +119,10 @@ def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -
 
 
 def _within(protocol: str, group: Group, share: float, doubled: bool = False) -> float:
-    """busbw of one node's rings whose lanes are busy with sends for a share of the time. [byte/s]"""
+    """busbw of one node's rings whose lanes are busy with sends for a share of the time. [byte/s]
+
+    doubled  with the channels that run, RINGS_PER_NIC for each that the tuner counts
+    """
     rate = group.usable_lane * share if group.nodes < group.ranks else float("inf")
     if channels_of(group) < _own_channels(group):
         # fewer channels than NCCL wants: with Simple one is taken to carry what a tree's does
@@ -127,7 +131,7 @@ def _within(protocol: str, group: Group, share: float, doubled: bool = False) ->
         row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
         return min(rate * 0.5, by_nodes("ll_max", row, group.nodes))
     if protocol == "ll128":
-        channels = channels_of(group) * (2 if doubled else 1)
+        channels = group.channels(RINGS_PER_NIC * _own_channels(group)) if doubled else channels_of(group)
         return min(rate * 0.92, channels * by_nodes("channel_max_ring_ll128", group.generation, group.nodes))
     return rate
 
