@@ -84,7 +84,7 @@ def collective(
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
         Term(
             "steps",
-            rule.exposed(op, latency, bandwidth, group),
+            max(0.0, latency - rule.hiding(op, group) * bandwidth),
             f"{algorithm} steps with {protocol} over {group.nodes} node(s)",
         ),
         Term("bandwidth", bandwidth, why),

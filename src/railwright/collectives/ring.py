@@ -78,8 +78,8 @@ def filled(protocol: str, group: Group) -> float | None:
     return step_latency(group.medium, "ring", protocol) if group.nodes == 1 else None
 
 
-def hidden(op: Op, bandwidth: float, group: Group) -> float:
-    """Latency of steps across nodes that a call does not pay, because other data is on the wire. [s]
+def hides(op: Op, group: Group) -> float:
+    """Share of the bandwidth term T behind which the latency of steps across nodes hides.
 
     A chunk travels in two slices: a step waits only for what its latency is beyond the time that the slice
     before takes, so N steps of chunks that take T / N each cost N max(T / N, T / 2N + latency) instead of
@@ -87,7 +87,7 @@ def hidden(op: Op, bandwidth: float, group: Group) -> float:
     Source: NCCL 2.30 src/include/collectives.h (ALLREDUCE_CHUNKSTEPS over ALLREDUCE_SLICESTEPS, and so on).
     24 A100 take 5 to 50 us beyond the wire for 23 to 133 MB, where all latencies are 110 (LL128) and 443.
     """
-    return bandwidth / 2 if group.nodes > 1 and op != "broadcast" else 0.0
+    return 0.5 if group.nodes > 1 and op != "broadcast" else 0.0
 
 
 def channels_of(group: Group) -> int:
@@ -170,5 +170,5 @@ RING = Algorithm(
     timed_steps,
     carried,
     filled,
-    hidden,
+    hides,
 )

@@ -132,5 +132,5 @@ def _part(
         np.where(messages > 0, messages + wire, 0.0),
         wire,
         family,
-        rule.hidden(chosen[0][1].op, 1.0, group) if rule and rule.hidden else 0.0,
+        rule.hiding(chosen[0][1].op, group) if rule else 0.0,
     )

@@ -206,7 +206,7 @@ class Stage:
             placed = known
         else:
             needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
-            place = {one.tag: i for i, one in enumerate(self._pending) if one.tag >= 0}
+            place = {one.tag: i for i, one in enumerate(self._pending)} if needed else {}
             placed = self.book.run(
                 (chunks, unit.kind, begins, tuple(needed.items())),
                 self._pending,
