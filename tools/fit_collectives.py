@@ -4,7 +4,9 @@ Reads src/railwright/measure/data/collectives.yaml, prices each point on a healt
 model plus `launch + ramp pipeline_root(steps, bandwidth)`, writes
 src/railwright/collectives/data/families.yaml and the tables of docs/collectives.md.
 A family needs three points, and a quality-A curve or two others.  Curves of quality A weigh 1, B 1/2, C 1/4,
-whatever their number of points; the error is of log(predicted / measured).  Each curve left out in turn gives
+whatever their number of points; the error is of log(predicted / measured).  Single quoted numbers (C) are
+plateaus: they test a fit and do not make it.  A family without sizes at which a launch is felt has none longer
+than another algorithm of the same GPUs and transport.  Each curve left out in turn gives
 the honest error beside the in-sample one, and the bands by size.  Nothing widens a band by hand: a band is
 quantiles of left-out errors, and its coverage is nested: for each curve every fit and every error behind its
 band are made again as if that curve had never been published.
@@ -14,8 +16,8 @@ Run: python tools/fit_collectives.py [--check]
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from math import ceil, sqrt
+from dataclasses import dataclass, replace
+from math import ceil, inf, sqrt
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -26,7 +28,7 @@ from scipy.optimize import least_squares
 from railwright.catalog import find, load_catalog
 from railwright.collectives.choice import ALGORITHMS
 from railwright.collectives.cost import on_healthy_fabric
-from railwright.collectives.family import BANDS, pipeline_root
+from railwright.collectives.family import BANDS, families, pipeline_root
 from railwright.collectives.group import Group, generation_of
 from railwright.collectives.prediction import NcclSettings, Op
 from railwright.collectives.rates import bus_factor
@@ -39,8 +41,8 @@ PAGE = ROOT / "docs/collectives.md"
 CURVES = ROOT / "src/railwright/measure/data/collectives.yaml"
 FAMILIES = ROOT / "src/railwright/collectives/data/families.yaml"
 SERVERS = {
-    "V100": "dgx-1-v100", "A100": "dgx-a100", "A100-40": "dgx-a100", "H100": "dgx-h100", "H200": "dgx-h200",
-    "B200": "dgx-b200", "B300": "dgx-b300", "GB200": "gb200-nvl72",
+    "V100": "dgx-1-v100", "A100": "dgx-a100", "A100-40": "dgx-a100", "H100": "dgx-h100", "H800": "hgx-h800",
+    "H200": "dgx-h200", "B200": "dgx-b200", "B300": "dgx-b300", "GB200": "gb200-nvl72",
 }  # fmt: skip
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 FORCED = {"RING forced": "ring", "NVLSTree": "nvlstree", "Ring": "ring", "Tree": "tree"}
@@ -101,15 +103,20 @@ def samples(curve: Curve) -> list[tuple[str, Sample]]:
     return rows
 
 
-def fit(parts: list[np.ndarray], shares: list[float]) -> Fit:
-    """Least squared log error; each curve's points share that curve's weight."""
+def fit(parts: list[np.ndarray], shares: list[float], longest: float = inf) -> Fit:
+    """Least squared log error; each curve's points share that curve's weight.
+
+    longest  upper bound of the launch [s]
+    """
 
     def residuals(x: np.ndarray) -> np.ndarray:
         how = (x[0] * 1e-6, x[1])
         logs = [errors(p, how) * sqrt(share / len(p)) for p, share in zip(parts, shares, strict=True)]
         return np.concatenate([*logs, PRIOR * x])
 
-    answer = least_squares(residuals, [5.0, 0.5], bounds=([0.0, 0.0], HIGHEST), loss="soft_l1", f_scale=0.3)
+    top = min(HIGHEST[0], max(1e6 * longest, 0.01))
+    bounds = ([0.0, 0.0], [top, HIGHEST[1]])
+    answer = least_squares(residuals, [min(5.0, top / 2), 0.5], bounds=bounds, loss="soft_l1", f_scale=0.3)
     return round(float(answer.x[0]), 2) * 1e-6, round(float(answer.x[1]), 3)
 
 
@@ -121,12 +128,25 @@ def errors(part: np.ndarray, how: Fit) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fitted:
-    """One family: its curves, its fit, and log(measured / predicted) per curve with that curve left out."""
+    """One family: its curves, its fit, and log(measured / predicted) per curve with that curve left out.
 
-    how: Fit
+    beside    the family whose launch bounds this one's, where none of its own sizes tells
+    fits      fits already made, by the curves they have not seen
+    """
+
     quality: dict[str, str]
     parts: dict[str, np.ndarray]
-    fits: dict[frozenset[str], Fit]  # fits already made, by the curves they have not seen
+    beside: Fitted | None
+    fits: dict[frozenset[str], Fit]
+
+    @property
+    def how(self) -> Fit:
+        return self.without(frozenset())
+
+    @property
+    def small(self) -> bool:
+        """Whether some size is one at which a launch is felt."""
+        return any(bool(np.any(part[:, 0] <= BANDS[0])) for part in self.parts.values())
 
     @property
     def inside(self) -> dict[str, np.ndarray]:
@@ -136,8 +156,8 @@ class Fitted:
         """Of each curve but `unseen`, errors of a fit that has seen neither; empty where none is left."""
         found = {}
         for name, part in self.parts.items():
-            hidden = frozenset({name, unseen}) & set(self.parts)
-            if name != unseen and len(hidden) < len(self.parts):
+            hidden = frozenset({name, unseen})
+            if name != unseen and not set(self.parts) <= hidden:
                 found[name] = -errors(part, self.without(hidden))
         return found
 
@@ -145,7 +165,12 @@ class Fitted:
         """The fit to the curves that are not hidden."""
         if hidden not in self.fits:
             kept = [n for n in self.parts if n not in hidden]
-            self.fits[hidden] = fit([self.parts[n] for n in kept], [WEIGHTS[self.quality[n]] for n in kept])
+            kept = [n for n in kept if self.quality[n] != "C"] or kept
+            longest = inf
+            if self.beside is not None and not set(self.beside.parts) <= hidden:
+                longest = self.beside.without(hidden)[0]
+            shares = [WEIGHTS[self.quality[n]] for n in kept]
+            self.fits[hidden] = fit([self.parts[n] for n in kept], shares, longest)
         return self.fits[hidden]
 
     def median(self, which: dict[str, np.ndarray]) -> float | None:
@@ -168,8 +193,12 @@ def fitted() -> dict[str, Fitted]:
         parts = {n: np.array(p) for n, p in by_family[family].items()}
         if sum(len(p) for p in parts.values()) < 3 or (len(parts) == 1 and quality[next(iter(parts))] != "A"):
             continue
-        how = fit(list(parts.values()), [WEIGHTS[quality[n]] for n in parts])
-        table[family] = Fitted(how, {n: quality[n] for n in parts}, parts, {})
+        table[family] = Fitted({n: quality[n] for n in parts}, parts, None, {})
+    told = {family: of for family, of in table.items() if of.small and not family.endswith("p2p")}
+    for family, of in table.items():
+        near = [name for name in told if name.split()[:-1] == family.split()[:-1]]
+        if not of.small and near:
+            table[family] = replace(of, beside=told[near[0]])
     return table
 
 
@@ -256,6 +285,7 @@ def main(check: bool) -> int:
         writer = YAML()
         writer.width = 1000
         writer.dump({"families": found}, out_file)
+    families.cache_clear()  # the fit priced its curves with the families of before
     page = PAGE.read_text(encoding="utf-8")
     for name, lines in (
         ("families", _family_lines(found)),
@@ -356,7 +386,8 @@ def _group(gpu: str, gpus: int, transport: str, record: dict[str, Any]) -> Group
     of_node = record.get("nics", server.nics)
     if "nic_gbps" in record:
         rate = record["nic_gbps"] * 1e9 / 8 * server.gpus / of_node
-    nics = ceil(local * of_node / server.gpus)
+    used = record.get("of_node", range(local))
+    nics = len({gpu * of_node // server.gpus for gpu in used})
     return Group(
         gpus, domains, nics, rate, part.scale_up_bandwidth, generation_of(part), server.cpu, transport
     )

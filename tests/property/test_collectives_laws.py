@@ -44,13 +44,14 @@ def test_a_larger_buffer_never_takes_less_time_with_one_algorithm(group, one, ot
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(groups, st.floats(10, 33), st.sampled_from(OPS[:4]))
-def test_a_change_of_algorithm_drops_the_time_by_a_quarter_at_most(group, exponent, op) -> None:
+def test_where_nccl_changes_algorithm_the_bands_allow_times_that_grow(group, exponent, op) -> None:
     # NCCL changes where its own model's times meet, ours need not: measured curves drop there too (5-50 %)
-    before = on_healthy_fabric(op, 2.0**exponent, group, NcclSettings()).time
-    after = on_healthy_fabric(op, 2.0 ** (exponent + 0.5), group, NcclSettings()).time
-    assert after >= 0.72 * before
+    small, large = 2.0**exponent, 2.0 ** (exponent + 0.5)
+    before = on_healthy_fabric(op, small, group, NcclSettings())
+    after = on_healthy_fabric(op, large, group, NcclSettings())
+    assert after.time * after.family.rare_band(large)[1] >= before.time * before.family.rare_band(small)[0]
 
 
 @settings(max_examples=80, deadline=None)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_left_out_curve_changes_nothing_it_is_judged_by(fits, table):
     before = fits.band(table, family, 1, fits.LEVEL, unseen=name)
     parts = {n: p.copy() for n, p in table[family].parts.items()}
     parts[name][:, 3] *= 10
-    spoiled = fits.Fitted(table[family].how, table[family].quality, parts, {})
+    spoiled = replace(table[family], parts=parts, fits={})
     assert fits.band({**table, family: spoiled}, family, 1, fits.LEVEL, unseen=name) == before
     assert fits.band({**table, family: spoiled}, family, 1, fits.LEVEL) != before
 

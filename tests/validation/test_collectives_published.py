@@ -14,7 +14,9 @@ import pytest
 from collectives_machines import machine, world
 from railwright.collectives import NcclSettings, predict, sweep
 from railwright.collectives.family import families
+from railwright.measure.collectives import collective_rows
 from railwright.measure.machines import machine_of
+from railwright.measure.table import Row
 from railwright.shipped import read_data
 from railwright.traffic.demand import Communicator
 
@@ -118,10 +120,18 @@ def test_all_to_all_of_six_nodes_is_near_its_issue() -> None:
 
 
 def test_all_gather_of_256_gpus_is_bound_by_its_ring() -> None:
-    # nccl issue 1218: 2 GB all_gather about 200 GB/s where all_reduce has 340
+    # nccl issue 1218: 2 GB all_gather about 200 GB/s in one timed call, where all_reduce has 340
     gather, reduce = (busbw(32, op, 2.0**31) for op in ("all_gather", "all_reduce"))
-    assert gather == pytest.approx(200, rel=0.35)
+    assert gather == pytest.approx(200, rel=0.40)
+    assert gather < 0.85 * reduce
     assert reduce == pytest.approx(340, rel=0.10)
+
+
+def test_a_forced_ring_of_two_nodes_ends_at_its_nvlink() -> None:
+    # nccl issue 1411: 8 H800, whose NVLink carries less than four NICs of 400 Gb/s; 159.4 GB/s at 256 MiB
+    rows = [row for row in collective_rows() if isinstance(row, Row) and row.record == "issue-nccl-1411"]
+    assert len(rows) == 8
+    assert all(abs(row.error) < 0.16 for row in rows[1:])  # the first is a warm-up: 122 us, 88 in place
 
 
 def test_one_gpu_a_node_drives_one_nic() -> None:
@@ -176,7 +186,7 @@ def test_families_are_what_the_curves_give(capsys: pytest.CaptureFixture[str]) -
 def test_no_record_is_dropped_silently() -> None:
     content = read_data("measure", "collectives.yaml")
     ids = [r["id"] for r in content["records"]]
-    assert len(ids) == len(set(ids)) == 72
+    assert len(ids) == len(set(ids)) == 73
     assert len(content["left_out"]) == 52
     assert all(row["why"] for row in content["left_out"])
     assert all(r["source"] and r["quality"] in "ABC" for r in content["records"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -59,7 +59,7 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
     efa = "EFA" in record.get("fabric", "")
     rate, nics = record.get("nic_gbps"), record.get("nics")
     machine = machine_of(record["gpu"], _gpus_to_build(record), rate, nccl, efa, nics=nics)
-    group = (ranks(machine, record["gpus"], record["nodes"]),)
+    group = (ranks(machine, record["gpus"], record["nodes"], record.get("of_node")),)
     factor = bus_factor(record["op"], record["gpus"])
     for size, value in record["points"]:
         predicted = predict(machine, record["op"], float(size), group)
@@ -82,14 +82,17 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
 def _gpus_to_build(record: dict[str, Any]) -> int:
     """GPUs of the servers a record used: whole servers even when it ran on fewer GPUs of each."""
     per_node = -(-record["gpus"] // record["nodes"])
-    return int(record["gpus"] if per_node >= 4 else record["nodes"] * 8)
+    return int(record["gpus"] if per_node >= 4 and "of_node" not in record else record["nodes"] * 8)
 
 
-def ranks(machine: Machine, gpus: int, nodes: int) -> Communicator:
-    """The record's ranks: packed, or the first GPUs of each server when it used a few of each."""
+def ranks(machine: Machine, gpus: int, nodes: int, of_node: Sequence[int] | None = None) -> Communicator:
+    """The record's ranks: packed, or some GPUs of each server when it used a few of each.
+
+    of_node  which ones; None: the first
+    """
     fabric = machine.network.fabric
-    if gpus <= fabric.num_gpus and -(-gpus // nodes) >= 4:
+    if of_node is None and gpus <= fabric.num_gpus and -(-gpus // nodes) >= 4:
         return Communicator(np.arange(gpus, dtype=np.int32), "world")
-    each = gpus // nodes
+    each = np.array(range(gpus // nodes) if of_node is None else of_node, dtype=np.int32)
     first = np.arange(nodes, dtype=np.int32)[:, None] * fabric.gpus_per_server
-    return Communicator((first + np.arange(each, dtype=np.int32)).ravel().astype(np.int32), "world")
+    return Communicator((first + each).ravel().astype(np.int32), "world")
