@@ -5,9 +5,9 @@ model plus `launch + ramp pipeline_root(steps, bandwidth)`, writes
 src/railwright/collectives/data/families.yaml and the tables of docs/collectives.md.
 A family needs three points, and a quality-A curve or two others.  Curves of quality A weigh 1, B 1/2, C 1/4,
 whatever their number of points; the error is of log(predicted / measured).  Single quoted numbers (C) are
-plateaus: they test a fit and do not make it.  A family without sizes at which a launch is felt has none longer
-than another algorithm of the same GPUs and transport.  Each curve left out in turn gives
-the honest error beside the in-sample one, and the bands by size.  Nothing widens a band by hand: a band is
+plateaus: they test a fit and do not make it.  A family without sizes at which a launch is felt has none
+longer than another algorithm of the same GPUs and transport.  Each curve left out in turn gives the honest
+error beside the in-sample one, and the bands by size.  Nothing widens a band by hand: a band is
 quantiles of left-out errors, and its coverage is nested: for each curve every fit and every error behind its
 band are made again as if that curve had never been published.
 Run: python tools/fit_collectives.py [--check]
