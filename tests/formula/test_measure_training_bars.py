@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from railwright.measure.bands import band
 from railwright.measure.table import Row, Skipped
-from railwright.measure.training_bands import bands, coverage
+from railwright.measure.training_bands import GROWTH, bands, coverage
 from railwright.measure.training_bars import at_most, lines, reached
 
 
@@ -101,15 +102,15 @@ def test_a_band_never_sees_the_family_it_is_asked_for() -> None:
     assert coverage(rows, families) == (9, 10)
 
 
-def test_a_long_series_weighs_as_much_as_one_record() -> None:
-    # ten families between 1.0 and 1.9; a hundred records of the lowest do not move the upper end
-    rows = [row(f"r{i}", 1.0, 1.0 + i / 10) for i in range(10)]
-    families = {r.record: r.record for r in rows}
-    long = [row(f"s{i}", 1.0, 1.0) for i in range(100)]
-    high = [line for line in bands(rows, families).splitlines() if "high" in line]
-    more = bands([*rows, *long], {**families, **{r.record: "r0" for r in long}}).splitlines()
-    # dense of both, as no row is a mixture of experts
-    assert [line for line in more if "high" in line] == high
+def test_a_series_of_n_records_weighs_the_root_of_n() -> None:
+    # a hundred records at 1.0 weigh as ten of the nine others, 1.1 to 1.9: 9 % of 19 lie above 1.8
+    ratios = [1.0] * 100 + [1.0 + i / 10 for i in range(1, 10)]
+    groups = ["series"] * 100 + [f"r{i}" for i in range(1, 10)]
+    assert band(ratios, groups, GROWTH) == (1.0, 1.8)
+    assert band(ratios, groups) == (1.0, 1.9)  # as one record: 9 % of 10
+    rows = [row(f"r{i}", 1.0, ratio) for i, ratio in enumerate(ratios)]
+    text = bands(rows, {r.record: group for r, group in zip(rows, groups, strict=True)})
+    assert "high: 1.80" in text
 
 
 def test_every_bar_is_one_line_of_80_columns() -> None:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from railwright.measure.bands import band
 from railwright.measure.table import Row
 
+GROWTH = 0.5
+"""A family of n records weighs sqrt(n), as in the fit (tools/fit_training.py): records of one family share much
+of their error, not all of it."""
 FEWEST = 3
 """A slice (kind of model, GPU, width) with fewer model families gets the band of its kind of model."""
 
@@ -20,8 +23,8 @@ def bands(rows: Sequence[Row], families: Mapping[str, str]) -> str:
     lines = [
         "# Written by tools/readme.py from `railwright validate training`; do not edit.",
         "# 80 % band of measured / predicted step time, with factors fitted without the record's own family;",
-        f"# every family weighs the same.  A slice is here with at least {FEWEST} families of its own; the",
-        "# others get the band of their kind of model.",
+        "# a family of n records weighs sqrt(n), as in the fit.  A slice is here with at least",
+        f"# {FEWEST} families of its own; the others get the band of their kind of model.",
         "kinds:",
     ]
     known = [r for r in rows if r.left_out is not None]
@@ -70,7 +73,7 @@ def _ratio(row: Row) -> float:
 
 
 def _band(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[float, float]:
-    return band([_ratio(r) for r in rows], [families[r.record] for r in rows])
+    return band([_ratio(r) for r in rows], [families[r.record] for r in rows], GROWTH)
 
 
 def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str], what: str = "") -> list[str]:
