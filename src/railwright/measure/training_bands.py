@@ -8,8 +8,8 @@ from railwright.measure.bands import band
 from railwright.measure.table import Row
 
 GROWTH = 0.5
-"""A family of n records weighs sqrt(n), as in the fit (tools/fit_training.py): its records share much of their
-error, not all of it."""
+"""A family of n records weighs sqrt(n), as in the fit (tools/fit_training.py): its records share much of
+their error, not all of it."""
 FEWEST = 3
 """A slice (kind of model, GPU, width) with fewer model families gets the band of its kind of model."""
 
