@@ -50,6 +50,10 @@ FUSED_KEYS, FUSED_BATCH = 4096, 4
 """Most keys of Megatron's fused softmax, and what heads times sequences on a GPU must be a multiple of.
 Source: Megatron-LM core_v0.4, megatron/model/fused_softmax.py, is_kernel_available (2022; before, 2,048)."""
 
+CAUSAL_SOFTMAX = (ELEMENT / 2 + ELEMENT, ELEMENT / 2 + ELEMENT / 2 + ELEMENT, 1)
+"""The same of the fused one: it reads up to the diagonal, half of all scores, and writes them all.
+Source: Megatron-LM, megatron/fused_kernels/scaled_upper_triang_masked_softmax.h."""
+
 SPLIT_SOFTMAX = (6.0 + 8.0 + 8.0 + 8.0 + 6.0, 6.0 + 12.0 + 8.0 + 8.0 + 6.0, 5)
 """Bytes per score forward and backward, and kernels, of the softmax that is not fused: cast to fp32, scale,
 mask, softmax, cast back; each reads and writes every score, the softmax's gradient reads two.
@@ -274,8 +278,8 @@ def unfused_attention(
     """Attention before FlashAttention: scores, masked softmax, dropout and values, each a kernel of its own.
 
     Every score, masked ones too, is computed and written to memory; keys and values count per query head.
-    The softmax is one fused kernel where that takes the shape, else SPLIT_SOFTMAX; dropout is another with a
-    mask of one byte (at rate 0 PyTorch runs none).
+    The softmax is one fused kernel where that takes the shape (CAUSAL_SOFTMAX), else SPLIT_SOFTMAX; dropout is
+    another with a mask of one byte (at rate 0 PyTorch runs none).
     Source: Megatron-LM core_v0.4, megatron/model/transformer.py, CoreAttention (baddbmm,
     FusedScaleMaskSoftmax, dropout, bmm); bytes per score as in arXiv 2205.05198, section 4.1.
     """
@@ -310,7 +314,7 @@ def unfused_attention(
         return Block(ahead, (back,))
 
     fused = batch % FUSED_BATCH == 0 and 16 < sequence <= FUSED_KEYS and sequence % 4 == 0
-    softmax = (2 * ELEMENT, 3 * ELEMENT, 1) if fused else SPLIT_SOFTMAX
+    softmax = CAUSAL_SOFTMAX if fused else SPLIT_SOFTMAX
     dropped = [pointwise("attention dropout", 2 * ELEMENT + 1, 2 * ELEMENT + 1)] if dropout else []
     return [
         products("attention scores", query_dim, 2 * ELEMENT * q + ELEMENT * scores, True),
