@@ -48,7 +48,7 @@ def test_a_pass_keeps_what_it_received_and_what_it_sent(
 
 def test_groups_of_two_ranks_and_more() -> None:
     """Beyond tensor, pipeline and data: all ranks, one copy's ranks, and two neighbours by pairs."""
-    assert communicators(4, 12, 8) == (384, 48, 2, 2)
+    assert communicators(4, 12, 8) == (384, 48, 2, 2, 4)
     assert communicators(4, 1, 8) == (32, 4)
 
 
@@ -59,7 +59,7 @@ def test_the_systems_part_by_hand() -> None:
     # tensor 2, pipeline 4, replicas 2
     assert plain.parts[SYSTEM] == pytest.approx(1.06e9 + 0.688e9 + 2 * 0.544e9)
     deep = peak_memory(under("megatron-2021", tensor=2), DENSE, one.network.fabric, 80e9)
-    assert deep.parts[SYSTEM] == pytest.approx(1.649e9 + 3 * 0.688e9 + 4 * 0.544e9)
+    assert deep.parts[SYSTEM] == pytest.approx(1.649e9 + 3 * 0.688e9 + 5 * 0.544e9)
 
 
 def test_copies_at_the_step() -> None:

@@ -295,13 +295,20 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
         # Megatron-Bridge, recipes/deepseek/deepseek_v3.py, and NeMo, recipes/deepseek_v3.py: one
         # multi-token-prediction layer by default
         return replace(found, mtp_layers=1)
+    if record["family"].startswith("bigscience"):
+        return replace(found, **BIGSCIENCE)
     return found
 
 
+BIGSCIENCE: dict[str, Any] = {"position_embeddings": 0, "alibi": True, "embedding_norm": True}
+"""What all of bigscience's runs of February 2022 asked for beside their sizes: --position-embedding-type alibi
+and --embed-layernorm (train/tr11-200B-ml/tr11-200B-ml.slurm from 10 February, c92e4a9, to 28 February, 1a13e1f)."""
+
 LEARNED, LEARNED_POSITIONS = re.compile(r"gpt3?-\d|megatron-|mpt-"), 2048
-"""Models without rotary positions, and rows of their table.  Sources: Megatron-LM before 2023 knew no other;
-NeMo, collections/llm/gpt/model/base.py, GPTConfig.position_embedding_type; llm-foundry, configuration_mpt.py,
-learned_pos_emb.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""
+"""Models without rotary positions, and rows of their table; all tie the output matrix to the embedding.
+Sources: Megatron-LM before 2023 knew no other; NeMo, collections/llm/gpt/model/base.py, GPTConfig
+(position_embedding_type, share_embeddings_and_output_weights); llm-foundry, configuration_mpt.py,
+learned_pos_emb, and modeling_mpt.py of 2023, whose logits are those of wte.weight.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""
 
 
 def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
@@ -336,5 +343,6 @@ def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
         mlp_bias=name.startswith("gpt-oss"),
         yarn=name.startswith("gpt-oss"),
         position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
+        tied_embeddings=bool(LEARNED.match(name)),
         source=m.get("source", ""),
     )

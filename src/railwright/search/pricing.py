@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.model import optimizer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kinds_present
 from railwright.search.ends import Ends, ends_of
@@ -30,6 +29,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import constant
+from railwright.training.deepspeed import update_operators
 from railwright.training.eras import era_of, pace_of
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
@@ -304,7 +304,8 @@ class Pricer:
         if "optimizer" in job.layout.offload:
             here = min(domain_of(job, self.machine.network.fabric), prices.groups.grid.size)
             return update_time(held, gradient_bytes(job), here, self.machine) + self.pace.step
-        return sum(self.kernel(op) for op in optimizer_operators(held)) + self.pace.step
+        update = update_operators(job, held, prices.groups.sizes.replicas)
+        return sum(self.kernel(op) for op in update) + self.pace.step
 
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""

@@ -1,11 +1,16 @@
-"""What DeepSpeed holds beside a job's tensors, where an era runs on it (`Era.deepspeed`).
+"""What DeepSpeed holds and moves beside a job's tensors, where an era runs on it (`Era.deepspeed`).
 
 Its pipeline engine keeps a part of what a stage sent of every pass in flight; its optimizers keep gradients
-twice or copy them at the step; its process groups are more than one for each way of parallelism.
+twice or copy them at the step, tensor by tensor; its process groups are more than one for each way of
+parallelism.
 Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer as merged in April 2022 (56c52238).
 """
 
 from __future__ import annotations
+
+from railwright.model import Operator, optimizer_operators
+from railwright.spec.training import TrainingJob
+from railwright.training.eras import era_of
 
 BUCKET = 500_000_000
 """Gradients that are reduced at once, and weights that are gathered at once (zero/constants.py,
@@ -13,6 +18,15 @@ ZERO_OPTIMIZATION_REDUCE_BUCKET_SIZE_DEFAULT, ZERO_OPTIMIZATION_ALLGATHER_BUCKET
 
 BUCKETS = "gradients copied for the step"
 """Of the fp16 optimizer, beside the gradients themselves."""
+
+FP16_STEP_BYTES = (2.0 + 4 + 4) + (2.0 + 4) + (4.0 + 4) + (4.0 + 4) + 4.0
+"""HBM bytes per parameter of FP16_Optimizer's step beyond norm and Adam: gradients looked through for overflow
+in a copy of 4 bytes and its sum, cast to fp32, flattened, unscaled; the master read again for the 16-bit weight.
+Source: DeepSpeed 0.7.0, runtime/fp16/fused_optimizer.py, step; runtime/utils.py, CheckOverflow."""
+
+FP16_AVERAGE_BYTES = 3 * (2.0 + 2)
+"""The same of its average over replicas: 16-bit gradients flattened into a bucket, divided, copied back.
+Source: DeepSpeed 0.7.0, runtime/engine.py, allreduce_and_copy."""
 
 SECOND_GRADIENTS = "16-bit gradients beside their sums in fp32"
 """Of BF16_Optimizer: every pass leaves them where autograd does, and fp32_groups_gradients_flat has the sums
@@ -25,12 +39,25 @@ def communicators(tensor: int, pipeline: int, ranks: int) -> tuple[int, ...]:
     All ranks of the job (torch.distributed.barrier) and those of one copy of the model (gradient norm and
     overflow; runtime/pipe/topology.py, ds_model_proc_group).  A stage sends by torch.distributed.send, for
     which PyTorch makes a communicator of two ranks for each neighbour; the ends have one neighbour, and the
-    tied embedding's pair.
+    tied embedding's pair.  What it sends it makes whole again over the tensor ranks, in a group of its own
+    beside Megatron's (topology.py, slice_proc_group; runtime/utils.py, PartitionedTensor.full).
 
     ranks  that hold the same dense parameters
     """
-    pairs = (2, 2) if pipeline > 1 else ()
+    pairs = (2, 2, tensor) if pipeline > 1 else ()
     return (tensor * pipeline * ranks, tensor * pipeline, *pairs)
+
+
+def update_operators(job: TrainingJob, held: float, replicas: int) -> tuple[Operator, ...]:
+    """An optimizer's step over `held` parameters of this GPU; without ZeRO FP16_Optimizer's is many kernels.
+
+    replicas  that average their gradients
+    """
+    update = optimizer_operators(held)
+    if not era_of(job).deepspeed or job.dtype != "fp16" or job.layout.zero:
+        return update
+    moved = FP16_STEP_BYTES + (FP16_AVERAGE_BYTES if replicas > 1 else 0.0)
+    return (*update, Operator("fp16 optimizer", "memory", 0.0, moved * held, "fp32", phase="optimizer"))
 
 
 def second_gradients(trained: float, zero: int, gradient: float) -> dict[str, float]:

@@ -72,14 +72,14 @@ class StageActivations:
     """Bytes on one GPU of a stage. [byte]
 
     chunks              kept by one forward pass of each chunk
-    embedded            of those, what the embedding keeps
+    embedded            of those, what the embedding keeps, tensor by tensor
     always              tensors of fixed size that stay
     layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
                         stage has no such part
     """
 
     chunks: tuple[float, ...]
-    embedded: float
+    embedded: tuple[float, ...]
     always: dict[str, float]
     layer_backward: dict[str, float]
     head_backward: dict[str, float]
@@ -94,7 +94,7 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     chunks = tuple(
         sum(kept[k] for k in chunk.layers)
         + (_joined(job, arch) if chunk.head else _sent(job, arch))
-        + (_embedded(job, arch) if chunk.embedding else _received(job, arch))
+        + (sum(_embedded(job, arch)) if chunk.embedding else _received(job, arch))
         for chunk in shape.chunks
     )
     again = _recomputed(job, arch, kinds, kept)
@@ -294,10 +294,18 @@ def _received(job: TrainingJob, arch: Transformer) -> float:
     return _sent(job, arch) if job.layout.tensor == 1 else 0.0
 
 
-def _embedded(job: TrainingJob, arch: Transformer) -> float:
-    """The mask of the embedding's dropout, a byte per element."""
+def _embedded(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
+    """What a pass keeps of the embedding, which no recomputation covers: the input of the norm behind it
+    (torch.nn.LayerNorm), and the mask of its dropout, a byte per element.
+
+    Source: Megatron-DeepSpeed at ae6277f5, megatron/mpu/layers.py, VocabParallelEmbedding.norm; DeepSpeed,
+    runtime/pipe/module.py, _is_checkpointable (transformer layers only).
+    """
     split = job.layout.tensor if job.layout.sequence_parallel else 1
-    return _rows(job) * arch.hidden / split if DROPOUT.get(job.software) else 0.0
+    elements = _rows(job) * arch.hidden / split
+    norm = ELEMENT * elements if arch.embedding_norm else 0.0
+    mask = elements if DROPOUT.get(job.software) else 0.0
+    return tuple(size for size in (norm, mask) if size)
 
 
 def _neighbours(shape: StageShape) -> int:

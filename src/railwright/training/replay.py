@@ -194,9 +194,9 @@ class Replay:
             flight.more.append(self.take(logits % one))
 
     def arrived(self, unit: Unit, flight: Flight) -> Block:
-        """What the first layer of a pass reads; an embedding's dropout keeps its mask."""
-        if self.shape.chunks[unit.chunk].embedding and self.tensors.embedded:
-            flight.more.append(self.take(self.tensors.embedded))
+        """What the first layer of a pass reads; an embedding keeps what its norm and its dropout need."""
+        if self.shape.chunks[unit.chunk].embedding:
+            flight.more += [self.take(size) for size in self.tensors.embedded]
         return self.take(self.full / self.split)
 
     def left(self, output: Block, flight: Flight) -> None:

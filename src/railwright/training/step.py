@@ -14,7 +14,7 @@ from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time, profile_of
 from railwright.compute.time import peak_rate
-from railwright.model import flops_per_token, optimizer_operators
+from railwright.model import flops_per_token
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
@@ -22,6 +22,7 @@ from railwright.training.buckets import make_buckets
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
+from railwright.training.deepspeed import update_operators
 from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
@@ -227,7 +228,8 @@ def endings_of(
             here = min(domain_of(job, prices.machine.network.fabric), prices.groups.grid.size)
             optimizer = update_time(held[s], each, here, prices.machine) + pace.step
         else:
-            optimizer = sum(timed(op) for op in optimizer_operators(held[s])) + pace.step
+            update = update_operators(job, held[s], sizes.replicas)
+            optimizer = sum(timed(op) for op in update) + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end))
     return endings
