@@ -137,6 +137,18 @@ def test_hybrid_shards_all_reduce_their_part_over_the_copies() -> None:
     assert sum(c.count * c.prediction.size for c in copies) == whole(4 * total / 8)
 
 
+def test_experts_of_a_hybrid_lie_in_their_copy_too() -> None:
+    # every rank holds all experts; of each copy's 8 ranks one holds 1/8, gathered and reduced as the rest is
+    wanted = job(zero=3, shard=8, batch=32)
+    result = simulate(wanted, MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    ranks = {c.purpose: c.prediction.ranks for c in result.collectives if "expert dp" in c.purpose}
+    assert ranks == {
+        "expert dp parameters": 8, "expert dp gradients": 8, "expert dp gradients of copies": 4,
+    }  # fmt: skip
+    copied = [c for c in result.collectives if c.purpose.endswith("gradients of copies")]
+    assert sum(c.count * c.prediction.size for c in copied) == whole(4 * count_parameters(MOE).total / 8)
+
+
 def test_16_bit_gradients_are_half_as_many_bytes() -> None:
     wanted = job(batch=32)
     half = wanted.model_copy(update={"gradient_dtype": "bf16"})

@@ -84,7 +84,7 @@ def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Op
         last=0.0 if repeated else last[0],
         gather=sum(map(sum, gathers)),
         first=gathers[0][0] if gathers and gathers[0] else 0.0,
-        optimizer=optimizer(*((sizes.replicas, sizes.expert_replicas) if zero else (1, 1))),
+        optimizer=optimizer(*sizes.over(zero)),
         forward=(0.0,) * len(last),
         backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
         lane=total if repeated else 0.0,
@@ -112,7 +112,7 @@ def _sharded(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Opt
         last=0.0,
         gather=0.0,
         first=0.0,
-        optimizer=optimizer(sizes.shard, sizes.expert_replicas),
+        optimizer=optimizer(*sizes.over(layout.zero)),
         forward=tuple(found[0] if overlapped else sum(found) for found in gathers),
         backward=tuple(
             0.0 if overlapped else sum(found) + (_behind(sent, u, layout.reshard) if each else 0.0)

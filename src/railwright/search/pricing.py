@@ -272,9 +272,7 @@ class Pricer:
             return 0.0
         prices = self.prices(job)
         sizes = prices.groups.sizes
-        over, expert_over = (sizes.replicas, sizes.expert_replicas) if job.layout.zero else (1, 1)
-        if job.layout.zero == 3:
-            over = sizes.shard
+        over, expert_over = sizes.over(job.layout.zero)
         held = min(s.trained_dense_total / over + s.trained_expert_total / expert_over for s in shapes)
         size = held * gradient_bytes(job)
         return prices.time("dp", "gradients of the other copy", "all_reduce", size, "mirror")

@@ -64,6 +64,17 @@ class Sizes:
         """Ranks that hold the same experts."""
         return self.replicas * self.tensor // (self.expert * self.expert_tensor)
 
+    def over(self, zero: int) -> tuple[int, int]:
+        """Ranks among which gradients and states of a GPU's dense and expert parameters are divided.
+
+        Groups that share one copy (HSDP) share its experts too: they have no expert parallelism.
+        """
+        if zero == 0:
+            return 1, 1
+        if zero == 3 and self.shard < self.replicas:
+            return self.shard, self.shard
+        return self.replicas, self.expert_replicas
+
     @classmethod
     def of(cls, job: TrainingJob, fabric: Fabric) -> Sizes:
         """Sizes of a job that passed `plan.check`."""

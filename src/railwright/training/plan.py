@@ -334,10 +334,11 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
             f"{job.name}: layout.shard {layout.shard} does not divide the {replicas} ranks that hold the "
             f"same parameters; {_list(divisors(replicas))} work."
         )
-    if layout.expert > 1:
+    if layout.expert > 1 or layout.expert_tensor not in (None, layout.tensor):
         raise PlanError(
-            f"{job.name}: layout.shard with layout.expert = {layout.expert} is not modelled: experts have "
-            "other replicas than the rest; leave shard out, or expert at 1."
+            f"{job.name}: layout.shard with layout.expert = {layout.expert} and layout.expert_tensor = "
+            f"{layout.expert_tensor} is not modelled: experts have other replicas than the rest; leave shard "
+            "out, or expert at 1 and expert_tensor out."
         )
 
 

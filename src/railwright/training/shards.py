@@ -51,6 +51,7 @@ def units_of(
     order = ([-1] if chunk.embedding else []) + list(range(layers)) + ([layers] if chunk.head else [])
     hybrid = job.layout.shard is not None
     group: GroupKind = "shard" if hybrid else "dp"
+    of_experts: GroupKind = "shard" if hybrid else "expert_dp"  # one copy's experts lie where the rest of it does
 
     def gathered(unit: int) -> tuple[Task, ...]:
         dense, expert = held[unit]
@@ -59,15 +60,18 @@ def units_of(
             prices,
             unit,
             [("dp parameters", "all_gather", dense * WEIGHT_BYTES, group)],
-            [("expert dp parameters", "all_gather", expert * WEIGHT_BYTES, "expert_dp")],
+            [("expert dp parameters", "all_gather", expert * WEIGHT_BYTES, of_experts)],
         )
 
     def reduced(unit: int) -> tuple[Task, ...]:
         dense, expert = (count * gradient_bytes(job) for count in trained[unit])
-        found = [("dp gradients", "reduce_scatter", dense, group)]
-        if hybrid:
-            found.append(("dp gradients of copies", "all_reduce", dense / (job.layout.shard or 1), "copies"))
-        return _tasks(prices, unit, found, [("expert dp gradients", "reduce_scatter", expert, "expert_dp")])
+        dense_sent = [("dp gradients", "reduce_scatter", dense, group)]
+        expert_sent = [("expert dp gradients", "reduce_scatter", expert, of_experts)]
+        if job.layout.shard is not None:
+            share = 1.0 / job.layout.shard
+            dense_sent.append(("dp gradients of copies", "all_reduce", dense * share, "copies"))
+            expert_sent.append(("expert dp gradients of copies", "all_reduce", expert * share, "copies"))
+        return _tasks(prices, unit, dense_sent, expert_sent)
 
     return Units(tuple(order), {u: gathered(u) for u in order}, {u: reduced(u) for u in order})
 

@@ -208,9 +208,7 @@ def endings_of(
     tied = 0.0 if job.lora else tied_parameters(arch, layout) * each
     ready = list(reduced)
     starts = list(reduced)
-    over, expert_over = (sizes.replicas, sizes.expert_replicas) if layout.zero else (1, 1)
-    if layout.zero == 3:
-        over = sizes.shard
+    over, expert_over = sizes.over(layout.zero)
     held = [s.shape.trained_dense_total / over + s.shape.trained_expert_total / expert_over for s in staged]
     if schedule_name(layout) == "dualpipe":
         _mirror(prices, staged, [h * each for h in held], starts, ready)
