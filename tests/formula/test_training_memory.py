@@ -232,6 +232,15 @@ def test_a_folded_model_has_embedding_and_head_on_the_first_stage() -> None:
     assert two - one == DENSE.vocab * DENSE.hidden
 
 
+def test_a_tied_table_of_dualpipe_is_one_on_each_of_the_outer_stages() -> None:
+    # each has the embedding of one copy of the model and the head of the other; the copies are summed anyhow
+    layout = job(pipeline=4, schedule="dualpipe").layout
+    tied = replace(DENSE, tied_embeddings=True)
+    assert tied_parameters(tied, layout) == 0
+    first, last = ([stage_shapes(arch, layout)[s].dense_total for arch in (DENSE, tied)] for s in (0, 3))
+    assert first[0] - first[1] == last[0] - last[1] == DENSE.vocab * DENSE.hidden
+
+
 def test_every_stage_has_its_peak_and_the_fullest_is_named() -> None:
     memory = peak_memory(job(pipeline=4), DENSE, machine(4).network.fabric, 80e9)
     assert [s.stage for s in memory.stages] == [0, 1, 2, 3]
@@ -265,12 +274,17 @@ def test_context_ranks_share_the_rows() -> None:
 
 
 def test_multi_token_prediction_lies_on_the_last_stage() -> None:
-    # DeepSeek-V3: one more MoE layer, a product joining two hidden states, three norms; the head runs twice
+    # DeepSeek-V3: one more MoE layer, a product joining two hidden states, three norms, and, where the first
+    # stage is another, a copy of the embedding; the head runs twice
     arch = load_model("deepseek-v3")
     layout = job(pipeline=4, expert=8).layout
     shapes = stage_shapes(arch, layout)
     held = sum(s.dense_total + 8 * s.expert_total for s in shapes)
-    assert held == pytest.approx(count_parameters(arch).total + count_parameters(arch).mtp)
+    table = 129280 * 7168
+    assert held == pytest.approx(count_parameters(arch).total + count_parameters(arch).mtp + table)
+    assert tied_parameters(arch, layout) == table
+    whole = stage_shapes(arch, job(expert=8).layout)[0]
+    assert whole.dense_total + 8 * whole.expert_total == pytest.approx(held - table)
     assert sum(len(c.layers) for s in shapes for c in s.chunks) == 62
     without = replace(arch, mtp_layers=0)
     with_head, plain = (

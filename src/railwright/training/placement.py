@@ -109,7 +109,7 @@ class Groups:
     shard, copies   ranks that share one sharded copy of the parameters, and the same shard of all copies
     stage   all ranks of one pipeline stage
     pp      the stages of one pipeline, first to last
-    embedding   first and last stage, which share a tied embedding
+    embedding   first and last stage, which share a tied embedding or one that multi-token prediction reads
     mirror  the two stages that hold the same layers under DualPipe
     """
 

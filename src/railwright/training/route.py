@@ -108,5 +108,5 @@ class Route:
 
     @property
     def ends_apart(self) -> bool:
-        """Whether embedding and head lie on different stages."""
-        return self.stages > 1 and self.shape != "fold"
+        """Whether embedding and head lie on different stages; folded, both ends lie on the first."""
+        return self.stages > 1 and self.shape == "loop"

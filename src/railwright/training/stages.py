@@ -153,8 +153,12 @@ def _even(total: int, pieces: int, embedding: bool, head: bool) -> list[int]:
 
 
 def tied_parameters(arch: Transformer, layout: Layout) -> float:
-    """Parameters of a tied embedding that two stages hold, on one GPU; 0 without."""
-    if not arch.tied_embeddings or not route_of(layout).ends_apart:
+    """Parameters of an embedding that two stages hold, on one GPU; 0 without.
+
+    The last one reads it as output matrix, or for multi-token prediction, or both.
+    Source: Megatron-LM, language_module.py, setup_embeddings_and_output_layer.
+    """
+    if not (arch.tied_embeddings or arch.mtp_layers) or not route_of(layout).ends_apart:
         return 0.0
     return count_parameters(arch).embedding / layout.tensor
 
@@ -177,10 +181,12 @@ def _embedding(arch: Transformer, layout: Layout) -> float:
 
 
 def _head(arch: Transformer, layout: Layout) -> float:
-    """Output matrix, final norm and the ends of multi-token prediction; no matrix where the stage's own input
-    table is it."""
+    """Output matrix, final norm and the ends of multi-token prediction, with its own copy of an input table
+    that lies elsewhere; no matrix where the stage's own input table is it."""
     matrix = _matrix(arch, layout)
     extra = mtp_end_parameters(arch, tp=layout.tensor)
+    if not arch.tied_embeddings:
+        extra += tied_parameters(arch, layout)
     return extra + (matrix / layout.tensor + _final_norm(arch) if matrix else 0.0)
 
 
