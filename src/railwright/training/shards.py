@@ -51,7 +51,9 @@ def units_of(
     order = ([-1] if chunk.embedding else []) + list(range(layers)) + ([layers] if chunk.head else [])
     hybrid = job.layout.shard is not None
     group: GroupKind = "shard" if hybrid else "dp"
-    of_experts: GroupKind = "shard" if hybrid else "expert_dp"  # one copy's experts lie where the rest of it does
+    of_experts: GroupKind = (
+        "shard" if hybrid else "expert_dp"
+    )  # one copy's experts lie where the rest of it does
 
     def gathered(unit: int) -> tuple[Task, ...]:
         dense, expert = held[unit]
