@@ -301,14 +301,16 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
 
 
 BIGSCIENCE: dict[str, Any] = {"position_embeddings": 0, "alibi": True, "embedding_norm": True}
-"""What all of bigscience's runs of February 2022 asked for beside their sizes: --position-embedding-type alibi
-and --embed-layernorm (train/tr11-200B-ml/tr11-200B-ml.slurm from 10 February, c92e4a9, to 28 February, 1a13e1f)."""
+"""What all of bigscience's runs of February 2022 asked for beside their sizes: --position-embedding-type
+alibi and --embed-layernorm (train/tr11-200B-ml/tr11-200B-ml.slurm from 6 February, 0b536e8, to 28 February,
+1a13e1f)."""
 
 LEARNED, LEARNED_POSITIONS = re.compile(r"gpt3?-\d|megatron-|mpt-"), 2048
 """Models without rotary positions, and rows of their table; all tie the output matrix to the embedding.
 Sources: Megatron-LM before 2023 knew no other; NeMo, collections/llm/gpt/model/base.py, GPTConfig
 (position_embedding_type, share_embeddings_and_output_weights); llm-foundry, configuration_mpt.py,
-learned_pos_emb, and modeling_mpt.py of 2023, whose logits are those of wte.weight.  bigscience's ALiBi adds its bias to the scores inside their kernel: no kernel either."""
+learned_pos_emb, and modeling_mpt.py of 2023, whose logits are those of wte.weight. bigscience's ALiBi adds
+its bias to the scores inside their kernel: no kernel either."""
 
 
 def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:

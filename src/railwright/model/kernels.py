@@ -278,8 +278,8 @@ def unfused_attention(
     """Attention before FlashAttention: scores, masked softmax, dropout and values, each a kernel of its own.
 
     Every score, masked ones too, is computed and written to memory; keys and values count per query head.
-    The softmax is one fused kernel where that takes the shape (CAUSAL_SOFTMAX), else SPLIT_SOFTMAX; dropout is
-    another with a mask of one byte (at rate 0 PyTorch runs none).
+    The softmax is one fused kernel where that takes the shape (CAUSAL_SOFTMAX), else SPLIT_SOFTMAX; dropout
+    is another with a mask of one byte (at rate 0 PyTorch runs none).
     Source: Megatron-LM core_v0.4, megatron/model/transformer.py, CoreAttention (baddbmm,
     FusedScaleMaskSoftmax, dropout, bmm); bytes per score as in arXiv 2205.05198, section 4.1.
     """

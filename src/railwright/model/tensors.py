@@ -279,8 +279,8 @@ class _Tape:
         return QKV
 
     def _scores(self, qkv: str, kind: CoreAttention, scores: float, out: float) -> None:
-        """Attention that writes its scores.  baddbmm reads a tensor of their size made for it, or ALiBi's small
-        one; Megatron's fused softmax writes its gradient over that of its output."""
+        """Attention that writes its scores.  baddbmm reads a tensor of their size made for it, or ALiBi's
+        small one; Megatron's fused softmax writes its gradient over that of its output."""
         read = 0.0 if self.arch.alibi else scores
         self.op((qkv,), {"scores": (scores, scores)}, (qkv,), beside=(read, self.gradients[qkv]))
         self.op(("scores",), {"softmax": (scores, scores)}, ("softmax",), same=True)

@@ -20,8 +20,9 @@ BUCKETS = "gradients copied for the step"
 """Of the fp16 optimizer, beside the gradients themselves."""
 
 FP16_STEP_BYTES = (2.0 + 4 + 4) + (2.0 + 4) + (4.0 + 4) + (4.0 + 4) + 4.0
-"""HBM bytes per parameter of FP16_Optimizer's step beyond norm and Adam: gradients looked through for overflow
-in a copy of 4 bytes and its sum, cast to fp32, flattened, unscaled; the master read again for the 16-bit weight.
+"""HBM bytes per parameter of FP16_Optimizer's step beyond norm and Adam: gradients looked through for
+overflow in a copy of 4 bytes and its sum, cast to fp32, flattened, unscaled; the master read again for the
+16-bit weight.
 Source: DeepSpeed 0.7.0, runtime/fp16/fused_optimizer.py, step; runtime/utils.py, CheckOverflow."""
 
 FP16_AVERAGE_BYTES = 3 * (2.0 + 2)
