@@ -21,6 +21,10 @@ from railwright.training.lanes import Task
 from railwright.training.placement import GroupKind
 from railwright.training.route import Chunk
 
+_WHOLE: tuple[GroupKind, GroupKind] = ("dp", "expert_dp")
+_HYBRID: tuple[GroupKind, GroupKind] = ("shard", "shard")
+"""Groups that share dense parameters, and experts: a copy's experts lie where its rest does."""
+
 
 @dataclass(frozen=True)
 class Units:
@@ -49,11 +53,7 @@ def units_of(
     """
     layers = len(chunk.layers)
     order = ([-1] if chunk.embedding else []) + list(range(layers)) + ([layers] if chunk.head else [])
-    hybrid = job.layout.shard is not None
-    group: GroupKind = "shard" if hybrid else "dp"
-    of_experts: GroupKind = (
-        "shard" if hybrid else "expert_dp"
-    )  # one copy's experts lie where the rest of it does
+    group, of_experts = _WHOLE if job.layout.shard is None else _HYBRID
 
     def gathered(unit: int) -> tuple[Task, ...]:
         dense, expert = held[unit]
