@@ -2,7 +2,7 @@
 
 Achieved TFLOP/s per GPU and layouts: NVIDIA/Megatron-LM commit 50a4b5fa02, images/cases_april2021.png (the
 rows that the project's records call public).  Microbatches and layers of a virtual stage: the same
-repository, examples/academic_paper_scripts/sc21/run_table_1.sh.  Selene: DGX A100 of 80 GB, eight HDR adapters.
+repository, examples/academic_paper_scripts/sc21/run_table_1.sh.  Selene: DGX A100 of 80 GB, eight HDR NICs.
 """
 
 from dataclasses import dataclass
