@@ -51,6 +51,9 @@ CORE = (
 )
 """Forward operators of the core attention."""
 
+ATTENTION_END = "attention residual"
+"""Last forward operator of a layer's attention.  Every layer has one; the norm behind it some do without."""
+
 MODULES: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention casts", *CORE),
     "layernorm": ("input norm", "mlp norm"),
@@ -256,7 +259,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
     if arch.norms_per_layer == 4:
         blocks.append(elementwise("attention output norm", local, reads=h, writes=h, back=3 * h))
-    blocks.append(residual("attention residual", local, h, _biased(cut)))
+    blocks.append(residual(ATTENTION_END, local, h, _biased(cut)))
     return blocks
 
 

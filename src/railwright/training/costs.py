@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.model.architecture import Operator
-from railwright.model.operators import CORE, LayerOperators
+from railwright.model.operators import ATTENTION_END, CORE, LayerOperators
 
 KernelTime = Callable[[Operator], float]
 ContextKind = Literal["ring", "all-to-all", "all-gather"]
 
-_ROUTER_START, _EXPERTS_START, _EXPERTS_END = "mlp norm", ("sort by expert", "experts up"), "unpermute"
+_EXPERTS_START, _EXPERTS_END = ("sort by expert", "experts up"), "unpermute"
 _SHARED = "shared expert"
 
 
@@ -119,7 +119,7 @@ def head_split(found: list[Cost]) -> tuple[list[Cost], Cost, list[Cost]]:
 
 def sections(found: list[Cost]) -> tuple[list[Cost], list[Cost]]:
     """Attention, and the MLP or experts."""
-    at = next(i for i, c in enumerate(found) if c.name == _ROUTER_START)
+    at = 1 + next(i for i, c in enumerate(found) if c.name == ATTENTION_END)
     return found[:at], found[at:]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
-from railwright.model.operators import LayerOperators
+from railwright.model.operators import ATTENTION_END, LayerOperators
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
 
@@ -83,7 +83,7 @@ def launch_times(
 def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     """Names of the operators that CUDA graphs of some parts of a layer hold."""
     names = [op.name for op in operators.forward]
-    between = names.index("mlp norm")
+    between = 1 + names.index(ATTENTION_END)
     parts = {"attention": frozenset(names[:between]), "router": ROUTER}
     if "router" not in names:
         parts["mlp"] = frozenset(names[between:])
