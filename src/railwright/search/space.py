@@ -19,9 +19,10 @@ from railwright.errors import Mistake, PlanError, SpecError, nearest
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
 from railwright.training.placement import place
-from railwright.training.plan import check, divisors, job_gpus
+from railwright.training.plan import check, job_gpus
 from railwright.training.schedule import SHARED, schedule_name
 
 STRUCTURE = (

@@ -166,7 +166,8 @@ class TrainingJob(Section):
     overlap: Overlap = Overlap()
     data: Data = Data()
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
-        default=1.0, description="tokens of the busiest expert over the mean"
+        default=1.0,
+        description="tokens of the busiest expert over the mean; does nothing while layout.expert is 1",
     )
     expert_capacity: Annotated[float, Field(ge=1.0)] | None = Field(
         default=None,
@@ -211,5 +212,10 @@ class TrainingJob(Section):
 
     @property
     def expert_load(self) -> float:
-        """Tokens of the busiest expert over the mean: its capacity where tokens are dropped and padded."""
-        return self.expert_capacity or self.expert_imbalance
+        """Tokens of the busiest GPU's experts over the mean: their capacity where tokens are dropped and
+        padded.
+
+        Without, at most `layout.expert`: n GPUs that hold different experts cannot get more than all choices
+        of all their tokens, n times the mean, and one that holds all experts gets neither more nor less.
+        """
+        return self.expert_capacity or min(self.expert_imbalance, float(self.layout.expert))

@@ -56,9 +56,27 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         )
     if job.expert_capacity is not None and job.expert_imbalance > 1:
         found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
+    elif arch.is_moe:
+        found += _idle_imbalance(job)
     if job.layout.placement == "expert-across" and job.layout.expert == 1:
         found.append("placement expert-across does nothing while layout.expert is 1.")
     return found
+
+
+def _idle_imbalance(job: TrainingJob) -> list[str]:
+    """Where a GPU's experts are not as unevenly loaded as the busiest of all experts."""
+    ranks, asked = job.layout.expert, job.expert_imbalance
+    if asked == job.expert_load:
+        return []
+    if ranks == 1:
+        return [
+            "expert_imbalance does nothing while layout.expert is 1: every GPU holds all experts and "
+            "computes all choices of its tokens, however they fall."
+        ]
+    return [
+        f"expert_imbalance {asked:g} counts as {ranks}: where layout.expert is {ranks}, a GPU gets at most "
+        f"all tokens, {ranks} times the mean."
+    ]
 
 
 def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:

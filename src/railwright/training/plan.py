@@ -7,7 +7,9 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import TrainingJob
+from railwright.training.divisors import divisors, listed
 from railwright.training.doubts import doubts
+from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
@@ -32,7 +34,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
         )
     _check_sizes(job, fabric, gpus)
     data = data_parallel(job, fabric)
-    _check_experts(job, arch, gpus // job.layout.pipeline)
+    check_experts(job, arch, gpus // job.layout.pipeline)
     _check_tensor(job, arch)
     _check_context(job, arch)
     check_layers(job, arch)
@@ -79,11 +81,6 @@ def rows_of(job: TrainingJob) -> int:
 def microbatches(job: TrainingJob, data: int) -> int:
     """Microbatches of one step on one data-parallel rank."""
     return job.global_batch // (data * job.micro_batch)
-
-
-def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
-    return [d for d in range(1, number + 1) if number % d == 0]
 
 
 def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
@@ -136,39 +133,7 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
         raise PlanError(
             f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
             + (f"set gpus to {fit}, or " if fit else "")
-            + f"choose pipeline from {_list(divisors(left) if gpus % (tensor * context) == 0 else [1])}."
-        )
-
-
-def _check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
-    """`stage` GPUs of one stage are what experts and their replicas share."""
-    expert, cut = job.layout.expert, job.layout.expert_tensor
-    if expert == 1 and cut is None:
-        return
-    if not arch.is_moe:
-        what = f"layout.expert is {expert}" if expert > 1 else f"layout.expert_tensor is {cut}"
-        raise PlanError(
-            f"{job.name}: {what}, but {arch.name} is a dense model without experts; "
-            "leave layout.expert at 1 and layout.expert_tensor out."
-        )
-    inside = cut or job.layout.tensor
-    if job.layout.tensor % inside:
-        raise PlanError(
-            f"{job.name}: layout.expert_tensor {inside} does not divide layout.tensor = {job.layout.tensor}; "
-            f"{_list(divisors(job.layout.tensor))} work."
-        )
-    ranks = stage // inside
-    both = [d for d in divisors(arch.experts) if ranks % d == 0]
-    if arch.experts % expert:
-        raise PlanError(
-            f"{job.name}: the {arch.experts} experts of {arch.name} cannot be spread over layout.expert = "
-            f"{expert} ranks evenly; {_list(both)} work with {ranks} ranks."
-        )
-    if ranks % expert:
-        which = "data-parallel ranks" if inside == job.layout.tensor else "ranks beside expert_tensor"
-        raise PlanError(
-            f"{job.name}: expert groups are formed inside data parallelism, and {ranks} {which} "
-            f"are not a multiple of layout.expert = {expert}; {_list(both)} work."
+            + f"choose pipeline from {listed(divisors(left) if gpus % (tensor * context) == 0 else [1])}."
         )
 
 
@@ -187,13 +152,13 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
             fitting = [d for d in divisors(width) if d <= 72]
             raise PlanError(
                 f"{job.name}: the {width} {what} of {arch.name} cannot be cut into layout.tensor = {tensor} "
-                f"equal parts; {_list(fitting)} work."
+                f"equal parts; {listed(fitting)} work."
             )
     if arch.attention == "gqa" and tensor > arch.kv_heads and tensor % arch.kv_heads:
         even = [d for d in divisors(arch.heads) if d % arch.kv_heads == 0 or arch.kv_heads % d == 0]
         raise PlanError(
             f"{job.name}: layout.tensor = {tensor} is not a multiple of the {arch.kv_heads} key-value heads "
-            f"of {arch.name}, so they can be neither cut nor replicated evenly; {_list(even)} work."
+            f"of {arch.name}, so they can be neither cut nor replicated evenly; {listed(even)} work."
         )
 
 
@@ -232,7 +197,7 @@ def _check_context(job: TrainingJob, arch: Transformer) -> None:
         raise PlanError(
             f"{job.name}: context_kind all-to-all gives each rank whole heads, and the {here} (key-value) "
             f"heads per GPU of {arch.name} are not a multiple of layout.context = {context}; "
-            f"{_list(divisors(here))} work, or use context_kind ring."
+            f"{listed(divisors(here))} work, or use context_kind ring."
         )
 
 
@@ -332,7 +297,7 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
     if replicas % layout.shard:
         raise PlanError(
             f"{job.name}: layout.shard {layout.shard} does not divide the {replicas} ranks that hold the "
-            f"same parameters; {_list(divisors(replicas))} work."
+            f"same parameters; {listed(divisors(replicas))} work."
         )
     if layout.expert > 1 or layout.expert_tensor not in (None, layout.tensor):
         raise PlanError(
@@ -395,7 +360,3 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"straddle two; gpus_per_server {domain // block * block} keeps them inside."
         )
     return tuple(found)
-
-
-def _list(numbers: list[int]) -> str:
-    return ", ".join(str(n) for n in numbers)

@@ -1,0 +1,57 @@
+"""Experts over GPUs: how they may be cut and spread, and how uneven their loads can be."""
+
+from __future__ import annotations
+
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.divisors import divisors, listed
+
+
+def check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
+    """Raise PlanError where experts cannot be spread, or cannot be as unevenly loaded, as a job says.
+
+    stage  GPUs of one pipeline stage, which experts and their replicas share
+    """
+    _check_imbalance(job, arch)
+    expert, cut = job.layout.expert, job.layout.expert_tensor
+    if expert == 1 and cut is None:
+        return
+    if not arch.is_moe:
+        what = f"layout.expert is {expert}" if expert > 1 else f"layout.expert_tensor is {cut}"
+        raise PlanError(
+            f"{job.name}: {what}, but {arch.name} is a dense model without experts; "
+            "leave layout.expert at 1 and layout.expert_tensor out."
+        )
+    inside = cut or job.layout.tensor
+    if job.layout.tensor % inside:
+        raise PlanError(
+            f"{job.name}: layout.expert_tensor {inside} does not divide layout.tensor = {job.layout.tensor}; "
+            f"{listed(divisors(job.layout.tensor))} work."
+        )
+    ranks = stage // inside
+    both = [d for d in divisors(arch.experts) if ranks % d == 0]
+    if arch.experts % expert:
+        raise PlanError(
+            f"{job.name}: the {arch.experts} experts of {arch.name} cannot be spread over layout.expert = "
+            f"{expert} ranks evenly; {listed(both)} work with {ranks} ranks."
+        )
+    if ranks % expert:
+        which = "data-parallel ranks" if inside == job.layout.tensor else "ranks beside expert_tensor"
+        raise PlanError(
+            f"{job.name}: expert groups are formed inside data parallelism, and {ranks} {which} "
+            f"are not a multiple of layout.expert = {expert}; {listed(both)} work."
+        )
+
+
+def _check_imbalance(job: TrainingJob, arch: Transformer) -> None:
+    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token."""
+    if not arch.is_moe:
+        return
+    most = arch.experts / arch.experts_per_token
+    if job.expert_imbalance > most:
+        raise PlanError(
+            f"{job.name}: expert_imbalance is {job.expert_imbalance:g}, but an expert of {arch.name} gets at "
+            f"most every token once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
+            f"give the busiest expert's tokens over the mean, 1 to {most:g}."
+        )
