@@ -65,6 +65,11 @@ KINDS = {
     "number for text": ("name: a study", "name: 7", ["s.yaml:2:7: name: 7 is not allowed; write text (put it in quotes: '7')"]),
     "out of range": ("servers: 4", "servers: 0", ["s.yaml:4:12: cluster.servers: 0 is out of range; it must be above 0"]),
     "endless number": ("tokens: 2e9", "tokens: .inf", ["s.yaml:14:13: jobs.0.tokens: inf is not allowed; write a finite number"]),
+    "empty list": (
+        "tokens: 2e9",
+        "tokens: 2e9\n    lora: {rank: 8, targets: []}",
+        ["s.yaml:15:30: jobs.0.lora.targets: an empty list; name at least one, or leave the line out"],
+    ),
     "empty value": ("servers: 4", "servers:", ["s.yaml:4:3: cluster.servers: empty; write a whole number"]),
     "word for a truth": ("jobs:", "nccl: {pxn: on}\njobs:", ["s.yaml:9:13: nccl.pxn: 'on' is not allowed; write true or false (true)"]),
     "truth for a number": ("switch: qm9700", "switch: qm9700\n    tiers: true", ["s.yaml:9:12: cluster.compute.tiers: true is not allowed"]),

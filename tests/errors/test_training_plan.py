@@ -160,6 +160,23 @@ def test_shards_need_zero_3_and_a_divisor() -> None:
     assert "experts have other replicas" in refusal(job(zero=3, shard=8, expert=2), MOE)
 
 
+def test_adapters_beside_nothing() -> None:
+    def adapted(*targets: str) -> TrainingJob:
+        return changed(job(), lora=Lora(rank=8, targets=targets))  # type: ignore[arg-type]
+
+    text = refusal(adapted("mlp up", "mlp down"), MOE)
+    assert "lora.targets names mlp up, mlp down, and moe-8 has none of them" in text
+    assert "routed experts get no adapters" in text
+    assert text.endswith("nothing would be trained; name qkv or attention output.")
+    fabric = machine(4).network.fabric
+    check(adapted("mlp up"), DENSE, fabric)
+    check(adapted("mlp up"), replace(MOE, shared_experts=1, shared_ffn=512), fabric)
+    told = " ".join(check(adapted("qkv", "mlp up"), MOE, fabric))
+    assert "lora.targets: moe-8 has no 'mlp up' to adapt" in told
+    # the default names every product there may be
+    assert "lora.targets" not in " ".join(check(changed(job(), lora=Lora(rank=8)), MOE, fabric))
+
+
 def test_sharded_parameters_under_split_backward_passes() -> None:
     assert "use zero: 1, or schedule 1f1b" in refusal(job(zero=3, pipeline=4, schedule="zb-h1"))
 

@@ -123,6 +123,8 @@ def _flaw(error: Mapping[str, Any]) -> Flaw:
     elif kind in _BOUNDS:
         word, key = _BOUNDS[kind]
         return Flaw(path, f"{value!r} is out of range; it must be {word} {context[key]:g}")
+    elif kind == "too_short":
+        return Flaw(path, "an empty list; name at least one, or leave the line out for the default")
     elif kind in ("model_type", "model_attributes_type"):
         section = section_at(path)
         names = ", ".join(section.model_fields) if section else ""

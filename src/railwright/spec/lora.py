@@ -16,6 +16,7 @@ class Lora(Section):
 
     rank: Annotated[int, Field(gt=0)] = Field(description="inner width of the adapters")
     targets: tuple[LoraTarget, ...] = Field(
+        min_length=1,
         default=("qkv", "attention output", "mlp up", "mlp down"),
         description="products that get an adapter (mlp: dense and shared ones, not routed experts)",
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
+from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.lora import targets_of
 from railwright.training.schedule import in_pairs
 from railwright.training.shared import hides_behind_shared
 
@@ -29,6 +31,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "global_batch counts sequences, not tokens."
         )
     if job.lora:
+        idle += _idle_targets(job.lora, arch)
         idle.append(
             "model FLOPs and their utilisation count the gradients of all weights, as in full training; "
             "adapters (lora) leave out those of the frozen ones, about a third of them."
@@ -61,6 +64,15 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.layout.placement == "expert-across" and job.layout.expert == 1:
         found.append("placement expert-across does nothing while layout.expert is 1.")
     return found
+
+
+def _idle_targets(lora: Lora, arch: Transformer) -> list[str]:
+    """Products named to get adapters that no layer has; the default names all that there may be."""
+    if set(lora.targets) == set(Lora(rank=lora.rank).targets):
+        return []
+    absent = [target for target in lora.targets if target not in targets_of(arch)]
+    routed = "; routed experts get no adapters" if arch.is_moe else ""
+    return [f"lora.targets: {arch.name} has no '{target}' to adapt{routed}." for target in absent]
 
 
 def _idle_imbalance(job: TrainingJob) -> list[str]:

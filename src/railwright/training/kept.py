@@ -177,7 +177,8 @@ def layer_kept_parts(
         kept = {
             name: size
             for name, size in kept.items()
-            if name not in ("expert input", "expert product") and FROZEN.get(name, targets[0]) in targets
+            if name not in ("expert input", "expert product")
+            and (name not in FROZEN or FROZEN[name] in targets)
         }
     return kept
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from railwright.errors import PlanError
 from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import elementwise, half, linear
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer
+from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.lora import Lora, LoraTarget
-from railwright.spec.training import Layout
+from railwright.spec.training import Layout, TrainingJob
 
 PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "qkv": ("qkv projection", "query projection", "query up", "key/value up"),
@@ -24,6 +25,25 @@ PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "mlp down": ("mlp down", "shared expert down"),
 }
 """Operators of each target.  Routed experts get none: NeMo and PEFT adapt linear layers, not grouped ones."""
+
+
+def check_adapters(job: TrainingJob, arch: Transformer) -> None:
+    """Raise PlanError where a model has none of the products that get an adapter: nothing would train."""
+    if job.lora is None:
+        return
+    present = targets_of(arch)
+    if not set(present) & set(job.lora.targets):
+        routed = " (routed experts get no adapters)" if arch.is_moe else ""
+        raise PlanError(
+            f"{job.name}: lora.targets names {', '.join(job.lora.targets)}, and {arch.name} has none of "
+            f"them{routed}, so nothing would be trained; name {' or '.join(present)}."
+        )
+
+
+def targets_of(arch: Transformer) -> tuple[LoraTarget, ...]:
+    """Targets that layers of a model have."""
+    names = {op.name for kind in kinds_present(arch) for op in layer_operators(arch, kind, 1, 1).forward}
+    return tuple(target for target, products in PRODUCTS.items() if names & set(products))
 
 
 def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOperators:

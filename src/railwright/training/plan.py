@@ -11,6 +11,7 @@ from railwright.training.divisors import divisors, listed
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
+from railwright.training.lora import check_adapters
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 
@@ -36,6 +37,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     data = data_parallel(job, fabric)
     check_experts(job, arch, gpus // job.layout.pipeline)
     _check_tensor(job, arch)
+    check_adapters(job, arch)
     _check_context(job, arch)
     check_layers(job, arch)
     _check_batch(job, data)
