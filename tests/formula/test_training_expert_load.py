@@ -1,4 +1,4 @@
-"""How unevenly experts load GPUs: no GPU receives tokens that nobody sent."""
+"""What dispatch brings to a GPU: no tokens that nobody sent, and none where none is sent."""
 
 from __future__ import annotations
 
@@ -89,3 +89,14 @@ def test_a_balance_that_does_nothing_is_told_once() -> None:
         "expert_imbalance does nothing beside expert_capacity, which cuts it off."
     ]
     assert len(doubts(asked(3.0, 1), DENSE, 2)) == 1
+
+
+def test_without_expert_parallelism_no_dispatcher_permutes() -> None:
+    plain, limited = (asked(1.0, 1).model_copy(update={"expert_nodes": nodes}) for nodes in (None, 4))
+    assert operators_of(limited, MOE, "moe", H100) == operators_of(plain, MOE, "moe", H100)
+    sent = asked(1.0, 8).model_copy(update={"expert_nodes": 4})
+    permuted = next(op for op in operators_of(sent, MOE, "moe", H100).forward if op.name == "permute")
+    assert (permuted.bytes, permuted.launches) == (0.0, 0)
+    (told,) = doubts(limited, MOE, 2)
+    assert told.startswith("expert_nodes does nothing while layout.expert is 1")
+    assert not doubts(sent, MOE, 2)

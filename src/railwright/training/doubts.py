@@ -61,6 +61,10 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
     elif arch.is_moe:
         found += _idle_imbalance(job)
+    if arch.is_moe and job.expert_nodes is not None and job.layout.expert == 1:
+        found.append(
+            "expert_nodes does nothing while layout.expert is 1: no token leaves its GPU for an expert."
+        )
     if job.layout.placement == "expert-across" and job.layout.expert == 1:
         found.append("placement expert-across does nothing while layout.expert is 1.")
     return found

@@ -50,7 +50,7 @@ def fused_by(operators: LayerOperators, job: TrainingJob, gpu: Gpu) -> LayerOper
     if job.expert_capacity is not None:
         operators = dropping(operators)
     for names, applies in (
-        (DISPATCH, job.expert_nodes is not None),
+        (DISPATCH, job.expert_nodes is not None and job.layout.expert > 1),
         (EXPERTS, era.fuses_experts(gpu, job.dtype)),
     ):
         operators = inside(operators, names) if applies else operators
