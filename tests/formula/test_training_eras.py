@@ -127,3 +127,23 @@ def test_every_factor_has_a_source() -> None:
     for era in eras().values():
         for pace in era.pace.values():
             assert "record" in pace.source or "rows" in pace.source
+
+
+FUSED_LOSS = ("nemo-2024", "megatron-2025", "megatron-2026", "megatron-2026-06-01", "megatron-2025-unfused")
+
+
+@pytest.mark.parametrize("software", eras())
+@pytest.mark.parametrize("zero", [1, 3])
+def test_only_a_fused_loss_can_be_left_out(software: str, zero: int) -> None:
+    # never less memory for more time: FSDP's loss is PyTorch's, which Megatron's setting does not touch
+    plain = job(gpus=8, batch=8, zero=zero).model_copy(update={"software": software})
+    asked = plain.model_copy(update={"unfused": ("loss",)})
+    one, other = (simulate(x, DENSE, machine(1), predict=priced(50e9), pace=ALONE) for x in (plain, asked))
+    told = [w for w in other.warnings if f"unfused loss does nothing with software {software}" in w]
+    if software in FUSED_LOSS:
+        assert other.step_time > one.step_time
+        assert other.memory.total >= one.memory.total
+        assert not told
+    else:
+        assert (other.step_time, other.memory) == (one.step_time, one.memory)
+        assert len(told) == 1

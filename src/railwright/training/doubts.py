@@ -6,6 +6,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.lora import targets_of
 from railwright.training.schedule import in_pairs
 from railwright.training.shared import hides_behind_shared
@@ -52,6 +53,11 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
     if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi):
         positions = "ALiBi" if arch.alibi else "learned positions"
         found.append(f"unfused rotary does nothing: {arch.name} has {positions}.")
+    if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
+        found.append(
+            f"unfused loss does nothing with software {job.software}, which has no fused cross-entropy "
+            "(cross_entropy_loss_fusion) to leave out."
+        )
     if job.overlap.shared and not hides_behind_shared(job, arch):
         found.append(
             "overlap.shared does nothing: it wants shared experts, expert parallelism, NCCL's all-to-all (no "

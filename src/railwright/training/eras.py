@@ -176,7 +176,21 @@ def paced(profile: Profile, pace: Pace) -> Profile:
 
 def loss_of(job: TrainingJob) -> Loss:
     """How a job's cross-entropy passes over the logits."""
-    return "eager" if "loss" in job.unfused else era_of(job).loss
+    return "eager" if unfuses_loss(job) else era_of(job).loss
+
+
+def unfuses_loss(job: TrainingJob) -> bool:
+    """Whether a job runs Megatron's eager cross-entropy where its era has a fused one.
+
+    Elsewhere `unfused` cannot take a fused one away: Megatron's of 2021 and 2022 is eager, and PyTorch's and
+    JAX's are what they are without a setting of Megatron's (--cross-entropy-loss-fusion).
+    """
+    return "loss" in job.unfused and can_unfuse_loss(era_of(job))
+
+
+def can_unfuse_loss(era: Era) -> bool:
+    """Whether an era has a fused cross-entropy that a job can do without."""
+    return era.framework == "megatron" and era.loss in ("fused", "compiled")
 
 
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:

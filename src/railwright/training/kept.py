@@ -14,7 +14,7 @@ from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
-from railwright.training.eras import era_of
+from railwright.training.eras import era_of, unfuses_loss
 from railwright.training.stages import StageShape
 
 LOSS: dict[str, KeptLoss] = {
@@ -260,7 +260,7 @@ def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> fl
 def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
     layout, rows = job.layout, _rows(job)
-    loss = "unfused" if "loss" in job.unfused else LOSS.get(job.software, "unfused")
+    loss = "unfused" if unfuses_loss(job) else LOSS.get(job.software, "unfused")
     logits = head_activation_bytes(
         arch, rows, tp=layout.tensor, sequence_parallel=layout.sequence_parallel, loss=loss
     )
