@@ -115,6 +115,9 @@ def test_graphs_take_launches_from_the_host() -> None:
     assert launch_times(layer, H100, graphs=("mlp",)) == plain
     dense = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100, graphs=("attention", "mlp"))
     assert (dense.forward, dense.backward) == (0.0, 0.0)
+    # nor a dense layer a router, whose graph begins with the norm that both have
+    dense = layer_operators(DENSE, "dense", 1024, 1024)
+    assert launch_times(dense, H100, graphs=("router",)) == launch_times(dense, H100)
 
 
 def test_long_kernels_leave_no_trace_of_the_host() -> None:

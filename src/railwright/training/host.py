@@ -84,8 +84,10 @@ def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     """Names of the operators that CUDA graphs of some parts of a layer hold."""
     names = [op.name for op in operators.forward]
     between = 1 + names.index(ATTENTION_END)
-    parts = {"attention": frozenset(names[:between]), "router": ROUTER}
-    if "router" not in names:
+    parts = {"attention": frozenset(names[:between])}
+    if "router" in names:
+        parts["router"] = ROUTER
+    else:
         parts["mlp"] = frozenset(names[between:])
     return frozenset(name for graph in graphs for name in parts.get(graph, ()))
 
