@@ -19,6 +19,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.constants import width_of
+from railwright.training.costs import ContextKind
 
 DTYPES = {
     "bf16": "bf16",
@@ -93,8 +94,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             pipeline=_number(record, "pp"),
             virtual_pipeline=_number(record, "vpp"),
             context=_number(record, "cp"),
-            # SimuMax, docs/b200/b200_real_repro_guide.md, section 7: cp_comm_type a2a; Megatron's own is p2p
-            context_kind="all-to-all" if record["family"].startswith("simumax") else "ring",
+            context_kind=_context_kind(record),
             expert=_number(record, "ep"),
             expert_tensor=int(record["etp"]) if record["etp"] and moe else None,
             sequence_parallel=parallel,
@@ -118,6 +118,12 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _context_kind(record: Mapping[str, str]) -> ContextKind:
+    """SimuMax, docs/b200/b200_real_repro_guide.md, section 7: cp_comm_type a2a; Megatron's own is p2p."""
+    asked = record["family"].startswith("simumax") and _number(record, "cp") > 1
+    return "all-to-all" if asked else "ring"
 
 
 def _hides_behind_shared(record: Mapping[str, str]) -> bool:

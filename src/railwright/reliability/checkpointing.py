@@ -22,6 +22,7 @@ from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster
 from railwright.spec.training import TrainingJob
+from railwright.training.formats import master_of
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
 from railwright.units import show_time
 
@@ -43,7 +44,7 @@ def checkpoint_size(job: TrainingJob, arch: Transformer) -> float:
             f"{job.name}: it trains adapters, and how much of the frozen model is saved with them is a "
             "choice; say it as reliability.checkpoint.size, like '2 GB'"
         )
-    each = ENDS_BYTES + MASTER_BYTES[job.master] + 2 * MOMENT_BYTES[job.moment_dtype]
+    each = ENDS_BYTES + MASTER_BYTES[master_of(job)] + 2 * MOMENT_BYTES[job.moment_dtype]
     return each * count_parameters(arch).total
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.lora import Lora
-from railwright.spec.training import Layout, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.eras import can_unfuse_loss, era_of
+from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
-from railwright.training.schedule import in_pairs
+from railwright.training.schedule import in_pairs, route_of
 from railwright.training.shared import hides_behind_shared
 
 
@@ -17,7 +18,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
 
     count  microbatches of a replica
     """
-    idle = [*_idle_experts(job, arch), *_idle_layout(job, arch)]
+    idle = [*_idle_experts(job, arch), *_idle_overlap(job, arch), *_idle_layout(job, arch)]
     if in_pairs(job) and count == 1:
         idle.append(
             "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
@@ -25,6 +26,11 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
+    if job.master == "remainder" and has_fp32_shards(job):
+        idle.append(
+            f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
+            "fp32 weights themselves."
+        )
     step = job.global_batch * job.sequence
     if step > job.tokens:
         idle.append(
@@ -48,6 +54,8 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
             "expert_nodes": job.expert_nodes is not None,
             "expert_imbalance": job.expert_imbalance > 1,
             "unfused router": "router" in job.unfused,
+            "overlap.ep": job.overlap.ep,
+            "cuda_graphs router": "router" in job.cuda_graphs,
         }
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
     if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi):
@@ -101,9 +109,33 @@ def _idle_imbalance(job: TrainingJob) -> list[str]:
     ]
 
 
+def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What hides or launches something that the layout, or the model, does not have."""
+    layout, overlap = job.layout, job.overlap
+    found = []
+    if overlap.tp and layout.tensor == 1:
+        found.append("overlap.tp does nothing while layout.tensor is 1.")
+    if overlap.ep and arch.is_moe and layout.expert == 1:
+        found.append("overlap.ep does nothing while layout.expert is 1.")
+    if overlap.prefetch != Overlap().prefetch and layout.zero < 3:
+        found.append(
+            f"overlap.prefetch does nothing with zero: {layout.zero}; only zero: 3 gathers parameters ahead."
+        )
+    if "mlp" in job.cuda_graphs and "dense" not in kinds_present(arch):
+        found.append(f"cuda_graphs mlp does nothing: every layer of {arch.name} has experts instead.")
+    return found
+
+
 def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
     layout = job.layout
     found = []
+    if layout.context_kind != Layout().context_kind and layout.context == 1:
+        found.append(f"context_kind {layout.context_kind} does nothing while layout.context is 1.")
+    if layout.ends_as_layers != Layout().ends_as_layers:
+        if route_of(layout).model_pieces == 1:
+            found.append("ends_as_layers does nothing while the model is in one piece.")
+        elif layout.layers_per_stage is not None:
+            found.append("ends_as_layers does nothing beside layers_per_stage, which says what each has.")
     if layout.sequence_parallel and layout.tensor == 1:
         found.append("sequence_parallel does nothing while layout.tensor is 1.")
     if layout.offload_layers is not None and "activations" not in layout.offload:

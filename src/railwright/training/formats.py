@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -15,8 +17,28 @@ TOKENS = 128
 dot_product_attention/utils.py, combine_and_quantize)."""
 
 
+FP32_SHARDS = ("fsdp-2023", "fsdp-2024")
+"""Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision)."""
+
+
+def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:
+    """How a job's master weights are kept: shards that are the fp32 weights themselves leave no remainder."""
+    return "fp32" if has_fp32_shards(job) else job.master
+
+
+def has_fp32_shards(job: TrainingJob) -> bool:
+    """Whether a job's shards of the parameters are its master weights."""
+    return job.layout.zero == 3 and job.software in FP32_SHARDS
+
+
 def check_formats(job: TrainingJob, arch: Transformer) -> None:
-    """Raise PlanError where what `dtype_also` names cannot be multiplied in `dtype`."""
+    """Raise PlanError where what `dtype_also` names cannot be multiplied in `dtype`, or where weights in
+    `dtype` are not the upper halves of their master weights."""
+    if job.master == "remainder" and job.dtype == "fp16":
+        raise PlanError(
+            f"{job.name}: master remainder keeps the lower 16 bits of an fp32 master weight, of which a bf16 "
+            "weight is the upper 16; one in fp16 is not. Set dtype to bf16, or master to fp32."
+        )
     if job.dtype_also and job.dtype != "mxfp8":
         raise PlanError(
             f"{job.name}: dtype_also names {' and '.join(job.dtype_also)}, which only dtype mxfp8 multiplies "

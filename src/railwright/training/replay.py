@@ -10,6 +10,7 @@ from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator, Block
+from railwright.training.formats import master_of
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.route import Unit
 from railwright.training.schedule import in_pairs
@@ -113,7 +114,7 @@ class Replay:
         for name in ("gathered weights", "gradients before reduction"):
             if states.get(name):
                 self.take(states[name])
-        master, moment = MASTER_BYTES[self.job.master], MOMENT_BYTES[self.job.moment_dtype]
+        master, moment = MASTER_BYTES[master_of(self.job)], MOMENT_BYTES[self.job.moment_dtype]
         optimizer = states.get("optimizer states", 0.0)
         self.moment = optimizer * moment / (master + 2 * moment)
         self.each(optimizer - 2 * self.moment)

@@ -11,6 +11,7 @@ from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
 from railwright.training.deepspeed import BUCKETS, copied, second_gradients
 from railwright.training.eras import era_of
+from railwright.training.formats import has_fp32_shards, master_of
 from railwright.training.stages import StageShape
 
 WEIGHT_BYTES = {
@@ -39,9 +40,6 @@ MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 """Bytes of one of Adam's two moments.  Source: Megatron-LM, core/optimizer/optimizer_config.py, exp_avg_dtype
 (precision-aware optimizer)."""
 
-FP32_SHARDS = ("fsdp-2023", "fsdp-2024")
-"""Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision)."""
-
 COPY = "fp32 copy of the gradients"
 """Made for the optimizer's step where gradients have 16 bits and the optimizer is not precision-aware (narrow
 moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
@@ -66,7 +64,7 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
     over, expert_over = (ranks, experts_over) if layout.zero else (1, 1)
     if layout.zero == 3 and layout.shard:
         over, expert_over = layout.shard, min(experts_over, layout.shard)
-    moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[job.master]
+    moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = dense / over + expert / expert_over
     parts = {"weights": _weights(job, shape), "gradients": gradient * (dense + expert)}
     if layout.zero >= 2 and layout.reduce_each:
@@ -77,7 +75,7 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
     if layout.zero == 3:
         all_dense, all_expert = shape.dense_total, shape.expert_total
         weight = ENDS_BYTES
-        if job.software in FP32_SHARDS:
+        if has_fp32_shards(job):
             weight, master = MASTER_BYTES["fp32"], 0.0
         parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
         parts["gathered weights"] = ENDS_BYTES * _gathered(job, shape)
@@ -85,7 +83,7 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
         parts |= second_gradients(dense + expert, layout.zero, gradient)
     if "optimizer" not in layout.offload:
         parts["optimizer states"] = (master + 2 * moments) * shard
-        if gradient < 4.0 and job.moment_dtype == "fp32" and job.master == "fp32":
+        if gradient < 4.0 and job.moment_dtype == "fp32" and master_of(job) == "fp32":
             parts |= copied(shard) if era_of(job).deepspeed and layout.zero else {COPY: 4.0 * shard}
     return parts
 

@@ -1,0 +1,135 @@
+"""Settings that leave time and memory as they are: each is told, once, and none of them by default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.spec.training import Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.doubts import doubts
+from railwright.training.formats import master_of
+from railwright.training.plan import check
+from training_cases import DENSE, MOE, job, machine, priced, roofline
+
+SHARDED = {"zero": 3, "software": "fsdp-2024"}
+MIXED = replace(MOE, dense_layers=1)
+
+
+def asked(**changes: object) -> TrainingJob:
+    """A small job with some fields of it, of its layout, or of its overlap changed."""
+    plain = job()
+    rest: dict[str, object] = {}
+    parts: dict[str, dict[str, object]] = {"layout": {}, "overlap": {}}
+    for name, value in changes.items():
+        part = next((p for p in parts if name in type(getattr(plain, p)).model_fields), None)
+        (parts[part] if part else rest)[name] = value
+    update = {part: getattr(plain, part).model_copy(update=inside) for part, inside in parts.items()}
+    return plain.model_copy(update={**update, **rest})
+
+
+@pytest.mark.parametrize(
+    ("base", "setting", "arch", "says"),
+    [
+        ({}, {"tp": True}, DENSE, "overlap.tp does nothing while layout.tensor is 1"),
+        ({}, {"ep": True}, DENSE, "overlap.ep does nothing: dense-8 is a dense model"),
+        ({}, {"ep": True}, MOE, "overlap.ep does nothing while layout.expert is 1"),
+        ({}, {"prefetch": 9}, DENSE, "overlap.prefetch does nothing with zero: 1"),
+        ({"zero": 2}, {"prefetch": 0}, DENSE, "overlap.prefetch does nothing with zero: 2"),
+        (
+            {},
+            {"context_kind": "all-to-all"},
+            DENSE,
+            "context_kind all-to-all does nothing while layout.context",
+        ),
+        (
+            {},
+            {"ends_as_layers": "both"},
+            DENSE,
+            "ends_as_layers does nothing while the model is in one piece",
+        ),
+        (
+            {"pipeline": 2, "layers_per_stage": (4, 4)},
+            {"ends_as_layers": "head"},
+            DENSE,
+            "ends_as_layers does nothing beside layers_per_stage",
+        ),
+        (
+            {},
+            {"cuda_graphs": ("router",)},
+            DENSE,
+            "cuda_graphs router does nothing: dense-8 is a dense model",
+        ),
+        (
+            {},
+            {"cuda_graphs": ("mlp",)},
+            MOE,
+            "cuda_graphs mlp does nothing: every layer of moe-8 has experts",
+        ),
+        (SHARDED, {"master": "remainder"}, DENSE, "master remainder does nothing with software fsdp-2024"),
+        (
+            {**SHARDED, "gradient_dtype": "bf16"},
+            {"master": "remainder"},
+            DENSE,
+            "master remainder does nothing with software fsdp-2024",
+        ),
+    ],
+)
+def test_what_changes_nothing_is_told(
+    base: dict[str, object], setting: dict[str, object], arch: Transformer, says: str
+) -> None:
+    plain, more = asked(**base), asked(**base, **setting)
+    one, other = (simulate(x, arch, machine(4), predict=priced(50e9), kernel=roofline) for x in (plain, more))
+    assert (other.step_time, other.memory) == (one.step_time, one.memory)
+    new = [w for w in other.warnings if w not in one.warnings]
+    assert len(new) == 1
+    assert new[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "arch"),
+    [
+        (asked(tensor=2, tp=True), DENSE),
+        (asked(expert=8, ep=True), MOE),
+        (asked(zero=3, prefetch=2), DENSE),
+        (asked(context=2, context_kind="all-to-all"), DENSE),
+        (asked(pipeline=2, ends_as_layers="both"), DENSE),
+        # a folded model has two pieces even on one stage
+        (asked(schedule="zb-v", ends_as_layers="both"), DENSE),
+        (asked(cuda_graphs=("attention", "mlp")), DENSE),
+        (asked(cuda_graphs=("attention", "mlp", "router")), MIXED),
+        (asked(cuda_graphs=("step",)), MOE),
+        (asked(master="remainder"), DENSE),
+        (asked(master="remainder", software="fsdp-2024"), DENSE),
+        (asked(master="remainder", zero=3), DENSE),
+    ],
+)
+def test_what_changes_something_is_not(wanted: TrainingJob, arch: Transformer) -> None:
+    assert not doubts(wanted, arch, 4)
+
+
+def test_defaults_are_never_told() -> None:
+    for arch in (DENSE, MOE, MIXED):
+        assert not doubts(job(), arch, 4)
+        assert not doubts(asked(**SHARDED), arch, 4)
+    assert job().overlap == Overlap()
+
+
+def test_only_a_bf16_weight_is_half_of_its_master() -> None:
+    fabric = machine(4).network.fabric
+    with pytest.raises(PlanError) as caught:
+        check(asked(master="remainder", dtype="fp16"), DENSE, fabric)
+    text = str(caught.value)
+    assert text.startswith("case: master remainder keeps the lower 16 bits of an fp32 master weight")
+    assert text.endswith("Set dtype to bf16, or master to fp32.")
+    for dtype in ("bf16", "fp8"):
+        check(asked(master="remainder", dtype=dtype), DENSE, fabric)
+
+
+def test_shards_in_fp32_are_the_master_weights() -> None:
+    assert master_of(asked(master="remainder")) == "remainder"
+    assert master_of(asked(master="remainder", software="fsdp-2024")) == "remainder"
+    assert master_of(asked(master="remainder", **SHARDED)) == "fp32"
