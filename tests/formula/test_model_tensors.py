@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.model import layer_activations, load_model
@@ -23,7 +25,14 @@ LAYERS: list[tuple[str, Layer]] = [
     ("mixtral-8x7b", "moe"),
     ("gemma-3-27b", "dense"),
     ("falcon-180b", "dense"),
+    ("falcon-180b with one norm", "dense"),
 ]
+
+
+def named(model: str) -> Transformer:
+    """A bundled model, or one whose attention and MLP share a norm, as Cohere's do."""
+    arch = load_model(model.removesuffix(" with one norm"))
+    return replace(arch, norms_per_layer=1) if model.endswith(" with one norm") else arch
 
 
 def plan(
@@ -57,7 +66,7 @@ def plan(
 @pytest.mark.parametrize("tp", [1, 2])
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_what_stays_is_what_is_counted(model: str, layer: Layer, tp: int, dtype: str) -> None:
-    one = plan(load_model(model), layer, tp, dtype=dtype)
+    one = plan(named(model), layer, tp, dtype=dtype)
     memory = Allocator()
     entry = memory.take(one.tensors.gradients[INPUT])
     done, output = forward(memory, one, entry)
@@ -79,7 +88,7 @@ def test_what_stays_is_what_is_counted(model: str, layer: Layer, tp: int, dtype:
 def test_nothing_is_left_but_the_gradient_of_the_input(
     model: str, layer: Layer, recompute: str, modules: tuple[str, ...]
 ) -> None:
-    one = plan(load_model(model), layer, 2, recompute, modules)
+    one = plan(named(model), layer, 2, recompute, modules)
     memory = Allocator()
     size = one.tensors.gradients[INPUT]
     done, output = forward(memory, one, memory.take(size))

@@ -176,10 +176,15 @@ class _Tape:
         self.op((of,), {out: self.size(out, self.part)}, (of,))
 
     def gathered(self, out: str) -> str:
-        """The rows of all tensor ranks, by name; the backward pass gathers them again."""
+        """The rows of all tensor ranks, by name; the backward pass gathers them again.
+
+        Attention and an MLP that share a norm gather its output each for itself.
+        """
         if self.split == 1:
             return out
         whole = f"{out}, gathered"
+        if whole in self.gradients:
+            whole = f"{out}, gathered twice"
         size = self.kept.get(out, self.part) * self.split
         self.op((out,), {whole: (self.full, size)}, beside=(0.0, size))
         return whole
