@@ -6,7 +6,7 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from railwright.model import embedding_operators
@@ -14,20 +14,16 @@ from railwright.model.architecture import Transformer
 from railwright.model.operators import CORE
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
+from railwright.training.blocks import Blocks
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
-from railwright.training.communication import NOTHING, Prices
+from railwright.training.communication import Prices
 from railwright.training.copies import FROM_HOST, TO_HOST, copied_both, copy_tasks
 from railwright.training.costs import (
     Cost,
     KernelTime,
-    around_core,
     costs,
-    expert_sections,
     gradients_of,
     head_split,
-    products,
-    sections,
-    shared_halves,
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
@@ -40,8 +36,7 @@ from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
 from railwright.training.route import Chunk
 from railwright.training.schedule import TOGETHER, in_pairs, order_name
-from railwright.training.shared import hides_behind_shared
-from railwright.training.weights import AGAIN, LAST_WEIGHTS, weight_gradients
+from railwright.training.weights import weight_gradients
 
 Gradients = Literal["both", "input", "weight"]
 """What a backward pass computes: all of it, or one half of a split one."""
@@ -69,13 +64,13 @@ class Work:
         self.halves = 2 if job.overlap.ep and exchanging and not self.together else 1
         self.turns = exchanging and (self.halves > 1 or self.together)
         self.share = 1.0 / self.halves
-        self.behind_shared = hides_behind_shared(job, arch)
         self.ahead = not arch.is_moe or job.expert_capacity is not None
         self.exchange = Exchange(job, arch, prices, self.share)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
-        self.beside = job.overlap.tp or (era.async_linear and not job.launch_blocking)
         self._layers: dict[Layer, list[Cost]] = {}
+        self.blocks = Blocks(job, arch, self.exchange, self._layers, self.turns)
+        self.beside = self.blocks.beside
         self._again: dict[Layer, tuple[float, float]] = {}
         self._launches: dict[Layer, LaunchTimes] = {}
         self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
@@ -145,7 +140,7 @@ class Work:
         """`host`: what launching takes of each layer, where that is not for the layer to say [s]."""
         chain = Chain()
         if chunk.embedding:
-            self._compute(chain, "embedding", "embedding", sum(c.forward for c in self._embedding))
+            self.blocks.compute(chain, "embedding", "embedding", sum(c.forward for c in self._embedding))
             chain.communicate(self.exchange.reduction())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
@@ -153,9 +148,9 @@ class Work:
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
-            self._compute(chain, "head", "head", sum(c.forward for c in pre))
-            self._gather(chain, "head", "head", first.forward)
-            self._compute(chain, "head", "head", sum(c.forward for c in rest))
+            self.blocks.compute(chain, "head", "head", sum(c.forward for c in pre))
+            self.blocks.gather(chain, "head", "head", first.forward)
+            self.blocks.compute(chain, "head", "head", sum(c.forward for c in rest))
         chain.flush()
         return chain
 
@@ -165,9 +160,9 @@ class Work:
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
-            self._compute(chain, "head backward", "head", gradients_of(rest, whole))
-            self._column_backward(chain, "head backward", "head", first, whole)
-            self._compute(chain, "head backward", "head", gradients_of(pre, whole))
+            self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
+            self.blocks.column_backward(chain, "head backward", "head", first, whole)
+            self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
         for i in reversed(range(len(chunk.layers))):
             chain.at_layer(i)
             chain.add(self._backward_part(chunk.layers[i], whole, result_first and i == 0))
@@ -175,7 +170,7 @@ class Work:
         if chunk.embedding and not self.job.lora:
             if self.sp:
                 chain.communicate(self.exchange.gathering())
-            self._compute(chain, "embedding backward", "embedding", gradients_of(self._embedding, True))
+            self.blocks.compute(chain, "embedding backward", "embedding", gradients_of(self._embedding, True))
         chain.flush()
         self._caught_up(chain, chunk, whole)
         return chain
@@ -195,7 +190,7 @@ class Work:
         key = (kind, "forward", host)
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
-            self._layer_forward(part, kind, "")
+            self.blocks.forward(part, kind, "")
             if host is None:
                 self._drained(part, kind, self._launches[kind].forward)
             else:
@@ -209,12 +204,12 @@ class Work:
             part = self._parts[key] = Chain.part()
             again = self.job.layout.recompute == "full"
             if again:
-                self._layer_forward(part, kind, "recomputed ")
+                self.blocks.forward(part, kind, "recomputed ")
             elif self.job.layout.recompute == "selective":
                 rest_again, core_again = self._again[kind]
-                self._compute(part, "recomputed attention", "recompute", rest_again)
-                self._attend(part, "recomputed attention", "recompute", core_again)
-            self._layer_backward(part, kind, whole, result_first)
+                self.blocks.compute(part, "recomputed attention", "recompute", rest_again)
+                self.blocks.attend(part, "recomputed attention", "recompute", core_again)
+            self.blocks.backward(part, kind, whole, result_first)
             if again or self.job.launch_blocking:
                 known = self._launches[kind]
                 back = known.backward if whole or self.job.launch_blocking else known.input
@@ -257,141 +252,3 @@ class Work:
         total = launching(known[0], self.share * seconds, sum(passes, chain.tasks))
         if total:
             chain.launched(total - sum(run(tasks).duration for tasks in passes), ())
-
-    def _layer_forward(self, chain: Chain, kind: Layer, again: str) -> None:
-        attention, rest = sections(self._layers[kind])
-        self._block_forward(chain, f"{again}attention", "recompute" if again else "attention", attention)
-        if kind == "dense":
-            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest)
-            return
-        route, experts, shared, after = expert_sections(rest)
-        label = "recompute" if again else "experts"
-        self._compute(chain, f"{again}router", label, sum(c.forward for c in route))
-        first, last = self._shared(chain, shared, lambda half: sum(c.forward for c in half))
-        self._exchange(chain, "ep dispatch", first, label)
-        chain.communicate(self.exchange.expert_gather())
-        self._compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
-        chain.communicate(self.exchange.expert_reduce())
-        self._exchange(chain, "ep combine", last, label)
-        if self.behind_shared:
-            chain.communicate(self.exchange.reduction())
-        elif shared:
-            self._block_forward(chain, f"{again}shared expert", label, shared)
-        self._compute(chain, f"{again}combine", label, sum(c.forward for c in after))
-        chain.communicate(self.exchange.whole_again())
-
-    def _layer_backward(self, chain: Chain, kind: Layer, whole: bool, result_first: bool) -> None:
-        """Backwards through `_layer_forward`; `whole` says whether weight gradients are computed too."""
-        attention, rest = sections(self._layers[kind])
-        if kind == "dense":
-            self._block_backward(chain, "mlp backward", "mlp", rest, whole)
-        else:
-            route, experts, shared, after = expert_sections(rest)
-            self._compute(chain, "combine backward", "experts", gradients_of(after, whole))
-            first, last = self._shared(chain, shared, lambda half: gradients_of(half, whole))
-            if shared and not self.behind_shared:
-                self._block_backward(chain, "shared expert backward", "experts", shared, whole)
-            self._exchange(chain, "ep combine backward", last)
-            chain.communicate(self.exchange.expert_gather())
-            self._compute(chain, "experts backward", "experts", gradients_of(experts, whole))
-            chain.communicate(self.exchange.expert_reduce())
-            self._exchange(chain, "ep dispatch backward", first)
-            chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
-            self._compute(chain, "router backward", "experts", gradients_of(route, whole))
-            chain.communicate(self.exchange.whole_again())
-        self._block_backward(chain, "attention backward", "attention", attention, whole and not result_first)
-        if result_first:
-            chain.communicate(self.exchange.gathering(AGAIN) if self.sp else NOTHING)
-            self._compute(chain, LAST_WEIGHTS, "attention", sum(c.weight for c in attention))
-
-    def _shared(
-        self, chain: Chain, shared: list[Cost], seconds: Callable[[list[Cost]], float]
-    ) -> tuple[float, float]:
-        """What of shared experts runs beside dispatch and beside combine (`shared`) [s]."""
-        if not self.behind_shared:
-            return 0.0, 0.0
-        chain.communicate(self.exchange.gathering() if self.sp else NOTHING)
-        first, last = shared_halves(shared)
-        return seconds(first), seconds(last)
-
-    def _block_forward(self, chain: Chain, name: str, kind: str, found: list[Cost]) -> None:
-        """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual."""
-        pre, first, middle, last, post = products(found)
-        before, core, behind = around_core(middle)
-        self._compute(chain, name, kind, sum(c.forward for c in pre))
-        if self.sp:
-            self._gather(chain, name, kind, first.forward)
-        else:
-            self._compute(chain, name, kind, first.forward)
-        self._compute(chain, name, kind, sum(c.forward for c in before))
-        if core:
-            self._attend(chain, name, kind, sum(c.forward for c in core))
-        self._compute(chain, name, kind, sum(c.forward for c in behind))
-        comm = self.exchange.reduction()
-        if self.job.overlap.tp:
-            chain.reduce_out_of(comm, name, kind, last.forward * self.share, self.tp)
-        else:
-            self._compute(chain, name, kind, last.forward)
-            chain.communicate(comm)
-        self._compute(chain, name, kind, sum(c.forward for c in post))
-
-    def _block_backward(self, chain: Chain, name: str, kind: str, found: list[Cost], whole: bool) -> None:
-        """Backwards through `_block_forward`; under sp the inputs are gathered again for the weights."""
-        pre, first, middle, last, post = products(found)
-        before, core, behind = around_core(middle)
-        self._compute(chain, name, kind, gradients_of(post, whole))
-        if self.sp:
-            self._gather(chain, name, kind, last.input)
-            self._compute(chain, name, kind, last.weight if whole else 0.0)
-        else:
-            self._compute(chain, name, kind, gradients_of([last], whole))
-        self._compute(chain, name, kind, gradients_of(behind, whole))
-        if core:
-            self._attend(chain, name, kind, gradients_of(core, whole), backward=True)
-        self._compute(chain, name, kind, gradients_of(before, whole))
-        self._column_backward(chain, name, kind, first, whole)
-        self._compute(chain, name, kind, gradients_of(pre, whole))
-
-    def _column_backward(self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool) -> None:
-        """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
-
-        Only a weight gradient needs the input again.
-        Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
-        megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
-        """
-        weight = cost.weight if whole else 0.0
-        again = self.exchange.gathering(AGAIN) if self.sp and weight else NOTHING
-        if self.beside:
-            chain.beside(again, name, kind, cost.input * self.share)
-            chain.beside(self.exchange.reduction(), name, kind, weight * self.share)
-            return
-        chain.communicate(again)
-        self._compute(chain, name, kind, cost.input)
-        chain.communicate(self.exchange.reduction())
-        self._compute(chain, name, kind, weight)
-
-    def _attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
-        self.exchange.attend(chain, name, kind, seconds * self.share, backward)
-
-    def _compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
-        chain.compute(name, kind, seconds * self.share)
-
-    def _gather(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
-        """Under sp: an all-gather into the product that follows it."""
-        comm = self.exchange.gathering() if self.sp else NOTHING
-        if self.job.overlap.tp and seconds:
-            chain.gather_into(comm, name, kind, seconds * self.share, self.tp)
-        else:
-            chain.communicate(comm)
-            self._compute(chain, name, kind, seconds)
-
-    def _exchange(self, chain: Chain, purpose: str, shared: float = 0.0, kind: str = "experts") -> None:
-        """One expert all-to-all beside `shared` seconds of compute; passes that take turns do so here."""
-        for comm in self.exchange.routed(purpose):
-            if shared:
-                back = " backward" if purpose.endswith("backward") else ""
-                chain.beside(comm, f"shared expert{back}", kind, shared * self.share)
-            else:
-                chain.communicate(comm)
-        if self.turns:
-            chain.cut()

@@ -1,0 +1,183 @@
+"""The blocks of a layer as tasks: attention, MLP or experts, with the layout's collectives between operators.
+
+Legend: tp, sp: tensor and sequence parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from railwright.model.architecture import Transformer
+from railwright.model.pattern import Layer
+from railwright.spec.training import TrainingJob
+from railwright.training.chain import Chain
+from railwright.training.communication import NOTHING
+from railwright.training.costs import (
+    Cost,
+    around_core,
+    expert_sections,
+    gradients_of,
+    products,
+    sections,
+    shared_halves,
+)
+from railwright.training.eras import era_of
+from railwright.training.exchange import Exchange
+from railwright.training.shared import hides_behind_shared
+from railwright.training.weights import AGAIN, LAST_WEIGHTS
+
+
+class Blocks:
+    """Builds the tasks of one layer's passes, or of a part of one."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        arch: Transformer,
+        exchange: Exchange,
+        layers: Mapping[Layer, list[Cost]],
+        turns: bool,
+    ) -> None:
+        """layers  what the operators of each kind of layer cost; turns  whether passes take turns"""
+        self.job, self.exchange, self.layers, self.turns = job, exchange, layers, turns
+        self.tp, self.sp, self.share = exchange.tp, exchange.sp, exchange.share
+        self.behind_shared = hides_behind_shared(job, arch)
+        self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
+
+    def forward(self, chain: Chain, kind: Layer, again: str) -> None:
+        attention, rest = sections(self.layers[kind])
+        self._block_forward(chain, f"{again}attention", "recompute" if again else "attention", attention)
+        if kind == "dense":
+            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest)
+            return
+        route, experts, shared, after = expert_sections(rest)
+        label = "recompute" if again else "experts"
+        self.compute(chain, f"{again}router", label, sum(c.forward for c in route))
+        first, last = self._shared(chain, shared, lambda half: sum(c.forward for c in half))
+        self._exchange(chain, "ep dispatch", first, label)
+        chain.communicate(self.exchange.expert_gather())
+        self.compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
+        chain.communicate(self.exchange.expert_reduce())
+        self._exchange(chain, "ep combine", last, label)
+        if self.behind_shared:
+            chain.communicate(self.exchange.reduction())
+        elif shared:
+            self._block_forward(chain, f"{again}shared expert", label, shared)
+        self.compute(chain, f"{again}combine", label, sum(c.forward for c in after))
+        chain.communicate(self.exchange.whole_again())
+
+    def backward(self, chain: Chain, kind: Layer, whole: bool, result_first: bool) -> None:
+        """Backwards through `forward`; `whole` says whether weight gradients are computed too."""
+        attention, rest = sections(self.layers[kind])
+        if kind == "dense":
+            self._block_backward(chain, "mlp backward", "mlp", rest, whole)
+        else:
+            route, experts, shared, after = expert_sections(rest)
+            self.compute(chain, "combine backward", "experts", gradients_of(after, whole))
+            first, last = self._shared(chain, shared, lambda half: gradients_of(half, whole))
+            if shared and not self.behind_shared:
+                self._block_backward(chain, "shared expert backward", "experts", shared, whole)
+            self._exchange(chain, "ep combine backward", last)
+            chain.communicate(self.exchange.expert_gather())
+            self.compute(chain, "experts backward", "experts", gradients_of(experts, whole))
+            chain.communicate(self.exchange.expert_reduce())
+            self._exchange(chain, "ep dispatch backward", first)
+            chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
+            self.compute(chain, "router backward", "experts", gradients_of(route, whole))
+            chain.communicate(self.exchange.whole_again())
+        self._block_backward(chain, "attention backward", "attention", attention, whole and not result_first)
+        if result_first:
+            chain.communicate(self.exchange.gathering(AGAIN) if self.sp else NOTHING)
+            self.compute(chain, LAST_WEIGHTS, "attention", sum(c.weight for c in attention))
+
+    def _shared(
+        self, chain: Chain, shared: list[Cost], seconds: Callable[[list[Cost]], float]
+    ) -> tuple[float, float]:
+        """What of shared experts runs beside dispatch and beside combine (`shared`) [s]."""
+        if not self.behind_shared:
+            return 0.0, 0.0
+        chain.communicate(self.exchange.gathering() if self.sp else NOTHING)
+        first, last = shared_halves(shared)
+        return seconds(first), seconds(last)
+
+    def _block_forward(self, chain: Chain, name: str, kind: str, found: list[Cost]) -> None:
+        """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual."""
+        pre, first, middle, last, post = products(found)
+        before, core, behind = around_core(middle)
+        self.compute(chain, name, kind, sum(c.forward for c in pre))
+        if self.sp:
+            self.gather(chain, name, kind, first.forward)
+        else:
+            self.compute(chain, name, kind, first.forward)
+        self.compute(chain, name, kind, sum(c.forward for c in before))
+        if core:
+            self.attend(chain, name, kind, sum(c.forward for c in core))
+        self.compute(chain, name, kind, sum(c.forward for c in behind))
+        comm = self.exchange.reduction()
+        if self.job.overlap.tp:
+            chain.reduce_out_of(comm, name, kind, last.forward * self.share, self.tp)
+        else:
+            self.compute(chain, name, kind, last.forward)
+            chain.communicate(comm)
+        self.compute(chain, name, kind, sum(c.forward for c in post))
+
+    def _block_backward(self, chain: Chain, name: str, kind: str, found: list[Cost], whole: bool) -> None:
+        """Backwards through `_block_forward`; under sp the inputs are gathered again for the weights."""
+        pre, first, middle, last, post = products(found)
+        before, core, behind = around_core(middle)
+        self.compute(chain, name, kind, gradients_of(post, whole))
+        if self.sp:
+            self.gather(chain, name, kind, last.input)
+            self.compute(chain, name, kind, last.weight if whole else 0.0)
+        else:
+            self.compute(chain, name, kind, gradients_of([last], whole))
+        self.compute(chain, name, kind, gradients_of(behind, whole))
+        if core:
+            self.attend(chain, name, kind, gradients_of(core, whole), backward=True)
+        self.compute(chain, name, kind, gradients_of(before, whole))
+        self.column_backward(chain, name, kind, first, whole)
+        self.compute(chain, name, kind, gradients_of(pre, whole))
+
+    def column_backward(self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool) -> None:
+        """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
+
+        Only a weight gradient needs the input again.
+        Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
+        megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
+        """
+        weight = cost.weight if whole else 0.0
+        again = self.exchange.gathering(AGAIN) if self.sp and weight else NOTHING
+        if self.beside:
+            chain.beside(again, name, kind, cost.input * self.share)
+            chain.beside(self.exchange.reduction(), name, kind, weight * self.share)
+            return
+        chain.communicate(again)
+        self.compute(chain, name, kind, cost.input)
+        chain.communicate(self.exchange.reduction())
+        self.compute(chain, name, kind, weight)
+
+    def attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
+        self.exchange.attend(chain, name, kind, seconds * self.share, backward)
+
+    def compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
+        chain.compute(name, kind, seconds * self.share)
+
+    def gather(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
+        """Under sp: an all-gather into the product that follows it."""
+        comm = self.exchange.gathering() if self.sp else NOTHING
+        if self.job.overlap.tp and seconds:
+            chain.gather_into(comm, name, kind, seconds * self.share, self.tp)
+        else:
+            chain.communicate(comm)
+            self.compute(chain, name, kind, seconds)
+
+    def _exchange(self, chain: Chain, purpose: str, shared: float = 0.0, kind: str = "experts") -> None:
+        """One expert all-to-all beside `shared` seconds of compute; passes that take turns do so here."""
+        for comm in self.exchange.routed(purpose):
+            if shared:
+                back = " backward" if purpose.endswith("backward") else ""
+                chain.beside(comm, f"shared expert{back}", kind, shared * self.share)
+            else:
+                chain.communicate(comm)
+        if self.turns:
+            chain.cut()
