@@ -37,6 +37,8 @@ ALTERNATING = replace(
 )
 """d e d e d e and an extra layer: stages of one, two and four hold different mixes."""
 
+AGAIN = job(batch=32, recompute="selective", recompute_modules=("mlp", "moe"))
+
 WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
 
 CASES = {
@@ -111,6 +113,12 @@ CASES = {
         {"expert": (2, 8), "pipeline": (1, 4), "virtual_pipeline": (1, 2), "overlap_ep": (True,)},
     ),
     "alternating experts": (ALTERNATING, job(batch=32), {"pipeline": (1, 2, 4), "zero": (1, 3)}),
+    "parts computed again": (ALTERNATING, AGAIN, {"expert": (1, 2, 8), "recompute": ("none", "selective")}),
+    "parts computed again both ways": (
+        ALTERNATING,
+        AGAIN,
+        {"schedule": ("dualpipe", "zb-v"), "pipeline": (2,), "recompute": ("selective",)},
+    ),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),
 }
@@ -222,6 +230,17 @@ def test_brute_force_where_experts_alternate_with_dense_layers(leading: int, eve
     fixed = {"recompute": ("none",), "sequence_parallel": (True,), "zero": (1,), "overlap_tp": (False,)}
     more = {"expert": (1, 4), "overlap_ep": (False,), "overlap_pp": (True,), "placement": ("packed",)}
     _compare(job(batch=32), arch, 1, Space({**axes, **fixed, **more, "micro_batch": (1, 2)}))
+
+
+def test_brute_force_where_parts_are_computed_again() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "recompute": ("selective",), "zero": (1,)}
+    fixed = {
+        "expert_tensor": (None,),
+        "overlap_tp": (False,),
+        "overlap_pp": (True,),
+        "placement": ("packed",),
+    }
+    _compare(AGAIN, ALTERNATING, 1, Space({**axes, **fixed, "micro_batch": (1, 2)}))
 
 
 def test_brute_force_where_every_pass_ends_together() -> None:

@@ -28,6 +28,7 @@ from railwright.model.kernels import (
     windowed_attention,
 )
 from railwright.model.pattern import Layer
+from railwright.model.recompute import run_again
 
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
@@ -41,49 +42,8 @@ PERMUTE_LAUNCHES = 4
 Source: Transformer Engine, pytorch/triton/permutation.py (2.1 and newer; before: index_select, scatter)."""
 
 
-CORE = (
-    "core attention",
-    "attention scores",
-    "attention softmax",
-    "attention dropout",
-    "attention values",
-    "attention layout",
-)
-"""Forward operators of the core attention."""
-
 ATTENTION_END = "attention residual"
 """Last forward operator of a layer's attention.  Every layer has one; the norm behind it some do without."""
-
-MODULES: dict[str, tuple[str, ...]] = {
-    "core_attn": ("attention casts", *CORE),
-    "layernorm": ("input norm", "mlp norm"),
-    "mla_up_proj": ("query up", "key/value up", "rotary"),
-    "mlp": ("mlp norm", "mlp up", "mlp activation"),
-    "moe": (
-        "router",
-        "expert choice",
-        "expert counts",
-        "permute",
-        "sort by expert",
-        "experts up, cast",
-        "experts up",
-        "experts activation",
-        "experts down, cast",
-        "experts down",
-        "unsort",
-        "unpermute",
-        "shared expert up",
-        "shared expert activation",
-        "shared gate",
-    ),
-    "moe_act": ("experts activation", "experts down, cast"),
-    "shared_experts": ("shared expert up", "shared expert activation"),
-    "ops": ("input norm", "rotary", "output projection", "mlp norm", "mlp activation"),
-}
-"""Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
-core/transformer/transformer_config.py, `recompute_modules`).  The last product of a part needs no second run,
-as its output is not kept, except in 'moe', where the whole layer is one checkpoint.  'ops' is torchtitan's
-checkpoint by operators, which runs every second product again: of fused ones the key and the up part."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +115,7 @@ def layer_operators(
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
     narrow    attention multiplies in `dtype` too; 'flash' only
     attention 'flash', or 'unfused' as in software before 2023
-    modules   parts of a layer that selective recomputation runs again (names in MODULES)
+    modules   parts of a layer that selective recomputation runs again (`recompute.MODULES`)
     unfused   parts that run as eager PyTorch does, one kernel per operation (`eager`)
 
     FlashAttention's FLOPs count the causal half; with sliding windows the layer is the mean of windowed and
@@ -176,7 +136,7 @@ def layer_operators(
     forward = tuple(b.forward for b in blocks)
     backward = tuple(op for b in reversed(blocks) for op in b.backward_input)
     weight = tuple(op for b in reversed(blocks) for op in b.backward_weight)
-    names = _run_again(arch, layer, modules)
+    names = run_again(arch, layer, modules)
     again = tuple(op for op in forward if op.name in names)
     if "ops" in modules:
         keys = arch.kv_heads / (arch.heads + 2 * arch.kv_heads)
@@ -353,25 +313,6 @@ def _part(op: Operator, share: float) -> Operator:
     """A product with a share of its columns."""
     columns = max(round(op.n * share), 1)
     return replace(op, n=columns, flops=op.flops * columns / op.n, bytes=op.bytes * columns / op.n)
-
-
-def _run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
-    """Names of the operators that recomputing these parts runs again.
-
-    A norm fused with the product behind it is no part of its own: `layernorm` runs those in front of latent
-    attention and of experts; `mla_up_proj` and `mlp` are nothing in layers without latent attention or
-    without a dense MLP.
-    """
-    found: set[str] = set()
-    for module in modules:
-        names = set(MODULES[module])
-        if module == "layernorm":
-            names -= set() if arch.attention == "mla" else {"input norm"}
-            names -= set() if layer == "moe" else {"mlp norm"}
-        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
-            names = set()
-        found |= names
-    return frozenset(found)
 
 
 def _check_width(arch: Transformer, what: str, width: int, parts: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
+from railwright.training.again import Again, part_of
 from railwright.training.chain import Chain
 from railwright.training.communication import NOTHING
 from railwright.training.costs import (
@@ -26,6 +27,9 @@ from railwright.training.exchange import Exchange
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS
 
+RECOMPUTED = "recomputed "
+"""What the names of tasks begin with that run again."""
+
 
 class Blocks:
     """Builds the tasks of one layer's passes, or of a part of one."""
@@ -36,17 +40,42 @@ class Blocks:
         arch: Transformer,
         exchange: Exchange,
         layers: Mapping[Layer, list[Cost]],
+        recomputed: Mapping[Layer, Again],
         turns: bool,
     ) -> None:
-        """layers  what the operators of each kind of layer cost; turns  whether passes take turns"""
-        self.job, self.exchange, self.layers, self.turns = job, exchange, layers, turns
+        """layers      what the operators of each kind of layer cost
+        recomputed  what selective recomputation runs again of each
+        turns       whether passes take turns
+        """
+        self.job, self.exchange, self.turns = job, exchange, turns
+        self.layers, self.recomputed = layers, recomputed
         self.tp, self.sp, self.share = exchange.tp, exchange.sp, exchange.share
         self.behind_shared = hides_behind_shared(job, arch)
         self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
 
-    def forward(self, chain: Chain, kind: Layer, again: str) -> None:
+    def forward(self, chain: Chain, kind: Layer, again: str = "") -> None:
+        """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
         attention, rest = sections(self.layers[kind])
         self._block_forward(chain, f"{again}attention", "recompute" if again else "attention", attention)
+        self._second_forward(chain, kind, again, rest)
+
+    def again(self, chain: Chain, kind: Layer) -> None:
+        """What selective recomputation runs of a layer before its backward pass."""
+        found = self.recomputed[kind]
+        self.compute(chain, "recomputed attention", "recompute", found.rest)
+        self.attend(chain, "recomputed attention", "recompute", found.core)
+        for part in found.whole:
+            inside = part_of(self.layers[kind], part)
+            if part != "shared_experts":
+                self._second_forward(chain, kind, RECOMPUTED, inside)
+                continue
+            shared = [c for c in inside if c.name != "shared gate"]
+            self._block_forward(chain, f"{RECOMPUTED}shared expert", "recompute", shared)
+            gate = sum(c.forward for c in inside) - sum(c.forward for c in shared)
+            self.compute(chain, f"{RECOMPUTED}shared expert", "recompute", gate)
+
+    def _second_forward(self, chain: Chain, kind: Layer, again: str, rest: list[Cost]) -> None:
+        """MLP or experts."""
         if kind == "dense":
             self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest)
             return

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.model.architecture import Operator
-from railwright.model.operators import ATTENTION_END, CORE, LayerOperators
+from railwright.model.operators import ATTENTION_END, LayerOperators
+from railwright.model.recompute import CORE
 
 KernelTime = Callable[[Operator], float]
 ContextKind = Literal["ring", "all-to-all", "all-gather"]

@@ -62,6 +62,8 @@ class Era:
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
                beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
     hides_sends  under which schedules it can hide pipeline sends: 'interleaved' all but 1F1B
+    repeats    whether parts of a layer that are computed again run whole, with their collectives
+               (`model.recompute.WHOLE`); XLA drops what the backward pass does not read
     fuses_yarn whether YaRN's rotary positions of grouped queries are one kernel, as plain ones are
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
@@ -84,6 +86,7 @@ class Era:
     sums_gradients: bool
     async_linear: bool
     hides_sends: Literal["never", "interleaved", "always"]
+    repeats: bool
     fuses_yarn: bool
     amax_over: Literal["stage", "tensor", "none"]
     compiled_casts: bool
@@ -216,6 +219,7 @@ def eras() -> dict[str, Era]:
             row.get("sums_gradients", False),
             row.get("async_linear", False),
             row.get("hides_sends", "always"),
+            row.get("repeats", True),
             row.get("fuses_yarn", True),
             row.get("amax_over", "none"),
             row.get("compiled_casts", False),

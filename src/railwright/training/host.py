@@ -27,12 +27,14 @@ class LaunchTimes:
     """Host time for one layer of one microbatch, without its collectives, and for one collective [s].
 
     input, weight  for gradients of inputs and of weights, which a split backward pass has apart
+    again          for what selective recomputation runs again
     """
 
     forward: float
     input: float
     weight: float
     collective: float
+    again: float = 0.0
 
     @property
     def backward(self) -> float:
@@ -77,6 +79,7 @@ def launch_times(
         launched(operators.backward_input),
         launched(operators.backward_weight),
         cpu * factor * constant("host_operation_seconds"),
+        launched(operators.recomputed),
     )
 
 

@@ -9,6 +9,7 @@ from railwright.model.eager import Part
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
+from railwright.training.again import needed
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import era_of, loss_of
@@ -37,6 +38,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         modules=layout.recompute_modules,
         unfused=unfused_of(job, arch),
     )
+    if not era_of(job).repeats:
+        operators = needed(operators)
     if era_of(job).sums_gradients:
         operators = summing_gradients(operators)
     if routed:

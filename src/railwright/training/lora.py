@@ -50,12 +50,13 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOpe
     """A layer's operators with its weights frozen and adapters beside their targets.
 
     Weight gradients of the layer go away.  An adapter runs before its product, in 16 bits, and its result is
-    added to the product's.
+    added to the product's; where that is computed again, so is the adapter.
     """
     targets = {name for target in lora.targets for name in PRODUCTS[target]}
     forward: list[Operator] = []
     extra_input: dict[str, tuple[Operator, ...]] = {}
     weights: list[Operator] = []
+    again: dict[str, list[Operator]] = {}
     for op in operators.forward:
         if op.name not in targets:
             forward.append(op)
@@ -64,7 +65,8 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOpe
         down = linear(f"{op.name} adapter in", rows, lora.rank, op.k, half(dtype))
         up = linear(f"{op.name} adapter out", rows, op.n, lora.rank, half(dtype))
         added = elementwise(f"{op.name} adapter sum", rows, reads=2 * op.n, writes=op.n, back=0)
-        forward += [down.forward, up.forward, added.forward, op]
+        again[op.name] = [down.forward, up.forward, added.forward]
+        forward += [*again[op.name], op]
         extra_input[op.name] = (*up.backward_input, *down.backward_input)
         weights += [*up.backward_weight, *down.backward_weight]
     backward: list[Operator] = []
@@ -74,7 +76,11 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOpe
     for left in extra_input.values():
         backward += left
     return replace(
-        operators, forward=tuple(forward), backward_input=tuple(backward), backward_weight=tuple(weights)
+        operators,
+        forward=tuple(forward),
+        backward_input=tuple(backward),
+        backward_weight=tuple(weights),
+        recomputed=tuple(one for op in operators.recomputed for one in (*again.get(op.name, ()), op)),
     )
 
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 from railwright.model import embedding_operators
 from railwright.model.architecture import Transformer
-from railwright.model.operators import CORE
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
-from railwright.training.blocks import Blocks
+from railwright.training.again import Again, again_of, counts_again, launched_again
+from railwright.training.blocks import RECOMPUTED, Blocks
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import Prices
 from railwright.training.copies import FROM_HOST, TO_HOST, copied_both, copy_tasks
@@ -69,9 +69,10 @@ class Work:
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
         self._layers: dict[Layer, list[Cost]] = {}
-        self.blocks = Blocks(job, arch, self.exchange, self._layers, self.turns)
+        again: dict[Layer, Again] = {}
+        self.blocks = Blocks(job, arch, self.exchange, self._layers, again, self.turns)
         self.beside = self.blocks.beside
-        self._again: dict[Layer, tuple[float, float]] = {}
+        self.counts_again = counts_again(job)
         self._launches: dict[Layer, LaunchTimes] = {}
         self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
         for kind in kinds_present(arch):
@@ -81,9 +82,7 @@ class Work:
                 timed = summing_biases(kernel_time, era.spills_biases)
             self._layers[kind] = costs(operators, timed)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
-            core = sum(timed(op) for op in operators.recomputed if op.name in CORE)
-            rest = sum(timed(op) for op in operators.recomputed if op.name not in CORE)
-            self._again[kind] = (rest, core)
+            again[kind] = again_of(job, arch, kind, operators, timed)
         rows = rows_of(job)
         ends = [
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
@@ -129,10 +128,9 @@ class Work:
     def _launching_both(self, ahead: Chunk, back: Chunk, backward: list[Task]) -> float:
         """What the host needs for each layer of a forward pass and its part of the backward one beside it,
         which it launches too, where all of that takes longer than all compute; else 0. [s]"""
-        again = self.job.layout.recompute == "full"
         known = self._launches
         seconds = sum(known[k].forward for k in ahead.layers)
-        seconds += sum(known[k].backward + again * known[k].forward for k in back.layers)
+        seconds += sum(known[k].backward + launched_again(self.job, known[k]) for k in back.layers)
         every = [*backward, *self._forward(ahead, 0.0).tasks]
         return launching(known[ahead.layers[0]], seconds, every) / len(ahead.layers) if ahead.layers else 0.0
 
@@ -190,7 +188,7 @@ class Work:
         key = (kind, "forward", host)
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
-            self.blocks.forward(part, kind, "")
+            self.blocks.forward(part, kind)
             if host is None:
                 self._drained(part, kind, self._launches[kind].forward)
             else:
@@ -202,18 +200,15 @@ class Work:
         key = (kind, "result first" if result_first else "both" if whole else "input", None)
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
-            again = self.job.layout.recompute == "full"
-            if again:
-                self.blocks.forward(part, kind, "recomputed ")
+            if self.job.layout.recompute == "full":
+                self.blocks.forward(part, kind, RECOMPUTED)
             elif self.job.layout.recompute == "selective":
-                rest_again, core_again = self._again[kind]
-                self.blocks.compute(part, "recomputed attention", "recompute", rest_again)
-                self.blocks.attend(part, "recomputed attention", "recompute", core_again)
+                self.blocks.again(part, kind)
             self.blocks.backward(part, kind, whole, result_first)
-            if again or self.job.launch_blocking:
+            if self.counts_again or self.job.launch_blocking:
                 known = self._launches[kind]
                 back = known.backward if whole or self.job.launch_blocking else known.input
-                self._drained(part, kind, again * known.forward + back)
+                self._drained(part, kind, launched_again(self.job, known) + back)
         return self._parts[key]
 
     def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
@@ -237,18 +232,18 @@ class Work:
         Nothing drains the queue there.  In a dense model, or with a fixed capacity of experts, nothing does
         forward either, so the host runs ahead over both, and over the weight gradients of a split pass.
         """
-        again = self.job.layout.recompute == "full"
         known = [self._launches[kind] for kind in chunk.layers]
-        if not known or (again and not self.ahead) or self.job.launch_blocking:
+        if not known or (self.counts_again and not self.ahead) or self.job.launch_blocking:
             return
+        again = sum(launched_again(self.job, one) for one in known)
         if not self.ahead:
-            back = sum((one.backward if whole else one.input) + again * one.forward for one in known)
+            back = sum(one.backward if whole else one.input for one in known) + again
             chain.launched(launching(known[0], self.share * back, chain.tasks), ())
             return
         passes = [self._forward(chunk).tasks]
         if not whole:
             passes.append([task.part(self.share) for task in self._weights(chunk).tasks])
-        seconds = sum(one.backward + (1 + again) * one.forward for one in known)
+        seconds = sum(one.backward + one.forward for one in known) + again
         total = launching(known[0], self.share * seconds, sum(passes, chain.tasks))
         if total:
             chain.launched(total - sum(run(tasks).duration for tasks in passes), ())

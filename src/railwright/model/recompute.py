@@ -1,0 +1,88 @@
+"""What of a layer selective recomputation runs again in the backward pass, by the names of its parts."""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.model.pattern import Layer
+
+CORE = (
+    "core attention",
+    "attention scores",
+    "attention softmax",
+    "attention dropout",
+    "attention values",
+    "attention layout",
+)
+"""Forward operators of the core attention."""
+
+SHARED = ("shared expert up", "shared expert activation", "shared expert down", "shared gate")
+"""Forward operators of shared experts."""
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "core_attn": ("attention casts", *CORE),
+    "layernorm": ("input norm", "mlp norm"),
+    "mla_up_proj": ("query projection", "query up", "key/value up", "rotary"),
+    "mlp": ("mlp norm", "mlp up", "mlp activation", "mlp down", "mlp output norm"),
+    "moe": (
+        "router",
+        "expert choice",
+        "expert counts",
+        "permute",
+        "sort by expert",
+        "experts up, cast",
+        "experts up",
+        "experts activation",
+        "experts down, cast",
+        "experts down",
+        "experts bias",
+        "unsort",
+        "unpermute",
+        *SHARED,
+        "add shared",
+    ),
+    "moe_act": ("experts activation", "experts down, cast"),
+    "shared_experts": SHARED,
+    "ops": ("input norm", "rotary", "output projection", "mlp norm", "mlp activation"),
+}
+"""Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
+core/transformer/transformer_config.py, `recompute_modules`).  'layernorm', 'mla_up_proj' and 'moe_act' throw
+their outputs away and make them again (CheckpointWithoutOutput): what read those is not repeated.  'ops' is
+torchtitan's checkpoint by operators, which runs every second product again: of fused ones the key and the up
+part."""
+
+WHOLE = ("mlp", "moe", "shared_experts")
+"""Parts that run again whole, last product, collectives and counting of tokens included: their checkpoint
+repeats the function it was given, whatever of it the backward pass needs.  So does that of 'core_attn'.
+Source: Megatron-LM, core/tensor_parallel/random.py, CheckpointFunction.backward; moe/moe_layer.py,
+custom_forward and shared_experts_compute; transformer_layer.py, _run_mlp."""
+
+UNNEEDED = frozenset({"mlp down", "mlp output norm", "experts bias", "shared expert down", "add shared"})
+"""Ends of these parts, that a compiler which drops what nobody reads does not run again (`Era.repeats`)."""
+
+
+def run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
+    """Names of the operators that recomputing these parts runs again.
+
+    A norm fused with the product behind it is no part of its own: `layernorm` runs those in front of latent
+    attention and of experts; `mla_up_proj` and `mlp` are nothing in layers without latent attention or
+    without a dense MLP.
+    """
+    found: set[str] = set()
+    for module in modules:
+        names = set(MODULES[module])
+        if module == "layernorm":
+            names -= set() if arch.attention == "mla" else {"input norm"}
+            names -= set() if layer == "moe" else {"mlp norm"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names = set()
+        found |= names
+    return frozenset(found)
+
+
+def whole_parts(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> tuple[str, ...]:
+    """Parts of a layer that run again whole (WHOLE); shared experts are a part of 'moe'."""
+    if layer == "dense":
+        return ("mlp",) if "mlp" in modules else ()
+    if "moe" in modules:
+        return ("moe",)
+    return ("shared_experts",) if "shared_experts" in modules and arch.shared_ffn else ()

@@ -1,0 +1,75 @@
+"""What a layer's backward pass computes again under selective recomputation, and what the host waits for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from railwright.model.architecture import Transformer
+from railwright.model.operators import LayerOperators
+from railwright.model.pattern import Layer
+from railwright.model.recompute import CORE, MODULES, UNNEEDED, whole_parts
+from railwright.spec.training import TrainingJob
+from railwright.training.costs import Cost, KernelTime
+from railwright.training.eras import era_of
+from railwright.training.host import LaunchTimes
+
+BESIDE = re.compile(" (input cast|adapter in|adapter out|adapter sum)$")
+"""Ends of the names of what runs in front of a product (`casts`, `lora`)."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """What of one kind of layer is computed again.
+
+    whole  parts that run with their collectives
+    core   the core attention [s]
+    rest   operators of neither [s]
+    """
+
+    whole: tuple[str, ...] = ()
+    core: float = 0.0
+    rest: float = 0.0
+
+
+def again_of(
+    job: TrainingJob, arch: Transformer, kind: Layer, operators: LayerOperators, kernel_time: KernelTime
+) -> Again:
+    """What a job computes again of one kind of layer; nothing where it does so of none or of all."""
+    if job.layout.recompute != "selective":
+        return Again()
+    whole = whole_parts(arch, kind, job.layout.recompute_modules) if era_of(job).repeats else ()
+    core = rest = 0.0
+    for op in operators.recomputed:
+        if op.name in CORE:
+            core += kernel_time(op)
+        elif not any(_within(op.name, part) for part in whole):
+            rest += kernel_time(op)
+    return Again(whole, core, rest)
+
+
+def part_of(found: list[Cost], part: str) -> list[Cost]:
+    """Those of a layer's operators that are in a part of it."""
+    return [cost for cost in found if _within(cost.name, part)]
+
+
+def needed(operators: LayerOperators) -> LayerOperators:
+    """The operators where only what the backward pass reads is computed again."""
+    return replace(operators, recomputed=tuple(op for op in operators.recomputed if op.name not in UNNEEDED))
+
+
+def counts_again(job: TrainingJob) -> bool:
+    """Whether a backward pass routes tokens again, so that the host waits for their counts there too."""
+    layout = job.layout
+    part = layout.recompute == "selective" and "moe" in layout.recompute_modules and era_of(job).repeats
+    return part or layout.recompute == "full"
+
+
+def launched_again(job: TrainingJob, known: LaunchTimes) -> float:
+    """Host time of what one layer's backward pass computes again. [s]"""
+    return {"none": 0.0, "selective": known.again, "full": known.forward}[job.layout.recompute]
+
+
+def _within(name: str, part: str) -> bool:
+    """Whether an operator is in a part of a layer; what runs beside a product goes with it (BESIDE)."""
+    return BESIDE.sub("", name) in MODULES[part]
