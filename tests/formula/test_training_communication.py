@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -76,10 +77,33 @@ def test_sequence_parallelism_gathers_once_more_in_backward() -> None:
     assert counts["tp all-gather again"] == 8 * (8 * 2 + 1)
 
 
-def test_overlapped_tensor_parallelism_sends_the_same() -> None:
+@pytest.mark.parametrize("norms", [1, 2])
+def test_blocks_side_by_side_are_reduced_together(norms: int) -> None:
+    # 8 layers, 8 microbatches; forward the sum of both outputs, backward the gradient of each one's input
+    arch = replace(DENSE, parallel_blocks=True, norms_per_layer=norms)
+    assert sent(job(tensor=4, batch=64), arch)[0]["tp all-reduce"] == 8 * (8 * 3 + 2)
+    # under sequence parallelism each gathers its input, and the gradient of the sum is gathered once
+    counts, _ = sent(job(tensor=4, batch=64, sequence_parallel=True), arch)
+    assert counts["tp reduce-scatter"] == 8 * (8 * 3 + 2)
+    assert counts["tp all-gather"] == 8 * (8 * 3 + 2)
+    assert counts["tp all-gather again"] == 8 * (8 * 2 + 1)
+
+
+def test_blocks_side_by_side_are_reduced_together_again() -> None:
+    arch = replace(DENSE, parallel_blocks=True)
+    plain = sent(job(tensor=4, batch=64), arch)[0]["tp all-reduce"]
+    assert sent(job(tensor=4, batch=64, recompute="full"), arch)[0]["tp all-reduce"] == plain + 8 * 8
+    # an MLP that runs again alone ends before that reduction
+    part = job(tensor=4, batch=64, recompute="selective", recompute_modules=("mlp",))
+    assert sent(part, arch)[0]["tp all-reduce"] == plain
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_overlapped_tensor_parallelism_sends_the_same(parallel: bool) -> None:
+    arch = replace(DENSE, parallel_blocks=parallel)
     wanted = {"tensor": 4, "batch": 64, "sequence_parallel": True}
-    plain = sent(job(**wanted), DENSE)  # type: ignore[arg-type]
-    hidden = sent(job(**wanted, overlap=Overlap(tp=True)), DENSE)  # type: ignore[arg-type]
+    plain = sent(job(**wanted), arch)  # type: ignore[arg-type]
+    hidden = sent(job(**wanted, overlap=Overlap(tp=True)), arch)  # type: ignore[arg-type]
     assert plain == hidden
 
 
@@ -118,8 +142,6 @@ def test_stages_send_hidden_states_cut_by_sequence_parallelism() -> None:
 
 
 def test_tied_embedding_is_reduced_between_first_and_last_stage() -> None:
-    from dataclasses import replace
-
     tied = replace(DENSE, tied_embeddings=True)
     counts, sizes = sent(job(pipeline=4), tied)
     assert counts["tied embedding gradients"] == 1

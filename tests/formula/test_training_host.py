@@ -33,6 +33,15 @@ def test_a_dense_layer_is_its_calls_and_operations() -> None:
     assert known.backward == pytest.approx(5 * MODULE + 6 * OPERATION + 4 * OPERATION)
 
 
+def test_one_norm_for_both_blocks_is_launched_once() -> None:
+    arch = replace(DENSE, parallel_blocks=True, norms_per_layer=1)
+    layer = layer_operators(arch, "dense", 1024, 1024)
+    assert launch_times(layer, H100).forward == pytest.approx(5 * MODULE + 5 * OPERATION)
+    # attention's graph holds it; without a norm of its own the MLP begins with its first product
+    mlp = launch_times(layer, H100, graphs=("attention",)).forward
+    assert mlp == pytest.approx(2 * MODULE + 2 * OPERATION)
+
+
 def test_each_expert_costs_its_own_launch() -> None:
     few, many = (
         launch_times(layer_operators(replace(MOE, experts=count), "moe", 4096, 1024), H100)

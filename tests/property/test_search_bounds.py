@@ -119,6 +119,11 @@ CASES = {
         AGAIN,
         {"schedule": ("dualpipe", "zb-v"), "pipeline": (2,), "recompute": ("selective",)},
     ),
+    "blocks side by side": (
+        replace(DENSE, parallel_blocks=True, norms_per_layer=1),
+        job(batch=32),
+        {"schedule": ("auto", "zb-h1"), "tensor": (2, 4)},
+    ),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),
 }

@@ -33,7 +33,7 @@ class Transformer:
     mlp_bias, router_bias, norm_bias, head_bias   biases of the MLP or experts, of the router, of the norms,
                   of an LM head that is not tied
     parallel_blocks  attention and MLP of a layer read the same input and their outputs are added at once, so
-                  that tensor parallelism sums them in one all-reduce (Falcon)
+                  that tensor parallelism sums them in one all-reduce (GPT-NeoX, Falcon)
     norms_per_layer  norms of width `hidden` in one layer: 2, 4 where outputs are normed too, or 1 where
                   attention and MLP share one (Cohere)
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)

@@ -6,6 +6,7 @@ places it between these operators.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -40,10 +41,6 @@ token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess (dropless)."""
 PERMUTE_LAUNCHES = 4
 """Kernels of a fused permutation: three passes build the row map, one moves rows and their probabilities.
 Source: Transformer Engine, pytorch/triton/permutation.py (2.1 and newer; before: index_select, scatter)."""
-
-
-ATTENTION_END = "attention residual"
-"""Last forward operator of a layer's attention.  Every layer has one; the norm behind it some do without."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +216,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
     if arch.norms_per_layer == 4:
         blocks.append(elementwise("attention output norm", local, reads=h, writes=h, back=3 * h))
-    blocks.append(residual(ATTENTION_END, local, h, _biased(cut)))
+    blocks.append(residual("attention residual", local, h, _biased(cut)))
     return blocks
 
 
@@ -307,6 +304,11 @@ def _biased(cut: Cut) -> bool:
 
 def _norm_rows(rows: int, cut: Cut) -> int:
     return -(-rows // cut.tp) if cut.sequence_parallel else rows
+
+
+def second_block(names: Sequence[str]) -> int:
+    """Where the MLP or the experts begin among a layer's operators: with their norm, if they have one."""
+    return next(i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
 
 
 def _part(op: Operator, share: float) -> Operator:

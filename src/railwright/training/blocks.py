@@ -51,12 +51,14 @@ class Blocks:
         self.layers, self.recomputed = layers, recomputed
         self.tp, self.sp, self.share = exchange.tp, exchange.sp, exchange.share
         self.behind_shared = hides_behind_shared(job, arch)
+        self.joined = arch.parallel_blocks
         self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
 
     def forward(self, chain: Chain, kind: Layer, again: str = "") -> None:
         """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
         attention, rest = sections(self.layers[kind])
-        self._block_forward(chain, f"{again}attention", "recompute" if again else "attention", attention)
+        name, label = f"{again}attention", "recompute" if again else "attention"
+        self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
         self._second_forward(chain, kind, again, rest)
 
     def again(self, chain: Chain, kind: Layer) -> None:
@@ -67,17 +69,28 @@ class Blocks:
         for part in found.whole:
             inside = part_of(self.layers[kind], part)
             if part != "shared_experts":
-                self._second_forward(chain, kind, RECOMPUTED, inside)
+                self._second_forward(chain, kind, RECOMPUTED, inside, reduced=not self._joined(kind))
                 continue
             shared = [c for c in inside if c.name != "shared gate"]
             self._block_forward(chain, f"{RECOMPUTED}shared expert", "recompute", shared)
             gate = sum(c.forward for c in inside) - sum(c.forward for c in shared)
             self.compute(chain, f"{RECOMPUTED}shared expert", "recompute", gate)
 
-    def _second_forward(self, chain: Chain, kind: Layer, again: str, rest: list[Cost]) -> None:
-        """MLP or experts."""
+    def _joined(self, kind: Layer) -> bool:
+        """Whether attention and MLP of a layer are added up before one reduction ends both.
+
+        Their inputs are gathered, and the gradients of these reduced, by each on its own.
+        Source: EleutherAI/gpt-neox, megatron/model/transformer.py, ParallelTransformerLayer (gpt_j_residual:
+        both blocks with parallel_output, then self.reduce of the sum); mpu/layers.py, ColumnParallelLinear.
+        """
+        return self.joined and kind == "dense"
+
+    def _second_forward(
+        self, chain: Chain, kind: Layer, again: str, rest: list[Cost], reduced: bool = True
+    ) -> None:
+        """MLP or experts; `reduced` says whether an MLP's output is."""
         if kind == "dense":
-            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest)
+            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced)
             return
         route, experts, shared, after = expert_sections(rest)
         label = "recompute" if again else "experts"
@@ -114,7 +127,9 @@ class Blocks:
             chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
             self.compute(chain, "router backward", "experts", gradients_of(route, whole))
             chain.communicate(self.exchange.whole_again())
-        self._block_backward(chain, "attention backward", "attention", attention, whole and not result_first)
+        own = whole and not result_first
+        gathered = self._joined(kind)
+        self._block_backward(chain, "attention backward", "attention", attention, own, gathered)
         if result_first:
             chain.communicate(self.exchange.gathering(AGAIN) if self.sp else NOTHING)
             self.compute(chain, LAST_WEIGHTS, "attention", sum(c.weight for c in attention))
@@ -129,8 +144,13 @@ class Blocks:
         first, last = shared_halves(shared)
         return seconds(first), seconds(last)
 
-    def _block_forward(self, chain: Chain, name: str, kind: str, found: list[Cost]) -> None:
-        """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual."""
+    def _block_forward(
+        self, chain: Chain, name: str, kind: str, found: list[Cost], reduced: bool = True
+    ) -> None:
+        """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual.
+
+        reduced  whether its output is, and not added to what is reduced later
+        """
         pre, first, middle, last, post = products(found)
         before, core, behind = around_core(middle)
         self.compute(chain, name, kind, sum(c.forward for c in pre))
@@ -142,7 +162,7 @@ class Blocks:
         if core:
             self.attend(chain, name, kind, sum(c.forward for c in core))
         self.compute(chain, name, kind, sum(c.forward for c in behind))
-        comm = self.exchange.reduction()
+        comm = self.exchange.reduction() if reduced else NOTHING
         if self.job.overlap.tp:
             chain.reduce_out_of(comm, name, kind, last.forward * self.share, self.tp)
         else:
@@ -150,12 +170,17 @@ class Blocks:
             chain.communicate(comm)
         self.compute(chain, name, kind, sum(c.forward for c in post))
 
-    def _block_backward(self, chain: Chain, name: str, kind: str, found: list[Cost], whole: bool) -> None:
-        """Backwards through `_block_forward`; under sp the inputs are gathered again for the weights."""
+    def _block_backward(
+        self, chain: Chain, name: str, kind: str, found: list[Cost], whole: bool, gathered: bool = False
+    ) -> None:
+        """Backwards through `_block_forward`; under sp the inputs are gathered again for the weights.
+
+        gathered  the gradient of its output is already, for another block that it was added to
+        """
         pre, first, middle, last, post = products(found)
         before, core, behind = around_core(middle)
         self.compute(chain, name, kind, gradients_of(post, whole))
-        if self.sp:
+        if self.sp and not gathered:
             self.gather(chain, name, kind, last.input)
             self.compute(chain, name, kind, last.weight if whole else 0.0)
         else:

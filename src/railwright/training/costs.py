@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.model.architecture import Operator
-from railwright.model.operators import ATTENTION_END, LayerOperators
+from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import CORE
 
 KernelTime = Callable[[Operator], float]
@@ -120,7 +120,7 @@ def head_split(found: list[Cost]) -> tuple[list[Cost], Cost, list[Cost]]:
 
 def sections(found: list[Cost]) -> tuple[list[Cost], list[Cost]]:
     """Attention, and the MLP or experts."""
-    at = 1 + next(i for i, c in enumerate(found) if c.name == ATTENTION_END)
+    at = second_block([c.name for c in found])
     return found[:at], found[at:]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
-from railwright.model.operators import ATTENTION_END, LayerOperators
+from railwright.model.operators import LayerOperators, second_block
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
 
@@ -86,7 +86,7 @@ def launch_times(
 def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     """Names of the operators that CUDA graphs of some parts of a layer hold."""
     names = [op.name for op in operators.forward]
-    between = 1 + names.index(ATTENTION_END)
+    between = second_block(names)
     parts = {"attention": frozenset(names[:between])}
     if "router" in names:
         parts["router"] = ROUTER
