@@ -39,6 +39,10 @@ ALTERNATING = replace(
 
 AGAIN = job(batch=32, recompute="selective", recompute_modules=("mlp", "moe"))
 
+LATENT = replace(
+    ALTERNATING, attention="mla", kv_heads=16, q_lora=384, kv_lora=128, rope_dim=32, v_head_dim=64
+)
+
 WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
 
 CASES = {
@@ -123,6 +127,11 @@ CASES = {
         replace(DENSE, parallel_blocks=True, norms_per_layer=1),
         job(batch=32),
         {"schedule": ("auto", "zb-h1"), "tensor": (2, 4)},
+    ),
+    "latent attention": (
+        LATENT,
+        job(batch=32, recompute="selective", recompute_modules=("mla_up_proj",)),
+        {"schedule": ("auto", "zb-h1"), "tensor": (2, 4), "recompute": ("none", "selective")},
     ),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),

@@ -14,10 +14,14 @@ from railwright.training.again import Again, part_of
 from railwright.training.chain import Chain
 from railwright.training.communication import NOTHING
 from railwright.training.costs import (
+    ROTARY_KEYS,
     Cost,
     around_core,
+    columns_of,
     expert_sections,
+    gathered_again,
     gradients_of,
+    latent_widths,
     products,
     sections,
     shared_halves,
@@ -51,6 +55,7 @@ class Blocks:
         self.layers, self.recomputed = layers, recomputed
         self.tp, self.sp, self.share = exchange.tp, exchange.sp, exchange.share
         self.behind_shared = hides_behind_shared(job, arch)
+        self.widths = latent_widths(arch, self.sp)
         self.joined = arch.parallel_blocks
         self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
 
@@ -64,6 +69,10 @@ class Blocks:
     def again(self, chain: Chain, kind: Layer) -> None:
         """What selective recomputation runs of a layer before its backward pass."""
         found = self.recomputed[kind]
+        if self.sp and "mla_up_proj" in self.job.layout.recompute_modules:
+            for cost in self.layers[kind]:
+                if cost.name in self.widths and cost.name != ROTARY_KEYS:
+                    chain.communicate(self.exchange.gathering(width=self.widths[cost.name]))
         self.compute(chain, "recomputed attention", "recompute", found.rest)
         self.attend(chain, "recomputed attention", "recompute", found.core)
         for part in found.whole:
@@ -131,7 +140,8 @@ class Blocks:
         gathered = self._joined(kind)
         self._block_backward(chain, "attention backward", "attention", attention, own, gathered)
         if result_first:
-            chain.communicate(self.exchange.gathering(AGAIN) if self.sp else NOTHING)
+            for width in gathered_again(attention, self.widths) if self.sp else ():
+                chain.communicate(self.exchange.gathering(AGAIN, width))
             self.compute(chain, LAST_WEIGHTS, "attention", sum(c.weight for c in attention))
 
     def _shared(
@@ -152,12 +162,11 @@ class Blocks:
         reduced  whether its output is, and not added to what is reduced later
         """
         pre, first, middle, last, post = products(found)
+        columns, middle = columns_of(pre, first, middle, self.widths)
         before, core, behind = around_core(middle)
-        self.compute(chain, name, kind, sum(c.forward for c in pre))
-        if self.sp:
-            self.gather(chain, name, kind, first.forward)
-        else:
-            self.compute(chain, name, kind, first.forward)
+        for column in columns:
+            self.compute(chain, name, kind, sum(c.forward for c in column.before))
+            self.gather(chain, name, kind, column.product.forward, column.width)
         self.compute(chain, name, kind, sum(c.forward for c in before))
         if core:
             self.attend(chain, name, kind, sum(c.forward for c in core))
@@ -178,6 +187,7 @@ class Blocks:
         gathered  the gradient of its output is already, for another block that it was added to
         """
         pre, first, middle, last, post = products(found)
+        columns, middle = columns_of(pre, first, middle, self.widths)
         before, core, behind = around_core(middle)
         self.compute(chain, name, kind, gradients_of(post, whole))
         if self.sp and not gathered:
@@ -189,25 +199,29 @@ class Blocks:
         if core:
             self.attend(chain, name, kind, gradients_of(core, whole), backward=True)
         self.compute(chain, name, kind, gradients_of(before, whole))
-        self.column_backward(chain, name, kind, first, whole)
-        self.compute(chain, name, kind, gradients_of(pre, whole))
+        for column in reversed(columns):
+            self.column_backward(chain, name, kind, column.product, whole, column.width)
+            self.compute(chain, name, kind, gradients_of(column.before, whole))
 
-    def column_backward(self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool) -> None:
+    def column_backward(
+        self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool, width: int | None = None
+    ) -> None:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
 
+        width  of its input, where it is not the hidden width
         Only a weight gradient needs the input again.
         Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
-        again = self.exchange.gathering(AGAIN) if self.sp and weight else NOTHING
+        again = self.exchange.gathering(AGAIN, width) if self.sp and weight else NOTHING
         if self.beside:
             chain.beside(again, name, kind, cost.input * self.share)
-            chain.beside(self.exchange.reduction(), name, kind, weight * self.share)
+            chain.beside(self.exchange.reduction(width), name, kind, weight * self.share)
             return
         chain.communicate(again)
         self.compute(chain, name, kind, cost.input)
-        chain.communicate(self.exchange.reduction())
+        chain.communicate(self.exchange.reduction(width))
         self.compute(chain, name, kind, weight)
 
     def attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
@@ -216,9 +230,9 @@ class Blocks:
     def compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
         chain.compute(name, kind, seconds * self.share)
 
-    def gather(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
+    def gather(self, chain: Chain, name: str, kind: str, seconds: float, width: int | None = None) -> None:
         """Under sp: an all-gather into the product that follows it."""
-        comm = self.exchange.gathering() if self.sp else NOTHING
+        comm = self.exchange.gathering(width=width) if self.sp else NOTHING
         if self.job.overlap.tp and seconds:
             chain.gather_into(comm, name, kind, seconds * self.share, self.tp)
         else:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from railwright.model.architecture import Operator
+from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import CORE
 
@@ -29,6 +29,22 @@ class Cost:
 
 
 NONE = Cost("", False, 0.0, 0.0, 0.0)
+
+ROTARY_KEYS = "key/value down"
+"""The product that makes the rotary part of latent attention's keys, which all heads share."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column-parallel product, with what runs before it on a rank's own tokens.
+
+    product  NONE where what is gathered goes straight to the attention
+    width    elements of a token that tensor ranks gather, or whose gradient they reduce; None: hidden width
+    """
+
+    before: tuple[Cost, ...]
+    product: Cost
+    width: int | None = None
 
 
 def costs(operators: LayerOperators, kernel_time: KernelTime) -> list[Cost]:
@@ -54,7 +70,7 @@ def costs(operators: LayerOperators, kernel_time: KernelTime) -> list[Cost]:
     return found
 
 
-def gradients_of(found: list[Cost], whole: bool) -> float:
+def gradients_of(found: Iterable[Cost], whole: bool) -> float:
     """Seconds of the gradients of some operators, those of weights only where the pass is `whole`."""
     return sum(c.input + (c.weight if whole else 0.0) for c in found)
 
@@ -102,6 +118,60 @@ def products(found: list[Cost]) -> tuple[list[Cost], Cost, list[Cost], Cost, lis
         return found, NONE, [], NONE, []
     first, last = at[0], at[-1]
     return found[:first], found[first], found[first + 1 : last], found[last], found[last + 1 :]
+
+
+def columns_of(
+    pre: list[Cost], first: Cost, middle: list[Cost], widths: Mapping[str, int | None]
+) -> tuple[list[Column], list[Cost]]:
+    """The column-parallel products that begin a block, and what follows them up to the last product.
+
+    pre, first, middle  of `products`
+    widths  of latent attention (`latent_widths`); without one of its products the block has one column
+    """
+    if not any(cost.name in widths for cost in (first, *middle)):
+        return [Column(tuple(pre), first)], middle
+    found: list[Column] = []
+    before: list[Cost] = []
+    for cost in (*pre, first, *middle):
+        if cost.name == ROTARY_KEYS:
+            before.append(cost)
+            cost, width = NONE, widths.get(ROTARY_KEYS)
+            if width is None:
+                continue
+        elif cost.name in widths:
+            width = widths[cost.name]
+        else:
+            before.append(cost)
+            continue
+        found.append(Column(tuple(before), cost, width))
+        before = []
+    return found, before
+
+
+def latent_widths(arch: Transformer, parallel: bool) -> dict[str, int | None]:
+    """Elements of a token that tensor ranks have in common in front of each product of latent attention.
+
+    parallel  under sequence parallelism the rotary part of the keys is gathered behind its product too
+    None stands for the hidden width; other attention has none of these products.
+
+    Down-projections are duplicated and run on a rank's own tokens, so that latents travel, not hidden states;
+    without query latents the query projection reads these.
+    Source: Megatron-LM, core/transformer/multi_latent_attention.py (_qkv_down_projection,
+    get_query_key_value_tensors), core/models/gpt/gpt_layer_specs.py (down-projections are TELinear) since
+    core 0.14; core 0.12 cut them by columns.
+    """
+    if arch.attention != "mla":
+        return {}
+    found: dict[str, int | None] = {"query up": arch.q_lora} if arch.q_lora else {"query projection": None}
+    return found | ({ROTARY_KEYS: arch.rope_dim} if parallel else {}) | {"key/value up": arch.kv_lora}
+
+
+def gathered_again(found: list[Cost], widths: Mapping[str, int | None]) -> list[int | None]:
+    """Widths of the inputs of a block's column-parallel products with a weight gradient."""
+    latent = [c for c in found if c.name in widths and c.name != ROTARY_KEYS]
+    if latent:
+        return [widths[c.name] for c in latent if c.weight]
+    return [None] if any(c.weight for c in found) else []
 
 
 def around_core(found: list[Cost]) -> tuple[list[Cost], list[Cost], list[Cost]]:

@@ -34,15 +34,22 @@ class Exchange:
         self.size = activation_size(job, arch, share)
         self.gathered = self.size * narrow_gathers(job)
 
-    def gathering(self, purpose: str = "tp all-gather") -> Comm:
-        """Hidden states of all tensor ranks, before a column-parallel product under sp."""
-        return self.prices.comm("tp", purpose, "all_gather", self.gathered, "tp")
+    def gathering(self, purpose: str = "tp all-gather", width: int | None = None) -> Comm:
+        """Hidden states of all tensor ranks, before a column-parallel product under sp.
 
-    def reduction(self) -> Comm:
+        width  elements of each token, where it is not the hidden width (`costs.Column`)
+        """
+        return self.prices.comm("tp", purpose, "all_gather", self.gathered * self._part(width), "tp")
+
+    def reduction(self, width: int | None = None) -> Comm:
         """What ends a row-parallel product: an all-reduce, or a reduce-scatter under sp (half the volume)."""
+        size = self.size * self._part(width)
         if self.sp:
-            return self.prices.comm("tp", "tp reduce-scatter", "reduce_scatter", self.size, "tp")
-        return self.prices.comm("tp", "tp all-reduce", "all_reduce", self.size, "tp")
+            return self.prices.comm("tp", "tp reduce-scatter", "reduce_scatter", size, "tp")
+        return self.prices.comm("tp", "tp all-reduce", "all_reduce", size, "tp")
+
+    def _part(self, width: int | None) -> float:
+        return 1.0 if width is None else width / self.arch.hidden
 
     def routed(self, purpose: str) -> tuple[Comm, ...]:
         """One expert all-to-all: dispatch or combine.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from railwright.model.pattern import Layer
 from railwright.training.chain import Chain
-from railwright.training.costs import Cost, expert_sections, sections
+from railwright.training.costs import Cost, expert_sections, gathered_again, sections
 from railwright.training.exchange import Exchange
 
 AGAIN = "tp all-gather again"
@@ -22,12 +22,14 @@ def weight_gradients(
     head: list[Cost] | None,
     exchange: Exchange,
     gathered: bool,
+    widths: Mapping[str, int | None],
 ) -> Chain:
     """The weight gradients of a chunk alone.
 
     kinds     of its layers in order; layers  what they cost
     head      what the head costs, where it is in the chunk
     gathered  their inputs are gathered again first (sequence parallelism)
+    widths    of latent attention (`costs.latent_widths`)
     """
     chain = Chain()
     blocks: list[tuple[int, str, str, list[Cost]]] = []
@@ -45,8 +47,9 @@ def weight_gradients(
     for layer, name, kind, found in blocks:
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)
-        if gathered and seconds and kind != "grouped":
-            chain.communicate(exchange.gathering(AGAIN))
+        if gathered and kind != "grouped":
+            for width in gathered_again(found, widths):
+                chain.communicate(exchange.gathering(AGAIN, width))
         chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
     chain.flush()
     return chain

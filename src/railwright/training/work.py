@@ -177,7 +177,7 @@ class Work:
         """Gradients of weights in a pass of their own; where the host runs ahead over all passes of a
         microbatch, it is the input gradients that wait for their launches."""
         head = self._head if chunk.head else None
-        chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp)
+        chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths)
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
             known = [self._launches[kind] for kind in chunk.layers]
             chain.launched(launching(known[0], sum(one.weight for one in known), chain.tasks), ())
