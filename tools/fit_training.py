@@ -58,7 +58,7 @@ STEP = {"load": 0.15, "attention": 0.15, "memory": 0.15, "gap": 4e-6, "host": 0.
 """Change of each for its derivative: logarithms, and seconds."""
 EFFECTS = {
     "all": {"load": 0.20, "attention": 0.10, "memory": 0.10, "gap": 2e-6, "host": 1.0},
-    "generation": {"load": 0.10, "attention": 0.05, "memory": 0.0, "gap": 0.0, "host": 0.0},
+    "generation": {"load": 0.10, "attention": 0.05, "memory": 0.10, "gap": 0.0, "host": 0.0},
     "gpu": {"load": 0.10, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.0},
     "cpu": {"load": 0.0, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.3},
     "era": {"load": 0.10, "attention": 0.10, "memory": 0.05, "gap": 2e-6, "host": 0.3},

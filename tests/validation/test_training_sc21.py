@@ -93,11 +93,11 @@ def error(step: Step) -> float:
 
 def test_steps_of_selene_that_no_fit_has_seen() -> None:
     errors = {step.name: error(step) for step in STEPS}
-    assert mean(abs(e) for e in errors.values()) <= 0.04, errors
-    assert max(abs(e) for e in errors.values()) <= 0.08, errors
+    assert mean(abs(e) for e in errors.values()) <= 0.025, errors
+    assert max(abs(e) for e in errors.values()) <= 0.05, errors
 
 
 def test_tensor_parallelism_shifts_no_step() -> None:
     # 1.7B is not cut, 18B is cut in eight: their errors are alike
     one, eight = (error(step) for step in (STEPS[0], STEPS[2]))
-    assert eight - one == pytest.approx(0.0, abs=0.04)
+    assert eight - one == pytest.approx(0.0, abs=0.03)
