@@ -13,6 +13,8 @@ from railwright.catalog.parts import Gpu, Server
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.model import flops_per_token, load_model
+from railwright.spec import load_study
+from railwright.study.evaluate import Workshop
 from railwright.training import simulate
 from railwright.training.demand import Pace, Range, demand, predicted_pace, published_pace, usual_server
 from training_cases import DENSE, job, machine
@@ -126,6 +128,36 @@ def test_the_command_takes_the_step_of_a_study() -> None:
     found = json.loads(said.output)[0]
     assert found["gpus"]["middle"] == 240
     assert "our predicted step" in found["pace"]["source"]
+
+
+STUDY = """\
+railwright: 1
+name: four servers
+cluster: {{servers: 4, server: dgx-h100, compute: {{family: rail-optimised, switch: qm9700}}}}
+jobs:
+  - name: half
+    model: llama-3.1-8b
+    sequence: 8192
+    global_batch: 128
+    tokens: 1e9
+    layout: {{tensor: 2, zero: 1}}
+    {part}
+"""
+
+
+@pytest.mark.parametrize("part", ["servers: [0, 1]", "gpus_per_server: 4"])
+def test_a_job_on_part_of_the_cluster_pays_for_its_own_gpus(part: str, tmp_path: Path) -> None:
+    """16 of 32 GPUs, by servers or by places: GPU-hours are what the step result itself says."""
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY.format(part=part))
+    told = CliRunner().invoke(app, ["demand", str(file), "--json"])
+    assert told.exit_code == 0, told.output
+    (found,) = json.loads(told.output)
+    study = load_study(file)
+    step = simulate(study.jobs[0], load_model("llama-3.1-8b"), Workshop.of(study).machine(study))
+    assert found["gpus"]["middle"] == 16
+    assert found["gpu_hours"]["low"] == pytest.approx(step.gpu_hours * step.error_low)
+    assert "on 16 GPUs" in found["pace"]["source"]
 
 
 @pytest.mark.parametrize(

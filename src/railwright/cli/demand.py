@@ -140,6 +140,7 @@ def _of_study(
     from railwright.training import simulate
     from railwright.training.demand import demand as needed
     from railwright.training.demand import predicted_pace
+    from railwright.training.plan import job_gpus
 
     asked = open_study(name)
     refuse_unknown_names(asked)
@@ -148,7 +149,7 @@ def _of_study(
     machine = workshop.machine(asked)
     arch = load_model(job.model)
     fabric = machine.network.fabric
-    used = job.gpus or fabric.num_gpus
+    used = job_gpus(job, fabric)
     step = simulate(job, arch, machine)
     server = find(workshop.catalog.servers, asked.cluster.server)
     switches = count(fabric, workshop.catalog).switch_power
