@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from railwright.traces.comparison import compare
-from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, work_of
+from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of
 from railwright.traces.kineto import Span, read
 from railwright.traces.measured import step_of
-from training_cases import DENSE, job, machine
+from training_cases import DENSE, MOE, job, machine
 
 FIXTURE = Path(__file__).parent.parent / "data" / "traces" / "gpu_rank0.json"
 US = 1e-6
@@ -67,11 +67,46 @@ def test_an_nccl_kernels_name_is_taken_apart(name: str, parts: NcclKernel | None
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3", "attention"),
         ("void at::native::vectorized_elementwise_kernel<4>(int)", "memory"),
         ("void at::native::multi_tensor_apply_kernel<x>(int)", "optimizer"),
+        ("void lamb_cuda_kernel_part1<float>(float*)", "optimizer"),
+        # 'lamb' is in every {lambda()#1} of PyTorch's element-wise kernels.
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::sigmoid_kernel_cuda("
+            "at::TensorIteratorBase&)::{lambda()#2}::operator()() const::{lambda(float)#1}>(int, x)",
+            "memory",
+        ),
+        # Types of arguments, a library's name and CUTLASS's number types are no matrix products.
+        ("void scal_kernel<float, 1>(cublasTransposeParams<float>, float const*)", "memory"),
+        ("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int const*)", "memory"),
+        ("void moe_permute_kernel<cutlass::bfloat16_t>(int)", "memory"),
+        ("void deep_ep::layout::get_dispatch_layout<256>(long const*)", "memory"),
+        ("void deep_ep::internode::dispatch<false, 8, false>(int4*, float*)", "communication"),
+        ("userbuffers_fp16_sum_inplace_gpu_rr_rs", "communication"),
+        (
+            "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+            "communication",
+        ),
         ("ncclDevKernel_AllGather_RING_LL(x)", "communication"),
     ],
 )
 def test_a_kernel_is_known_by_its_name(name: str, work: str) -> None:
     assert work_of(Span(name, "kernel", 0.0, 1.0, "stream 7")) == work
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "serves"),
+    [
+        ("void deep_ep::intranode::combine<c10::BFloat16, 8>(int)", "all_to_all", "ep"),
+        ("void deep_ep::internode_ll::dispatch<true, 7168>(void*)", "all_to_all", "ep"),
+        ("userbuffers_fp16_sum_inplace_gpu_mc_ag<4>(int)", "all_gather", "tp"),
+        ("userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_stride", "reduce_scatter", "tp"),
+        ("kuserbuffers_pushrecv(int, int)", "sendrecv", "tp"),
+        ("two_shot_all_reduce_kernel_inplace<float>(int)", "all_reduce", ""),
+        ("ncclDevKernel_AllGather_RING_LL(x)", "all_gather", ""),
+    ],
+)
+def test_libraries_beside_nccl_say_what_they_serve(name: str, op: str, serves: str) -> None:
+    span = Span(name, "kernel", 0.0, 1.0, "stream 7")
+    assert (op_of(span), served_by(span)) == (op, serves)
 
 
 def test_every_instant_of_the_step_belongs_to_one_share() -> None:
@@ -139,6 +174,19 @@ def test_both_columns_add_up_and_the_words_name_the_largest_difference() -> None
     assert (one.kind, one.ranks, one.count) == ("dp", 16, 1)
     assert one.predicted is not None
     assert one.predicted > 0
+
+
+def test_kernels_of_deepep_stand_beside_the_predicted_expert_communication(tmp_path: Path) -> None:
+    """1,000 us of a product, then 500 us of DeepEP's dispatch, with which no group is recorded."""
+    kernels = [("nvjet_tst", 1, 1000), ("void deep_ep::internode::dispatch<false, 8>(int4*)", 1001, 500)]
+    events = [{"ph": "X", "cat": "kernel", "name": n, "ts": at, "dur": dur} for n, at, dur in kernels]
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    step = step_of(read(tmp_path / "profile.json"), whole=True)
+    result, _ = compare([step], job(gpus=16, batch=16, expert=4), MOE, machine(2))
+    (row,) = [row for row in result.rows if row.share == "ep communication"]
+    assert row.measured == pytest.approx(500 * US)
+    assert row.predicted > 0
+    assert [(one.op, one.kind) for one in result.collectives] == [("all_to_all", "ep")]
 
 
 def _read_one(event: dict[str, object]) -> Span:

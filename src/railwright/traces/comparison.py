@@ -181,7 +181,8 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
 
 
 def _kind(one: Collective, groups: Groups) -> str:
-    """The layout's name of a collective's group: by its ranks, else by its size where one kind has it."""
+    """The layout's name of a collective's group: by its ranks, else by its size where one kind has it; where
+    nothing was recorded, by the library whose kernel it is."""
     found = _family(one, groups)
     return "" if found is None else _OF_KIND.get(found, found)
 
@@ -192,6 +193,8 @@ def _family(one: Collective, groups: Groups) -> GroupKind | None:
     kinds: tuple[GroupKind, ...] = tuple(kind for kind in get_args(GroupKind) if kind != "stage")
     named = [(kind, members) for kind in kinds if (members := groups.of(kind)) and len(members[0]) > 1]
     call = one.call
+    if call is None and one.serves:
+        return next((name for name, _ in named if name == one.serves), None)
     if call is None:
         alike = [name for name, _ in named if name == {"all_to_all": "ep", "sendrecv": "pp"}.get(str(one.op))]
         return alike[0] if alike else named[0][0] if len(named) == 1 else None

@@ -2,13 +2,16 @@
 
 Names: cuBLAS and CUTLASS ('sm90_xmma_gemm_…', 'nvjet_…', 'cutlass_…'), FlashAttention and cuDNN
 ('flash_fwd_…', '…fmha…'), Triton, Tensile on AMD ('Cijk_…'), NCCL and RCCL (NVIDIA/nccl,
-src/device/generate.py; older ones 'ncclKernel_AllReduce_RING_LL_Sum_float').
+src/device/generate.py; older ones 'ncclKernel_AllReduce_RING_LL_Sum_float'), DeepEP (deepseek-ai/DeepEP,
+csrc/kernels), Transformer Engine's user buffers (common/comm_gemm_overlap/userbuffers/userbuffers.cu) and
+PyTorch's symmetric memory (CUDASymmetricMemoryOps.cu).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from railwright.collectives.prediction import Op
@@ -65,12 +68,37 @@ _TYPES = {
 _ATTENTION = re.compile(
     r"flash|fmha|attention|attn|mha_|_mha|sdpa|fused_qkv_att|softmax_dropout", re.IGNORECASE
 )
-_OPTIMIZER = re.compile(r"adam|multi_tensor_apply|optimizer|lamb|sgd|l2norm|clip_grad", re.IGNORECASE)
+_OPTIMIZER = re.compile(
+    r"multi_tensor|adam|(?<![a-z])sgd|(?<![a-z])lamb(?![a-z])|lamb\w*functor|optimizer|clip_grad",
+    re.IGNORECASE,
+)
 _GEMM = re.compile(
-    r"gemm|gemv|cutlass|cublas|xmma|nvjet|wgmma|matmul|cijk_|s\d{4,5}[a-z]*_|triton_mm|triton_tem_fused_mm|"
+    r"(?<!fb)gemm|gemv|cutlass(?!::(?:b?float|half|tfloat))|cublas|xmma|nvjet|wgmma|matmul|cijk_|"
+    r"s\d{4,5}[a-z]*_|triton_mm|triton_tem_fused_mm|"
     r"^aten::(mm|bmm|addmm|baddbmm|linear|_scaled_mm|_grouped_mm|conv\w*|_?convolution\w*)$|splitkreduce|conv\d?d?_",
     re.IGNORECASE,
 )
+"""fbgemm_gpu is a library of embeddings and permutations too; a type of CUTLASS's is in many names."""
+
+_PARAMETERS = re.compile(r"\([^()]*\)")
+_LAMBDA = re.compile(r"\{lambda[^{}]*\}")
+
+_MOVERS: tuple[tuple[re.Pattern[str], Op | None, str], ...] = (
+    (
+        re.compile(r"\b(?:deep_ep|hybrid_ep)::(?!layout::)(?:\w+::)*\w*(?:dispatch|combine|notify)"),
+        "all_to_all",
+        "ep",
+    ),
+    (re.compile(r"\bk?userbuffers_(?:push|pull|send|recv)"), "sendrecv", "tp"),
+    (re.compile(r"\buserbuffers_\w+_(?:rr|mc|rw)_rs"), "reduce_scatter", "tp"),
+    (re.compile(r"\buserbuffers_\w+_(?:rr|mc|rw)_ag"), "all_gather", "tp"),
+    (re.compile(r"\buserbuffers_\w+_(?:rr|mc|rw)\b"), "all_reduce", "tp"),
+    (re.compile(r"\b(?:multimem|one_shot|two_shot)\w*_all_reduce"), "all_reduce", ""),
+    (re.compile(r"\b(?:multimem|two_shot)\w*_all_gather"), "all_gather", ""),
+    (re.compile(r"\b(?:multimem|two_shot)\w*_reduce_scatter"), "reduce_scatter", ""),
+)
+"""Kernels that move data between GPUs without NCCL: their collective, and the parallelism that they alone
+serve ('' for any).  DeepEP sends tokens to experts; user buffers overlap tensor parallelism."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +142,7 @@ def work_of(span: Span) -> Work:
     """What a span on a device, or a CPU operator, does; what nothing else names is bound by memory."""
     if span.category in ("gpu_memcpy", "gpu_memset"):
         return "memory" if "DtoD" in span.name or span.category == "gpu_memset" else "copy"
-    if span.call is not None or _NCCL.match(span.name):
-        return "communication"
-    if _ATTENTION.search(span.name):
-        return "attention"
-    if _OPTIMIZER.search(span.name):
-        return "optimizer"
-    return "gemm" if _GEMM.search(span.name) else "memory"
+    return "communication" if span.call is not None else _work(span.name)
 
 
 def op_of(span: Span) -> Op | None:
@@ -132,7 +154,42 @@ def op_of(span: Span) -> Op | None:
     if recorded is not None:
         return recorded
     kernel = nccl_kernel(span.name)
-    return kernel.op if kernel is not None else None
+    return kernel.op if kernel is not None else _mover(span.name)[0]
+
+
+def served_by(span: Span) -> str:
+    """'ep' or 'tp' where a communication's library serves that parallelism alone, else ''."""
+    return _mover(span.name)[1]
+
+
+@lru_cache(maxsize=10_000)
+def _work(name: str) -> Work:
+    """By the name alone; a trace repeats few names by the hundred thousand."""
+    function = _function(name)
+    if _NCCL.match(name) or any(pattern.search(function) for pattern, _, _ in _MOVERS):
+        return "communication"
+    if _ATTENTION.search(function):
+        return "attention"
+    if _OPTIMIZER.search(function):
+        return "optimizer"
+    return "gemm" if _GEMM.search(function) else "memory"
+
+
+@lru_cache(maxsize=10_000)
+def _mover(name: str) -> tuple[Op | None, str]:
+    function = _function(name)
+    return next(((op, serves) for pattern, op, serves in _MOVERS if pattern.search(function)), (None, ""))
+
+
+def _function(name: str) -> str:
+    """A kernel's name without lambdas and parameters: the types of its arguments say nothing of its work.
+
+    'f<g(int)::{lambda(float)#1}>(a)' is 'f<g::>'; what follows a parenthesis that is cut off goes too.
+    """
+    name, before = _LAMBDA.sub("", name), ""
+    while name != before:
+        before, name = name, _PARAMETERS.sub("", name)
+    return name.split("(")[0]
 
 
 def _op(name: str) -> Op | None:

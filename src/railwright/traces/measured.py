@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal
 
 from railwright.collectives.prediction import Op
-from railwright.traces.kernels import Work, op_of, work_of
+from railwright.traces.kernels import Work, op_of, served_by, work_of
 from railwright.traces.kineto import DEVICE, MARKS, Call, Profile, Span
 from railwright.traces.refusal import wrong
 
@@ -33,11 +33,13 @@ class Collective:
     """Calls of one collective in a step: what they are, how often, and the time of their kernels [s].
 
     `waiting` is in there: an NCCL kernel runs from when its own rank has come.
+    serves   'ep' or 'tp' where the kernels' library serves that parallelism alone, else ''
     """
 
     op: Op | None
     call: Call | None
     times: tuple[float, ...]
+    serves: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,13 +127,13 @@ def _measure(
 ) -> Step:
     inside = [span for span in work if span.end > begin and span.start < end]
     kinds = [work_of(span) for span in inside]
-    calls: dict[tuple[Op | None, Call | None], int] = {}
+    calls: dict[tuple[Op | None, Call | None, str], int] = {}
     times: list[list[float]] = []
     numbers: list[int] = []
     for span, kind in zip(inside, kinds, strict=True):
         number = -1
         if kind == "communication":
-            key = (op_of(span), span.call)
+            key = (op_of(span), span.call, served_by(span))
             number = calls.setdefault(key, len(calls))
             if number == len(times):
                 times.append([])
@@ -139,7 +141,7 @@ def _measure(
                 times[number].append(span.end - span.start)
         numbers.append(number)
     busy, exposed, exposed_calls = _sweep(inside, kinds, numbers, begin, end)
-    collectives = tuple(Collective(op, call, tuple(times[i])) for (op, call), i in calls.items())
+    collectives = tuple(Collective(op, call, tuple(times[i]), of) for (op, call, of), i in calls.items())
     return Step(
         profile.file, profile.rank, found, steps, end - begin, busy, exposed, exposed_calls, collectives
     )
