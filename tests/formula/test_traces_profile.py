@@ -137,6 +137,18 @@ def test_an_all_to_all_that_ran_as_sends_keeps_its_recorded_name() -> None:
     assert op_of(_read_one(event)) == "all_to_all"
 
 
+def test_marks_of_several_streams_are_one_step(tmp_path: Path) -> None:
+    """Kineto marks a step once per stream: the all-reduce's stream begins its mark 400 us after the other."""
+    whole = json.loads(FIXTURE.read_text())
+    marks = [e for e in whole["traceEvents"] if e.get("cat") == "gpu_user_annotation"]
+    whole["traceEvents"] += [{**e, "tid": 20, "ts": e["ts"] + 400, "dur": 250} for e in marks]
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(whole))
+    one, two = step_of(read(FIXTURE)), step_of(read(file))
+    assert (two.found, two.steps) == ("ProfilerStep", 3)
+    assert (two.seconds, two.exposed) == (one.seconds, one.exposed)
+
+
 def test_without_marks_the_step_is_the_pattern_that_repeats(tmp_path: Path) -> None:
     whole = json.loads(FIXTURE.read_text())
     whole["traceEvents"] = [e for e in whole["traceEvents"] if "annotation" not in e.get("cat", "")]

@@ -94,13 +94,21 @@ def _works(span: Span) -> bool:
 
 
 def _marked(profile: Profile) -> list[tuple[float, float]]:
-    """Windows of ProfilerStep#: the device's where it has them, else from one host step to the next."""
+    """Windows of ProfilerStep#: the device's where it has them, else from one host step to the next.
+
+    Kineto writes a device's mark once per stream that has work of the step, so marks of one name are one
+    step, from the first stream's begin to the last one's end.
+    """
     for category in ("gpu_user_annotation", "user_annotation"):
-        marks = [s for s in profile.spans if s.category == category and s.name.startswith("ProfilerStep")]
-        marks.sort(key=lambda span: span.start)
+        marks: dict[str, tuple[float, float]] = {}
+        for span in profile.spans:
+            if span.category == category and span.name.startswith("ProfilerStep"):
+                begin, end = marks.get(span.name, (span.start, span.end))
+                marks[span.name] = min(begin, span.start), max(end, span.end)
         if marks:
-            ends = [span.start for span in marks[1:]] + [marks[-1].end]
-            return [(span.start, end) for span, end in zip(marks, ends, strict=True) if end > span.start]
+            steps = sorted(marks.values())
+            ends = [begin for begin, _ in steps[1:]] + [steps[-1][1]]
+            return [(begin, end) for (begin, _), end in zip(steps, ends, strict=True) if end > begin]
     return []
 
 
