@@ -10,6 +10,7 @@ import pytest
 from railwright.errors import PlanError, SpecError
 from railwright.spec.training import Overlap
 from railwright.traces import FORMATS, chakra_read, export, replay, simai
+from railwright.traces.files import unsaid
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
@@ -158,6 +159,50 @@ def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
         export(job(gpus=8, batch=8), DENSE, machine(1), "chakr", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert set(FORMATS) == {"chakra", "goal", "simai"}
+
+
+@pytest.mark.parametrize(
+    ("moe", "layout", "says"),
+    [
+        (True, {"expert": 2, "placement": "expert-across"}, "layout.placement to packed"),
+        (
+            True,
+            {"tensor": 2, "expert": 2, "expert_tensor": 1},
+            "layout.expert_tensor is 1 and layout.tensor 2",
+        ),
+        (False, {"zero": 3, "shard": 4}, "leave layout.shard out"),
+    ],
+)
+def test_simai_has_groups_in_megatrons_order_only(
+    moe: bool, layout: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError, match=says):
+        export(
+            job(batch=32, sequence=512, **layout),
+            MOE if moe else DENSE,
+            machine(2),
+            "simai",
+            tmp_path / "out",
+        )  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_simai_says_the_jobs_gpus_and_the_export_what_it_leaves_out(tmp_path: Path) -> None:
+    """8 of 16 GPUs, half of each server: SimAI's ranks count on, and where they are is said in words."""
+    one = job(batch=32, sequence=512, tensor=2).model_copy(update={"gpus_per_server": 4})
+    export(one, DENSE, machine(2), "simai", tmp_path / "out")
+    assert "all_gpus: 8 " in (tmp_path / "out" / "case.txt").read_text()
+    assert "gpus_per_server" in unsaid("simai", one, machine(2).network.fabric)
+    assert unsaid("chakra", one, machine(2).network.fabric) == ""
+    assert unsaid("goal", job(batch=32), machine(2).network.fabric) == ""
+
+
+def test_two_ranks_on_one_gpu(tmp_path: Path) -> None:
+    for rank in range(2):
+        head = {"version": "0.0.4", "attr": [{"name": "railwright_gpu", "int64Val": "3"}]}
+        (tmp_path / f"{rank}.json").write_text(json.dumps(head))
+    with pytest.raises(SpecError, match=r"1\.json: it is on GPU 3, and so is '0\.json'"):
+        chakra_read.read(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,36 @@ def test_through_files_too_and_on_another_fabric(tmp_path: Path) -> None:
     assert free.time < step.step_time < replay(made, machine(2), priced(1e9)).time
 
 
+PLACED: dict[str, dict[str, object]] = {
+    "half of each server": {"gpus_per_server": 4},
+    "servers by number": {"servers": (3, 1)},
+    "half of some": {"servers": (2, 0), "gpus_per_server": 4},
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_files_say_where_ranks_are(name: str, tmp_path: Path) -> None:
+    """Sends between stages and gradients cross servers elsewhere when rank i is put on GPU i."""
+    one = job(batch=16, sequence=512, tensor=2, pipeline=2).model_copy(update=PLACED[name])
+    export(one, DENSE, machine(4), "chakra", tmp_path / "trace")
+    made = load(tmp_path / "trace", 32)
+    known = step_trace(one, DENSE, machine(4))[0]
+    assert made.gpus == known.gpus != tuple(range(made.ranks))
+    assert replay(made, machine(4)).time == pytest.approx(replay(known, machine(4)).time, rel=1e-9)
+
+
+def test_files_keep_copies_apart_from_the_host_and_odd_sizes(tmp_path: Path) -> None:
+    """Copies to the host run beside its launches; 510 tokens over 4 ranks leave no whole bytes in a shard."""
+    one = job(
+        batch=16, sequence=510, tensor=4, sequence_parallel=True, zero=1, offload=("optimizer", "activations")
+    )
+    export(one, DENSE, machine(2), "chakra", tmp_path / "trace")
+    made, known = load(tmp_path / "trace", 16), step_trace(one, DENSE, machine(2))[0]
+    assert [node.size for node in made.nodes(0)] == [node.size for node in known.nodes(0)]
+    assert {node.kind for node in made.nodes(0)} >= {"copy", "compute", "collective"}
+    assert replay(made, machine(2)).time == pytest.approx(replay(known, machine(2)).time, rel=1e-9)
+
+
 def test_a_simai_workload_takes_what_its_stage_takes(tmp_path: Path) -> None:
     """Rows hold the whole time between collectives; what differs is data parallelism, which AICB has last."""
     one = job(batch=32, sequence=512, tensor=4, sequence_parallel=True, overlap=Overlap(dp=False))

@@ -44,9 +44,11 @@ def export(
     variant: VariantOption = None,
 ) -> None:
     """Write the predicted step of a job in another tool's format."""
+    from railwright.cli.tables import print_words
     from railwright.model import load_model
     from railwright.traces import FORMATS
     from railwright.traces import export as write
+    from railwright.traces.files import unsaid
     from railwright.training import simulate
 
     known = (*FORMATS, "perfetto")
@@ -62,6 +64,8 @@ def export(
         files, step = write(chosen, arch, machine, format, out)
     more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
     typer.echo(f"{chosen.name}: a step of {step.step_time * 1e3:.3f} ms as {format}: {files[0]}{more}")
+    if words := unsaid(format, chosen, machine.network.fabric):
+        print_words(words)
 
 
 @commands.command("replay")

@@ -44,9 +44,13 @@ COMM_TYPE: dict[Op, int] = {
 }
 """CollectiveCommType."""
 
-SECONDS, PARTS = "railwright_seconds", "railwright_parts"
-"""Attributes of ours that other readers skip: exact time (Chakra has whole microseconds), and in how many
-parts a collective is sent."""
+SECONDS, PARTS, SIZE = "railwright_seconds", "railwright_parts", "railwright_size"
+"""Attributes of ours that other readers skip: exact time (Chakra has whole microseconds), in how many parts a
+collective is sent, and its exact size where `comm_size`, whole bytes of one part, does not say it."""
+
+COPY, GPU = "railwright_copy", "railwright_gpu"
+"""More of them: that a node copies between a GPU and its host (which Chakra has no word for), and, in the
+head, which GPU of the fabric the rank is on."""
 
 GROUPS, GROUP_FILE = "process_groups", "comm_groups.json"
 """Where the groups are: an attribute of GlobalMetadata, and ASTRA-sim's `--comm-group-configuration`."""
@@ -65,6 +69,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
     """
     numbers = _numbered(trace)
     head = data(1, VERSION) + data(2, data(ATTRIBUTE_NAME, GROUPS.encode()) + data(STRING, _listed(trace)))
+    place = data(ATTRIBUTE_NAME, GPU.encode())
     total = 0
     known: dict[Node, bytes] = {}
     for rank, nodes in trace:
@@ -74,7 +79,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
                 f"The trace of {trace.ranks:,} ranks has more than {MOST_NODES:,} nodes, which is what is "
                 "written at once; take a smaller cluster, fewer microbatches (global_batch), or fewer layers."
             )
-        messages = [head]
+        messages = [head + data(2, place + number(INT64, trace.gpus[rank]))]
         spent = dict.fromkeys(KINDS, 0.0)
         for node in nodes:
             # Whole microseconds that add up: a kind's nodes together are off by half of one at most.
@@ -137,20 +142,32 @@ def _node(node: Node, rank: int, micros: int, trace: StepTrace, numbers: dict[st
         _flag("is_cpu_op", node.kind in ("host", "copy")),
         data(ATTRIBUTE, data(ATTRIBUTE_NAME, SECONDS.encode()) + double(DOUBLE, node.seconds)),
     ]
-    if node.kind == "collective":
+    if node.kind == "copy":
+        parts.append(_flag(COPY, True))
+    elif node.kind == "collective":
         assert node.op is not None
         ranks = len(trace.groups[node.group].ranks)
+        size = max(1, round(input_size(node.op, node.size, ranks) / node.parts))
         parts.append(_integer("comm_type", COMM_TYPE[node.op]))
-        parts.append(_integer("comm_size", max(1, round(input_size(node.op, node.size, ranks) / node.parts))))
+        parts.append(_integer("comm_size", size))
         parts.append(_text("pg_name", str(numbers[node.group])))
         if node.parts > 1:
             parts.append(_integer(PARTS, node.parts))
+        parts.append(_exactly(node.size, total_size(node.op, size, ranks) * node.parts))
     elif node.kind in ("send", "receive"):
         ends = (rank, node.peer) if node.kind == "send" else (node.peer, rank)
         for key, value in (("comm_src", ends[0]), ("comm_dst", ends[1]), ("comm_tag", node.tag)):
             parts.append(_integer(key, value))
-        parts.append(_integer("comm_size", max(1, round(node.size))))
+        size = max(1, round(node.size))
+        parts += [_integer("comm_size", size), _exactly(node.size, size)]
     return b"".join(parts)
+
+
+def _exactly(size: float, said: float) -> bytes:
+    """The exact size, where `comm_size` says another one."""
+    return (
+        b"" if size == said else data(ATTRIBUTE, data(ATTRIBUTE_NAME, SIZE.encode()) + double(DOUBLE, size))
+    )
 
 
 def _flag(name: str, value: bool) -> bytes:

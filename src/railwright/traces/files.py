@@ -8,6 +8,7 @@ from pathlib import Path
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, nearest
 from railwright.export.files import refuse_filled
+from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai
@@ -15,7 +16,7 @@ from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor
 from railwright.traces.replaying import replay
 from railwright.traces.step import MOST_EVENTS, step_trace
-from railwright.training import StepResult, simulate
+from railwright.training import StepResult, place, simulate
 
 Files = Iterator[tuple[str, bytes]]
 
@@ -47,6 +48,20 @@ def export(
     except OSError as error:
         raise PlanError(f"cannot write '{target}': {error.strerror}; name another folder") from None
     return written, step
+
+
+def unsaid(format: str, job: TrainingJob, fabric: Fabric) -> str:
+    """A sentence where a format leaves out on which GPUs a job's ranks are, '' where it need not say it.
+
+    Chakra files carry it for our own replay; GOAL and SimAI number ranks and no GPUs.
+    """
+    gpus = place(job, fabric).grid
+    if format not in ("goal", "simai") or gpus.max() < gpus.size:
+        return ""
+    return (
+        f"{format} does not say where ranks are, and this job leaves GPUs of the cluster out between them "
+        "(servers, gpus_per_server); tell the tool that reads the file."
+    )
 
 
 def load(path: str | Path, gpus: int) -> StepTrace:

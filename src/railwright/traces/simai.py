@@ -16,14 +16,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.spec.training import TrainingJob
-from railwright.traces.chakra_read import content
 from railwright.traces.graph import ALONE, Group, Node, StepTrace
+from railwright.traces.reading import content
 from railwright.traces.refusal import wrong
-from railwright.training import Event, StepResult
+from railwright.training import Event, StepResult, place
+from railwright.training.lockstep import MAXIMA
+from railwright.training.placement import Sizes
+from railwright.training.plan import job_gpus
 from railwright.training.schedule import TOGETHER, order_name
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
@@ -80,14 +85,15 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
 
     Its forward passes come first; the rows below them, walked upwards, are its backward passes.  Gradients
     leave with the row behind which they left in the prediction; parameters are gathered at the end, where
-    AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for, and where
-    forwards and backwards run together, which its rows cannot say.
+    AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for, where ranks
+    are placed in another order, and where forwards and backwards run together, which its rows cannot say.
     """
     if order_name(job) in TOGETHER:
         raise PlanError(
             f"{job.name}: SimAI's rows run one after the other, and forwards and backwards of this job run "
             "together; set overlap.ep to false, or take another layout.schedule than dualpipe and dualpipe-v."
         )
+    _refuse_other_groups(job, step, fabric)
     events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in ("bubble", "send")]
     inside = [e for e in events if e.unit is not None and e.lane != "dp"]
     if any(e.kind in ("forward", "backward") for e in events):
@@ -102,19 +108,55 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
     last: list[Row] = []
     for event in (e for e in events if e.lane == "dp"):
         part = Part(0.0, _comm(event), event.size)
-        place = next((i for i, end in enumerate(ended) if end >= event.start), None)
-        if event.kind == "all_gather" or place is None or backward[place].weight.comm:
+        behind = next((i for i, end in enumerate(ended) if end >= event.start), None)
+        if event.kind == "all_gather" or behind is None or backward[behind].weight.comm:
             last.append(Row(_plain(event.name), weight=part))
         else:
-            backward[place] = replace(backward[place], weight=part)
+            backward[behind] = replace(backward[behind], weight=part)
     optimizer = sum(e.end - e.start for e in events if e.kind == "optimizer")
     last.append(Row("optimizer", weight=Part(optimizer)))
     layout = job.layout
-    gpus = job.gpus or fabric.num_gpus
+    gpus = job_gpus(job, fabric)
     passes = {e.unit[2] for e in events if e.unit is not None}
     between = next((round(c.prediction.size) for c in step.collectives if c.prediction.op == "sendrecv"), 0)
     rows = (*reversed(last), *forward, *reversed(backward))
     return Workload(layout.tensor, layout.expert, layout.pipeline, len(passes), gpus, between, rows)
+
+
+def _refuse_other_groups(job: TrainingJob, step: StepResult, fabric: Fabric) -> None:
+    """SimAI makes its groups of four numbers (`_groups`); others would be read as those without a word."""
+    layout, sizes = job.layout, Sizes.of(job, fabric)
+    packed = job.model_copy(update={"layout": layout.model_copy(update={"placement": "packed"})})
+    if not np.array_equal(place(job, fabric).grid, place(packed, fabric).grid):
+        raise PlanError(
+            f"{job.name}: SimAI's workloads have no placement, its ranks fill servers in order; set "
+            f"layout.placement to packed instead of {layout.placement}, or export chakra."
+        )
+    if sizes.expert_tensor != sizes.tensor:
+        raise PlanError(
+            f"{job.name}: SimAI cuts experts like the rest, but layout.expert_tensor is "
+            f"{sizes.expert_tensor} and layout.tensor {sizes.tensor}; make them equal, or export chakra."
+        )
+    if sizes.shard != sizes.replicas:
+        raise PlanError(
+            f"{job.name}: SimAI has no groups of {sizes.shard} of {sizes.replicas} data-parallel ranks; "
+            "leave layout.shard out, or export chakra."
+        )
+    known = {
+        "tp": {sizes.tensor},
+        "ep": {sizes.expert},
+        "dp": {sizes.replicas, sizes.expert_replicas},
+    }
+    for one in step.collectives:
+        ranks = one.prediction.ranks
+        if ranks not in known.get(one.kind, {ranks}):
+            raise PlanError(
+                f"{job.name}: SimAI has no groups of {ranks} ranks for '{one.purpose}', only {sizes.tensor} "
+                f"of tensor, {sizes.expert} of expert and {sizes.replicas} of data parallelism, and "
+                f"{sizes.expert_replicas} replicas of an expert; "
+                + ("set amax_over to tensor or none, or " if one.purpose == MAXIMA else "")
+                + "export chakra."
+            )
 
 
 def write(work: Workload) -> str:
