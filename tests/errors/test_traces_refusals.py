@@ -9,7 +9,7 @@ import pytest
 
 from railwright.errors import PlanError, SpecError
 from railwright.spec.training import Overlap
-from railwright.traces import FORMATS, chakra_read, export, replay, simai
+from railwright.traces import FORMATS, chakra_read, export, load, replay, simai
 from railwright.traces.files import unsaid
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.kineto import read
@@ -18,6 +18,8 @@ from training_cases import DENSE, MOE, job, machine
 
 HEAD = '{"schemaVersion": 1, "traceEvents": ['
 UNTIMED = '{"ph": "X", "name": "k", "ts": "soon"}'
+RANKS = '{"ph": "X", "ts": 1, "args": {"Process Group Ranks": "[0, ' + "9" * 5000 + ']"}}'
+ROW = "a -1 7 NONE 0 1 NONE 0 1 NONE 0 1\n"
 EVENT = '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}'
 
 
@@ -32,6 +34,12 @@ EVENT = '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}'
         (HEAD + UNTIMED + "]}", f"character {len(HEAD + UNTIMED)}", "without a time"),
         ('{"schemaVersion": 1}', "character 19", "no traceEvents"),
         (HEAD + "]}", "", "without kernels"),
+        (HEAD + "[" * 100_000, f"character {len(HEAD)}", "nested too deeply"),
+        (HEAD + EVENT.replace("2", "9" * 5000) + "]}", f"character {len(HEAD)}", "thousands of digits"),
+        (HEAD + EVENT.replace("2", "9" * 400) + "]}", f"character {len(HEAD) + 459}", "without a time"),
+        (HEAD + EVENT.replace("1", "1e999") + "]}", f"character {len(HEAD) + 64}", "without a time"),
+        (HEAD + RANKS + "]}", f"character {len(HEAD + RANKS)}", "'Process Group Ranks'"),
+        (HEAD + EVENT + '], "distributedInfo": [0]}', "distributedInfo", "not an object"),
     ],
 )
 def test_a_profile_that_is_none(tmp_path: Path, text: str, place: str, says: str) -> None:
@@ -76,6 +84,10 @@ def test_pytorchs_own_execution_trace_is_named(tmp_path: Path) -> None:
         chakra_read.read(tmp_path)
 
 
+SENT = [{"name": "comm_size", "int64Val": "4"}, {"name": "comm_dst", "int64Val": "0"}]
+SUMMED = [{"name": "comm_size", "int64Val": "4"}, {"name": "comm_type", "int64Val": "0"}]
+
+
 @pytest.mark.parametrize(
     ("node", "says"),
     [
@@ -89,6 +101,24 @@ def test_pytorchs_own_execution_trace_is_named(tmp_path: Path) -> None:
             },
             "of type 9",
         ),
+        ({"durationMicros": "9" * 5000}, "is no whole number of 64 bits"),
+        (
+            {"attr": [{"name": "railwright_seconds", "doubleVal": "NaN"}]},
+            "takes nan s; times are 0 or more, and finite",
+        ),
+        ({"attr": [{"name": "railwright_seconds", "doubleVal": "Infinity"}]}, "takes inf s"),
+        (
+            {"type": "COMM_SEND_NODE", "attr": [*SENT, {"name": "comm_tag", "stringVal": "x"}]},
+            "says 'comm_tag' 'x'; a replay needs it, as a whole number",
+        ),
+        (
+            {"type": "COMM_COLL_NODE", "attr": [*SUMMED, {"name": "railwright_parts", "stringVal": "q"}]},
+            "says 'railwright_parts' 'q'",
+        ),
+        (
+            {"type": "COMM_COLL_NODE", "attr": [*SUMMED, {"name": "railwright_size", "doubleVal": "NaN"}]},
+            "says railwright_size nan",
+        ),
     ],
 )
 def test_nodes_that_cannot_be_replayed(tmp_path: Path, node: dict[str, object], says: str) -> None:
@@ -98,9 +128,53 @@ def test_nodes_that_cannot_be_replayed(tmp_path: Path, node: dict[str, object], 
 
 
 @pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"id": ' + "9" * 5000 + "}", "thousands of digits"),
+        ('{"id": 1, "durationMicros": 1e999}', "inf is no whole number"),
+    ],
+)
+def test_json_that_is_no_trace(tmp_path: Path, more: str, says: str) -> None:
+    (tmp_path / "0.json").write_text('{"version": "0.0.4"}' + more)
+    with pytest.raises(SpecError, match=says) as caught:
+        chakra_read.read(tmp_path)
+    assert "0.json: character 20: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"1": [1e999]}', "inf is no whole number"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"1": [' + "9" * 5000 + "]}", "thousands of digits"),
+        ('{"1": [0]} {}', "more than one JSON value"),
+        ('{"1": [-1]}', "not of ranks 0 to 0"),
+    ],
+)
+def test_groups_that_are_none(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "0.json").write_text('{"version": "0.0.4"}')
+    (tmp_path / "comm_groups.json").write_text(text)
+    with pytest.raises(SpecError, match=says):
+        chakra_read.read(tmp_path)
+
+
+def test_a_workload_of_more_gpus_than_the_cluster_is_refused_before_its_groups_are_made(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "work.txt"
+    file.write_text(f"{simai.POLICY} all_gpus: 1000000000\n1\na -1 1 NONE 0 1 NONE 0 1 NONE 0 1\n")
+    with pytest.raises(PlanError, match="needs 1,000,000,000 GPUs, but the cluster has 8"):
+        load(file, 8)
+
+
+@pytest.mark.parametrize(
     ("text", "place", "says"),
     [
         ("", "line 1", "no workload"),
+        (f"{simai.POLICY} pp_comm: 1.2.3\n1\n{ROW}", "line 1", "pp_comm is '1.2.3'"),
+        (f"{simai.POLICY} all_gpus: {'9' * 5000}\n1\n{ROW}", "line 1", "all_gpus is a number of"),
+        (f"{simai.POLICY}\n1\n{ROW.replace('7', '9' * 400)}", "line 3", "not a whole number below 10^18"),
         ("MICRO\nmany\n", "line 2", "not the number of rows"),
         ("MICRO\n2\na -1 1 NONE 0 1 NONE 0 1 ALLTOALL 4 1\n", "line 3", "cut off"),
         ("MICRO\n1\na -1 1 NONE 0 1 NONE 0 1\n", "line 3", "9 columns"),

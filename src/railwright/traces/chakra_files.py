@@ -16,7 +16,7 @@ from typing import Any
 
 from railwright.export.protobuf import BYTES, Malformed, Value, fields, frames, signed, unpacked, zigzag
 from railwright.traces import chakra
-from railwright.traces.reading import content
+from railwright.traces.reading import Unreadable, content, value_at, whole
 from railwright.traces.refusal import wrong
 
 _SIGNED, _ZIGZAG, _PLAIN = (7, 9), (15, 17), (11, 13, 27)
@@ -130,10 +130,12 @@ def jsonized(file: Path) -> Iterator[Raw]:
         text = content(file).decode()
     except UnicodeDecodeError as error:
         raise wrong(file, f"byte {error.start}", "no text in UTF-8.") from None
-    decoder, at, place = json.JSONDecoder(), 0, 0
+    at, place = 0, 0
     while at < len(text):
         try:
-            message, end = decoder.raw_decode(text, at)
+            message, end = value_at(text, at)
+        except Unreadable as error:
+            raise wrong(file, f"character {at}", f"no Chakra trace: {error}.") from None
         except json.JSONDecodeError as error:
             raise wrong(file, f"character {error.pos}", f"no JSON, or cut off: {error.msg}.") from None
         if isinstance(message, dict) and "schema" in message and "nodes" in message:
@@ -172,19 +174,22 @@ def _from_json(file: Path, message: dict[str, Any], at: int) -> Raw:
         kind = message.get("type", 0)
         raw = Raw(
             at,
-            int(message.get("id", 0)),
+            whole(message.get("id", 0)),
             str(message.get("name", "")),
-            kinds.get(kind, 0) if isinstance(kind, str) else int(kind),
-            [int(d) for d in (*message.get("ctrlDeps", ()), *message.get("dataDeps", ()))],
-            int(message.get("durationMicros", 0)),
+            kinds.get(kind, 0) if isinstance(kind, str) else whole(kind),
+            [whole(d) for d in (*message.get("ctrlDeps", ()), *message.get("dataDeps", ()))],
+            whole(message.get("durationMicros", 0)),
             str(message.get("inputs", {}).get("values", "")),
         )
         for attribute in message.get("attr", ()):
             for key, value in attribute.items():
                 if key in ("int64Val", "int32Val", "uint64Val", "uint32Val", "sint64Val", "sint32Val"):
-                    raw.attributes[attribute["name"]] = int(value)
-                elif key in ("doubleVal", "boolVal", "stringVal"):
-                    raw.attributes[attribute["name"]] = value
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raw.attributes[attribute["name"]] = whole(value)
+                elif key == "doubleVal":
+                    # protobuf's JSON says NaN and infinities as texts
+                    raw.attributes[attribute["name"]] = float(value)
+                elif key in ("boolVal", "stringVal"):
+                    raw.attributes[attribute["name"]] = value if key == "boolVal" else str(value)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise wrong(file, f"character {at}", f"no node of a Chakra trace: {error}.") from None
     return raw

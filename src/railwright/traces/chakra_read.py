@@ -6,7 +6,6 @@ The JSON that Chakra's jsonizer makes of a file is read too.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from railwright.traces import chakra
 from railwright.traces.chakra_files import Raw, jsonized, protobuf
 from railwright.traces.graph import ALONE, Group, Kind, Node, StepTrace
-from railwright.traces.reading import content
+from railwright.traces.reading import WHOLE, content, finite, json_of, whole
 from railwright.traces.refusal import wrong
 
 NAME = re.compile(r"(\d+)\.(?:et|json)(?:\.gz)?$")
@@ -104,8 +103,8 @@ def _group_file(folder: Path, ranks: int) -> dict[str, Group]:
     if not file.exists():
         return {}
     try:
-        listed = json.loads(content(file))
-        groups = {str(name): Group(str(name), tuple(int(r) for r in held)) for name, held in listed.items()}
+        listed = json_of(content(file).decode())
+        groups = {str(name): Group(str(name), tuple(whole(r) for r in held)) for name, held in listed.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise wrong(file, "", f"no groups of ranks: {error}.") from None
     for group in groups.values():
@@ -119,18 +118,19 @@ def _groups(file: Path, raw: Raw, ranks: int) -> dict[str, Group]:
     text = raw.inputs[raw.inputs.find("[", 1) : raw.inputs.rfind("]", 0, -1) + 1]
     found = {}
     try:
-        for one in json.loads(text):
-            members = tuple(int(rank) for rank in one["ranks"]) or tuple(range(ranks))
+        for one in json_of(text):
+            members = tuple(whole(rank) for rank in one["ranks"]) or tuple(range(ranks))
             name = str(one["pg_name"])
             found[name] = Group(name, members, str(one.get("pg_desc", "")))
-            if max(members) >= ranks:
+            strange = next((rank for rank in members if not 0 <= rank < ranks), None)
+            if strange is not None:
                 raise wrong(
                     file,
                     f"byte {raw.at}",
-                    f"process group '{name}' has rank {max(members)}, and there are "
+                    f"process group '{name}' has rank {strange}, and there are "
                     f"traces of {ranks} ranks; add the others.",
                 )
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise wrong(file, f"byte {raw.at}", f"its process groups cannot be read: {error}.") from None
     return found
 
@@ -160,9 +160,14 @@ def _nodes(
 def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: Group) -> Node:
     attributes = raw.attributes
     exact = attributes.get(chakra.SECONDS)
-    seconds = float(exact) if isinstance(exact, int | float) else raw.micros * 1e-6
-    if seconds < 0:
-        raise wrong(file, f"byte {raw.at}", f"node {raw.index} ('{raw.name}') takes {seconds:g} s.")
+    seconds = finite(exact) if isinstance(exact, int | float) else raw.micros * 1e-6
+    if seconds is None or seconds < 0:
+        shown = seconds if seconds is not None else exact
+        raise wrong(
+            file,
+            f"byte {raw.at}",
+            f"node {raw.index} ('{raw.name}') takes {shown} s; times are 0 or more, and finite.",
+        )
     kinds: dict[int, Kind] = {chakra.SEND: "send", chakra.RECEIVE: "receive", chakra.COLLECTIVE: "collective"}
     alone: Kind = "host" if attributes.get("is_cpu_op") or raw.kind <= 1 else "compute"
     kind = kinds.get(raw.kind, "copy" if attributes.get(chakra.COPY) else alone)
@@ -170,7 +175,6 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
     if kind in ALONE:
         return node
     said = _whole(file, raw, "comm_size")
-    exact = attributes.get(chakra.SIZE)
     if kind == "collective":
         number = _whole(file, raw, "comm_type")
         if number not in _OPS:
@@ -181,10 +185,9 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
                 f"which cannot be replayed; known are {', '.join(_OPS.values())}.",
             )
         group = _group(file, rank, raw, groups, everyone)
-        parts = max(1, int(attributes.get(chakra.PARTS, 1)))
-        whole = chakra.total_size(_OPS[number], float(said), len(group.ranks)) * parts
-        size = exact if isinstance(exact, float) else whole
-        return replace(node, op=_OPS[number], size=size, group=group.name, parts=parts)
+        parts = max(1, _whole(file, raw, chakra.PARTS, 1))
+        total = chakra.total_size(_OPS[number], float(said), len(group.ranks)) * parts
+        return replace(node, op=_OPS[number], size=_exact(file, raw, total), group=group.name, parts=parts)
     peer = _whole(file, raw, "comm_dst" if kind == "send" else "comm_src")
     if not 0 <= peer < len(everyone.ranks):
         raise wrong(
@@ -193,19 +196,34 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
             f"node {raw.index} ('{raw.name}') names rank {peer}, and there are traces "
             f"of {len(everyone.ranks)} ranks.",
         )
-    size = exact if isinstance(exact, float) else float(said)
-    return replace(node, size=size, peer=peer, tag=int(attributes.get("comm_tag", 0)))
+    size = _exact(file, raw, float(said))
+    return replace(node, size=size, peer=peer, tag=_whole(file, raw, "comm_tag", 0, -WHOLE))
 
 
-def _whole(file: Path, raw: Raw, name: str) -> int:
-    value = raw.attributes.get(name)
-    if not isinstance(value, int) or value < 0:
+def _whole(file: Path, raw: Raw, name: str, default: int | None = None, least: int = 0) -> int:
+    value = raw.attributes.get(name, default)
+    if not isinstance(value, int) or value < least:
+        said = f"says '{name}' {str(value)[:20]!r}" if name in raw.attributes else f"says no '{name}'"
         raise wrong(
             file,
             f"byte {raw.at}",
-            f"communication node {raw.index} ('{raw.name}') says no '{name}'; a replay needs it.",
+            f"communication node {raw.index} ('{raw.name}') {said}; a replay needs it, as a whole "
+            f"number{' of 0 or more' if not least else ''}.",
         )
     return value
+
+
+def _exact(file: Path, raw: Raw, size: float) -> float:
+    """The exact size where our own writer put it beside the whole bytes of `comm_size`, which make `size`."""
+    held = raw.attributes.get(chakra.SIZE, size)
+    exact = finite(held)
+    if exact is None or exact < 0:
+        raise wrong(
+            file,
+            f"byte {raw.at}",
+            f"communication node {raw.index} ('{raw.name}') says {chakra.SIZE} {held}; sizes are 0 or more.",
+        )
+    return exact
 
 
 def _group(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: Group) -> Group:

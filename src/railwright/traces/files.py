@@ -14,6 +14,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai
 from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor
+from railwright.traces.refusal import too_large
 from railwright.traces.replaying import replay
 from railwright.traces.step import MOST_EVENTS, step_trace
 from railwright.training import StepResult, place, simulate
@@ -67,12 +68,16 @@ def unsaid(format: str, job: TrainingJob, fabric: Fabric) -> str:
 def load(path: str | Path, gpus: int) -> StepTrace:
     """A folder of Chakra traces, or a SimAI workload (a file), for `replay`.
 
-    gpus  of the machine, where a workload does not say how many it is for
-    Raises SpecError for what is neither, or damaged.
+    gpus  of the machine: a workload may not say how many it is for, and may not need more
+    Raises SpecError for what is neither, or damaged, and PlanError for a workload of more GPUs.
     """
     where = Path(path)
     if where.is_file():
-        return simai.step_trace(simai.read(where, gpus), where.stem)
+        work = simai.read(where, gpus)
+        # Its groups list every rank, so a wrong number of them is refused before they are made.
+        if work.gpus > gpus:
+            raise too_large(where.stem, work.gpus, work.gpus, gpus)
+        return simai.step_trace(work, where.stem)
     return chakra_read.read(where)
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from railwright.traces.reading import Unreadable, finite, value_at
 from railwright.traces.refusal import wrong
 
 CHUNK = 1 << 20
@@ -36,6 +38,8 @@ WIDTH = {
     "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 """Bytes of an element, by PyTorch's name in lower case."""
+
+_NO_RANK = re.compile(r"\d{10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,12 @@ def read(file: str | Path) -> Profile:
     first = min(span.start for span in kept)
     spans = sorted((_moved(span, first) for span in kept), key=lambda s: (s.start, s.end, s.name))
     about = head.get("distributedInfo") or {}
+    if not isinstance(about, dict):
+        raise wrong(
+            path,
+            "distributedInfo",
+            "not an object with rank and world_size, as profilers write it; take it out, or profile again.",
+        )
     rank, world = about.get("rank"), about.get("world_size")
     return Profile(
         str(path),
@@ -135,8 +145,8 @@ def _listed(text: _Text) -> Iterator[dict[str, Any]]:
         if not isinstance(event, dict):
             raise text.wrong("an event that is no object")
         if event.get("ph") == "X":
-            if not _timed(event):
-                raise text.wrong(f"an event ('{str(event.get('name'))[:40]}') without a time and a length")
+            if mistake := _mistake(event):
+                raise text.wrong(f"an event ('{str(event.get('name'))[:40]}') {mistake}")
             yield event
         if text.peek() == ",":
             text.skip()
@@ -145,12 +155,25 @@ def _listed(text: _Text) -> Iterator[dict[str, Any]]:
     text.skip()
 
 
-def _timed(event: dict[str, Any]) -> bool:
+def _mistake(event: dict[str, Any]) -> str:
+    """What is wrong with an event, '' for nothing; its time and length [us] become floats."""
+    start, length = _microseconds(event.get("ts")), _microseconds(event.get("dur", 0.0))
+    if start is None or length is None or length < 0:
+        return "without a time and a length"
+    event["ts"], event["dur"] = start, length
+    args = event.get("args")
+    ranks = str(args.get("Process Group Ranks", "")) if isinstance(args, dict) else ""
+    if _NO_RANK.search(ranks):
+        return "whose 'Process Group Ranks' has a number of ten digits or more, which is no rank"
+    return ""
+
+
+def _microseconds(value: object) -> float | None:
+    """Also of a text, as older profilers wrote it."""
     try:
-        event["ts"], event["dur"] = float(event["ts"]), float(event.get("dur", 0.0))
-    except (KeyError, TypeError, ValueError):
-        return False
-    return bool(event["dur"] >= 0)
+        return finite(float(value) if isinstance(value, str) else value)
+    except ValueError:
+        return None
 
 
 def _span(event: dict[str, Any]) -> Span:
@@ -170,7 +193,7 @@ def _call(args: dict[str, Any]) -> Call | None:
         return None
     width = WIDTH.get(str(args.get("dtype", "")).lower().removeprefix("torch."), 0)
     elements = [args.get(f"{way} msg nelems") for way in ("In", "Out")]
-    inside, out = (float(n) * width if isinstance(n, int | float) else 0.0 for n in elements)
+    inside, out = (max(0.0, finite(n) or 0.0) * width for n in elements)
     size = args.get("Group size")
     return Call(
         name, inside, out, size if isinstance(size, int) else 0, str(args.get("Process Group Name", "")),
@@ -190,7 +213,6 @@ class _Text:
         self.buffer, self.at, self.before = "", 0, 0
         self.whole = False
         self.pieces = self._read()
-        self.decoder = json.JSONDecoder()
 
     def wrong(self, what: str) -> Exception:
         """An error at the present place."""
@@ -214,7 +236,9 @@ class _Text:
         self.peek()
         while True:
             try:
-                value, end = self.decoder.raw_decode(self.buffer, self.at)
+                value, end = value_at(self.buffer, self.at)
+            except Unreadable as error:
+                raise self.wrong(f"no trace: {error}") from None
             except json.JSONDecodeError as error:
                 if len(self.buffer) - self.at > LONGEST or not self._more():
                     cut = error.pos >= len(self.buffer) - 1 or "Unterminated" in error.msg

@@ -15,8 +15,8 @@ import numpy as np
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.errors import PlanError
 from railwright.traces.graph import Group, Node, StepTrace
+from railwright.traces.refusal import too_large
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Predict
 
@@ -46,11 +46,7 @@ class Prices:
     def __post_init__(self) -> None:
         most = self.machine.network.fabric.num_gpus
         if max(self.trace.gpus) >= most:
-            need = max(self.trace.gpus) + 1
-            raise PlanError(
-                f"{self.trace.name} has {self.trace.ranks:,} ranks and needs {need:,} GPUs, but the cluster "
-                f"has {most:,}; replay it on a study of at least {need:,} GPUs."
-            )
+            raise too_large(self.trace.name, self.trace.ranks, max(self.trace.gpus) + 1, most)
         for members in _families(self.trace.groups):
             family = tuple(self._communicator(group) for group in members)
             for group in members:

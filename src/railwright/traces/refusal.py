@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railwright.errors import Mistake, SpecError
+from railwright.errors import Mistake, PlanError, SpecError
 
 
 def wrong(file: str | Path, place: str, message: str) -> SpecError:
@@ -14,3 +14,11 @@ def wrong(file: str | Path, place: str, message: str) -> SpecError:
     """
     shown = "".join(letter if letter.isprintable() else "?" for letter in message)
     return SpecError([Mistake(str(file), 0, 0, place, shown)])
+
+
+def too_large(name: str, ranks: int, need: int, most: int) -> PlanError:
+    """The error of a trace of more GPUs than the cluster has."""
+    return PlanError(
+        f"{name} has {ranks:,} ranks and needs {need:,} GPUs, but the cluster has {most:,}; replay it on a "
+        f"study of at least {need:,} GPUs."
+    )

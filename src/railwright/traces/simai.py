@@ -46,6 +46,10 @@ _HEAD = re.compile(
     r"(model_parallel_NPU_group|ep|pp|vpp|ga|all_gpus|checkpoints|checkpoint_initiates):\s*(\d+)"
 )
 _COLUMNS = 12
+_COUNT = re.compile(r"[0-9]{1,18}")
+_BYTES = re.compile(r"[0-9]{1,18}(\.0*)?")
+_SIZE = re.compile(r"[0-9]{1,18}(\.[0-9]*)?")
+"""Numbers below 10^18: nanoseconds of 30 years, an exabyte."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +184,15 @@ def read(file: str | Path, gpus: int | None = None) -> Workload:
     head = lines[0].split() if lines else []
     if not head or head[0] not in (POLICY, "HYBRID_TRANSFORMER", "MICRO"):
         raise wrong(path, "line 1", f"no workload of SimAI that is known: it begins with {POLICY} or MICRO.")
-    known = {key: int(value) for key, value in _HEAD.findall(lines[0])}
+    said = dict(_HEAD.findall(lines[0]))
+    huge = next((key for key, value in said.items() if not _COUNT.fullmatch(value)), None)
+    if huge is not None:
+        raise wrong(path, "line 1", f"its {huge} is a number of {len(said[huge]):,} digits.")
+    known = {key: int(value) for key, value in said.items()}
     if known.get("checkpoints", 0) or known.get("checkpoint_initiates", 0):
         raise wrong(path, "line 1", "its checkpoints (recomputed layers) are not understood; AICB writes 0.")
     number = lines[1].strip() if len(lines) > 1 else ""
-    if not number.isdecimal():
+    if not _COUNT.fullmatch(number):
         raise wrong(path, "line 2", f"'{number[:20]}' is not the number of rows.")
     rows = [_row(path, at, line) for at, line in enumerate(lines[2:], 3) if line.strip()]
     if len(rows) != int(number):
@@ -202,7 +210,9 @@ def read(file: str | Path, gpus: int | None = None) -> Workload:
             "line 1",
             f"{ranks} GPUs do not divide into tensor {tensor}, pipeline {pipeline} and expert {expert}.",
         )
-    between = re.search(r"pp_comm:?\s*([0-9.]+)", lines[0])
+    between = re.search(r"pp_comm:?\s*(\S+)", lines[0])
+    if between and not _SIZE.fullmatch(between[1]):
+        raise wrong(path, "line 1", f"its pp_comm is '{between[1][:20]}', not a number of bytes.")
     sent = round(float(between[1])) if between else 0
     return Workload(tensor, expert, pipeline, microbatches, ranks, sent, tuple(rows))
 
@@ -290,9 +300,9 @@ def _row(path: Path, at: int, line: str) -> Row:
         raise wrong(path, f"line {at}", f"{len(cells)} columns where a row has {_COLUMNS}.")
     parts = []
     for i in (2, 5, 8):
-        if not cells[i].isdecimal() or not re.fullmatch(r"\d+(\.0*)?", cells[i + 2]):
-            bad = cells[i] if not cells[i].isdecimal() else cells[i + 2]
-            raise wrong(path, f"line {at}", f"'{bad}' is not a whole number.")
+        for cell, form in ((cells[i], _COUNT), (cells[i + 2], _BYTES)):
+            if not form.fullmatch(cell):
+                raise wrong(path, f"line {at}", f"'{cell[:20]}' is not a whole number below 10^18.")
         comm = "" if cells[i + 1] == "NONE" else cells[i + 1]
         if comm and _op(comm) is None and comm != "BROADCAST":
             raise wrong(
