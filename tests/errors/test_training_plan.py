@@ -46,6 +46,12 @@ def test_gpus_not_a_multiple_of_tensor_times_pipeline() -> None:
     assert "pipeline from 1, 2, 4, 8" in text
 
 
+def test_no_number_of_stages_helps_where_tensor_does_not_divide_the_gpus() -> None:
+    assert "set gpus to 4, or choose tensor from 1, 2." in refusal(job(gpus=6, tensor=4))
+    text = refusal(job(gpus=6, tensor=2, context=2))
+    assert "set gpus to 4, or choose tensor x context from 1, 2, 3, 6." in text
+
+
 def test_experts_of_a_dense_model() -> None:
     assert "dense-8 is a dense model" in refusal(job(expert=2))
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from railwright.search import Space, search
-from training_cases import DENSE, job, machine
+from railwright.search.explain import explain
+from railwright.search.result import Candidate
+from railwright.search.space import setting_of
+from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from training_cases import DENSE, MOE, job, machine
 
 FIXED: dict[str, tuple[object, ...]] = {
     "pipeline": (1,),
@@ -47,5 +52,47 @@ def test_a_bubble_of_another_schedule_is_not_explained_by_the_form_of_1f1b() -> 
     space = Space({**FIXED, "tensor": (1,), "pipeline": (4,), "schedule": ("zb-h1",), "recompute": ("none",)})
     words = search(job(pipeline=4), DENSE, machine(2), space).words
     (bubble,) = [w for w in words if w.startswith("Pipeline bubble")]
-    assert "schedule zb-h1 instead of auto, microbatches are 16 instead of 16" in bubble
+    assert ": schedule zb-h1 instead of 1f1b, virtual stages are 2 instead of 1." in bubble
     assert "(p - 1)" not in bubble
+
+
+def between(own: TrainingJob, best: TrainingJob, moe: bool = False) -> tuple[str, ...]:
+    """What is said of two layouts, whichever of them a search would find."""
+    arch = MOE if moe else DENSE
+    one, other = (Candidate(setting_of(j), j, simulate(j, arch, machine(2)), 0.0, 0.0) for j in (own, best))
+    return explain(one, "", other, 80e9)
+
+
+def test_auto_is_the_schedule_it_stands_for() -> None:
+    """1F1B as written, auto with 2 virtual stages found: chunks shorten the bubble, from 3 / 16 to 3 / 32."""
+    words = between(job(pipeline=4, schedule="1f1b"), job(pipeline=4, virtual_pipeline=2))
+    assert "schedule 1f1b -> interleaved" in words[0]
+    (bubble,) = [w for w in words if w.startswith("Pipeline bubble saves")]
+    assert "(p - 1) / (v m) is 3 / (2 x 16) = 9.4% instead of 3 / (1 x 16) = 18.8%" in bubble
+    same = between(job(pipeline=4, schedule="1f1b"), job(pipeline=4, tensor=2))
+    assert "schedule" not in same[0]
+
+
+def test_experts_cut_like_the_rest_are_no_change() -> None:
+    words = between(
+        job(tensor=2, expert=2, expert_tensor=2), job(tensor=2, expert=4, recompute="full"), moe=True
+    )
+    assert "expert 2 -> 4" in words[0]
+    assert "expert_tensor" not in words[0]
+    wider = between(job(tensor=2, expert=2, expert_tensor=2), job(tensor=4, expert=2), moe=True)
+    assert "expert_tensor 2 -> 4" in wider[0]
+
+
+def test_what_lengthens_compute_does_not_explain_that_it_is_shorter() -> None:
+    """Without tensor ranks nobody repeats norms, and products are whole."""
+    large: dict[str, int] = {"sequence": 4096, "micro_batch": 8, "batch": 256}
+    shared, repeated, whole = (
+        job(tensor=4, sequence_parallel=True, **large), job(tensor=4, **large), job(**large)
+    )  # fmt: skip
+    (saved,) = [w for w in between(shared, whole) if w.startswith("Compute saves")]
+    assert "products are whole instead of cut over 4 GPUs" in saved
+    assert "norms" not in saved
+    (costs,) = [w for w in between(shared, repeated) if w.startswith("Compute costs")]
+    assert "norms and residuals are repeated on all tensor ranks" in costs
+    (gained,) = [w for w in between(repeated, whole) if w.startswith("Compute saves")]
+    assert "norms and residuals are no longer repeated on all tensor ranks" in gained

@@ -8,9 +8,11 @@ from typing import Any
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.search.result import Candidate
+from railwright.spec.training import Layout
 from railwright.training.cached import crowded
 from railwright.training.feed import feed_of
 from railwright.training.placement import place
+from railwright.training.schedule import schedule_name
 from railwright.units import show_time
 
 GIB = 2.0**30
@@ -27,6 +29,12 @@ NAMES = {
     "dp": "exposed data-parallel communication",
     "host": "waiting for launches",
 }
+
+ONE_FORM = ("1f1b", "interleaved", "gpipe")
+"""Schedules whose bubble is (p - 1) / (v m) of the passes; others fill theirs with weight gradients."""
+
+RECOMPUTED = ("none", "selective", "full")
+"""From nothing to all."""
 
 PLACEMENTS = {
     "packed": "ranks fill servers in order, so that groups of neighbours stay in a server and under a leaf",
@@ -95,7 +103,8 @@ def loading(best: Candidate, arch: Transformer, machine: Machine) -> tuple[str, 
 
 
 def _changes(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    changed = [f"{a} {_show(own[a])} -> {_show(best[a])}" for a in best if _differs(a, own, best)]
+    before, after = _effective(own), _effective(best)
+    changed = [f"{a} {_show(before[a])} -> {_show(after[a])}" for a in best if _differs(a, own, best)]
     return ", ".join(changed) or "nothing but the order of ranks"
 
 
@@ -108,19 +117,41 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
         "sequence_parallel": "tensor",
         "overlap_ep": "expert",
         "overlap_pp": "pipeline",
+        "schedule": "pipeline",
     }
     if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
         return False
-    return bool(own[axis] != best[axis])
+    return bool(own[axis] != best[axis] and _effective(own)[axis] != _effective(best)[axis])
+
+
+def _effective(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """A setting with what its defaults stand for: auto is 1F1B or interleaved, and experts that name no cut
+    of their own are cut like the rest."""
+    inside = setting["expert_tensor"] or setting["tensor"]
+    return {**setting, "schedule": _schedule(setting), "expert_tensor": inside}
+
+
+def _schedule(setting: Mapping[str, Any]) -> str:
+    layout = Layout(schedule=setting["schedule"], virtual_pipeline=setting["virtual_pipeline"])
+    return schedule_name(layout)
 
 
 def _bubble(own: Candidate, best: Candidate) -> str:
-    a, b = own.setting["schedule"], best.setting["schedule"]
-    if a != b and min(own.setting["pipeline"], best.setting["pipeline"]) > 1:
-        # The form below is that of 1F1B; zero-bubble schedules fill their bubbles with weight gradients.
-        counts = f"microbatches are {_microbatches(best)} instead of {_microbatches(own)}"
-        return f"schedule {b} instead of {a}, {counts}"
-    return f"(p - 1) / (v m) is {_idle(best)} instead of {_idle(own)}"
+    a, b = own.setting, best.setting
+    before, after = _schedule(a), _schedule(b)
+    if all(s["pipeline"] == 1 or _schedule(s) in ONE_FORM for s in (a, b)):
+        return f"(p - 1) / (v m) is {_idle(best)} instead of {_idle(own)}"
+    found = []
+    if before != after:
+        found.append(f"schedule {after}" + (f" instead of {before}" if a["pipeline"] > 1 else ""))
+    for what, (old, new) in {
+        "stages": (a["pipeline"], b["pipeline"]),
+        "virtual stages": (a["virtual_pipeline"], b["virtual_pipeline"]),
+        "microbatches": (_microbatches(own), _microbatches(best)),
+    }.items():
+        if old != new:
+            found.append(f"{what} are {new} instead of {old}")
+    return ", ".join(found)
 
 
 def _idle(one: Candidate) -> str:
@@ -142,21 +173,35 @@ def _microbatches(one: Candidate) -> int:
 
 
 def _compute(own: Candidate, best: Candidate) -> str:
+    """What changes that lengthens or shortens computing, as it was lengthened or shortened."""
     a, b = own.setting, best.setting
-    found = []
+    found: list[tuple[str, int]] = []  # and whether it lengthens (1) or shortens (-1), 0 for either
     if a["recompute"] != b["recompute"]:
-        found.append(f"recomputation is {b['recompute']} instead of {a['recompute']}")
+        more = RECOMPUTED.index(b["recompute"]) > RECOMPUTED.index(a["recompute"])
+        found.append((f"recomputation is {b['recompute']} instead of {a['recompute']}", 1 if more else -1))
     if a["tensor"] != b["tensor"]:
-        found.append(f"products are {_cut(b['tensor'])} instead of {_cut(a['tensor'])}")
+        cut = f"products are {_cut(b['tensor'])} instead of {_cut(a['tensor'])}"
+        found.append((cut, 1 if b["tensor"] > a["tensor"] else -1))
     if a["micro_batch"] != b["micro_batch"]:
-        found.append(f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}")
-    if a["sequence_parallel"] != b["sequence_parallel"] and max(a["tensor"], b["tensor"]) > 1:
+        found.append((f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}", 0))
+    repeated = [s["tensor"] > 1 and not s["sequence_parallel"] for s in (a, b)]
+    if repeated == [False, True]:
+        found.append(("norms and residuals are repeated on all tensor ranks", 1))
+    elif repeated == [True, False]:
+        found.append(("norms and residuals are no longer repeated on all tensor ranks", -1))
+    beside = [s["tensor"] > 1 and s["overlap_tp"] for s in (a, b)]
+    if beside[0] != beside[1]:
+        more = beside[1]
         found.append(
-            "norms and residuals are " + ("shared" if b["sequence_parallel"] else "repeated on all ranks")
+            (f"compute is slowed by {'more' if more else 'fewer'} overlapped sends", 1 if more else -1)
         )
-    if a["overlap_tp"] != b["overlap_tp"]:
-        found.append("compute is slowed by " + ("more" if b["overlap_tp"] else "fewer") + " overlapped sends")
-    return ", ".join(found)
+    longer = _share(best, "compute") > _share(own, "compute")
+    return ", ".join(words for words, sign in found if sign != (-1 if longer else 1))
+
+
+def _share(one: Candidate, kind: str) -> float:
+    """Exposed seconds of a share of the step."""
+    return sum(share.exposed for share in one.step.shares if share.kind == kind)
 
 
 def _cut(parts: int) -> str:
@@ -169,9 +214,10 @@ def _tensor(own: Candidate, best: Candidate) -> str:
     if a["tensor"] != b["tensor"]:
         groups = f"groups of {b['tensor']}" if b["tensor"] > 1 else "no tensor groups"
         found.append(f"{groups} instead of {a['tensor'] if a['tensor'] > 1 else 'none'}")
-    if a["overlap_tp"] != b["overlap_tp"]:
+    if a["overlap_tp"] != b["overlap_tp"] and min(a["tensor"], b["tensor"]) > 1:
         found.append(("" if b["overlap_tp"] else "no ") + "shards of collectives run beside products")
-    if a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
+    both = min(a["tensor"], b["tensor"]) > 1
+    if both and a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
         found.append(
             "recomputation repeats them"
             if b["recompute"] == "full"
@@ -200,7 +246,7 @@ def _expert(own: Candidate, best: Candidate) -> str:
     found = []
     if a["expert"] != b["expert"]:
         found.append(f"expert groups of {b['expert']} instead of {a['expert']}")
-    if a["overlap_ep"] != b["overlap_ep"]:
+    if a["overlap_ep"] != b["overlap_ep"] and min(a["expert"], b["expert"]) > 1:
         found.append("passes " + ("take turns" if b["overlap_ep"] else "no longer take turns"))
     if a["placement"] != b["placement"]:
         found.append(f"placed {b['placement']} instead of {a['placement']}")

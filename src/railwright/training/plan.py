@@ -128,14 +128,14 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
     if gpus % unit:
         fit = gpus // unit * unit
         what = "tensor x pipeline" if context == 1 else "tensor x context x pipeline"
-        sizes = " x ".join(
-            str(n) for n in ((tensor, pipeline) if context == 1 else (tensor, context, pipeline))
-        )
-        left = gpus // (tensor * context)
+        sizes = f"{tensor} x {pipeline}" if context == 1 else f"{tensor} x {context} x {pipeline}"
+        fits = divisors(gpus) if context > 1 else [d for d in divisors(domain) if gpus % d == 0]
+        left, odd = divmod(gpus, tensor * context)
+        choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
         raise PlanError(
             f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
             + (f"set gpus to {fit}, or " if fit else "")
-            + f"choose pipeline from {listed(divisors(left) if gpus % (tensor * context) == 0 else [1])}."
+            + f"choose {choice[0]} from {listed(choice[1])}."
         )
 
 
