@@ -141,6 +141,14 @@ def test_every_framework_gets_the_number_format(
     assert ("# nvfp4: torchtitan" in _written(case, "torchtitan")) == (asked["dtype"] == "nvfp4")
 
 
+def test_the_loss_is_fused_as_each_framework_takes_it() -> None:
+    """Transformer Engine's kernel in NeMo; Megatron-LM's own where pretrain_gpt.py refuses that one."""
+    plain = _written((DENSE, job()), "megatron")
+    assert "--cross-entropy-loss-fusion\n--cross-entropy-fusion-impl native" in plain
+    assert "# the loss is predicted as Transformer Engine's kernel" in plain
+    assert "cross_entropy_fusion_impl='te'" in _written((DENSE, job()), "nemo")
+
+
 def test_nemo_is_told_what_megatron_is() -> None:
     """Capacity, hidden all-to-alls and offload are fields there where they are arguments here."""
     turns = changed(job(expert=4, overlap=Overlap(ep=True)), expert_capacity=1.5)

@@ -45,7 +45,8 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         lines.append(f"--expert-tensor-parallel-size {layout.expert_tensor or layout.tensor}")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
-    fields = _communication(job, arch) | _recomputation(job, arch) | _precision(job) | _fusions(job, arch)
+    fields = _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    fields |= _fusions(job, arch, loss="native")
     for name, value in fields.items():
         argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
         words = "" if value is True else f" {' '.join(value) if isinstance(value, list) else value}"
@@ -56,7 +57,10 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     lines += _sharding(layout.zero, overlap.dp)
     if "optimizer" in layout.offload:
         lines += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
-    return [*_unsaid(job, arch, data), *lines]
+    comments = _unsaid(job, arch, data)
+    if "cross_entropy_loss_fusion" in fields:
+        comments.append("# the loss is predicted as Transformer Engine's kernel, which pretrain_gpt.py refuses")
+    return [*comments, *lines]
 
 
 def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
@@ -84,7 +88,8 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
-    model |= _communication(job, arch) | _recomputation(job, arch) | _precision(job) | _fusions(job, arch)
+    model |= _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    model |= _fusions(job, arch, loss="te")
     if "rotary" in job.unfused:
         model["apply_rope_fusion"] = False
     if "cpu_offloading_num_layers" in model:
@@ -146,14 +151,18 @@ def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     return found
 
 
-def _fusions(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
-    """Fields of TransformerConfig for kernels that are fused here and, unless it is told, not in Megatron."""
+def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
+    """Fields of TransformerConfig for kernels that are fused here and, unless it is told, not in Megatron.
+
+    loss  whose fused cross-entropy: Transformer Engine's, as it is predicted, or Megatron's own ('native'),
+          since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args)
+    """
     found: dict[str, Any] = {}
     if arch.is_moe:
         found |= {"moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
     if loss_of(job) == "fused":
-        found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"}
+        found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": loss}
     return found
 
 
