@@ -41,6 +41,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     *((DENSE, job(pipeline=2, schedule=s, overlap=OFF)) for s in SCHEDULES),
     (DENSE, job(pipeline=2, virtual_pipeline=2, schedule="zb-h1")),
     (DENSE, job(pipeline=2, virtual_pipeline=2)),
+    (DENSE, job(pipeline=2, layers_per_stage=(5, 3))),
     (DENSE, job(offload=("activations", "optimizer"))),
     (DENSE, job(offload=("activations", "optimizer"), pipeline=2)),
     (MOE, job(expert=4, overlap=Overlap(ep=True))),
@@ -190,6 +191,22 @@ def test_what_megatron_refuses_is_not_written() -> None:
     plain = _written((DENSE, job(overlap=ON, tensor=2)), "megatron")
     assert "--tp-comm-overlap" not in plain
     assert "needs sequence parallelism" in plain
+
+
+def test_torchtitan_cuts_the_model_as_predicted() -> None:
+    """Its own count of stages, ceil((layers + first less + last less) / layers per stage), is the layout's;
+    uneven pieces are named module by module."""
+    for pipeline, virtual in ((2, 1), (4, 1), (2, 2), (4, 2)):
+        one = job(pipeline=pipeline, virtual_pipeline=virtual)
+        p = tomllib.loads(_written((DENSE, one), "torchtitan"))["parallelism"]
+        less = sum(p[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last"))
+        assert -(-(DENSE.layers + less) // p["pipeline_parallel_layers_per_stage"]) == pipeline * virtual
+    uneven = tomllib.loads(_written((DENSE, job(pipeline=2, layers_per_stage=(5, 3))), "torchtitan"))
+    assert uneven["parallelism"]["module_fqns_per_model_part"] == [
+        ["tok_embeddings", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4"],
+        ["layers.5", "layers.6", "layers.7", "norm", "output"],
+    ]
+    assert "pipeline_parallel_layers_per_stage" not in uneven["parallelism"]
 
 
 def test_torchtitan_uses_every_gpu_once() -> None:

@@ -87,9 +87,7 @@ def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, An
     if layout.pipeline > 1:
         schedule = SCHEDULES.get(schedule_name(layout), "InterleavedZeroBubble")
         found["pipeline_parallel_schedule"] = schedule
-        sizes = _sizes(job, arch)
-        if len(sizes) == 1:
-            found["pipeline_parallel_layers_per_stage"] = sizes.pop()
+        found |= _stages(_sizes(job, arch))
         found["pipeline_parallel_microbatch_size"] = job.micro_batch
     if arch.is_moe:
         found["expert_parallel_degree"] = layout.expert
@@ -97,10 +95,31 @@ def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, An
     return found
 
 
-def _sizes(job: TrainingJob, arch: Transformer) -> set[int]:
-    """How many layers the pieces of the model have."""
+def _sizes(job: TrainingJob, arch: Transformer) -> tuple[int, ...]:
+    """How many layers each piece of the model has, in its order."""
     layout = job.layout
-    return set(layers_per_piece(arch.layers, route_of(layout).model_pieces, layout))
+    return layers_per_piece(arch.layers, route_of(layout).model_pieces, layout, arch.mtp_layers)
+
+
+def _stages(sizes: tuple[int, ...]) -> dict[str, Any]:
+    """Settings that cut the model into pieces of these sizes.
+
+    Without the two that say how many layers embedding and output stand for, torchtitan counts one each, and
+    finds another number of stages.  It has no setting for other uneven pieces than its own: all modules of
+    each are named.
+    Source: torchtitan/distributed/pipeline_parallel.py, pipeline_llm and generate_llm_fqn_per_model_part.
+    """
+    if len(set(sizes)) == 1:
+        return {
+            "pipeline_parallel_layers_per_stage": sizes[0],
+            "pipeline_parallel_first_stage_less_layers": 0,
+            "pipeline_parallel_last_stage_less_layers": 0,
+        }
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    parts = [[f"layers.{k}" for k in range(end - n, end)] for n, end in zip(sizes, ends, strict=True)]
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
+    return {"module_fqns_per_model_part": parts}
 
 
 def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -118,8 +137,8 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("torchtitan has no context parallelism over heads (Ulysses); its default is used")
     if layout.pipeline > 1 and name not in SCHEDULES and layout.virtual_pipeline == 1:
         found.append(f"torchtitan has no schedule {name}; its zero-bubble one has two stages per rank")
-    if layout.pipeline > 1 and len(_sizes(job, arch)) > 1:
-        found.append("stages are uneven: give module_fqns_per_model_part yourself")
+    if arch.mtp_layers:
+        found.append(f"{arch.mtp_layers} multi-token-prediction layers are predicted: torchtitan has none")
     if layout.tensor > 1 and not layout.sequence_parallel:
         found.append("torchtitan splits norms and residuals too wherever it has tensor parallelism")
     if not job.overlap.dp:
