@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,20 +11,25 @@ import numpy as np
 import pytest
 
 from railwright.errors import PlanError, RailwrightError
+from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.export import FORMS
 from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.search.pricing import PASSING
-from railwright.search.space import apply, blocks, setting_of
+from railwright.search.space import apply, blocks
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.plan import data_parallel
 from training_cases import DENSE, MOE, job, machine
 
-MODULES = job().layout.recompute_modules
+WINDOWS = replace(DENSE, sliding_window=512, full_every=6)
+SINKS = replace(MOE, sliding_window=512, full_every=2, attention_sinks=True)
+LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
 
 
-def lacks(name: str, **layout: Any) -> list[str]:
-    return FRAMEWORKS[name].lacks(setting_of(job(batch=64, **layout)), MODULES)
+def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:
+    layout = {"batch": 64, **fields}
+    return "; ".join(FRAMEWORKS[name].lacks(job(**layout), arch, data))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +55,7 @@ def lacks(name: str, **layout: Any) -> list[str]:
         ),
         (
             {"expert": 4, "zero": 3, "recompute": "full", "overlap": Overlap(ep=True)},
-            "expert all-to-alls hidden beside sharded parameters; expert all-to-alls hidden where experts "
-            "are computed again",
+            "expert all-to-alls hidden where experts are computed again",
             "expert all-to-alls hidden",
         ),
         ({"tensor": 2, "sequence_parallel": True, "overlap": Overlap(tp=True)}, "", ""),
@@ -70,8 +75,90 @@ def lacks(name: str, **layout: Any) -> list[str]:
     ids=str,
 )
 def test_what_each_framework_lacks(layout: dict[str, Any], megatron: str, torchtitan: str) -> None:
-    assert "; ".join(lacks("megatron", **layout)) == megatron
-    assert "; ".join(lacks("torchtitan", **layout)) == torchtitan
+    arch = MOE if "expert" in layout else DENSE
+    assert lacks("megatron", arch, **layout) == megatron
+    assert lacks("torchtitan", arch, **layout) == torchtitan
+
+
+EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
+
+
+@pytest.mark.parametrize(
+    ("layout", "missing"),
+    [
+        ({"tensor": 2}, "experts under tensor parallelism without sequence parallelism"),
+        (SP, ""),
+        ({"recompute": "selective", "recompute_modules": ("ops", "moe_act")}, "recomputation of ops"),
+        ({"pipeline": 2, "virtual_pipeline": 2}, ""),
+        (
+            {"pipeline": 2, "virtual_pipeline": 2, "overlap": Overlap(pp=False)},
+            "two interleaved stages that do not hide what they send",
+        ),
+        ({"pipeline": 4, "virtual_pipeline": 2, "overlap": Overlap(pp=False)}, ""),
+        ({"expert": 4, "zero": 2, "overlap": EP}, ""),
+        ({"expert": 4, "zero": 3, "overlap": EP}, ""),
+        (
+            {"expert": 4, "zero": 2, "pipeline": 4, "virtual_pipeline": 2, "overlap": EP},
+            "expert all-to-alls hidden in virtual stages beside zero 2 and 3",
+        ),
+    ],
+    ids=str,
+)
+def test_what_megatron_refuses_of_experts(layout: dict[str, Any], missing: str) -> None:
+    """moe_layer.py, validate_args and combined_1f1b.py at the commit that the exports name."""
+    assert lacks("megatron", MOE, **layout) == lacks("nemo", MOE, **layout) == missing
+
+
+WHOLE = "parameters that are not sharded beside other than data parallelism"
+STAGED = "experts in fp8 beside a pipeline or context parallelism"
+BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor parallelism"
+
+
+@pytest.mark.parametrize(
+    ("arch", "data", "layout", "missing"),
+    [
+        (DENSE, 8, {"zero": 0}, ""),
+        (DENSE, 8, {"zero": 0, **SP}, WHOLE),
+        (DENSE, 8, {"zero": 0, "pipeline": 2}, WHOLE),
+        (DENSE, 8, {"zero": 0, "context": 2}, WHOLE),
+        (MOE, 8, {"zero": 0, "expert": 4}, WHOLE),
+        (DENSE, 1, SP, WHOLE),  # nothing to shard over, and 16 bits are FSDP's
+        (DENSE, 8, {**SP, "overlap": Overlap(tp=True)}, ""),
+        (MOE, 8, {"expert": 4, "dtype": "fp8"}, ""),
+        (MOE, 8, {"pipeline": 2, "dtype": "fp8"}, STAGED),
+        (MOE, 8, {"context": 2, "context_kind": "all-gather", "dtype": "fp8_rowwise"}, STAGED),
+        (DENSE, 8, {"pipeline": 2, "dtype": "fp8"}, ""),
+        (MOE, 8, {"pipeline": 2, "dtype": "mxfp8"}, ""),
+        (DENSE, 8, {**SP, "dtype": "mxfp8"}, "compiled mxfp8 beside tensor parallelism"),
+        (LATENT, 8, {**SP, "dtype": "fp8"}, BY_TENSOR),
+        (LATENT, 8, {**SP, "dtype": "fp8_rowwise"}, ""),
+        (MOE, 8, {"pipeline": 2, "schedule": "dualpipe-v", "expert": 4}, ""),
+        (
+            MOE,
+            8,
+            {"pipeline": 2, "schedule": "dualpipe-v", "expert": 4, "recompute": "full"},
+            "DualPipeV with expert parallelism and recomputation",
+        ),
+        (SINKS, 8, {"context": 2}, "context parallelism beside attention sinks"),
+    ],
+    ids=str,
+)
+def test_what_torchtitan_refuses(arch: Transformer, data: int, layout: dict[str, Any], missing: str) -> None:
+    """Its parallelize functions, converters and DualPipeV at the commit that the export names."""
+    assert lacks("torchtitan", arch, data, **layout) == missing
+
+
+@pytest.mark.parametrize("kind", ["ring", "all-gather", "all-to-all"])
+def test_windows_and_sinks_over_context_ranks_as_transformer_engine_has_them(kind: str) -> None:
+    """Sliding windows: heads swapped or keys gathered; a learned sink: heads swapped."""
+    windows, sinks = (lacks("megatron", arch, context=2, context_kind=kind) for arch in (WINDOWS, SINKS))
+    ring = "context parallelism by rings with sliding windows"
+    assert windows == (ring if kind == "ring" else "")
+    heads = "context parallelism with attention sinks other than over heads"
+    assert sinks == ("" if kind == "all-to-all" else heads)
+    assert not lacks("megatron", DENSE, context=2, context_kind=kind)
+    chunked = replace(WINDOWS, window_chunked=True)
+    assert not lacks("megatron", chunked, context=2, context_kind=kind)
 
 
 @pytest.mark.parametrize("form", ["megatron", "torchtitan"])
@@ -84,7 +171,7 @@ def test_an_export_says_in_a_comment_what_is_lacking(form: str) -> None:
         one = job(batch=64, schedule=name, pipeline=2, tensor=tensor, expert=expert, overlap=overlap)
         lines = FORMS[form][1](one, arch, 4)  # type: ignore[arg-type]
         comments = [line for line in lines if line.startswith("#")]
-        missing = FRAMEWORKS[form].lacks(setting_of(one), MODULES)
+        missing = FRAMEWORKS[form].lacks(one, arch, 4)
         assert len(comments) >= bool(missing), missing
         told += bool(missing)
     assert told > 10
@@ -93,16 +180,16 @@ def test_an_export_says_in_a_comment_what_is_lacking(form: str) -> None:
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_masks_of_blocks_are_what_is_lacking_of_each_layout(name: str) -> None:
     rng = random.Random(name)
-    framework, axes = framework_named(name), {"offload": ((), ("activations",))}
-    found, _ = blocks(Space(axes), job(batch=64), MOE, machine(2).network.fabric)
+    framework, axes, base = framework_named(name), {"offload": ((), ("activations",))}, job(batch=64)
+    found, _ = blocks(Space(axes), base, MOE, machine(2).network.fabric)
     for block in rng.sample(found, 60):
-        timed, kept = runs(framework, block, MODULES)
+        timed, kept = runs(framework, block, base, MOE)
         for _ in range(20):
             index = tuple(rng.randrange(n) for n in block.shape)
             x = int(np.ravel_multi_index(index[: len(PASSING)], block.shape[: len(PASSING)]))
-            zero, offload, hidden, _ = index[len(PASSING) :]
-            able = not framework.lacks(block.at(index), MODULES)
-            assert able == (timed[x, zero, hidden] and kept[x, zero, offload]), block.at(index)
+            zero, offload, *hidden = index[len(PASSING) :]
+            able = not framework.lacks(apply(base, block.at(index)), MOE, block.data)
+            assert able == (timed[x, zero, *hidden] and kept[x, zero, offload]), block.at(index)
 
 
 @pytest.mark.parametrize("name", ["megatron", "torchtitan"])
@@ -122,15 +209,17 @@ def test_a_search_finds_the_best_that_a_framework_runs(name: str) -> None:
             "overlap_dp": (True,),
         }
     )
-    base, one = job(batch=32), machine(1)
-    result = search(base, MOE, one, space, top=3, steps=0, framework=name)
+    base, room = job(batch=32), machine(1)
+    result = search(base, MOE, room, space, top=3, steps=0, framework=name)
     times = []
-    for block in blocks(space, base, MOE, one.network.fabric)[0]:
+    for block in blocks(space, base, MOE, room.network.fabric)[0]:
         for index in np.ndindex(*block.shape):
-            if not FRAMEWORKS[name].lacks(block.at(index), MODULES):
+            if not FRAMEWORKS[name].lacks(apply(base, block.at(index)), MOE, block.data):
                 times.append(_time(apply(base, block.at(index))))
     assert result.best[0].time == pytest.approx(min(times), rel=1e-9)
-    assert not any(FRAMEWORKS[name].lacks(c.setting, MODULES) for c in (*result.best, *result.front))
+    for one in (*result.best, *result.front):
+        data = data_parallel(one.job, machine(1).network.fabric)
+        assert not FRAMEWORKS[name].lacks(one.job, MOE, data)
 
 
 def _time(one: TrainingJob) -> float:
@@ -160,9 +249,10 @@ def test_a_space_of_which_a_framework_runs_nothing_is_refused() -> None:
 
 
 def test_masks_look_only_at_the_axes_they_name() -> None:
-    """Of numbers whether they are above 1: what is kept for one structure serves all alike."""
-    settings = [setting_of(job(batch=64, pipeline=p, tensor=t)) for p, t in ((2, 2), (4, 4))]
+    """Of numbers whether they are 1, 2 or more: what is kept for one structure serves all alike."""
+    jobs = [job(batch=64, pipeline=n, tensor=n, context=n) for n in (3, 4)]
     for framework in FRAMEWORKS.values():
-        first, second = (framework.lacks(s, MODULES) for s in settings)
+        first, second = (framework.lacks(one, MOE, 8) for one in jobs)
         assert first == second
-    assert set(CHOICES) & set(PASSING) == {"sequence_parallel", "recompute", "overlap_tp", "overlap_ep"}
+    passing = {"sequence_parallel", "recompute", "overlap_tp", "overlap_ep"}
+    assert set(CHOICES) & set(PASSING) == passing

@@ -34,7 +34,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
 from railwright.training.eras import era_of
-from railwright.training.plan import check
+from railwright.training.plan import check, data_parallel
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
 
@@ -113,7 +113,7 @@ def search(
         time.perf_counter() - started,
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
-    words += () if only else _lacking(best[0])
+    words += () if only else _lacking(best[0], arch, data_parallel(best[0].job, machine.network.fabric))
     return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
 
 
@@ -176,7 +176,7 @@ class _Run:
             self.depth.append(np.zeros(classes, np.uint8))
             least = self.screener.compute(block) if fits.any() else np.full(classes, np.inf)
             bounds = np.broadcast_to(_down(least)[:, None, None, None], shape)
-            self.seconds.append(np.where(able[..., None], bounds, np.float32(np.inf)))
+            self.seconds.append(np.where(able, bounds, np.float32(np.inf)))
         if self.only and all(np.isinf(memory).all() for memory in self.memory):
             raise PlanError(
                 f"{self.job.name}: {self.only.title} runs none of the {self.layouts:,} layouts of the space; "
@@ -186,11 +186,10 @@ class _Run:
             raise PlanError(self._nothing_fits())
 
     def _only_those_that_run(self, i: int) -> NDArray[np.bool_]:
-        """(X, z, d) layouts of a block that the framework runs; others need infinite memory."""
+        """(X, z, d, p) layouts of a block that the framework runs; others need infinite memory."""
         if self.only is None:
-            return np.ones(1, bool)[:, None, None]
-        modules = self.job.layout.recompute_modules
-        seconds, memory = runs(self.only, self.blocks[i], modules)
+            return np.ones((1, 1, 1, 1), bool)
+        seconds, memory = runs(self.only, self.blocks[i], self.job, self.arch)
         self.memory[i] = np.where(memory, self.memory[i], np.float32(np.inf))
         return seconds
 
@@ -390,11 +389,11 @@ def _down(values: NDArray[np.float64]) -> Floats32:
     return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
 
 
-def _lacking(best: Candidate) -> tuple[str, ...]:
+def _lacking(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
     """What the framework of the job's software does not have of the best layout."""
     name = era_of(best.job).framework
     if name not in FRAMEWORKS:
         return ()
-    lacks = FRAMEWORKS[name].lacks(best.setting, best.job.layout.recompute_modules)
+    lacks = FRAMEWORKS[name].lacks(best.job, arch, data)
     words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
     return (f"{words} `--framework {name}` finds the best.",) if lacks else ()

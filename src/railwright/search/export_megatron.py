@@ -21,6 +21,9 @@ from railwright.training.stages import layers_per_piece
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
 """Megatron's names of them (TransformerConfig.cp_comm_type, which the command line's value becomes)."""
 
+MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+"""What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
+
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 """Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
 

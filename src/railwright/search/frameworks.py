@@ -1,12 +1,12 @@
-"""What training frameworks run of a layout: schedules and overlaps that they do not have.
+"""What training frameworks run of a layout: schedules, overlaps and combinations that they do not have.
 
-Only what changes a step's time or memory counts; names, placements and notes are the exports' matter
-(`export_megatron`, `export_torchtitan`, with the versions that were read).
+Only what changes a step's time or memory, or is refused, counts; names, placements and notes are the exports'
+matter (`export_megatron`, `export_torchtitan`, with the versions that were read).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -16,18 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
-from railwright.search.export_torchtitan import SCHEDULES
+from railwright.model.architecture import Transformer
+from railwright.search.export_megatron import MODULES
+from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.pricing import PASSING
-from railwright.search.space import Block
+from railwright.search.space import Block, setting_of
+from railwright.spec.training import TrainingJob
 from railwright.training.schedule import SHARED
 
 Bools = NDArray[np.bool_]
-Lacks = Callable[[Mapping[str, Any], Sequence[str]], list[str]]
-"""(axis -> value, recompute_modules) -> what of a layout a framework has not, in words."""
+Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]
+"""(axis -> value, job, model) -> what a framework has not, in words.  Of a layout it looks at the axes of
+STRUCTURE and CHOICES and at `copies` alone, of numbers whether they are 1, 2 or more; of the job at what is
+no axis."""
 
 STRUCTURE = ("schedule", "virtual_pipeline", "pipeline", "tensor", "context", "context_kind", "expert")
-CHOICES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "zero", "offload", "overlap_dp")
-"""Axes that `Lacks` may look at; of numbers only whether they are above 1."""
+CHOICES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "zero", "offload")
+CHOICES += ("overlap_dp", "overlap_pp")
+"""Axes that a `Rule` may look at."""
+
+MANY = 3
+"""Numbers from here on are alike to every rule."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,12 @@ class Framework:
     """A framework by its name, and what it lacks for a layout."""
 
     title: str
-    lacks: Lacks
+    rule: Rule
+
+    def lacks(self, job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+        """What of a job's layout the framework has not, in words; `data` its data-parallel size."""
+        copies = data * job.layout.context
+        return self.rule(_few({**setting_of(job), "copies": copies}), job, arch)
 
 
 def framework_named(name: str) -> Framework:
@@ -46,76 +60,132 @@ def framework_named(name: str) -> Framework:
     return FRAMEWORKS[name]
 
 
-def runs(framework: Framework, block: Block, modules: Sequence[str]) -> tuple[Bools, Bools]:
-    """Which layouts of a block a framework runs: (X, zero, overlap_dp) whatever goes to the host, and
-    (X, zero, offload) whatever of data parallelism is hidden; the two do not depend on each other.
+def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer) -> tuple[Bools, Bools]:
+    """Which layouts of a block a framework runs: (X, zero, overlap_dp, overlap_pp) whatever goes to the host,
+    and (X, zero, offload) whatever of sending is hidden; the two do not depend on each other.
 
-    modules  that selective recomputation computes again
+    job  whose other fields count; its own layout does not
     """
-    few = tuple(min(n, 2) if isinstance(n, int) else n for n in (block.structure[a] for a in STRUCTURE))
-    able = _able(framework, few, tuple(block.of(axis) for axis in CHOICES), tuple(modules))
-    # every axis of a class of passes, then zero, offload and overlap_dp
+    copies = block.data * block.structure["context"]
+    few = _few({**{a: block.structure[a] for a in STRUCTURE}, "copies": copies})
+    values = tuple(block.of(axis) for axis in CHOICES)
+    able = _able(framework, tuple(few.items()), values, job, arch)
+    # every axis of a class of passes, then zero, offload, overlap_dp and overlap_pp
     places = {axis: i for i, axis in enumerate(CHOICES)}
+    last = ("zero", "offload", "overlap_dp", "overlap_pp")
     shape = [len(block.of(axis)) if axis in places else 1 for axis in PASSING]
     order = [places[axis] for axis in PASSING if axis in places]
-    spread = able.transpose(*order, *(places[a] for a in ("zero", "offload", "overlap_dp")))
-    spread = spread.reshape(*shape, *spread.shape[-3:])
-    full = np.broadcast_to(spread, (*(len(block.of(axis)) for axis in PASSING), *spread.shape[-3:]))
-    flat = full.reshape(-1, *spread.shape[-3:])
-    return np.any(flat, axis=2), np.any(flat, axis=3)
+    spread = able.transpose(*order, *(places[axis] for axis in last))
+    spread = spread.reshape(*shape, *spread.shape[-4:])
+    full = np.broadcast_to(spread, (*(len(block.of(axis)) for axis in PASSING), *spread.shape[-4:]))
+    flat = full.reshape(-1, *spread.shape[-4:])
+    return np.any(flat, axis=2), np.any(flat, axis=(3, 4))
+
+
+def _few(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with numbers from MANY on alike, so that many structures share what is found for one."""
+    counts = (*STRUCTURE, "copies")
+    return {k: min(v, MANY) if k in counts and isinstance(v, int) else v for k, v in setting.items()}
 
 
 @lru_cache(maxsize=1024)
 def _able(
     framework: Framework,
-    structure: tuple[Any, ...],
+    structure: tuple[tuple[str, Any], ...],
     values: tuple[tuple[Any, ...], ...],
-    modules: tuple[str, ...],
+    job: TrainingJob,
+    arch: Transformer,
 ) -> Bools:
-    """Whether a framework runs each choice of CHOICES under a structure of STRUCTURE."""
-    names = (*STRUCTURE, *CHOICES)
+    """Whether a framework runs each choice of CHOICES under a structure."""
     able = [
-        not framework.lacks(dict(zip(names, (*structure, *choice), strict=True)), modules)
+        not framework.rule({**dict(structure), **dict(zip(CHOICES, choice, strict=True))}, job, arch)
         for choice in product(*values)
     ]
     return np.array(able).reshape([len(v) for v in values])
 
 
-def _megatron(setting: Mapping[str, Any], modules: Sequence[str]) -> list[str]:
-    """Sources: TransformerConfig.__post_init__ (overlap_moe_expert_parallel_comm, tp_comm_overlap,
-    cpu_offloading); Megatron-FSDP gathers parameters layer by layer, for which no passes are paired."""
+def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
+    """Sources: Megatron-LM, TransformerConfig.__post_init__ (overlap_moe_expert_parallel_comm,
+    tp_comm_overlap, cpu_offloading, recompute_modules), core/transformer/moe/moe_layer.py (forward), core/
+    pipeline_parallel/combined_1f1b.py (Megatron-FSDP, zero 2 and 3), training/arguments.py (overlap_p2p_comm);
+    Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [_schedule(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
-    again = setting["recompute"]
+    again, virtual = setting["recompute"], setting["virtual_pipeline"]
+    modules = job.layout.recompute_modules if again == "selective" else ()
+    if unknown := [name for name in modules if name not in MODULES]:
+        found.append(f"recomputation of {' and '.join(unknown)}")
     if setting["overlap_ep"] and setting["expert"] > 1 and setting["schedule"] not in SHARED:
         hidden = "expert all-to-alls hidden"
-        if setting["pipeline"] > 1 and setting["virtual_pipeline"] == 1:
+        if setting["pipeline"] > 1 and virtual == 1:
             found.append(f"{hidden} in a pipeline without virtual stages")
-        if setting["zero"] == 3:
-            found.append(f"{hidden} beside sharded parameters")
-        if again == "full" or (again == "selective" and "moe" in modules):
+        if setting["zero"] >= 2 and virtual > 1:
+            found.append(f"{hidden} in virtual stages beside zero 2 and 3")
+        if again == "full" or "moe" in modules:
             found.append(f"{hidden} where experts are computed again")
-    if setting["overlap_tp"] and setting["tensor"] > 1 and not setting["sequence_parallel"]:
-        found.append("tensor parallelism hidden without sequence parallelism")
+    if virtual > 1 and setting["pipeline"] == 2 and not setting["overlap_pp"]:
+        found.append("two interleaved stages that do not hide what they send")
+    if setting["tensor"] > 1 and not setting["sequence_parallel"]:
+        if setting["overlap_tp"]:
+            found.append("tensor parallelism hidden without sequence parallelism")
+        if arch.is_moe:
+            found.append("experts under tensor parallelism without sequence parallelism")
+    if setting["context"] > 1:
+        found += _context(setting["context_kind"], arch)
     if "activations" in setting["offload"] and (setting["pipeline"] > 1 or again != "none"):
         found.append("activations offloaded beside a pipeline or recomputation")
     return found
 
 
-def _torchtitan(setting: Mapping[str, Any], modules: Sequence[str]) -> list[str]:
-    """Source: torchtitan/config/job_config.py, of the version in `export_torchtitan`."""
+def _context(kind: str, arch: Transformer) -> list[str]:
+    """What Transformer Engine's attention does not do over context-parallel ranks."""
+    if arch.attention_sinks and kind != "all-to-all":
+        return ["context parallelism with attention sinks other than over heads"]
+    if arch.sliding_window and not arch.window_chunked and kind == "ring":
+        return ["context parallelism by rings with sliding windows"]
+    return []
+
+
+def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
+    """Sources, of the version in `export_torchtitan`: config/job_config.py; models/*/infra/parallelize.py and
+    distributed/utils.py (DistributedDataParallel, and no 16 bits without FSDP); components/quantization/
+    (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/parallelize.py (attention sinks)."""
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
     known = several or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [_schedule(setting)]
-    if setting["overlap_ep"] and setting["expert"] > 1 and setting["schedule"] not in SHARED:
+    staged, cut = setting["pipeline"] > 1, setting["tensor"] > 1
+    apart, experts = setting["context"] > 1, setting["expert"] > 1
+    if setting["overlap_ep"] and experts and setting["schedule"] not in SHARED:
         found.append("expert all-to-alls hidden")
-    if setting["tensor"] > 1 and not setting["sequence_parallel"]:
+    if cut and not setting["sequence_parallel"]:
         found.append("tensor parallelism without sequence parallelism")
-    if setting["context"] > 1 and setting["context_kind"] == "all-to-all":
+    if cut and setting["overlap_tp"] and arch.attention_sinks:
+        found.append("tensor parallelism hidden beside attention sinks")
+    if apart and setting["context_kind"] == "all-to-all":
         found.append("context parallelism over heads")
+    if apart and arch.attention_sinks:
+        found.append("context parallelism beside attention sinks")
+    if (setting["zero"] == 0 or setting["copies"] == 1) and (staged or cut or apart or experts):
+        found.append("parameters that are not sharded beside other than data parallelism")
+    if setting["schedule"] == "dualpipe-v" and experts and setting["recompute"] != "none":
+        found.append("DualPipeV with expert parallelism and recomputation")
+    found += _quantized(job.dtype, arch, staged or apart, cut)
     if not setting["overlap_dp"]:
         found.append("data parallelism that is not hidden")
     if "activations" in setting["offload"]:
         found.append("activations offloaded")
+    return found
+
+
+def _quantized(dtype: str, arch: Transformer, outside: bool, cut: bool) -> list[str]:
+    """What torchtitan's converters refuse: experts in fp8 `outside` of one stage and whole sequences,
+    compiled mxfp8 in layers that are `cut`, fp8 by tensor in latent attention that is."""
+    found = []
+    if arch.is_moe and outside and "quantize.grouped_mm.float8" in GROUPED.get(dtype, {}):
+        found.append("experts in fp8 beside a pipeline or context parallelism")
+    if cut and "quantize.linear.mx" in LINEAR.get(dtype, {}):
+        found.append("compiled mxfp8 beside tensor parallelism")
+    if cut and dtype == "fp8" and arch.attention == "mla":
+        found.append("fp8 with a scale per tensor in latent attention beside tensor parallelism")
     return found
 
 
