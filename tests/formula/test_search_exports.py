@@ -82,6 +82,7 @@ def test_names_are_the_frameworks_own(case: tuple[object, TrainingJob]) -> None:
     assert {k.arg for call in calls for k in call.keywords} <= set(KNOWN["nemo"]["names"])
 
     written = tomllib.loads(_written(case, "torchtitan"))
+    assert set(written["training"].get("dataloader", {})) <= set(KNOWN["torchtitan"]["dataloader"])
     for layer, kinds in written.pop("quantize", {}).items():
         for kind, values in kinds.items():
             assert set(values) <= set(KNOWN["torchtitan"]["quantize"][layer][kind])
@@ -216,6 +217,14 @@ def test_torchtitan_uses_every_gpu_once() -> None:
         used = p["data_parallel_replicate_degree"] * p["data_parallel_shard_degree"]
         used *= p["tensor_parallel_degree"] * p["context_parallel_degree"] * p["pipeline_parallel_degree"]
         assert used == 16
+
+
+def test_torchtitan_compiles() -> None:
+    """As it is predicted; asynchronous tensor parallelism is refused without."""
+    both = tomllib.loads(_written((DENSE, job()), "torchtitan"))
+    assert both["compile"] == {"enable": True, "components": ["model", "loss"]}
+    eager = tomllib.loads(_written((DENSE, changed(job(), unfused=("loss",))), "torchtitan"))
+    assert eager["compile"]["components"] == ["model"]
 
 
 def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:

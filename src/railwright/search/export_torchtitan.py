@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright.model.architecture import Transformer
+from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
+from railwright.training.lockstep import amax_over
 from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
@@ -51,6 +53,7 @@ def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     }
     if "optimizer" in layout.offload:
         training["enable_cpu_offload"] = True
+    parts = ["model"] if "loss" in job.unfused else ["model", "loss"]
     checkpoint: dict[str, Any] = {"mode": layout.recompute}
     if layout.recompute == "selective":
         checkpoint["selective_ac_option"] = "op"
@@ -59,7 +62,11 @@ def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         ("training", training),
         ("parallelism", _parallelism(job, arch, data)),
         ("activation_checkpoint", checkpoint),
+        # what is predicted is compiled (eras.yaml, fsdp-2024), and asynchronous tensor parallelism must be
+        ("compile", {"enable": True, "components": parts}),
     ]
+    if job.data.workers != Data().workers:
+        sections.append(("training.dataloader", {"num_workers": job.data.workers}))
     if quantized:
         sections += [("model", {"converters": list(quantized)}), *quantized.items()]
     lines = _unsaid(job, arch)
@@ -155,12 +162,48 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
     if "optimizer" in layout.offload:
         found.append("torchtitan's enable_cpu_offload takes parameters and gradients to the host too")
     if "activations" in layout.offload:
-        found.append("offloaded activations: torchtitan has no setting for them")
+        kept = f" (of {layout.offload_layers} layers)" if layout.offload_layers else ""
+        found.append(f"offloaded activations{kept}: torchtitan has no setting for them")
     if job.dtype in ("fp16", "nvfp4"):
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
     if job.dtype_also:
         found.append(f"{' and '.join(job.dtype_also)} in mxfp8: torchtitan multiplies them in 16 bits")
-    return [f"# {sentence}" for sentence in found]
+    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
+
+
+def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What the job sets of number formats, kernels and overlaps, and torchtitan does not."""
+    layout, overlap, found = job.layout, job.overlap, []
+    if job.moment_dtype != "fp32":
+        found.append(f"moments in {job.moment_dtype}: torchtitan's AdamW keeps the type of its parameters")
+    if job.master == "remainder":
+        found.append("master weights as remainders: torchtitan keeps its parameters in fp32")
+    if job.gradient_dtype not in (None, "fp32"):
+        found.append(f"gradients in {job.gradient_dtype}: torchtitan reduces in fp32 only")
+    if job.lora:
+        found.append(f"adapters of rank {job.lora.rank} (lora): torchtitan trains all weights")
+    if job.expert_capacity is not None and arch.is_moe:
+        found.append(f"expert capacity of {job.expert_capacity:g}: torchtitan drops no token")
+    if job.expert_nodes is not None and arch.is_moe:
+        found.append(
+            f"a token's experts on at most {job.expert_nodes} servers: see expert_parallel_comm_backend "
+            '"deepep"; its routers know no groups of servers'
+        )
+    if job.cuda_graphs:
+        found.append(f"CUDA graphs of {', '.join(job.cuda_graphs)}: torchtitan has no setting for them")
+    if eager := [name for name in job.unfused if name != "loss"]:
+        found.append(f"unfused {' and '.join(eager)}: torch.compile fuses what it can of the model")
+    if amax_over(job) != "none":
+        found.append(f"fp8 maxima of a {amax_over(job)}: torchao scales each tensor by its current maximum")
+    if layout.zero >= 2 and not layout.reduce_each:
+        found.append("gradients reduced once per step (reduce_each: false): pipelines alone do so")
+    if layout.zero == 3 and overlap.prefetch != 1:
+        found.append(f"parameters gathered {overlap.prefetch} layers ahead: FSDP2 gathers one ahead")
+    if layout.pipeline > 1 and not overlap.pp:
+        found.append("pipeline sends that are not hidden: torchtitan has no switch for it")
+    if layout.context > 1 and layout.context_kind == "ring" and not overlap.cp:
+        found.append("a ring of keys and values that is not hidden: torchtitan has no switch for it")
+    return found
 
 
 def _toml(value: Any) -> str:
