@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from railwright.search.export import export
+from railwright.search.export import FORMS, export
 from railwright.search.result import Candidate
 from railwright.spec.dataset import Data
 from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
-from railwright.spec.training import Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.plan import data_parallel
 from training_cases import DENSE, MOE, job, machine
@@ -217,6 +217,112 @@ def test_torchtitan_uses_every_gpu_once() -> None:
         used = p["data_parallel_replicate_degree"] * p["data_parallel_shard_degree"]
         used *= p["tensor_parallel_degree"] * p["context_parallel_degree"] * p["pipeline_parallel_degree"]
         assert used == 16
+
+
+@pytest.mark.parametrize(
+    ("asked", "arguments"),
+    [
+        ({}, []),
+        (
+            {"moment_dtype": "bf16"},
+            ["--use-precision-aware-optimizer", "--exp-avg-dtype bf16", "--exp-avg-sq-dtype bf16"],
+        ),
+        ({"master": "remainder"}, ["--use-precision-aware-optimizer"]),
+        ({"gradient_dtype": "bf16"}, ["--grad-reduce-in-bf16"]),
+        (
+            {"gradient_dtype": "bf16", "master": "remainder"},
+            ["--use-precision-aware-optimizer", "--main-grads-dtype bf16", "--grad-reduce-in-bf16"],
+        ),
+        ({"dtype": "fp16", "gradient_dtype": "fp32"}, ["--accumulate-allreduce-grads-in-fp32"]),
+        ({"layout": Layout(zero=2)}, ["--megatron-fsdp-main-grads-dtype fp32"]),
+        (
+            {"layout": Layout(zero=3), "gradient_dtype": "bf16"},
+            ["--megatron-fsdp-main-grads-dtype bf16"],
+        ),
+        (
+            {"cuda_graphs": ("attention", "router")},
+            ["--cuda-graph-impl transformer_engine", "--cuda-graph-modules attn moe_router moe_preprocess"],
+        ),
+        (
+            {"cuda_graphs": ("step",)},
+            ["--cuda-graph-impl full_iteration", "--no-check-for-nan-in-loss-and-grad"],
+        ),
+    ],
+    ids=str,
+)
+def test_megatron_gets_types_of_states_and_graphs(asked: dict[str, object], arguments: list[str]) -> None:
+    lines = _written((MOE, changed(job(), **asked)), "megatron").splitlines()
+    kinds = "--(use-precision|exp-avg|main-grads|grad-reduce|accumulate|megatron-fsdp|cuda-graph|no-check)"
+    assert [line for line in lines if re.match(kinds, line)] == arguments
+
+
+@pytest.mark.parametrize(
+    ("layout", "lines", "fields"),
+    [
+        ({"pipeline": 4}, [], {}),
+        (
+            {"pipeline": 3},  # 8 layers: the last stage is the lighter one
+            ["--decoder-first-pipeline-num-layers 3", "--decoder-last-pipeline-num-layers 2"],
+            {"num_layers_in_first_pipeline_stage": 3, "num_layers_in_last_pipeline_stage": 2},
+        ),
+        (
+            {"pipeline": 4, "layers_per_stage": (1, 3, 2, 2)},
+            ["--pipeline-model-parallel-layout 'Et*1|t*3|t*2|t*2L'"],
+            {"pipeline_model_parallel_layout": "Et*1|t*3|t*2|t*2L"},
+        ),
+        (
+            {"pipeline": 2, "virtual_pipeline": 2, "layers_per_stage": (2, 3, 3, 0)},
+            ["--pipeline-model-parallel-layout 'Et*2|t*3|t*3|L'"],
+            {"pipeline_model_parallel_layout": "Et*2|t*3|t*3|L"},
+        ),
+    ],
+    ids=str,
+)
+def test_uneven_stages_are_written_for_megatron(
+    layout: dict[str, object], lines: list[str], fields: dict[str, object]
+) -> None:
+    """Two numbers where only the ends differ, else every piece; that stands for the virtual stages too."""
+    one = job(batch=48, **layout)
+    found = FORMS["megatron"][1](one, DENSE, 1)
+    assert [x for x in found if "-layers" in x or "-layout" in x] == lines
+    assert any("virtual-stages" in x for x in found) == (one.layout.virtual_pipeline > 1 and not lines)
+    text = "\n".join(FORMS["nemo"][1](one, DENSE, 1))
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    written = {str(k.arg): k.value for call in calls for k in call.keywords}
+    assert {
+        k: ast.literal_eval(v) for k, v in written.items() if re.search("_layers_in|_layout", k)
+    } == fields
+
+
+def test_nemo_is_told_what_it_takes_otherwise_by_default() -> None:
+    """Megatron-FSDP wants its checkpoints' format; Megatron-Bridge takes experts whole unless told."""
+    assert "save_ckpt_format='fsdp_dtensor'" in _written((DENSE, job(zero=2)), "nemo")
+    assert "save_ckpt_format" not in _written((DENSE, job(zero=1)), "nemo")
+    cut = _written((MOE, job(expert=2, tensor=2, sequence_parallel=True)), "nemo")
+    assert "expert_tensor_parallel_size=2" in cut
+    for form, words in (("nemo", "moe_grouped_gemm=True"), ("megatron", "--moe-grouped-gemm")):
+        assert words in _written((MOE, job(expert=2)), form)
+    lora = _written((DENSE, changed(job(), lora=Lora(rank=8, targets=("qkv", "mlp up")))), "nemo")
+    assert "target_modules=['linear_qkv', 'linear_fc1']" in lora
+    assert "dim=8" in lora
+
+
+@pytest.mark.parametrize(
+    ("layout", "connections"),
+    [
+        ({}, ""),
+        ({"tensor": 2, "sequence_parallel": True}, "before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"context": 2}, "before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"context": 2, "zero": 3}, "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+        ({"context": 2, "expert": 4, "overlap": Overlap(ep=True)}, "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+    ],
+    ids=str,
+)
+def test_megatron_is_told_its_connections(layout: dict[str, object], connections: str) -> None:
+    """validate_args refuses a number above 1 beside tensor or context parallelism, and 1 beside FSDP."""
+    lines = _written((MOE, job(**layout)), "megatron").splitlines()
+    told = [line for line in lines if "CUDA_DEVICE_MAX_CONNECTIONS" in line]
+    assert told == ([f"# {connections}"] if connections else [])
 
 
 def test_torchtitan_compiles() -> None:

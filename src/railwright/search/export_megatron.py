@@ -8,9 +8,19 @@ megatron_strategy.py (MegatronStrategy), and Megatron-Bridge 067f987, whose prov
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from railwright.model.architecture import Transformer
+from railwright.search.export_megatron_words import (
+    MODULES,
+    gradients_in,
+    graphed,
+    narrow,
+    takes_no_turns,
+    unsaid,
+)
+from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
@@ -21,16 +31,24 @@ from railwright.training.stages import layers_per_piece
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
 """Megatron's names of them (TransformerConfig.cp_comm_type, which the command line's value becomes)."""
 
-MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
-"""What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
-
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 """Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
+
+
+GRAPHS = {"attention": ("attn",), "mlp": ("mlp",), "router": ("moe_router", "moe_preprocess")}
+"""Parts that CUDA graphs hold, and Megatron's names of them (TransformerConfig.cuda_graph_modules)."""
+
+TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
+"""What arguments.py makes of the names of types (validate_args, dtype_map)."""
+
+ADAPTED = {"attention output": "linear_proj", "mlp up": "linear_fc1", "mlp down": "linear_fc2"}
+"""Modules that adapters are added to, beside those of queries, keys and values (LoRA.target_modules)."""
 
 
 def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     """Command-line arguments of Megatron-LM's pretrain_gpt.py."""
     layout, overlap = job.layout, job.overlap
+    stages = _stages(job, arch)
     lines = [
         f"--tensor-model-parallel-size {layout.tensor}",
         f"--pipeline-model-parallel-size {layout.pipeline}",
@@ -39,7 +57,7 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         f"--global-batch-size {job.global_batch}",
         f"--seq-length {job.sequence}",
     ]
-    if layout.virtual_pipeline > 1:
+    if layout.virtual_pipeline > 1 and "pipeline_model_parallel_layout" not in stages:
         lines.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_pipeline}")
     if layout.pipeline > 1 and not overlap.pp:
         lines.append("--no-overlap-p2p-communication")
@@ -48,22 +66,38 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         lines.append(f"--expert-tensor-parallel-size {layout.expert_tensor or layout.tensor}")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
-    fields = _communication(job, arch) | _recomputation(job, arch) | _precision(job)
-    fields |= _fusions(job, arch, loss="native")
+    fields = stages | _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    fields |= _fusions(job, arch, loss="native") | _graphs(job, arch) | _optimizer(job)
     for name, value in fields.items():
         argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
-        words = "" if value is True else f" {' '.join(value) if isinstance(value, list) else value}"
+        words = [] if value is True else value if isinstance(value, list) else [str(value)]
         if argument:
-            lines.append(f"{argument}{words}")
+            lines.append(" ".join([argument, *map(quote, words)]))
+    if fields.get("cuda_graph_impl") == "full_iteration":
+        lines.append("--no-check-for-nan-in-loss-and-grad")
     if "rotary" in job.unfused:
         lines.append("--no-rope-fusion")
-    lines += _sharding(layout.zero, overlap.dp)
-    if "optimizer" in layout.offload:
-        lines += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
-    comments = _unsaid(job, arch, data)
-    if "cross_entropy_loss_fusion" in fields:
-        comments.append("# the loss is predicted as Transformer Engine's kernel, which pretrain_gpt.py refuses")
-    return [*comments, *lines]
+    if job.data.workers != Data().workers:
+        lines.append(f"--num-workers {job.data.workers}")
+    lines += _sharding(job)
+    return [*unsaid(job, arch, data), *_of_the_script(job, arch), *lines]
+
+
+def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What pretrain_gpt.py asks of its environment, or cannot where the configurations can, as comments."""
+    layout, found = job.layout, []
+    turns = arch.is_moe and layout.expert > 1 and job.overlap.ep and not takes_no_turns(job)
+    if layout.zero >= 2 or turns:
+        found.append("export CUDA_DEVICE_MAX_CONNECTIONS=32")
+    elif layout.tensor > 1 or layout.context > 1:
+        found.append("before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1")
+    if loss_of(job) == "fused":
+        found.append("the loss is predicted as Transformer Engine's kernel, which pretrain_gpt.py refuses")
+    if job.lora:
+        found.append(f"adapters of rank {job.lora.rank} (lora): pretrain_gpt.py trains all weights")
+    if narrow(job) and job.master == "fp32":
+        found.append("master weights whole in fp32: its precision-aware optimizer keeps remainders alone")
+    return [f"# {sentence}" for sentence in found]
 
 
 def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
@@ -79,29 +113,39 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         "sequence_parallel": layout.sequence_parallel and layout.tensor > 1,
         "expert_model_parallel_size": layout.expert,
     }
-    if arch.is_moe and layout.expert_tensor is not None:
-        strategy["expert_tensor_parallel_size"] = layout.expert_tensor
+    if arch.is_moe:
+        # always: Megatron-Bridge takes 1 where it is left out, Megatron the tensor-parallel size
+        strategy["expert_tensor_parallel_size"] = layout.expert_tensor or layout.tensor
+    strategy |= _stages(job, arch)
+    optimizer = _optimizer(job)
     ddp: dict[str, Any] = {
-        "use_distributed_optimizer": layout.zero > 0,
+        "use_distributed_optimizer": layout.zero > 0 or bool(optimizer),
         "overlap_grad_reduce": overlap.dp,
         "overlap_param_gather": overlap.dp and layout.zero > 0,
+        "grad_reduce_in_fp32": gradients_in(job) == "fp32",
     }
     if layout.zero >= 2:
+        strategy["save_ckpt_format"] = "fsdp_dtensor"  # MegatronStrategy refuses Megatron-FSDP without
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
+        ddp["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradients_in(job)])
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
     model |= _communication(job, arch) | _recomputation(job, arch) | _precision(job)
-    model |= _fusions(job, arch, loss="te")
+    model |= _fusions(job, arch, loss="te") | _graphs(job, arch)
+    if model.get("cuda_graph_impl") == "full_iteration":
+        ddp["check_for_nan_in_grad"] = False
     if "rotary" in job.unfused:
         model["apply_rope_fusion"] = False
     if "cpu_offloading_num_layers" in model:
         model["cpu_offloading"] = True
-    data_module = {
+    data_module: dict[str, Any] = {
         "micro_batch_size": job.micro_batch,
         "global_batch_size": job.global_batch,
         "seq_length": job.sequence,
     }
+    if job.data.workers != Data().workers:
+        data_module["num_workers"] = job.data.workers
     parts = [
         ("MegatronStrategy (nemo/lightning/pytorch/strategies/megatron_strategy.py)", "strategy", strategy),
         ("its ddp=DistributedDataParallelConfig (megatron/core/distributed)", "ddp", ddp),
@@ -113,10 +157,16 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         ),
         ("the data module", "data", data_module),
     ]
-    if "optimizer" in layout.offload:
-        held = {"optimizer_cpu_offload": True, "use_precision_aware_optimizer": True}
+    if optimizer:
+        held = {k: _Name(TORCH[v]) if k.endswith("_dtype") else v for k, v in optimizer.items()}
+        if job.master == "fp32":
+            held["store_param_remainders"] = False
         parts.append(("the OptimizerConfig (megatron/core/optimizer)", "optimizer", held))
-    lines = _unsaid(job, arch, data)
+    if job.lora:
+        targets = [name for target in job.lora.targets for name in _adapted(target, arch)]
+        adapters = {"target_modules": targets, "dim": job.lora.rank}
+        parts.append(("llm.peft.LoRA; routed experts have no adapters here", "peft", adapters))
+    lines = unsaid(job, arch, data)
     for what, name, values in parts:
         lines += [f"# {what}", f"{name} = dict("]
         lines += [f"    {key}={value!r}," for key, value in values.items()]
@@ -128,6 +178,8 @@ ARGUMENTS = {
     "fp8": "--fp8-format",
     "fp4": "--fp4-format",
     "tp_only_amax_red": "",
+    "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
+    "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
     "fp8_dot_product_attention": "",
 }
 """Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it)."""
@@ -141,7 +193,7 @@ def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     if arch.is_moe:
         if layout.expert > 1:
             found["moe_token_dispatcher_type"] = "alltoall"
-            if job.overlap.ep and not _takes_no_turns(job):
+            if job.overlap.ep and not takes_no_turns(job):
                 # weight gradients behind a pass's result, as its schedule is predicted
                 found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
         if hides_behind_shared(job, arch):
@@ -162,7 +214,7 @@ def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     if arch.is_moe:
-        found |= {"moe_permute_fusion": True}
+        found |= {"moe_grouped_gemm": True, "moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
     if loss_of(job) == "fused":
         found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": loss}
@@ -173,8 +225,8 @@ def _recomputation(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     """Fields of TransformerConfig for what is computed again or lies in host memory."""
     layout = job.layout
     if layout.recompute == "selective":
-        names = list(layout.recompute_modules)
-        return {"recompute_granularity": "selective", "recompute_modules": names}
+        names = [name for name in layout.recompute_modules if name in MODULES]
+        return {"recompute_granularity": "selective", "recompute_modules": names} if names else {}
     if layout.recompute == "full":
         return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
     if "activations" in layout.offload and layout.pipeline == 1:
@@ -204,70 +256,82 @@ def _precision(job: TrainingJob) -> dict[str, Any]:
     return found
 
 
-def _sharding(zero: int, overlapped: bool) -> list[str]:
-    lines = ["--use-distributed-optimizer"] if zero else []
+def _stages(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
+    """Fields of TransformerConfig for stages that are not alike; none where Megatron cuts so by itself.
+
+    A first and a last stage beside equal ones have fields; other pieces are written out, one letter a layer
+    (E embedding, t layer, m multi-token prediction, L loss).
+    Source: megatron/core/transformer/pipeline_parallel_layer_layout.py.
+    """
+    layout, pieces = job.layout, job.layout.pipeline * job.layout.virtual_pipeline
+    if layout.pipeline == 1 or schedule_name(layout) in FOLDED:
+        return {}
+    sizes = layers_per_piece(arch.layers, pieces, layout, arch.mtp_layers)
+    if len(set(sizes)) == 1:
+        return {}
+    first, *inner, last = sizes
+    if pieces == layout.pipeline and len(set(inner)) <= 1 and min(sizes) > 0:
+        return {"num_layers_in_first_pipeline_stage": first, "num_layers_in_last_pipeline_stage": last}
+    words = [f"t*{n}" if n else "" for n in sizes]
+    words[0] = "E" + words[0]
+    words[-1] += "m" * arch.mtp_layers + "L"
+    return {"pipeline_model_parallel_layout": "|".join(words)}
+
+
+def _graphs(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
+    """Fields of TransformerConfig for what is launched as CUDA graphs."""
+    parts = graphed(job, arch)
+    if "step" in parts:
+        return {"cuda_graph_impl": "full_iteration"}
+    names = [name for part in parts for name in GRAPHS[part]]
+    return {"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": names} if names else {}
+
+
+def _optimizer(job: TrainingJob) -> dict[str, Any]:
+    """Fields of OptimizerConfig for the types of its states and for the host that holds them."""
+    held = "optimizer" in job.layout.offload
+    found: dict[str, Any] = {"optimizer_cpu_offload": True, "optimizer_offload_fraction": 1.0} if held else {}
+    if held or narrow(job):
+        found["use_precision_aware_optimizer"] = True
+    if job.moment_dtype != "fp32":
+        found |= {"exp_avg_dtype": job.moment_dtype, "exp_avg_sq_dtype": job.moment_dtype}
+    if found and job.layout.zero < 2 and gradients_in(job) == "bf16":
+        # without, a copy of the gradients in fp32 is made for the optimizer
+        found["main_grads_dtype"] = "bf16"
+    return found
+
+
+def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:
+    """Modules of one target of adapters."""
+    if target != "qkv":
+        return (ADAPTED[target],)
+    if arch.attention != "mla":
+        return ("linear_qkv",)
+    return ("linear_q_up_proj" if arch.q_lora else "linear_q_proj", "linear_kv_up_proj")
+
+
+def _sharding(job: TrainingJob) -> list[str]:
+    """Arguments for what data-parallel ranks share, hide, and reduce in which type."""
+    zero, gradients = job.layout.zero, gradients_in(job)
+    lines = ["--use-distributed-optimizer"] if zero or _optimizer(job) else []
     if zero >= 2:
         lines += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {STRATEGIES[zero]}"]
         lines += ["--no-gradient-accumulation-fusion", "--ckpt-format fsdp_dtensor"]
-    if overlapped:
+        # by default the type of the parameters, 16 bits
+        lines.append(f"--megatron-fsdp-main-grads-dtype {gradients}")
+    elif job.dtype == "fp16":
+        lines += ["--accumulate-allreduce-grads-in-fp32"] if gradients == "fp32" else []
+    elif gradients == "bf16":
+        lines.append("--grad-reduce-in-bf16")
+    if job.overlap.dp:
         lines.append("--overlap-grad-reduce")
         if zero:
             lines.append("--overlap-param-gather")
     return lines
 
 
-def _takes_no_turns(job: TrainingJob) -> str:
-    """Why Megatron refuses overlap_moe_expert_parallel_comm here; '' where it takes it.
+class _Name(str):
+    """A name of Python's in keyword arguments that are written: without quotes."""
 
-    Source: TransformerConfig.__post_init__.
-    """
-    layout = job.layout
-    if layout.pipeline > 1 and layout.virtual_pipeline == 1:
-        return "needs virtual stages beside a pipeline"
-    if layout.recompute == "full" or (layout.recompute == "selective" and "moe" in layout.recompute_modules):
-        return "allows no recomputation of whole layers or experts"
-    return ""
-
-
-def _unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
-    """What Megatron has no argument for, or refuses, as comments."""
-    layout, name = job.layout, schedule_name(job.layout)
-    found = []
-    if name not in ("1f1b", "interleaved"):
-        plain = "interleaved 1F1B" if layout.virtual_pipeline > 1 else "1F1B"
-        found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
-    pieces = layout.pipeline * layout.virtual_pipeline
-    if name not in FOLDED and arch.layers % pieces:
-        sizes = ", ".join(map(str, layers_per_piece(arch.layers, pieces, layout)))
-        found.append(f"uneven stages of {sizes} layers: see --pipeline-model-parallel-layout")
-    if layout.placement != "packed":
-        found.append(f"placement {layout.placement}: order the hosts accordingly")
-    if layout.shard is not None and layout.shard < data * layout.context:
-        found.append(
-            f"parameters sharded over {layout.shard} ranks only (HSDP): see "
-            "--num-distributed-optimizer-instances"
-        )
-    if layout.zero == 3 and not layout.reshard:
-        found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
-    if job.dtype == "fp8_rowwise":
-        found.append("fp8 with a scale per row: Transformer Engine has none; without it, 16 bits")
-    if "tp_only_amax_red" in _precision(job):
-        found.append("fp8 maxima over tensor-parallel ranks alone: a field (tp_only_amax_red), no argument")
-    if "attention" in job.dtype_also:
-        found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
-    if job.sample_length is not None:
-        found.append(f"samples of {job.sample_length} tokens are packed by the data set")
-    if job.expert_nodes is not None and arch.is_moe:
-        found.append(
-            f"a token's experts on at most {job.expert_nodes} servers: see --moe-router-num-groups and "
-            "--moe-router-group-topk"
-        )
-    if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := _takes_no_turns(job)):
-        found.append(f"hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm {why}")
-    if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
-        found.append(
-            "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
-        )
-    if job.overlap.tp and layout.tensor > 1 and not layout.sequence_parallel:
-        found.append("overlapped tensor parallelism: Megatron's tp_comm_overlap needs sequence parallelism")
-    return [f"# {sentence}" for sentence in found]
+    def __repr__(self) -> str:
+        return str(self)

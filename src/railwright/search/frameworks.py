@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
-from railwright.search.export_megatron import MODULES
+from railwright.search.export_megatron_words import MODULES, narrow, ungraphed
 from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.pricing import PASSING
-from railwright.search.space import Block, setting_of
+from railwright.search.space import Block, apply, setting_of
 from railwright.spec.training import TrainingJob
 from railwright.training.schedule import SHARED
 
@@ -31,8 +31,8 @@ STRUCTURE and CHOICES and at `copies` alone, of numbers whether they are 1, 2 or
 no axis."""
 
 STRUCTURE = ("schedule", "virtual_pipeline", "pipeline", "tensor", "context", "context_kind", "expert")
-CHOICES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "zero", "offload")
-CHOICES += ("overlap_dp", "overlap_pp")
+PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep")
+CHOICES = (*PASSES, "zero", "offload", "overlap_dp", "overlap_pp")
 """Axes that a `Rule` may look at."""
 
 MANY = 3
@@ -107,7 +107,8 @@ def _able(
 def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
     """Sources: Megatron-LM, TransformerConfig.__post_init__ (overlap_moe_expert_parallel_comm,
     tp_comm_overlap, cpu_offloading, recompute_modules), core/transformer/moe/moe_layer.py (forward), core/
-    pipeline_parallel/combined_1f1b.py (Megatron-FSDP, zero 2 and 3), training/arguments.py (overlap_p2p_comm);
+    pipeline_parallel/combined_1f1b.py (Megatron-FSDP, zero 2 and 3), training/arguments.py (overlap_p2p_
+    comm), core/optimizer/__init__.py (precision-aware optimizer), and `export_megatron_words.ungraphed`;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [_schedule(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
     again, virtual = setting["recompute"], setting["virtual_pipeline"]
@@ -133,6 +134,10 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
         found += _context(setting["context_kind"], arch)
     if "activations" in setting["offload"] and (setting["pipeline"] > 1 or again != "none"):
         found.append("activations offloaded beside a pipeline or recomputation")
+    if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
+        found.append("narrow or offloaded optimizer states that are not sharded")
+    if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
+        found.append(f"CUDA graphs of parts of a layer {why}")
     return found
 
 
@@ -177,8 +182,12 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
 
 
 def _quantized(dtype: str, arch: Transformer, outside: bool, cut: bool) -> list[str]:
-    """What torchtitan's converters refuse: experts in fp8 `outside` of one stage and whole sequences,
-    compiled mxfp8 in layers that are `cut`, fp8 by tensor in latent attention that is."""
+    """What torchtitan's converters and plans refuse.
+
+    Experts in fp8 `outside` of one stage and whole sequences; compiled mxfp8 in layers that are `cut`; fp8 by
+    tensor in latent attention that is, which deepseek_v3's plan calls untested (and in this version misses,
+    since it looks for the converter under its older name).
+    """
     found = []
     if arch.is_moe and outside and "quantize.grouped_mm.float8" in GROUPED.get(dtype, {}):
         found.append("experts in fp8 beside a pipeline or context parallelism")

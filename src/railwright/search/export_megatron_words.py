@@ -1,0 +1,132 @@
+"""What Megatron-LM, NeMo and Megatron-Bridge have no setting for of a layout, or refuse, as comments.
+
+Sources: those of `export_megatron`, at the same commits.
+"""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.model.pattern import kinds_present
+from railwright.spec.training import TrainingJob
+from railwright.training.lockstep import amax_over
+from railwright.training.schedule import schedule_name
+
+MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+"""What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
+
+
+def unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+    """What Megatron has no argument for, or refuses, as comments."""
+    layout, name = job.layout, schedule_name(job.layout)
+    found = []
+    if name not in ("1f1b", "interleaved"):
+        plain = "interleaved 1F1B" if layout.virtual_pipeline > 1 else "1F1B"
+        found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
+    if layout.placement != "packed":
+        found.append(f"placement {layout.placement}: order the hosts accordingly")
+    if layout.shard is not None and layout.shard < data * layout.context:
+        found.append(
+            f"parameters sharded over {layout.shard} ranks only (HSDP): see "
+            "--num-distributed-optimizer-instances"
+        )
+    if layout.zero == 3 and not layout.reshard:
+        found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
+    if job.dtype == "fp8_rowwise":
+        found.append("fp8 with a scale per row: Transformer Engine has none; without it, 16 bits")
+    if amax_over(job) == "tensor":
+        found.append("fp8 maxima over tensor-parallel ranks alone: a field (tp_only_amax_red), no argument")
+    if "attention" in job.dtype_also:
+        found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
+    if job.sample_length is not None:
+        found.append(f"samples of {job.sample_length} tokens are packed by the data set")
+    if job.expert_nodes is not None and arch.is_moe:
+        found.append(
+            f"a token's experts on at most {job.expert_nodes} servers: see --moe-router-num-groups and "
+            "--moe-router-group-topk"
+        )
+    if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := takes_no_turns(job)):
+        found.append(f"hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm {why}")
+    if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
+        found.append(
+            "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
+        )
+    if job.overlap.tp and layout.tensor > 1 and not layout.sequence_parallel:
+        found.append("overlapped tensor parallelism: Megatron's tp_comm_overlap needs sequence parallelism")
+    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
+
+
+def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What there is no switch for."""
+    layout, overlap, found = job.layout, job.overlap, []
+    absent = [name for name in layout.recompute_modules if name not in MODULES]
+    if layout.recompute == "selective" and absent:
+        found.append(f"recomputation of {' and '.join(absent)}: Megatron has other modules")
+    if arch.is_moe and layout.tensor > 1 and not layout.sequence_parallel:
+        found.append("experts under tensor parallelism: Megatron trains them with --sequence-parallel only")
+    if layout.zero >= 2 and not layout.reduce_each:
+        found.append("gradients reduced once per step (reduce_each: false): Megatron-FSDP does so every time")
+    if layout.zero == 3 and overlap.prefetch != 1:
+        found.append(f"parameters gathered {overlap.prefetch} layers ahead: Megatron-FSDP counts in elements")
+    if layout.zero >= 2 and job.master == "remainder":
+        found.append("master weights as remainders: Megatron-FSDP keeps them whole in fp32")
+    if layout.context > 1 and layout.context_kind == "ring" and not overlap.cp:
+        found.append("a ring of keys and values that is not hidden: Transformer Engine hides it")
+    if job.gradient_dtype not in (None, "fp32") and (job.gradient_dtype == "fp16") != (job.dtype == "fp16"):
+        found.append(f"gradients in {job.gradient_dtype} beside {job.dtype}: Megatron has no setting for it")
+    for part in job.cuda_graphs:
+        if part not in graphed(job, arch):
+            found.append(f"CUDA graphs of {part}: refused, {ungraphed(job, arch) or 'the model has none'}")
+    return found
+
+
+def gradients_in(job: TrainingJob) -> str:
+    """The type gradients are summed and reduced in."""
+    return job.gradient_dtype or ("fp16" if job.dtype == "fp16" else "fp32")
+
+
+def narrow(job: TrainingJob) -> bool:
+    """Whether the optimizer's states take less than fp32: --use-precision-aware-optimizer."""
+    return job.moment_dtype != "fp32" or job.master == "remainder"
+
+
+def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
+    """What Megatron launches as CUDA graphs of what the job asks for."""
+    if "step" in job.cuda_graphs or ungraphed(job, arch):
+        return tuple(part for part in job.cuda_graphs if part == "step")
+    kinds = kinds_present(arch)
+    there = {"attention": True, "mlp": "dense" in kinds, "router": "moe" in kinds}
+    return tuple(part for part in job.cuda_graphs if there[part])
+
+
+def ungraphed(job: TrainingJob, arch: Transformer) -> str:
+    """Why Megatron refuses CUDA graphs of parts of a layer; '' where it takes them, or none are asked for.
+
+    Source: TransformerConfig.__post_init__; mcore_fsdp_adapter.py (hidden all-to-alls beside zero 2 and 3).
+    """
+    layout, parts = job.layout, job.cuda_graphs
+    if not parts or "step" in parts:
+        return ""
+    selective = layout.recompute == "selective"
+    turns = arch.is_moe and job.overlap.ep and layout.expert > 1
+    if layout.recompute == "full":
+        return "beside recomputation of whole layers"
+    if selective and "moe" in layout.recompute_modules and "router" in parts:
+        return "beside recomputation of experts"
+    if "activations" in layout.offload:
+        return "beside offloaded activations"
+    if turns and (layout.zero >= 2 or "mlp" in parts):
+        return "beside hidden expert all-to-alls"
+    return ""
+
+
+def takes_no_turns(job: TrainingJob) -> str:
+    """Why Megatron refuses overlap_moe_expert_parallel_comm here; '' where it takes it.
+
+    Source: TransformerConfig.__post_init__.
+    """
+    layout = job.layout
+    if layout.pipeline > 1 and layout.virtual_pipeline == 1:
+        return "needs virtual stages beside a pipeline"
+    if layout.recompute == "full" or (layout.recompute == "selective" and "moe" in layout.recompute_modules):
+        return "allows no recomputation of whole layers or experts"
+    return ""
