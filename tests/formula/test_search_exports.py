@@ -219,6 +219,96 @@ def test_torchtitan_uses_every_gpu_once() -> None:
         assert used == 16
 
 
+STAGED: dict[str, object] = {"pipeline": 2}
+SHARDED: dict[str, object] = {"zero": 3}
+FIELDS: list[tuple[str, dict[str, object], object]] = [
+    # field, the layout beside which it does something, and a value that is not its default
+    ("gpus", {}, 8),
+    ("servers", {}, (1, 0)),
+    ("gpus_per_server", {}, 4),
+    ("sequence", {}, 2048),
+    ("sample_length", {}, 256),
+    ("global_batch", {}, 128),
+    ("micro_batch", {}, 2),
+    ("dtype", {}, "fp8"),
+    ("dtype_also", {"dtype": "mxfp8"}, ("head",)),
+    ("moment_dtype", {}, "bf16"),
+    ("master", {}, "remainder"),
+    ("gradient_dtype", {}, "bf16"),
+    ("lora", {}, Lora(rank=8)),
+    ("data", {}, Data(workers=4)),
+    ("data", {}, Data(prepare="10 ms")),
+    ("expert_imbalance", {}, 1.25),
+    ("expert_capacity", {}, 1.5),
+    ("expert_nodes", {}, 2),
+    ("cuda_graphs", {}, ("attention",)),
+    ("cuda_graphs", {}, ("step",)),
+    ("cuda_graphs", {}, ("mlp",)),
+    ("unfused", {}, ("rotary",)),
+    ("unfused", {}, ("router",)),
+    ("unfused", {}, ("loss",)),
+    ("launch_blocking", {}, True),
+    ("amax_over", {"dtype": "fp8"}, "tensor"),
+    ("software", {}, "nemo-2024"),
+    ("layout.tensor", {}, 2),
+    ("layout.pipeline", {}, 2),
+    ("layout.virtual_pipeline", STAGED, 2),
+    ("layout.schedule", STAGED, "gpipe"),
+    ("layout.layers_per_stage", STAGED, (6, 3)),
+    ("layout.ends_as_layers", STAGED, "embedding"),
+    ("layout.context", {}, 2),
+    ("layout.context_kind", {"context": 2}, "all-to-all"),
+    ("layout.expert", {}, 8),
+    ("layout.expert_tensor", {"tensor": 2}, 1),
+    ("layout.sequence_parallel", {"tensor": 2}, True),
+    ("layout.zero", {}, 0),
+    ("layout.zero", {}, 3),
+    ("layout.shard", {"zero": 3, "expert": 1}, 4),
+    ("layout.reshard", SHARDED, False),
+    ("layout.reduce_each", SHARDED, False),
+    ("layout.recompute", {}, "full"),
+    ("layout.recompute_modules", {"recompute": "selective"}, ("mlp",)),
+    ("layout.offload", {}, ("activations",)),
+    ("layout.offload_layers", {"offload": ("activations",)}, 3),
+    ("layout.placement", {}, "spread"),
+    ("overlap.dp", {}, False),
+    ("overlap.tp", {"tensor": 2, "sequence_parallel": True}, True),
+    ("overlap.ep", {}, True),
+    ("overlap.shared", {}, True),
+    ("overlap.pp", {"pipeline": 2, "virtual_pipeline": 2}, False),
+    ("overlap.cp", {"context": 2}, False),
+    ("overlap.prefetch", SHARDED, 2),
+]
+NOTHING_TO_SET = {"name", "model", "tokens", "layout", "overlap"}
+"""A name, two facts that no step depends on (a model's own arguments are its user's), and two sections."""
+
+
+def test_every_field_of_a_job_is_tried() -> None:
+    every = {*TrainingJob.model_fields} - NOTHING_TO_SET
+    every |= {f"layout.{k}" for k in Layout.model_fields} | {f"overlap.{k}" for k in Overlap.model_fields}
+    assert {name for name, _, _ in FIELDS} == every
+
+
+@pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan"])
+@pytest.mark.parametrize(("field", "beside", "value"), FIELDS, ids=[f"{n}={v}" for n, _, v in FIELDS])
+def test_no_field_of_a_job_is_dropped(
+    field: str, beside: dict[str, object], value: object, form: str
+) -> None:
+    """Each is a setting of the framework, or a comment."""
+    arch = replace(MOE, layers=9, shared_experts=1, shared_ffn=512)
+    with_layout = {"expert": 4} | {k: v for k, v in beside.items() if k != "dtype"}
+    base = changed(job(**with_layout), dtype=beside.get("dtype", "bf16"))
+    section, _, name = field.rpartition(".")
+    other = changed(getattr(base, section), **{name: value}) if section else value  # type: ignore[arg-type]
+    step = simulate(job(), DENSE, machine(2))  # only the head is of the step
+
+    def text(one: TrainingJob) -> str:
+        data = 16 // (one.layout.tensor * one.layout.pipeline * one.layout.context)
+        return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)
+
+    assert text(base) != text(changed(base, **{section or name: other}))
+
+
 @pytest.mark.parametrize(
     ("asked", "arguments"),
     [

@@ -13,7 +13,9 @@ from railwright.errors import RailwrightError
 from railwright.model.architecture import Transformer
 from railwright.search.export_megatron import megatron, nemo
 from railwright.search.export_torchtitan import torchtitan
+from railwright.search.frameworks import FRAMEWORKS
 from railwright.search.result import Candidate
+from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.cached import crowded
 
@@ -27,13 +29,36 @@ def export(candidate: Candidate, arch: Transformer, data: int, form: str) -> str
     if form not in FORMS:
         raise RailwrightError(f"there is no export '{form}'; choose one of {', '.join(FORMS)}")
     what, write = FORMS[form]
+    job, needs = candidate.job, f"{candidate.memory / 2**30:.1f} GiB on the fullest GPU"
     head = [
         f"# {what}; written by railwright search",
-        f"# predicted: {candidate.time:.4g} s a step, {candidate.memory / 2**30:.1f} GiB on the fullest GPU",
+        f"# predicted: {candidate.time:.4g} s a step, {needs}, as {job.software} runs",
     ]
     if candidate.held and crowded(candidate.held, candidate.step.memory.capacity):
         head.append("# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
-    return "\n".join([*head, *write(candidate.job, arch, data)]) + "\n"
+    if form in FRAMEWORKS:
+        if lacks := FRAMEWORKS[form].lacks(job, arch, data):
+            head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
+        head += [f"# {sentence}" for sentence in _outside(job, arch)]
+    return "\n".join([*head, *write(job, arch, data)]) + "\n"
+
+
+def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What is set, or was assumed, outside any framework's configuration."""
+    found = []
+    if job.gpus is not None:
+        found.append(f"on the first {job.gpus} GPUs")
+    if job.servers is not None:
+        found.append(f"on servers {', '.join(map(str, job.servers))}: list the hosts in this order")
+    if job.gpus_per_server is not None:
+        found.append(f"on {job.gpus_per_server} GPUs of each server: --nproc-per-node {job.gpus_per_server}")
+    if job.launch_blocking:
+        found.append("the host waits for every kernel: export CUDA_LAUNCH_BLOCKING=1")
+    if job.expert_imbalance > 1 and arch.is_moe:
+        found.append(f"predicted with {job.expert_imbalance:g} times the mean tokens at the busiest expert")
+    if job.data != Data():
+        found.append("predicted without waiting for data")
+    return found
 
 
 WRITTEN = {
