@@ -105,6 +105,20 @@ def test_a_split_pass_waits_for_the_launches_of_a_whole_one(arch, cut, schedule)
     assert exposed(split) == pytest.approx(exposed(whole), rel=1e-6)
 
 
+@pytest.mark.parametrize("rate", [80e9, 320e9])
+def test_the_host_launches_on_while_parameters_are_gathered(rate: float) -> None:
+    # a slow host, and forward passes that wait for gathers: slower kernels never make a step shorter
+    def step(kernel: float) -> float:
+        setting = {"predict": priced(rate, 0.0), "kernel": lambda operator: kernel, "pace": Pace(host=8.0)}
+        return simulate(job(batch=256, zero=3), DENSE, machine(4), **setting).step_time  # type: ignore[arg-type]
+
+    times = [step(kernel) for kernel in (1e-12, 2e-5, 4e-5, 6e-5, 8e-5)]
+    assert times == sorted(times)
+    # the least of them is what launching takes
+    known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100, 8.0)
+    assert times[0] >= 8 * 8 * (known.forward + known.backward)
+
+
 def test_weight_gradients_are_one_operation_a_product() -> None:
     known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
     assert known.weight == pytest.approx(4 * OPERATION)

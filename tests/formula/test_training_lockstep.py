@@ -9,7 +9,7 @@ import pytest
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import constant
-from railwright.training.lanes import Task
+from railwright.training.lanes import Task, run
 from railwright.training.lockstep import MAXIMA, WAIT, amax_over, in_step, pass_wait, without_waits
 from railwright.training.placement import Sizes
 from railwright.training.stragglers import largest_normal
@@ -125,3 +125,12 @@ def test_a_fixed_capacity_lets_the_host_run_ahead() -> None:
         for c in (1.0, 1.25)
     )
     assert padded.step_time > whole.step_time
+
+
+def test_a_pass_without_its_waits_is_whole_where_copies_are_listed_behind_them() -> None:
+    # offloaded activations: the copy from the host is task 2, which the product waits for
+    wait = Task("compute", WAIT, WAIT, 1.0, (0,))
+    tasks = [Task("compute", "product", "mlp", 2.0, (2,), 0), wait, Task("copy", "from host", "copy", 3.0)]
+    left = without_waits(tasks)
+    assert [task.after for task in left] == [(1,), ()]
+    assert run(left).duration == 5.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ from railwright.training.communication import Prices, activation_size, gradient_
 from railwright.training.constants import constant
 from railwright.training.deepspeed import update_operators
 from railwright.training.eras import era_of, pace_of
+from railwright.training.host import relieved
+from railwright.training.lanes import Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
@@ -198,26 +200,32 @@ class Pricer:
         return self._book(apply(self.job, setting), self._shared(setting))
 
     def passes_of(self, setting: Mapping[str, Any]) -> Callable[[Passed, Kind], Placed]:
-        """Passes of a layout as the training room runs them undisturbed, by their chunks and their kind."""
-        shared = self._shared(setting)
-        known = self._placed.setdefault(shared, {})
+        """Passes of a layout as the training room runs them undisturbed, by their chunks and their kind.
+
+        Where parameters are gathered, what the host catches up with in a backward pass can be over by then.
+        """
+        shared, sharded = self._shared(setting), setting["zero"] == 3
+        known = self._placed.setdefault((sharded, *shared), {})
 
         def placed(chunks: Passed, kind: Kind) -> Placed:
             if (chunks, kind) not in known:
-                known[chunks, kind] = self._place(self._book(apply(self.job, setting), shared), chunks, kind)
+                book = self._book(apply(self.job, setting), shared)
+                tasks = book.tasks(chunks, kind)
+                known[chunks, kind] = self._place(
+                    relieved(tasks, inf) if sharded else tasks, book.work.halves
+                )
             return known[chunks, kind]
 
         return placed
 
-    def _place(self, book: PassBook, chunks: Passed, kind: Kind) -> Placed:
-        tasks = book.tasks(chunks, kind)
+    def _place(self, tasks: list[Task], halves: int) -> Placed:
         (long, last), (quick, _) = pass_times(tasks, self.slowdown, 1.0)
         if len(own := without_waits(tasks)) < len(tasks):
             ((_, last),) = pass_times(own, self.slowdown)  # gradients wait for no other rank's pass
         sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
         whole = sum(t.duration for t in tasks if t.lane == "compute")
         short = max(quick, whole + (1 - 1 / self.slowdown) * max(sent))
-        compute = whole if book.work.halves == 1 else 0.0
+        compute = whole if halves == 1 else 0.0
         return Placed(long, min(short, long), last, compute)
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -139,11 +139,11 @@ class Chain:
         made = (self._put("compute", name, kind, seconds, before),) if seconds else ()
         self.tail = (*made, sent)
 
-    def launched(self, seconds: float, before: tuple[int, ...]) -> None:
+    def launched(self, seconds: float, before: tuple[int, ...], name: str = "launching") -> None:
         """The host needs `seconds` to launch what follows tasks `before`; the chain waits for it too."""
         self.flush()
         if seconds > 0:
-            self.tail = (*self.tail, self._put("host", "launching", "launch", seconds, before))
+            self.tail = (*self.tail, self._put("host", name, "launch", seconds, before))
 
     def cut(self) -> None:
         """End a segment: here another pass, or the other half of this one, may take its turn."""

@@ -95,6 +95,18 @@ def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for graph in graphs for name in parts.get(graph, ()))
 
 
+CATCHING_UP = "catching up"
+"""Name of the task in which the host ends, during a backward pass, what it began before the forward one."""
+
+
+def relieved(tasks: Sequence[Task], seconds: float) -> list[Task]:
+    """A backward pass whose host had so much longer in the forward pass than that alone takes. [s]"""
+    return [
+        task._replace(duration=max(0.0, task.duration - seconds)) if task.name == CATCHING_UP else task
+        for task in tasks
+    ]
+
+
 def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blocking: bool = False) -> float:
     """Host time of some tasks, or 0 where their compute alone is as long: then the GPU never waits. [s]
 

@@ -116,5 +116,7 @@ def _ends(tasks: list[Task]) -> tuple[int, ...]:
 
 
 def without_waits(tasks: list[Task]) -> list[Task]:
-    """A pass without what follows it."""
-    return [task for task in tasks if task.name not in (WAIT, MAXIMA)]
+    """A pass without what follows it; copies to and from the host may be listed behind that."""
+    kept = [i for i, task in enumerate(tasks) if task.name not in (WAIT, MAXIMA)]
+    place = {old: new for new, old in enumerate(kept)}
+    return [tasks[i]._replace(after=tuple(place.get(a, a) for a in tasks[i].after)) for i in kept]

@@ -13,6 +13,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
+from railwright.training.host import relieved
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.lockstep import MAXIMA, WAIT
 from railwright.training.route import Chunk, Unit
@@ -147,6 +148,7 @@ class Stage:
         self.order, self.finishing, self.units = order, finishing, units or {}
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
+        self._gathers_take: dict[int, float] = {}
         gathered = data.zero in (1, 2)
         self.gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
         self._pending: tuple[Begun, ...] = ()
@@ -256,8 +258,23 @@ class Stage:
         if begins == "gathers":
             return forward_with(tasks, units, data.prefetch)
         return backward_with(
-            tasks, units, data.prefetch, data.reshard, begins == "shards", not data.overlapped
+            relieved(tasks, self._gathering(unit.chunk)),
+            units,
+            data.prefetch,
+            data.reshard,
+            begins == "shards",
+            not data.overlapped,
         )
+
+    def _gathering(self, chunk: int) -> float:
+        """How much longer a chunk's forward pass is for the parameters that it gathers: the host, which runs
+        ahead of both passes, launches on. [s]"""
+        if chunk not in self._gathers_take:
+            passed, units = (self.chunks[chunk],), self.units[chunk]
+            tasks = self.book.tasks(passed, "F")
+            with_gathers = run(forward_with(tasks, units, self.data.prefetch), self.book.slowdown)
+            self._gathers_take[chunk] = with_gathers.duration - self.book.passed(passed, "F").duration
+        return self._gathers_take[chunk]
 
     def _let_run(self, until: float) -> None:
         """Run pending dp work alone up to an instant."""

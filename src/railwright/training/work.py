@@ -28,7 +28,7 @@ from railwright.training.costs import (
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
-from railwright.training.host import LaunchTimes, launch_times, launching
+from railwright.training.host import CATCHING_UP, LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
@@ -246,4 +246,4 @@ class Work:
         seconds = sum(one.backward + one.forward for one in known) + again
         total = launching(known[0], self.share * seconds, sum(passes, chain.tasks))
         if total:
-            chain.launched(total - sum(run(tasks).duration for tasks in passes), ())
+            chain.launched(total - sum(run(tasks).duration for tasks in passes), (), CATCHING_UP)
