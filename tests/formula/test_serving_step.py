@@ -150,6 +150,18 @@ def test_decodes_meet_the_window_of_windowed_layers_and_half_a_chunk_of_chunked_
     assert attention(8192) == full(8192)
 
 
+def test_imbalance_loads_a_gpu_with_all_tokens_at_most() -> None:
+    # experts cut over tensor ranks are on every GPU; on eight GPUs the busiest gets eight times the mean
+    def experts(expert: int, imbalance: float | None) -> float:
+        layout = ServingLayout(tensor=8, expert=expert)
+        wanted = job("qwen3-30b-a3b", layout=layout, expert_imbalance=imbalance)
+        step = step_parts(wanted, arch("qwen3-30b-a3b"), machine(), decoding=16, context=1024)
+        return step.parts["experts"]
+
+    assert experts(1, 3.0) == experts(1, None)
+    assert experts(8, 8.0) == experts(8, 100.0) > experts(8, 3.0) > experts(8, None)
+
+
 def test_layers_with_experts_are_counted_where_they_are() -> None:
     # half of Maverick's layers have no experts: as many dense layers more as experts fewer
     wanted = job("llama-4-maverick", weights="fp8")

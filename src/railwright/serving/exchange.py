@@ -123,7 +123,7 @@ def expert_seconds(
             arch.experts,
             kernel=kernel,
             dispatch_bytes=1 if job.weights.startswith(("fp8", "nvfp4")) else 2,
-            imbalance=job.expert_imbalance or 1.0,
+            imbalance=job.expert_load(layout.expert),
         )
         found.append(answer.time)
     return np.asarray(np.interp(tokens / group, grid, found))

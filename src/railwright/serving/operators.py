@@ -227,13 +227,13 @@ def _experts(stage: Stage, own: Floats, tokens: Floats) -> Floats:
     """Router, routed experts and shared ones of one layer.
 
     Experts are chosen by chance: of E on this GPU's part E (1 - (1 - k/E)^T) have
-    work; the busiest GPU works `expert_imbalance` times the mean.
+    work; the busiest GPU works `expert_load` times the mean.
     """
     arch, layout = stage.arch, stage.layout
     local = arch.experts / layout.expert
     group = layout.tensor * layout.attention_data
     inner = arch.expert_ffn * layout.expert / group
-    busy = stage.job.expert_imbalance or 1.0
+    busy = stage.job.expert_load(layout.expert)
     rows = tokens * arch.experts_per_token / layout.expert * busy
     active = local * -np.expm1(tokens * np.log1p(-arch.experts_per_token / arch.experts))
     row, peak, width = stage.kernels.experts(stage.job.weights)

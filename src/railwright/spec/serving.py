@@ -197,6 +197,10 @@ class ServingJob(Section):
         "engine's assumption",
     )
 
+    def expert_load(self, ranks: int) -> float:
+        """Tokens of the busiest of `ranks` expert-parallel GPUs over the mean: at most all of them."""
+        return min(self.expert_imbalance or 1.0, float(ranks))
+
 
 def serving_flaws(job: ServingJob) -> Iterator[tuple[tuple[str, ...], str]]:
     """What no single field of a serving job shows: (path within the job, what is wrong and what to write)."""
