@@ -256,6 +256,11 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "overlap.ep hides nothing" in warnings(job(batch=32, **hidden), MOE)
     assert "overlap.ep hides nothing" not in warnings(job(batch=64, **hidden), MOE)
     assert "not a multiple of 2 x context = 8" in warnings(job(context=4, sequence=1020), DENSE)
+    windowed = replace(DENSE, sliding_window=256)
+    assert "context_kind all-to-all or all-gather; ring is predicted" in warnings(job(context=4), windowed)
+    assert "over context ranks" not in warnings(job(context=4, context_kind="all-gather"), windowed)
+    sinks = replace(DENSE, attention_sinks=True)
+    assert "with sinks over" in warnings(job(context=4, context_kind="all-gather"), sinks)
     assert "zero: 1 does so once per step" in warnings(job(zero=2, pipeline=2), DENSE)
     assert "gpus_per_server 4 keeps them inside" in warnings(
         changed(job(gpus=24, batch=24, expert=4), gpus_per_server=6), MOE
