@@ -323,12 +323,13 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"sequences of {job.sequence} tokens are not a multiple of 2 x context = "
             f"{2 * context}; frameworks pad them."
         )
-    windows = arch.sliding_window and not arch.window_chunked and job.layout.context_kind == "ring"
-    if context > 1 and (windows or (arch.attention_sinks and job.layout.context_kind != "all-to-all")):
+    kind, sinks = job.layout.context_kind, arch.attention_sinks
+    windows = arch.sliding_window and not arch.window_chunked and kind == "ring"
+    if context > 1 and (windows or (sinks and kind != "all-to-all")):
+        what, kinds = ("sinks", "all-to-all") if sinks else ("windows", "all-to-all or all-gather")
         found.append(
-            f"Transformer Engine splits attention with {'sinks' if arch.attention_sinks else 'windows'} over "
-            f"context ranks only with context_kind all-to-all{'' if arch.attention_sinks else ' or all-gather'}; "
-            f"{job.layout.context_kind} is predicted all the same."
+            f"Transformer Engine splits attention with {what} over context ranks only with context_kind "
+            f"{kinds}; {kind} is predicted all the same."
         )
     if job.layout.zero >= 2 and job.layout.pipeline > 1:
         found.append(
