@@ -68,6 +68,15 @@ def test_a_profile_in_which_nothing_repeats(tmp_path: Path) -> None:
     assert step_of(read(file), whole=True).seconds == pytest.approx(2e-6)
 
 
+def test_a_profile_whose_marks_enclose_no_work(tmp_path: Path) -> None:
+    event = json.loads(EVENT)
+    event |= {"name": "ProfilerStep#1", "cat": "user_annotation", "ts": 5000, "dur": 10}
+    file = tmp_path / "profile.json"
+    file.write_text(HEAD + EVENT + ", " + json.dumps(event) + "]}")
+    with pytest.raises(SpecError, match="none of its 1 ProfilerStep# marks encloses work"):
+        step_of(read(file))
+
+
 def test_folders_of_traces(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no execution traces here"):
         chakra_read.read(tmp_path)

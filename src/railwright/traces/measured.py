@@ -64,13 +64,20 @@ class Step:
 def step_of(profile: Profile, whole: bool = False) -> Step:
     """The step of median length; `whole` takes everything that was profiled for one step.
 
-    Raises SpecError where nothing marks a step and no pattern of kernels repeats.
+    Raises SpecError where nothing marks a step and no pattern of kernels repeats, or no mark encloses work.
     """
     work = [s for s in profile.spans if _works(s)]
     windows: list[tuple[float, float]] = []
     found: Found = "whole trace"
     if not whole:
         windows, found = _marked(profile), "ProfilerStep"
+        if windows and not any(s.end > begin and s.start < end for s in work for begin, end in windows):
+            raise wrong(
+                profile.file,
+                "",
+                f"none of its {len(windows)} ProfilerStep# marks encloses work; call profiler.step() after "
+                "each step, inside the profiler, or say that the whole trace is one step.",
+            )
         if not windows:
             windows, found = _repeated(work), "repeated pattern"
         if not windows:
