@@ -140,8 +140,6 @@ BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor paral
             "DualPipeV with expert parallelism and recomputation",
         ),
         (SINKS, 8, {"context": 2}, "context parallelism beside attention sinks"),
-        (DENSE, 8, {"recompute": "selective"}, "recomputation of other parts than [ops]"),
-        (DENSE, 8, {"recompute": "selective", "recompute_modules": ("ops",)}, ""),
     ],
     ids=str,
 )

@@ -173,8 +173,6 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("parameters that are not sharded beside other than data parallelism")
     if setting["schedule"] == "dualpipe-v" and experts and setting["recompute"] != "none":
         found.append("DualPipeV with expert parallelism and recomputation")
-    if setting["recompute"] == "selective" and job.layout.recompute_modules != ("ops",):
-        found.append("recomputation of other parts than [ops]")
     found += _quantized(job.dtype, arch, staged or apart, cut)
     if not setting["overlap_dp"]:
         found.append("data parallelism that is not hidden")
