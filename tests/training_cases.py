@@ -77,6 +77,11 @@ def job(
     )
 
 
+def changed(one: TrainingJob, **fields: object) -> TrainingJob:
+    """The same job with other values of some fields."""
+    return one.model_copy(update=fields)
+
+
 def priced(bandwidth: float, latency: float = 20e-6) -> Predict:
     """Every collective takes latency + wire bytes / bandwidth; a bandwidth of 0 means a free network."""
 

@@ -13,7 +13,7 @@ from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
 from railwright.training.plan import check
-from training_cases import DENSE, MOE, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 
 def refusal(wanted: TrainingJob, arch: Transformer = DENSE, servers: int = 4) -> str:
@@ -132,10 +132,6 @@ def test_a_model_that_does_not_fit_says_what_would() -> None:
 def test_hopeless_model_says_so() -> None:
     huge = replace(DENSE, layers=64, hidden=65536, ffn=4 * 65536, heads=512, kv_heads=512, head_dim=128)
     assert "use more or larger GPUs" in refusal(job(sequence=4096), huge)
-
-
-def changed(wanted: TrainingJob, **fields: object) -> TrainingJob:
-    return wanted.model_copy(update=fields)
 
 
 def test_context_of_more_ranks_than_gpus() -> None:

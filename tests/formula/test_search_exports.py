@@ -14,18 +14,11 @@ import yaml
 
 from railwright.search.export import FORMS, export
 from railwright.search.result import Candidate
-from railwright.spec.dataset import Data
-from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.plan import data_parallel
-from training_cases import DENSE, MOE, job, machine
-
-
-def changed(one: TrainingJob, **fields: object) -> TrainingJob:
-    return one.model_copy(update=fields)
-
+from training_cases import DENSE, MOE, changed, job, machine
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
 ON, OFF = Overlap(tp=True, dp=True), Overlap(tp=False, dp=False, pp=False)
@@ -219,96 +212,6 @@ def test_torchtitan_uses_every_gpu_once() -> None:
         assert used == 16
 
 
-STAGED: dict[str, object] = {"pipeline": 2}
-SHARDED: dict[str, object] = {"zero": 3}
-FIELDS: list[tuple[str, dict[str, object], object]] = [
-    # field, the layout beside which it does something, and a value that is not its default
-    ("gpus", {}, 8),
-    ("servers", {}, (1, 0)),
-    ("gpus_per_server", {}, 4),
-    ("sequence", {}, 2048),
-    ("sample_length", {}, 256),
-    ("global_batch", {}, 128),
-    ("micro_batch", {}, 2),
-    ("dtype", {}, "fp8"),
-    ("dtype_also", {"dtype": "mxfp8"}, ("head",)),
-    ("moment_dtype", {}, "bf16"),
-    ("master", {}, "remainder"),
-    ("gradient_dtype", {}, "bf16"),
-    ("lora", {}, Lora(rank=8)),
-    ("data", {}, Data(workers=4)),
-    ("data", {}, Data(prepare="10 ms")),
-    ("expert_imbalance", {}, 1.25),
-    ("expert_capacity", {}, 1.5),
-    ("expert_nodes", {}, 2),
-    ("cuda_graphs", {}, ("attention",)),
-    ("cuda_graphs", {}, ("step",)),
-    ("cuda_graphs", {}, ("mlp",)),
-    ("unfused", {}, ("rotary",)),
-    ("unfused", {}, ("router",)),
-    ("unfused", {}, ("loss",)),
-    ("launch_blocking", {}, True),
-    ("amax_over", {"dtype": "fp8"}, "tensor"),
-    ("software", {}, "nemo-2024"),
-    ("layout.tensor", {}, 2),
-    ("layout.pipeline", {}, 2),
-    ("layout.virtual_pipeline", STAGED, 2),
-    ("layout.schedule", STAGED, "gpipe"),
-    ("layout.layers_per_stage", STAGED, (6, 3)),
-    ("layout.ends_as_layers", STAGED, "embedding"),
-    ("layout.context", {}, 2),
-    ("layout.context_kind", {"context": 2}, "all-to-all"),
-    ("layout.expert", {}, 8),
-    ("layout.expert_tensor", {"tensor": 2}, 1),
-    ("layout.sequence_parallel", {"tensor": 2}, True),
-    ("layout.zero", {}, 0),
-    ("layout.zero", {}, 3),
-    ("layout.shard", {"zero": 3, "expert": 1}, 4),
-    ("layout.reshard", SHARDED, False),
-    ("layout.reduce_each", SHARDED, False),
-    ("layout.recompute", {}, "full"),
-    ("layout.recompute_modules", {"recompute": "selective"}, ("mlp",)),
-    ("layout.offload", {}, ("activations",)),
-    ("layout.offload_layers", {"offload": ("activations",)}, 3),
-    ("layout.placement", {}, "spread"),
-    ("overlap.dp", {}, False),
-    ("overlap.tp", {"tensor": 2, "sequence_parallel": True}, True),
-    ("overlap.ep", {}, True),
-    ("overlap.shared", {}, True),
-    ("overlap.pp", {"pipeline": 2, "virtual_pipeline": 2}, False),
-    ("overlap.cp", {"context": 2}, False),
-    ("overlap.prefetch", SHARDED, 2),
-]
-NOTHING_TO_SET = {"name", "model", "tokens", "layout", "overlap"}
-"""A name, two facts that no step depends on (a model's own arguments are its user's), and two sections."""
-
-
-def test_every_field_of_a_job_is_tried() -> None:
-    every = {*TrainingJob.model_fields} - NOTHING_TO_SET
-    every |= {f"layout.{k}" for k in Layout.model_fields} | {f"overlap.{k}" for k in Overlap.model_fields}
-    assert {name for name, _, _ in FIELDS} == every
-
-
-@pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan"])
-@pytest.mark.parametrize(("field", "beside", "value"), FIELDS, ids=[f"{n}={v}" for n, _, v in FIELDS])
-def test_no_field_of_a_job_is_dropped(
-    field: str, beside: dict[str, object], value: object, form: str
-) -> None:
-    """Each is a setting of the framework, or a comment."""
-    arch = replace(MOE, layers=9, shared_experts=1, shared_ffn=512)
-    with_layout = {"expert": 4} | {k: v for k, v in beside.items() if k != "dtype"}
-    base = changed(job(**with_layout), dtype=beside.get("dtype", "bf16"))
-    section, _, name = field.rpartition(".")
-    other = changed(getattr(base, section), **{name: value}) if section else value  # type: ignore[arg-type]
-    step = simulate(job(), DENSE, machine(2))  # only the head is of the step
-
-    def text(one: TrainingJob) -> str:
-        data = 16 // (one.layout.tensor * one.layout.pipeline * one.layout.context)
-        return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)
-
-    assert text(base) != text(changed(base, **{section or name: other}))
-
-
 @pytest.mark.parametrize(
     ("asked", "arguments"),
     [
@@ -421,30 +324,3 @@ def test_torchtitan_compiles() -> None:
     assert both["compile"] == {"enable": True, "components": ["model", "loss"]}
     eager = tomllib.loads(_written((DENSE, changed(job(), unfused=("loss",))), "torchtitan"))
     assert eager["compile"]["components"] == ["model"]
-
-
-def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
-    every = job(pipeline=2, zero=2, recompute="selective", overlap=OFF, dtype="fp8").model_copy(
-        update={
-            "micro_batch": 2, "data": Data(workers=4),
-            "amax_over": "tensor", "cuda_graphs": ("attention", "mlp"), "expert_capacity": 1.5,
-            "expert_imbalance": 1.25, "expert_nodes": 2, "gpus": 16, "gpus_per_server": 8,
-            "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
-            "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "dtype_also": ("head",),
-            "sample_length": 256,
-            "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
-                "unfused": ("router",),
-        }
-    )  # fmt: skip
-    defaults = {k: f.default for k, f in TrainingJob.model_fields.items() if not f.is_required()}
-    assert [k for k, value in defaults.items() if getattr(every, k) == value] == []
-    cluster = machine(2)
-    plain = job(pipeline=2)
-    step, data = simulate(plain, DENSE, cluster), data_parallel(plain, cluster.network.fabric)
-    text = export(Candidate({}, every, step, 0.0, 0.0), DENSE, data, "study")
-    file, compute = (
-        tmp_path / "study.yaml",
-        "{servers: 2, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}",
-    )
-    file.write_text(f"railwright: 1\nname: again\ncluster: {compute}\n{text}")
-    assert load_study(file).jobs == (every,)

@@ -51,12 +51,13 @@ FUSED_KEYS, FUSED_BATCH = 4096, 4
 Source: Megatron-LM core_v0.4, megatron/model/fused_softmax.py, is_kernel_available (2022; before, 2,048)."""
 
 CAUSAL_SOFTMAX = (ELEMENT / 2 + ELEMENT, ELEMENT / 2 + ELEMENT / 2 + ELEMENT, 1)
-"""The same of the fused one: it reads up to the diagonal, half of all scores, and writes them all.
+"""Bytes per score forward and backward, and kernels, of Megatron's fused softmax: it reads up to the
+diagonal, half of all scores, and writes them all.
 Source: Megatron-LM, megatron/fused_kernels/scaled_upper_triang_masked_softmax.h."""
 
 SPLIT_SOFTMAX = (6.0 + 8.0 + 8.0 + 8.0 + 6.0, 6.0 + 12.0 + 8.0 + 8.0 + 6.0, 5)
-"""Bytes per score forward and backward, and kernels, of the softmax that is not fused: cast to fp32, scale,
-mask, softmax, cast back; each reads and writes every score, the softmax's gradient reads two.
+"""The same of the softmax that is not fused: cast to fp32, scale, mask, softmax, cast back; each reads and
+writes every score, the softmax's gradient reads two.
 Source: Megatron-LM core_v0.4, megatron/model/fused_softmax.py, forward_torch_softmax."""
 
 

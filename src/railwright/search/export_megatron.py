@@ -14,7 +14,6 @@ from typing import Any
 from railwright.model.architecture import Transformer
 from railwright.search.export_megatron_words import (
     MODULES,
-    gradients_in,
     graphed,
     narrow,
     takes_no_turns,
@@ -22,6 +21,7 @@ from railwright.search.export_megatron_words import (
 )
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
+from railwright.training.communication import gradient_type
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import FOLDED, schedule_name
@@ -122,12 +122,12 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         "use_distributed_optimizer": layout.zero > 0 or bool(optimizer),
         "overlap_grad_reduce": overlap.dp,
         "overlap_param_gather": overlap.dp and layout.zero > 0,
-        "grad_reduce_in_fp32": gradients_in(job) == "fp32",
+        "grad_reduce_in_fp32": gradient_type(job) == "fp32",
     }
     if layout.zero >= 2:
         strategy["save_ckpt_format"] = "fsdp_dtensor"  # MegatronStrategy refuses Megatron-FSDP without
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
-        ddp["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradients_in(job)])
+        ddp["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
@@ -295,7 +295,7 @@ def _optimizer(job: TrainingJob) -> dict[str, Any]:
         found["use_precision_aware_optimizer"] = True
     if job.moment_dtype != "fp32":
         found |= {"exp_avg_dtype": job.moment_dtype, "exp_avg_sq_dtype": job.moment_dtype}
-    if found and job.layout.zero < 2 and gradients_in(job) == "bf16":
+    if found and job.layout.zero < 2 and gradient_type(job) == "bf16":
         # without, a copy of the gradients in fp32 is made for the optimizer
         found["main_grads_dtype"] = "bf16"
     return found
@@ -312,7 +312,7 @@ def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:
 
 def _sharding(job: TrainingJob) -> list[str]:
     """Arguments for what data-parallel ranks share, hide, and reduce in which type."""
-    zero, gradients = job.layout.zero, gradients_in(job)
+    zero, gradients = job.layout.zero, gradient_type(job)
     lines = ["--use-distributed-optimizer"] if zero or _optimizer(job) else []
     if zero >= 2:
         lines += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {STRATEGIES[zero]}"]

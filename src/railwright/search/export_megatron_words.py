@@ -79,11 +79,6 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     return found
 
 
-def gradients_in(job: TrainingJob) -> str:
-    """The type gradients are summed and reduced in."""
-    return job.gradient_dtype or ("fp16" if job.dtype == "fp16" else "fp32")
-
-
 def narrow(job: TrainingJob) -> bool:
     """Whether the optimizer's states take less than fp32: --use-precision-aware-optimizer."""
     return job.moment_dtype != "fp32" or job.master == "remainder"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from railwright.collectives.machine import Machine
@@ -24,10 +24,6 @@ Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePredi
 
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation on the wire: bf16 or fp16; fp8 training keeps 16-bit communication by default."""
-
-GRADIENT_BYTES = {"fp16": 2.0, **dict.fromkeys(("bf16", "fp8", "fp8_rowwise", "mxfp8", "nvfp4"), 4.0)}
-"""Bytes of one gradient in its reduction.  Source: Megatron-LM, arguments.py: bf16 accumulates and
-all-reduces gradients in fp32; docs 'dist_optimizer' for the same rows of memory."""
 
 WEIGHT_BYTES = 2.0
 """Bytes of one gathered parameter: 16-bit weights."""
@@ -138,11 +134,18 @@ _MOST_ASKED = 20_000
 """Answers kept for one placement: a search over sizes must not fill the memory."""
 
 
+def gradient_type(job: TrainingJob) -> Literal["fp32", "bf16", "fp16"]:
+    """The type gradients are summed and reduced in.
+
+    Source: Megatron-LM, arguments.py: bf16 accumulates and all-reduces gradients in fp32, fp16 does not; docs
+    'dist_optimizer' for the same rows of memory.
+    """
+    return job.gradient_dtype or ("fp16" if job.dtype == "fp16" else "fp32")
+
+
 def gradient_bytes(job: TrainingJob) -> float:
     """Bytes of one gradient on the wire."""
-    if job.gradient_dtype is not None:
-        return 4.0 if job.gradient_dtype == "fp32" else 2.0
-    return GRADIENT_BYTES[job.dtype]
+    return 4.0 if gradient_type(job) == "fp32" else 2.0
 
 
 def activation_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:

@@ -1,8 +1,7 @@
 """What DeepSpeed holds and moves beside a job's tensors, where an era runs on it (`Era.deepspeed`).
 
 Its pipeline engine keeps a part of what a stage sent of every pass in flight; its optimizers keep gradients
-twice or copy them at the step, tensor by tensor; its process groups are more than one for each way of
-parallelism.
+twice or copy them for the step; its process groups are more than one for each way of parallelism.
 Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer as merged in April 2022 (56c52238).
 """
 

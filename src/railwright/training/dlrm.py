@@ -43,7 +43,7 @@ DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
 Adagrad, and the buffer of the all-reduce."""
 
 GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0}
-"""Bytes of a reduced gradient: as in `communication.GRADIENT_BYTES`."""
+"""Bytes of a reduced gradient: as in `communication.gradient_type`."""
 
 DENSE_UPDATE_BYTES = 20.0
 """HBM bytes of an Adagrad update per dense parameter: gradient, weight and accumulator read, the last two

@@ -88,7 +88,8 @@ def _idle_targets(lora: Lora, arch: Transformer) -> list[str]:
     """Products named to get adapters that no layer has; the default names all that there may be."""
     if set(lora.targets) == set(Lora(rank=lora.rank).targets):
         return []
-    absent = [target for target in lora.targets if target not in targets_of(arch)]
+    present = targets_of(arch)
+    absent = [target for target in lora.targets if target not in present]
     routed = "; routed experts get no adapters" if arch.is_moe else ""
     return [f"lora.targets: {arch.name} has no '{target}' to adapt{routed}." for target in absent]
 

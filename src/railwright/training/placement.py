@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.plan import domain_of, job_gpus
 
@@ -79,7 +79,11 @@ class Sizes:
     def of(cls, job: TrainingJob, fabric: Fabric) -> Sizes:
         """Sizes of a job that passed `plan.check`."""
         layout = job.layout
-        data = job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
+        return cls.under(layout, job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline))
+
+    @classmethod
+    def under(cls, layout: Layout, data: int) -> Sizes:
+        """Sizes of a layout with so many data-parallel ranks."""
         return cls(
             layout.tensor,
             layout.context,

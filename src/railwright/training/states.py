@@ -12,6 +12,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import BUCKETS, copied, second_gradients
 from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards, master_of
+from railwright.training.placement import Sizes
 from railwright.training.stages import StageShape
 
 WEIGHT_BYTES = {
@@ -59,11 +60,8 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
     Frozen weights have neither gradients nor states.
     """
     layout, gradient = job.layout, gradient_bytes(job)
-    experts_over = max(ranks * layout.tensor // (layout.expert * (layout.expert_tensor or layout.tensor)), 1)
     dense, expert = shape.trained_dense_total, shape.trained_expert_total
-    over, expert_over = (ranks, experts_over) if layout.zero else (1, 1)
-    if layout.zero == 3 and layout.shard:
-        over, expert_over = layout.shard, min(experts_over, layout.shard)
+    over, expert_over = Sizes.under(layout, ranks // layout.context).over(layout.zero)
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = dense / over + expert / expert_over
     parts = {"weights": _weights(job, shape), "gradients": gradient * (dense + expert)}
