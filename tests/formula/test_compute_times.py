@@ -1,6 +1,7 @@
 """Kernel times against hand calculations and published kernel speeds."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -20,7 +21,7 @@ def gemm(m, n, k, dtype="bf16", width=2):
     return Operator("gemm", "gemm", 2.0 * m * n * k, float(width * (m * k + n * k + m * n)), dtype, m, n, k)
 
 
-FIXED = 3.161e-6
+FIXED = 3.172e-6
 """Fixed time of an H100's bf16 GEMM [s] (compute/data/gemm.yaml)."""
 
 
@@ -32,19 +33,35 @@ def wave(gpu, rate, depth, k):
 def test_a_gemm_of_whole_waves_by_hand():
     # 11 x 12 tiles of 256 x 128 are one for each of 132 multiprocessors: 5 times as many columns, 5 waves
     for waves in (1, 5):
-        found = kernel_time(gemm(11 * 256, waves * 12 * 128, 8192), H100)
-        assert found == pytest.approx(FIXED + waves * wave(H100, 0.830, 137, 8192))
+        found = kernel_time(gemm(11 * 256, waves * 12 * 128, 1024), H100)
+        assert found == pytest.approx(FIXED + waves * wave(H100, 0.889, 181, 1024))
+
+
+def test_a_deep_gemm_that_fills_the_gpu_runs_at_what_power_sustains():
+    # the same tiles with eight times the depth would reach 0.87 of the peak
+    for columns in (12 * 128, 60 * 128):
+        found = kernel_time(gemm(11 * 256, columns, 8192), H100)
+        assert found == pytest.approx(FIXED + 2 * 11 * 256 * columns * 8192 / (0.770 * 989e12))
+
+
+def test_a_gemm_that_leaves_multiprocessors_idle_is_bound_by_its_tiles():
+    # 24 tiles of 128 x 128 or 96 of 64 x 64, too shallow to be split, for 132 multiprocessors
+    alone = kernel_time(gemm(6 * 128, 4 * 128, 512), H100) - FIXED
+    assert alone > 1.5 * 2 * 6 * 128 * 4 * 128 * 512 / (0.770 * 989e12)
+    faster = replace(profile_of(H100).gemm["bf16"], sustained=inf)
+    unbound = replace(profile_of(H100), gemm={"bf16": faster})
+    assert kernel_time(gemm(6 * 128, 4 * 128, 512), H100, unbound) == pytest.approx(alone + FIXED)
 
 
 def test_a_gemm_just_beyond_a_wave_pays_for_more_than_its_work():
     # one more row of tiles is 1/11 more work, on 144 tiles for 132 multiprocessors; smaller tiles save some
-    whole, beyond = (kernel_time(gemm(rows * 256, 12 * 128, 8192), H100) - FIXED for rows in (11, 12))
+    whole, beyond = (kernel_time(gemm(rows * 256, 12 * 128, 1024), H100) - FIXED for rows in (11, 12))
     assert 12 / 11 < beyond / whole < 2.0
 
 
 def test_few_tiles_are_split_along_the_inner_dimension():
     # 256 x 256 from k = 65,536: two full tiles, or 16 of 64 x 64 in 8 parts each, for 132 multiprocessors
-    alone = FIXED + wave(H100, 0.830, 137, 65536)
+    alone = FIXED + wave(H100, 0.889, 181, 65536)
     assert kernel_time(gemm(256, 256, 65536), H100) < alone / 8
 
 
@@ -52,12 +69,13 @@ def test_an_unaligned_width_takes_twice_as_long():
     # widths of 149 are no multiple of 8 elements of 16 bits; unaligned rows do no harm
     even, odd = (kernel_time(gemm(8192, 8192, k), H100) - FIXED for k in (8192, 8190))
     assert odd / even == pytest.approx(UNALIGNED, rel=0.01)
-    assert kernel_time(gemm(8190, 8192, 8192), H100) == kernel_time(gemm(8192, 8192, 8192), H100)
+    rough, plain = (kernel_time(gemm(rows, 8192, 8192), H100) for rows in (8190, 8192))
+    assert rough == pytest.approx(plain, rel=1e-3)
 
 
 def test_a_thin_gemm_is_bound_by_memory():
-    # one row against 8192 x 8192 weights: 134 MB at 0.795 of 3.35 TB/s
-    expected = FIXED + 2 * (8192**2 + 2 * 8192) / (0.795 * 3.35e12)
+    # one row against 8192 x 8192 weights: 134 MB at 0.794 of 3.35 TB/s
+    expected = FIXED + 2 * (8192**2 + 2 * 8192) / (0.794 * 3.35e12)
     assert kernel_time(gemm(1, 8192, 8192), H100) == pytest.approx(expected)
 
 
@@ -90,8 +108,8 @@ def test_attention_backward_stays_below_the_published_unmasked_one():
 
 
 def test_adam_over_a_billion_parameters():
-    # 34 GB at 0.795 of 3.35 TB/s and two launches
-    expected = 34e9 / (0.795 * 3.35e12) + 2 * FIXED
+    # 34 GB at 0.794 of 3.35 TB/s and two launches
+    expected = 34e9 / (0.794 * 3.35e12) + 2 * FIXED
     assert kernel_times(optimizer_operators(1e9), H100) == pytest.approx(expected)
 
 
@@ -147,7 +165,7 @@ def test_a_gpu_without_measurements_says_what_stands_for_it():
 
 def test_a_profile_can_be_given():
     profile = profile_of(H100)
-    row = replace(profile.gemm["bf16"], compute=1.0, fixed=0.0, depth=0.0)
+    row = replace(profile.gemm["bf16"], compute=1.0, fixed=0.0, depth=0.0, sustained=inf)
     perfect = replace(profile, gemm={**profile.gemm, "bf16": row})
     flops = 2.0 * (11 * 256) * (12 * 128) * 8192
     assert kernel_time(gemm(11 * 256, 12 * 128, 8192), H100, perfect) == pytest.approx(flops / 989e12)

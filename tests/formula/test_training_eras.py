@@ -46,14 +46,14 @@ def test_a_gpu_has_its_own_factors_or_its_generations() -> None:
 def test_twice_as_slow_kernels_make_a_step_of_kernels_twice_as_long() -> None:
     # but for the few products that HBM bounds (test_training_paced.py)
     slow = step(replace(ALONE, gemm=2.0, attention=2.0, memory=2.0))
-    assert 1.99 * step(ALONE) < slow < 2 * step(ALONE)
+    assert 1.97 * step(ALONE) < slow < 2 * step(ALONE)
 
 
 def test_each_factor_is_the_part_of_its_kernels() -> None:
     # the three parts add up to the whole step, again but for products that HBM bounds
     whole = step(ALONE)
     parts = [step(replace(ALONE, **{name: 2.0})) - whole for name in ("gemm", "attention", "memory")]
-    assert 0.99 * whole < sum(parts) < whole
+    assert 0.97 * whole < sum(parts) < whole
     assert min(parts) > 0
     assert parts[1] < min(parts[0], parts[2])
 

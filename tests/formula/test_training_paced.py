@@ -14,12 +14,24 @@ ALONE = profile_of(GPU)
 LOADED = paced(ALONE, Pace(gemm=1.5, attention=1.2, memory=1.3))
 
 
-@pytest.mark.parametrize("rows", [8192, 65536])
-def test_a_product_bound_by_its_work_takes_the_load(rows: int) -> None:
-    product = linear("up", rows, 8192, 8192, "bf16").forward
+def test_a_product_bound_by_its_tiles_takes_the_load() -> None:
+    # 64 tiles of 148 multiprocessors
+    product = linear("up", 2048, 1024, 1024, "bf16").forward
     assert kernel_time(product, GPU, LOADED) == pytest.approx(
         1.5 * kernel_time(product, GPU, ALONE), rel=1e-9
     )
+
+
+@pytest.mark.parametrize("rows", [8192, 65536])
+def test_what_power_sustains_is_a_rate_under_load_already(rows: int) -> None:
+    product = linear("up", rows, 8192, 8192, "bf16").forward
+    row, slow = ALONE.gemm_row("bf16"), LOADED.gemm_row("bf16")
+    work = product.flops / GPU.peak_flops["bf16"]
+    assert kernel_time(product, GPU, ALONE) == pytest.approx(row.fixed + work / row.sustained, rel=1e-9)
+    # at 1.5 times the time of its tiles those bind again
+    assert slow.sustained == row.sustained > slow.compute
+    loaded = kernel_time(product, GPU, LOADED) - slow.fixed
+    assert work / slow.compute < loaded < 1.1 * work / slow.compute
 
 
 def test_a_product_bound_by_memory_keeps_its_time() -> None:

@@ -1,8 +1,9 @@
-"""Time of one matrix product: waves of tiles over the multiprocessors, or memory, whichever is longer."""
+"""Time of one matrix product: waves of tiles over the multiprocessors, power or memory, by the longest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ def gemm_seconds(
     square: float,
     small: float,
     sms: int,
+    sustained: float = inf,
 ) -> Number:
     """Time of a product by the best of the tiles and splits, which a library chooses by heuristics. [s]
 
@@ -52,6 +54,8 @@ def gemm_seconds(
     depth    prologue and epilogue of a tile in steps of its inner dimension
     square   rate of a 128 x 128 tile over a full one; `small` of the smaller ones
     sms      multiprocessors: ceil(tiles / sms) waves are run
+    sustained  rate at which power holds the whole GPU [flop/s]: it binds products that fill the GPU, not
+             those that leave multiprocessors idle
 
     Source of the form: NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantisation.
     """
@@ -63,7 +67,7 @@ def gemm_seconds(
     best = np.min(waves * 2.0 * _AREA * (k / _PARTS + depth) / rate + together, axis=-1)
     whole = (2.0 * m * n * k * batch)[..., 0]
     scaled = best * np.divide(flops, whole, out=np.ones_like(whole), where=whole > 0)
-    answer = fixed + np.maximum(scaled, moved / memory)
+    answer = fixed + np.maximum(np.maximum(scaled, flops / sustained), moved / memory)
     return answer if np.ndim(answer) else float(answer)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any
 
 from railwright.catalog.parts import Gpu
@@ -42,6 +43,7 @@ class Row:
     memory   fraction of HBM bandwidth reached
     depth    prologue and epilogue of a product's tile in steps of its inner dimension
     square   rate of a 128 x 128 tile over a full one; `tiny` of the smaller ones
+    sustained  fraction of the dense peak that power sustains; infinite where nothing shows it
     short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
     softmax  time of a score's softmax over that of its products at head width 128; 0 for the others
     source   where the constants come from
@@ -56,6 +58,7 @@ class Row:
     tiny: float = 1.0
     short: float = 0.0
     softmax: float = 0.0
+    sustained: float = inf
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             depth=value["depth"],
             square=value["square"],
             tiny=value["small"],
+            sustained=value.get("sustained", inf),
         )
         for dtype, value in own.items()
         if isinstance(value, dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.gemm import Shape, gemm_seconds
@@ -35,7 +36,7 @@ def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) ->
 
     t = fixed + max(work, bytes / (memory * bandwidth)), with constants of the operator's kind and dtype from
     `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.  The work of a product is
-    its waves of tiles (see `gemm`), of attention flop / (compute * peak).
+    its waves of tiles or what power sustains (see `gemm`), of attention flop / (compute * peak).
     Grouped GEMMs work GROUPED_ROWS more rows for every expert.
     Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml).
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
@@ -66,6 +67,8 @@ def constants(gpu: Gpu, profile: Profile | None = None) -> list[tuple[str, float
             (f"{dtype} GEMM: share of HBM bandwidth", row.memory, row.source),
             (f"{dtype} GEMM: fixed time [s]", row.fixed, row.source),
         ]
+        if row.sustained < inf:
+            found.append((f"{dtype} GEMM: share of peak that power sustains", row.sustained, row.source))
     for phase, row in chosen.attention.items():
         found += [
             (f"attention {phase}: share of peak", row.compute, row.source),
@@ -123,6 +126,7 @@ def _product(
             square=row.square,
             small=row.tiny,
             sms=gpu.sms,
+            sustained=row.sustained * peak_rate(gpu, operator.dtype),
         )
     )
 

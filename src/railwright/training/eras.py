@@ -160,7 +160,7 @@ def paced(profile: Profile, pace: Pace) -> Profile:
 
     Clocks of multiprocessors fall under load, that of HBM does not: products and attention compute more
     slowly, and those bound by memory, such as weight gradients of experts with few rows, take their isolated
-    time.
+    time.  So do those bound by what power sustains, whose clock had fallen when they were measured.
     """
 
     def slower(row: Row, factor: float) -> Row:
