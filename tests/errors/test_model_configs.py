@@ -111,6 +111,12 @@ def test_a_wrong_value(save, key, value, says):
     assert says in mistake.message
 
 
+def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
+    with pytest.raises(SpecError) as caught:
+        load_model(save(num_local_experts="absent", num_experts="eight"))
+    assert [m.field for m in caught.value.mistakes] == ["num_experts"]
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [

@@ -129,3 +129,45 @@ def test_leading_dense_layers_of_qwen(tmp_path):
     config = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
     arch = load_model(write(tmp_path, {**config, "moe_intermediate_size": 768, "mlp_only_layers": [0, 1]}))
     assert arch.dense_layers == 2
+
+
+BLOOM = {"model_type": "bloom", "n_layer": 24, "n_embed": 1024, "vocab_size": 250880}
+QWEN_MOE = {
+    **LLAMA,
+    "model_type": "qwen3_moe",
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 768,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "other", "value"),
+    [
+        (BLOOM, "n_head", "num_attention_heads", 16),
+        (QWEN_MOE, "num_experts", "num_local_experts", 8),
+        (
+            {**LLAMA, "model_type": "grok-1", "num_experts_per_tok": 2},
+            "num_local_experts",
+            "num_experts",
+            8,
+        ),
+        (
+            {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257},
+            "n_head",
+            "num_attention_heads",
+            12,
+        ),
+    ],
+)
+def test_a_key_is_read_under_each_of_its_names(tmp_path, config, name, other, value):
+    # transformers reads and writes either (attribute_map of its configuration classes)
+    one = load_model(write(tmp_path, {**config, name: value}))
+    assert load_model(write(tmp_path, {**config, other: value})) == one
+    # both: the family's own name counts
+    assert load_model(write(tmp_path, {**config, name: value, other: 4})) == one
+
+
+def test_bloom_as_its_checkpoint_names_its_heads(tmp_path):
+    # bigscience/bloom-560m: 559 214 592 parameters
+    arch = load_model(write(tmp_path, {**BLOOM, "num_attention_heads": 16}))
+    assert count_parameters(arch).total == 559_214_592

@@ -1,4 +1,5 @@
-"""What a key that a config.json lacks means: the defaults of Hugging Face's configuration classes.
+"""What Hugging Face's configuration classes know of a config.json's keys: other names, and what one means
+that is not there.
 
 Source: huggingface/transformers 5.23, configuration_*.py; a null is no default.  Only what the family's own
 function does not say is here.
@@ -7,6 +8,36 @@ function does not say is here.
 from __future__ import annotations
 
 from typing import Any
+
+_EXPERTS = {"num_experts": "num_local_experts"}
+_LOCAL = {"num_local_experts": "num_experts"}
+_ROUTED = {"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"}
+_GPT = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+_MOSAIC = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
+
+OTHER_NAMES: dict[str, dict[str, str]] = {
+    "bloom": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
+    "gpt2": _GPT,
+    "gpt_bigcode": _GPT,
+    "mpt": _MOSAIC,
+    "dbrx": {**_MOSAIC, "max_position_embeddings": "max_seq_len"},
+    **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1"), _EXPERTS),
+    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "hy_v3"), _LOCAL),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"), _ROUTED),
+    **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
+    "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+    "hunyuan_v1_moe": {"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
+}
+"""model_type -> other name of a key -> the name that the family's function reads (attribute_map there).
+
+BLOOM's checkpoints have num_attention_heads, transformers 5 writes num_local_experts for Qwen's num_experts,
+and the config beside Grok-1's weights for Hugging Face (hpcai-tech/grok-1) has num_experts.
+"""
 
 _WINDOW = {"sliding_window": 4096}
 _WIDE = {"head_dim": 128}

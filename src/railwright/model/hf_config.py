@@ -11,7 +11,7 @@ from pathlib import Path
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
-from railwright.model.class_defaults import OPTIONAL
+from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
 from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
@@ -69,7 +69,8 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     _refuse(keys)
     keys, left_out = language_part(keys)
     family = _family(keys)
-    keys = keys.filled(OPTIONAL.get(keys.raw("model_type"), {}))
+    kind = keys.raw("model_type")
+    keys = keys.renamed(OTHER_NAMES.get(kind, {})).filled(OPTIONAL.get(kind, {}))
     arch = replace(family(keys, name), yarn=_yarn(keys))
     keys.check(arch)
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch

@@ -24,6 +24,7 @@ class Keys:
         self._file = file
         self._above = ""
         self._source = config.get("_source")
+        self._written: Mapping[str, str] = {}
         self._mistakes: list[Mistake] = []
 
     def inside(self, key: str) -> Keys:
@@ -78,6 +79,20 @@ class Keys:
         """These keys with `defaults` for those that are not there; a null is there."""
         return self._part({**defaults, **self._config}, "")
 
+    def renamed(self, names: Mapping[str, str]) -> Keys:
+        """These keys, with what stands under another name of a key found under the key itself.
+
+        names  other name -> key; where both are there the key counts.  Complaints name what the file has.
+        """
+        written = {
+            key: other
+            for other, key in names.items()
+            if self._config.get(other) is not None and self._config.get(key) is None
+        }
+        found = self._part({**self._config, **{key: self._config[o] for key, o in written.items()}}, "")
+        found._written = written
+        return found
+
     def raw(self, key: str) -> Any:
         """Whatever stands there, None where nothing does."""
         return self._config.get(key)
@@ -117,7 +132,9 @@ class Keys:
     def _part(self, config: Mapping[str, Any], below: str) -> Keys:
         part = Keys(config, self._file)
         part._above, part._source, part._mistakes = self._above + below, self._source, self._mistakes
+        part._written = {} if below else self._written
         return part
 
     def _complain(self, key: str, message: str) -> None:
-        self._mistakes.append(Mistake(self._file, 0, 0, self._above + key, message))
+        field = self._above + self._written.get(key, key)
+        self._mistakes.append(Mistake(self._file, 0, 0, field, message))
