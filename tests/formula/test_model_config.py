@@ -5,6 +5,7 @@ import json
 import pytest
 
 from railwright.model import bundled_models, count_parameters, load_model
+from railwright.model.pattern import layer_kinds, num_moe_layers
 
 LLAMA = {
     "model_type": "llama",
@@ -171,3 +172,45 @@ def test_bloom_as_its_checkpoint_names_its_heads(tmp_path):
     # bigscience/bloom-560m: 559 214 592 parameters
     arch = load_model(write(tmp_path, {**BLOOM, "num_attention_heads": 16}))
     assert count_parameters(arch).total == 559_214_592
+
+
+EXTRA_LAYER = {
+    "ernie4_5_moe": {
+        "num_hidden_layers": 28,
+        "hidden_size": 2560,
+        "num_attention_heads": 20,
+        "num_key_value_heads": 4,
+        "intermediate_size": 12288,
+        "vocab_size": 103424,
+        "moe_num_experts": 64,
+        "moe_k": 6,
+        "moe_intermediate_size": 1536,
+        "moe_num_shared_experts": 2,
+    },
+    "exaone_moe": {
+        "num_hidden_layers": 48,
+        "hidden_size": 6144,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 18432,
+        "vocab_size": 153600,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attention", "gains"), [("ernie4_5_moe", 15_728_640, 0), ("exaone_moe", 113_246_208, 256)]
+)
+def test_an_extra_layer_without_experts(tmp_path, kind, attention, gains):
+    # h*(2 heads + 2 kv heads)*128, three products of the dense MLP's width, the joining product, and five
+    # norms: two of the layer, three around it
+    config = {"model_type": kind, "num_nextn_predict_layers": 1, **EXTRA_LAYER[kind]}
+    arch = load_model(write(tmp_path, config))
+    h, ffn = config["hidden_size"], config["intermediate_size"]
+    assert count_parameters(arch).mtp == attention + gains + 3 * h * ffn + 2 * h * h + 5 * h
+    assert layer_kinds(arch)[-2:] == ("moe", "dense")
+    assert num_moe_layers(arch) == arch.layers - 1

@@ -47,6 +47,7 @@ class Transformer:
     window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
                          not see each other (Llama 4's chunked attention), instead of looking so far back
     mtp_layers    extra multi-token-prediction layers
+    mtp_dense     they have a dense MLP in a model with experts too (ERNIE 4.5, K-EXAONE)
     max_positions context the model was made for
     source        where the figures come from
     """
@@ -94,6 +95,7 @@ class Transformer:
     full_every: int = 0
     window_chunked: bool = False
     mtp_layers: int = 0
+    mtp_dense: bool = False
     max_positions: int = 0
     vocab_multiple: int = 128
     source: str = ""

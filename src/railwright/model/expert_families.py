@@ -209,8 +209,11 @@ def dots1(keys: Keys, name: str) -> Transformer:
 
 
 def exaone_moe(keys: Keys, name: str) -> Transformer:
-    """K-EXAONE: EXAONE 4's attention, norms before the blocks, shared experts behind leading dense layers."""
-    base = replace(exaone4(keys, name), mtp_layers=extra_layers(keys))
+    """K-EXAONE: EXAONE 4's attention, norms before the blocks, shared experts behind leading dense layers.
+
+    Its extra layers have a dense MLP (vLLM, exaone_moe.py: no experts where `is_mtp`).
+    """
+    base = replace(exaone4(keys, name), mtp_layers=extra_layers(keys), mtp_dense=True)
     return _numbered_experts(keys, base, keys.whole("first_k_dense_replace", 1, least=0), "mlp_layer_types")
 
 
@@ -250,9 +253,12 @@ def hunyuan_moe(keys: Keys, name: str) -> Transformer:
 
 
 def ernie_moe(keys: Keys, name: str) -> Transformer:
-    """ERNIE 4.5: the last of every moe_layer_interval layers from a first one to a last one."""
+    """ERNIE 4.5: the last of every moe_layer_interval layers from a first one to a last one.
+
+    Its extra layers have a dense MLP (vLLM, ernie_mtp.py: `mtp_block` is Llama's layer).
+    """
     without(keys, "use_bias")
-    base = replace(tied(keys, plain(keys, name)), mtp_layers=extra_layers(keys))
+    base = replace(tied(keys, plain(keys, name)), mtp_layers=extra_layers(keys), mtp_dense=True)
     layers, first = base.layers, keys.whole("moe_layer_start_index", 1, least=0)
     last, step = keys.whole("moe_layer_end_index", -1, least=-1), keys.whole("moe_layer_interval", 1)
     last = layers - 1 if last == -1 else last

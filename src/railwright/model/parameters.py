@@ -72,7 +72,8 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     norms = (arch.norms_per_layer * arch.layers + 1 + arch.embedding_norm) * norm
     total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
     idle = moe * (arch.experts - arch.experts_per_token) * expert
-    extra = attention + (mlp_moe or mlp_dense) + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
+    mlp_extra = mlp_moe if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
+    extra = attention + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
     return ParameterCount(
         total=total,
         active=total - idle,

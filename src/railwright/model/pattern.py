@@ -17,11 +17,12 @@ def layer_kinds(arch: Transformer) -> tuple[Layer, ...]:
     """What the MLP of every layer is, in order, the extra multi-token-prediction layers last.
 
     Behind the leading dense layers one layer in `expert_every` holds experts, the first of them included;
-    an extra layer holds experts in every model that has them (DeepSeek-V3, GLM-4.5).
+    an extra layer holds experts in a model that has them (DeepSeek-V3, GLM-4.5), unless it is `mtp_dense`.
     """
     kinds: list[Layer] = ["dense"] * (arch.layers + arch.mtp_layers)
     if arch.is_moe:
-        for i in [*range(arch.dense_layers, arch.layers, arch.expert_every), *range(arch.layers, len(kinds))]:
+        extra = () if arch.mtp_dense else range(arch.layers, len(kinds))
+        for i in [*range(arch.dense_layers, arch.layers, arch.expert_every), *extra]:
             kinds[i] = "moe"
     return tuple(kinds)
 
