@@ -184,6 +184,7 @@ ERNIE = {
     "moe_layer_start_index": 1,
     "num_hidden_layers": 6,
 }
+FALCON = {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2}
 GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers": 6}
 
 
@@ -217,6 +218,12 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
             "attn_config.alibi",
         ),
         ({"model_type": "mpt", "d_model": 256, "n_heads": 8, "n_layers": 4, "attn_config": 7}, "attn_config"),
+        ({**FALCON, "num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn"),
+        (
+            {**FALCON, "new_decoder_architecture": False, "num_ln_in_parallel_attn": 2},
+            "num_ln_in_parallel_attn",
+        ),
+        ({**FALCON, "parallel_attn": False}, "parallel_attn"),
         ({"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2, 2, 1, 2]}, "moe_topk"),
     ],
 )

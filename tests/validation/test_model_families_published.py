@@ -124,6 +124,22 @@ EXACT = {
         ),
         80_393_183_232,
     ),
+    # the checkpoint has a copy of the embedding, 65024 x 4544, as its head
+    "falcon-7b": (
+        {
+            "model_type": "falcon",
+            "num_hidden_layers": 32,
+            "hidden_size": 4544,
+            "num_attention_heads": 71,
+            "vocab_size": 65024,
+            "new_decoder_architecture": False,
+            "multi_query": True,
+            "parallel_attn": True,
+            "bias": False,
+            "alibi": False,
+        },
+        7_217_189_760 - 65024 * 4544,
+    ),
     "gpt-neox-20b": (shape("gpt_neox", 44, 6144, 64, 64, 24576, 50432), 20_554_567_680),
     "mistral-small-24b": (
         shape("mistral", 40, 5120, 32, 8, 32768, 131072, head_dim=128, sliding_window=None),

@@ -282,14 +282,28 @@ def gpt_bigcode(keys: Keys, name: str) -> Transformer:
 
 
 def falcon(keys: Keys, name: str) -> Transformer:
-    """Falcon's later decoder (40B, 180B): two norms in parallel, a plain MLP of 4 x the width."""
-    keys.need(
-        keys.flag("new_decoder_architecture", False),
-        "new_decoder_architecture",
-        "only the later Falcon decoder (40B, 180B) is supported; it must be true.",
-    )
+    """Falcon: GPT-3's MLP beside attention; the later decoder (40B, 180B, 11B) groups queries.
+
+    The earlier one (7B) has one head of keys and values and one norm a layer; RW's has as many heads as of
+    queries, and attention before the MLP.
+    """
+    later = keys.flag("new_decoder_architecture", False)
+    parallel = keys.flag("parallel_attn", True)
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     positions = keys.whole("max_position_embeddings", 2048)
     ffn = keys.whole("ffn_hidden_size", 4 * hidden)
-    base = gpt(keys, name, "num_hidden_layers", hidden, heads, ffn, biased=False, positions=positions)
-    return replace(base, kv_heads=keys.whole("num_kv_heads"), norm_bias=True, parallel_blocks=True)
+    norms = keys.whole("num_ln_in_parallel_attn", 2 if later else 1)
+    most = 2 if later else 1
+    keys.need(norms <= most, "num_ln_in_parallel_attn", f"{norms} norms; this decoder has at most {most}.")
+    keys.need(parallel or not later, "parallel_attn", "the later Falcon decoder has it always.")
+    grouped = keys.whole("num_kv_heads", heads) if later else heads
+    biased = keys.flag("bias", False)
+    base = gpt(keys, name, "num_hidden_layers", hidden, heads, ffn, biased=biased, positions=positions)
+    return replace(
+        base,
+        kv_heads=1 if keys.flag("multi_query", True) and not later else grouped,
+        norm_bias=True,
+        parallel_blocks=parallel,
+        norms_per_layer=norms if parallel else 2,
+        alibi=keys.flag("alibi", False),
+    )
