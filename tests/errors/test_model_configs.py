@@ -41,6 +41,9 @@ def test_the_good_one_is_good(save):
         {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*"},
         {"model_type": "jamba"},
         {"model_type": "qwen3_next"},
+        {"model_type": "minimax_text_01", "attn_type_list": [0, 0, 0, 1]},
+        {"model_type": "minimax_m1"},
+        {"model_type": "bailing_moe_linear"},
         {"model_type": "my-own", "hybrid_override_pattern": "M*"},
     ],
 )
@@ -173,6 +176,32 @@ def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says)
         load_model(save(model_type=kind))
     assert says in str(caught.value)
     assert len(caught.value.mistakes) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("index_topk", 2048, "sparse attention"),
+        ("attn_type_list", [0, 0, 0, 1], "linear attention"),
+        ("is_encoder_decoder", True, "has an encoder"),
+    ],
+)
+def test_what_another_model_types_name_would_hide_is_refused_by_its_key(save, key, value, says):
+    with pytest.raises(SpecError, match="which is not modelled") as caught:
+        load_model(save(**{key: value}))
+    (mistake,) = caught.value.mistakes
+    assert mistake.field == key
+    assert says in mistake.message
+    with pytest.raises(SpecError, match=rf"text_config\.{key}"):
+        load_model(save(model_type="my-vision", text_config={**GOOD, key: value}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("index_topk", None), ("attn_type_list", [1, 1, 1, 1]), ("is_encoder_decoder", False)],
+)
+def test_the_same_key_that_says_nothing_of_the_kind_is_passed_over(save, key, value):
+    assert load_model(save(**{key: value})).experts == 8
 
 
 QWEN = {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 64, "num_hidden_layers": 6}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
@@ -93,15 +94,15 @@ NOT_DECODERS = (
 HYBRIDS = (
     *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "granitemoehybrid", "falcon_h1", "falcon_mamba"),
     *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax"),
-    *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid"),
+    *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
+    *("minimax_text_01", "minimax_m1"),
 )
 """Architectures that mix attention with state-space, recurrent or linear-attention layers."""
 
+_SPARSE = "attends to a few keys that an indexer chooses for each query (sparse attention)"
+
 REFUSED = {
-    **dict.fromkeys(
-        ("deepseek_v32", "deepseek_v4", "glm_moe_dsa"),
-        "attends to a few keys that an indexer chooses for each query (sparse attention)",
-    ),
+    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa"), _SPARSE),
     "jetmoe": "routes its attention heads as experts",
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "has embeddings in every layer, and layers that share keys"),
     **dict.fromkeys(("gemma4", "gemma4_text"), "has wider heads in the layers that see the whole sequence"),
@@ -110,3 +111,16 @@ REFUSED = {
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
 }
 """Decoders with something in their layers that is not modelled: what that is."""
+
+MARKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "index_topk": (lambda value: value is not None, _SPARSE),
+    "attn_type_list": (
+        lambda value: isinstance(value, list) and any(kind != 1 for kind in value),
+        "has layers with linear attention (those that are not 1)",
+    ),
+    "is_encoder_decoder": (lambda value: value is True, "has an encoder beside its decoder"),
+}
+"""Keys that say what a model is under any model_type: whether a value does, and what it says.
+
+SGLang and others run DeepSeek-V3.2 under deepseek_v3, and MiniMax-Text-01 has Mixtral's keys.
+"""

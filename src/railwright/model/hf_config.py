@@ -12,7 +12,7 @@ from pathlib import Path
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
 from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
-from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, REFUSED, Family
+from railwright.model.families import FAMILIES, HYBRIDS, MARKS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
 
@@ -116,6 +116,9 @@ def _refuse(keys: Keys) -> None:
         )
     if isinstance(kind, str) and kind in REFUSED:
         raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")
+    for key, (marked, what) in MARKS.items():
+        if marked(keys.raw(key)):
+            raise keys.refuse(key, f"a model with this key {what}, which is not modelled.")
 
 
 def _as_path(text: str) -> Path | None:
