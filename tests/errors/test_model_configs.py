@@ -247,6 +247,9 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
             "attn_config.alibi",
         ),
         ({"model_type": "mpt", "d_model": 256, "n_heads": 8, "n_layers": 4, "attn_config": 7}, "attn_config"),
+        ({"model_type": "granitemoehybrid"}, "layer_types"),
+        ({"model_type": "granitemoehybrid", "layer_types": ["attention", "mamba"] * 2}, "layer_types"),
+        ({"model_type": "granitemoehybrid", "layer_types": ["attention"] * 3}, "layer_types"),
         ({**FALCON, "num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn"),
         (
             {**FALCON, "new_decoder_architecture": False, "num_ln_in_parallel_attn": 2},

@@ -140,6 +140,23 @@ EXACT = {
         },
         7_217_189_760 - 65024 * 4544,
     ),
+    "granite-4.0-micro": (
+        shape(
+            "granitemoehybrid",
+            40,
+            2560,
+            40,
+            8,
+            8192,
+            100352,
+            layer_types=["attention"] * 40,
+            num_local_experts=0,
+            num_experts_per_tok=0,
+            shared_intermediate_size=8192,
+            tie_word_embeddings=True,
+        ),
+        3_402_836_480,
+    ),
     "gpt-neox-20b": (shape("gpt_neox", 44, 6144, 64, 64, 24576, 50432), 20_554_567_680),
     "mistral-small-24b": (
         shape("mistral", 40, 5120, 32, 8, 32768, 131072, head_dim=128, sliding_window=None),

@@ -48,6 +48,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "ministral3": {"num_key_value_heads": 8, **_WIDE},
     "mixtral": {"num_key_value_heads": 8},
     "phimoe": {"num_key_value_heads": 8},
+    "granitemoehybrid": {"shared_intermediate_size": 1024},
     "qwen2": {"num_key_value_heads": 32},
     "qwen2_moe": {"num_key_value_heads": 16},
     "qwen3": {"num_key_value_heads": 32, **_WIDE},

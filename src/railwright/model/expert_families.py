@@ -56,6 +56,23 @@ def granitemoe(keys: Keys, name: str) -> Transformer:
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
 
 
+def granitemoehybrid(keys: Keys, name: str) -> Transformer:
+    """Granite 4 without state-space layers (Micro, 1B, 350M): its shared expert is a dense model's MLP."""
+    types = keys.raw("layer_types")
+    listed = types if isinstance(types, list) else []
+    if not listed or any(kind not in ("attention", "full_attention") for kind in listed):
+        raise keys.refuse(
+            "layer_types",
+            "its layers are state-space ones where none are listed as attention, and those are not modelled; "
+            "only Granite 4 with attention in every layer can be simulated.",
+        )
+    layers = keys.depth("num_hidden_layers")
+    keys.need(len(listed) == layers, "layer_types", f"{layers} are expected, one for each layer.")
+    if keys.whole("num_local_experts", 8, least=0):
+        return granitemoe(keys, name)
+    return replace(plain(keys, name), ffn=keys.whole("shared_intermediate_size"))
+
+
 def olmoe(keys: Keys, name: str) -> Transformer:
     """OLMoE: norms over all heads of queries and keys."""
     return _everywhere(keys, olmo2(keys, name), "num_experts", "num_experts_per_tok")

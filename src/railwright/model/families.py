@@ -58,6 +58,7 @@ FAMILIES: dict[str, Family] = {
     "granite": plain,
     "granitemoe": moe.granitemoe,
     "granitemoeshared": moe.granitemoe,
+    "granitemoehybrid": moe.granitemoehybrid,
     "cohere": dense.cohere,
     "cohere2": dense.cohere2,
     "seed_oss": dense.seed_oss,
@@ -92,7 +93,7 @@ NOT_DECODERS = (
 """Architectures that are certainly not decoder-only transformers."""
 
 HYBRIDS = (
-    *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "granitemoehybrid", "falcon_h1", "falcon_mamba"),
+    *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba"),
     *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax"),
     *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
     *("minimax_text_01", "minimax_m1"),
