@@ -41,6 +41,15 @@ and the config beside Grok-1's weights for Hugging Face (hpcai-tech/grok-1) has 
 
 _WINDOW = {"sliding_window": 4096}
 _WIDE = {"head_dim": 128}
+_LATE = {"max_window_layers": 28}
+_ONE_SHARED = {"n_routed_experts": 128, "n_shared_experts": 1}
+_DEEPSEEK_V3 = {
+    "q_lora_rank": 1536,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "n_group": 8,
+}
 
 OPTIONAL: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, **_WINDOW},
@@ -49,22 +58,24 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "mixtral": {"num_key_value_heads": 8},
     "phimoe": {"num_key_value_heads": 8},
     "granitemoehybrid": {"shared_intermediate_size": 1024},
-    "qwen2": {"num_key_value_heads": 32},
-    "qwen2_moe": {"num_key_value_heads": 16},
-    "qwen3": {"num_key_value_heads": 32, **_WIDE},
+    "qwen2": {"num_key_value_heads": 32, **_LATE},
+    "qwen2_moe": {"num_key_value_heads": 16, **_LATE},
+    "qwen3": {"num_key_value_heads": 32, **_WIDE, **_LATE},
     "qwen3_moe": {"num_key_value_heads": 4},
-    "qwen2_vl_text": {"num_key_value_heads": 8},
-    "qwen2_5_vl_text": {"num_key_value_heads": 8},
+    "qwen2_vl_text": {"num_key_value_heads": 8, "max_window_layers": 80},
+    "qwen2_5_vl_text": {"num_key_value_heads": 8, "max_window_layers": 80},
     "qwen3_vl_text": {"num_key_value_heads": 32, **_WIDE},
     "qwen3_vl_moe_text": {"num_key_value_heads": 16},
-    "deepseek_v3": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3, "n_group": 8},
-    "glm4_moe_lite": {"q_lora_rank": 768, "n_shared_experts": 1},
+    "deepseek_v2": {"q_lora_rank": 1536, "n_routed_experts": 64, "n_shared_experts": 2},
+    "deepseek_v3": _DEEPSEEK_V3,
+    "kimi_k2": _DEEPSEEK_V3,
+    "glm4_moe_lite": {"q_lora_rank": 768, "n_routed_experts": 64, "n_shared_experts": 1},
     "glm": {"num_key_value_heads": 2, **_WIDE},
     "glm4": {"num_key_value_heads": 2, **_WIDE},
     "glm4v_text": {"num_key_value_heads": 2},
-    "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1},
-    "glm4v_moe_text": {"num_key_value_heads": 8, "n_shared_experts": 1},
-    "solar_open": {"num_key_value_heads": 8, "n_shared_experts": 1, **_WIDE},
+    "glm4_moe": {"num_key_value_heads": 8, **_ONE_SHARED},
+    "glm4v_moe_text": {"num_key_value_heads": 8, **_ONE_SHARED},
+    "solar_open": {"num_key_value_heads": 8, **_ONE_SHARED, **_WIDE},
     "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128, "rope_scaling": {"rope_type": "yarn"}},
     "gemma": {"num_key_value_heads": 16, "head_dim": 256},
     "gemma2": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},

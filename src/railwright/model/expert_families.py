@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright.model.architecture import Transformer
-from railwright.model.dense_families import exaone4, hunyuan, mistral, olmo2, qwen2, qwen3
+from railwright.model.dense_families import exaone4, hunyuan, mistral, olmo2, qwen3
 from railwright.model.family_parts import (
     behind_dense,
     extra_layers,
@@ -101,9 +101,15 @@ def gpt_oss(keys: Keys, name: str) -> Transformer:
 
 
 def qwen2_moe(keys: Keys, name: str) -> Transformer:
-    """Qwen 1.5 and 2: a shared expert with a gate."""
+    """Qwen 1.5 and 2: a shared expert with a gate; windows in every other one of max_window_layers."""
     shared = keys.whole("shared_expert_intermediate_size", 0, least=0)
-    arch = _qwen_experts(keys, qwen2(keys, name))
+    base = replace(plain(keys, name), attention_bias=keys.flag("qkv_bias", True), output_bias=False)
+    window = window_of(keys) if keys.flag("use_sliding_window", False) else 0
+    full = full_layers_of(keys, base.layers, 2)
+    if keys.raw("layer_types") is None:
+        last = keys.whole("max_window_layers", 0, least=0)
+        full = [other or i >= last for i, other in enumerate(full)]
+    arch = _qwen_experts(keys, windowed(keys, base, window, full))
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
 
 
