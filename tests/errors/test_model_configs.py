@@ -237,6 +237,23 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ({"model_type": "opt", "ffn_dim": 512, "do_layer_norm_before": False}, "do_layer_norm_before"),
         ({"model_type": "opt", "ffn_dim": 512, "word_embed_proj_dim": 64}, "word_embed_proj_dim"),
         (
+            {"model_type": "opt", "ffn_dim": 512, "layer_norm_elementwise_affine": False},
+            "layer_norm_elementwise_affine",
+        ),
+        (
+            {
+                "model_type": "deepseek_v3",
+                "kv_lora_rank": 32,
+                "qk_nope_head_dim": 16,
+                "qk_rope_head_dim": 8,
+                "v_head_dim": 16,
+                "moe_intermediate_size": 64,
+                "n_group": 1,
+                "attention_bias": True,
+            },
+            "attention_bias",
+        ),
+        (
             {
                 "model_type": "mpt",
                 "d_model": 256,

@@ -248,7 +248,12 @@ def opt(keys: Keys, name: str) -> Transformer:
     """OPT: GPT-3's layers; two more rows of positions than there are."""
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     positions = keys.whole("max_position_embeddings", 2048)
-    for key, usual in (("do_layer_norm_before", True), ("_remove_final_layer_norm", False)):
+    usually = {
+        "do_layer_norm_before": True,
+        "_remove_final_layer_norm": False,
+        "layer_norm_elementwise_affine": True,
+    }
+    for key, usual in usually.items():
         keys.need(keys.flag(key, usual) == usual, key, f"only {str(usual).lower()} is supported.")
     keys.need(
         keys.whole("word_embed_proj_dim", hidden) == hidden,

@@ -87,12 +87,12 @@ def minimax_m2(keys: Keys, name: str) -> Transformer:
 
 def gpt_oss(keys: Keys, name: str) -> Transformer:
     """gpt-oss: biases everywhere, a learned sink per head; every other layer has a window."""
-    base = plain(keys, name)
+    base, biased = plain(keys, name), keys.flag("attention_bias", True)
     per_token = "num_experts_per_tok" if keys.raw("experts_per_token") is None else "experts_per_token"
     arch = replace(
         _everywhere(keys, base, "num_local_experts", per_token),
-        attention_bias=True,
-        output_bias=True,
+        attention_bias=biased,
+        output_bias=biased,
         attention_sinks=True,
         mlp_bias=True,
         router_bias=True,
@@ -171,6 +171,7 @@ def llama4(keys: Keys, name: str) -> Transformer:
 
 def deepseek(keys: Keys, name: str) -> Transformer:
     """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash: latent attention, shared experts."""
+    without(keys, "attention_bias")
     base = replace(
         plain(keys, name),
         head_dim=keys.whole("qk_nope_head_dim"),
