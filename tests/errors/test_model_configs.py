@@ -94,6 +94,8 @@ def test_all_missing_keys_at_once(save):
     ("key", "value", "says"),
     [
         ("num_hidden_layers", 10**12, "1000000000000 layers are more than the 10000 that are read"),
+        ("hidden_size", 8 * 10**14, "more than the 1,000,000,000,000 that is read"),
+        ("vocab_size", 10**400, "more than the 1,000,000,000,000 that is read"),
         ("num_hidden_layers", 0, "0 is not a whole number of at least 1"),
         ("num_hidden_layers", -2, "-2 is not a whole number"),
         ("num_hidden_layers", "32", "'32' is not a whole number"),

@@ -8,6 +8,9 @@ from typing import Any
 from railwright.errors import Mistake, SpecError
 from railwright.model.architecture import Transformer
 
+MOST = 10**12
+"""The largest number that is read, more than a model has of anything; the rest soon leaves the floats."""
+
 MOST_LAYERS = 10_000
 """Layers of the deepest model that is read, some thirty times as many as the deepest published."""
 
@@ -45,6 +48,10 @@ class Keys:
             self._complain(key, f"missing; a whole number of at least {least} is expected.")
         elif isinstance(value, bool) or not isinstance(value, int) or value < least:
             self._complain(key, f"{value!r} is not a whole number of at least {least}.")
+        elif value > MOST:
+            self._complain(
+                key, f"a number of {len(str(value))} digits is more than the {MOST:,} that is read."
+            )
         else:
             return value
         return 1
