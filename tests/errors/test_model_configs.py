@@ -207,6 +207,7 @@ def test_the_same_key_that_says_nothing_of_the_kind_is_passed_over(save, key, va
 
 
 QWEN = {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 64, "num_hidden_layers": 6}
+LLAMA4 = {"model_type": "llama4_text", "num_local_experts": 8, "num_experts_per_tok": 1}
 ERNIE = {
     "model_type": "ernie4_5_moe",
     "moe_num_experts": 8,
@@ -224,6 +225,23 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
     [
         ({**QWEN, "mlp_only_layers": [1, 4]}, "mlp_only_layers"),
         ({**QWEN, "mlp_only_layers": "0,1"}, "mlp_only_layers"),
+        ({**QWEN, "mlp_only_layers": [0, "1"]}, "mlp_only_layers"),
+        ({**LLAMA4, "moe_layers": ["1", "3"]}, "moe_layers"),
+        ({**LLAMA4, "no_rope_layers": [0, 1, 1, 0]}, "no_rope_layers"),
+        ({**LLAMA4, "no_rope_layers": ["yes", 1, 1, 0]}, "no_rope_layers"),
+        ({"model_type": "bloom", "n_embed": 250, "n_head": 8, "n_layer": 2}, "n_head"),
+        ({"model_type": "mpt", "d_model": 250, "n_heads": 8, "n_layers": 2}, "n_heads"),
+        (
+            {
+                "model_type": "dbrx",
+                "d_model": 250,
+                "n_heads": 8,
+                "n_layers": 2,
+                "attn_config": {"kv_n_heads": 2},
+                "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+            },
+            "n_heads",
+        ),
         ({**QWEN, "decoder_sparse_step": 0}, "decoder_sparse_step"),
         (
             {**QWEN, "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2},

@@ -13,6 +13,7 @@ from railwright.model.family_parts import (
     full_layers_of,
     gpt,
     last_windowed,
+    need_heads_divide,
     normed_queries,
     plain,
     tied,
@@ -160,7 +161,10 @@ def internlm2(keys: Keys, name: str) -> Transformer:
 def bloom(keys: Keys, name: str) -> Transformer:
     """BLOOM: GPT-3's layers with ALiBi instead of positions, and a norm behind the embedding."""
     heads = keys.whole("n_head")
-    hidden = keys.whole("n_embed" if keys.raw("n_embed") is not None else "hidden_size")
+    width = "n_embed" if keys.raw("n_embed") is not None else "hidden_size"
+    hidden = keys.whole(width)
+    if width == "n_embed":
+        need_heads_divide(keys, hidden, heads, width, "n_head")
     positions = keys.whole("seq_length", 2048)
     base = gpt(keys, name, "n_layer", hidden, heads, 4 * hidden, biased=True, positions=positions)
     return replace(base, alibi=True, embedding_norm=True)
@@ -169,6 +173,7 @@ def bloom(keys: Keys, name: str) -> Transformer:
 def mpt(keys: Keys, name: str) -> Transformer:
     """MPT: neither biases nor positions but ALiBi; an MLP of four times the width."""
     hidden, heads = keys.whole("d_model"), keys.whole("n_heads")
+    need_heads_divide(keys, hidden, heads, "d_model", "n_heads")
     keys.need(keys.whole("expansion_ratio", 4) == 4, "expansion_ratio", "only 4 is supported.")
     keys.need(keys.flag("no_bias", True), "no_bias", "only true is supported.")
     if keys.raw("attn_config") is not None:
@@ -270,11 +275,7 @@ def gpt2(keys: Keys, name: str) -> Transformer:
     """GPT-2 and GPT-3."""
     hidden, heads = keys.whole("n_embd"), keys.whole("n_head")
     positions = keys.whole("n_positions")
-    keys.need(
-        hidden % heads == 0 or keys.raw("n_embd") is None,
-        "n_head",
-        f"{heads} does not divide n_embd = {hidden}.",
-    )
+    need_heads_divide(keys, hidden, heads, "n_embd", "n_head")
     ffn = keys.whole("n_inner", 4 * hidden)
     base = gpt(keys, name, "n_layer", hidden, heads, ffn, biased=True, positions=positions)
     return replace(base, position_embeddings=positions)

@@ -16,6 +16,8 @@ from railwright.model.family_parts import (
     extra_layers,
     full_layers_of,
     last_windowed,
+    named_layers,
+    need_heads_divide,
     normed_queries,
     plain,
     routed,
@@ -120,9 +122,7 @@ def qwen3_moe(keys: Keys, name: str) -> Transformer:
 
 def _qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
     """The last of every decoder_sparse_step layers, but those named dense."""
-    step, named = keys.whole("decoder_sparse_step", 1), keys.raw("mlp_only_layers") or []
-    keys.need(isinstance(named, list), "mlp_only_layers", f"{named!r}: a list of layers is expected.")
-    named = named if isinstance(named, list) else []
+    step, named = keys.whole("decoder_sparse_step", 1), named_layers(keys, "mlp_only_layers", dense.layers)
     return routed(
         keys,
         dense,
@@ -143,8 +143,7 @@ def llama4(keys: Keys, name: str) -> Transformer:
     layers, step = base.layers, keys.whole("interleave_moe_layer_step", 1)
     dense = replace(base, ffn=keys.whole("intermediate_size_mlp", 16384), mlp_bias=False)
     listed = keys.raw("moe_layers")
-    keys.need(listed is None or isinstance(listed, list), "moe_layers", "a list of layers is expected.")
-    named = listed if isinstance(listed, list) else range(step - 1, layers, step)
+    named = range(step - 1, layers, step) if listed is None else named_layers(keys, "moe_layers", layers)
     arch = routed(
         keys,
         dense,
@@ -157,15 +156,15 @@ def llama4(keys: Keys, name: str) -> Transformer:
     )
     if keys.flag("use_qk_norm", True):
         arch = normed_queries(arch, "none")
-    rotary = keys.raw("no_rope_layers")
+    rotary, pattern = keys.raw("no_rope_layers"), "no_rope_layer_interval"
     every = keys.whole("no_rope_layer_interval", 4)
     full = full_layers_of(keys, layers, every)
     if keys.raw("layer_types") is None and isinstance(rotary, list) and rotary:
-        keys.need(
-            len(rotary) == layers, "no_rope_layers", f"{layers} of 0, 1 are expected, one for each layer."
-        )
-        full = [not turned for turned in rotary]
-    arch = windowed(keys, arch, keys.whole("attention_chunk_size", 0), full)
+        pattern = "no_rope_layers"
+        right = len(rotary) == layers and all(turned in (0, 1) for turned in rotary)
+        keys.need(right, pattern, f"{layers} of 0, 1 are expected, one for each layer.")
+        full = [not turned for turned in rotary] if right else full
+    arch = windowed(keys, arch, keys.whole("attention_chunk_size", 0), full, pattern)
     return replace(arch, window_chunked=arch.sliding_window > 0)
 
 
@@ -304,6 +303,7 @@ def dbrx(keys: Keys, name: str) -> Transformer:
     hidden, heads = keys.whole("d_model"), keys.whole("n_heads")
     attention, mlp = keys.inside("attn_config"), keys.inside("ffn_config")
     width = mlp.whole("ffn_hidden_size")
+    need_heads_divide(keys, hidden, heads, "d_model", "n_heads")
     return Transformer(
         name=name,
         layers=keys.depth("n_layers"),

@@ -81,6 +81,29 @@ def head_width(keys: Keys, hidden: int, heads: int) -> int:
     return keys.whole("head_dim", max(hidden // heads, 1))
 
 
+def need_heads_divide(keys: Keys, hidden: int, heads: int, width: str, count: str) -> None:
+    """Complain where the width under `width` is no multiple of the heads under `count`."""
+    # A width that was itself refused is 1 here, and says nothing about the heads.
+    keys.need(
+        hidden % heads == 0 or hidden != keys.raw(width),
+        count,
+        f"{heads} does not divide {width} = {hidden}.",
+    )
+
+
+def named_layers(keys: Keys, key: str, layers: int) -> list[int]:
+    """The layers that a key lists by number, counted from 0; none where it is not there.
+
+    Numbers behind the last layer are left alone: one list may serve models of several depths.
+    """
+    named = keys.raw(key)
+    if named is None:
+        return []
+    right = isinstance(named, list) and all(type(i) is int and i >= 0 for i in named)
+    keys.need(right, key, f"{named!r}: a list of layers, counted from 0, is expected.")
+    return [i for i in named if i < layers] if right else []
+
+
 def tied(keys: Keys, arch: Transformer) -> Transformer:
     """Embeddings are tied unless the keys say otherwise."""
     return replace(arch, tied_embeddings=keys.flag("tie_word_embeddings", True))
@@ -96,14 +119,19 @@ def window_of(keys: Keys) -> int:
     return keys.whole("sliding_window", 0, least=0)
 
 
-def windowed(keys: Keys, arch: Transformer, window: int, full: Sequence[bool]) -> Transformer:
-    """The decoder with a window in the layers that are not `full`: all of them, or all but regular ones."""
+def windowed(
+    keys: Keys, arch: Transformer, window: int, full: Sequence[bool], pattern: str = "max_window_layers"
+) -> Transformer:
+    """The decoder with a window in the layers that are not `full`: all of them, or all but regular ones.
+
+    pattern  the key that complaints about it name where there are no layer_types
+    """
     if not window or all(full):
         return replace(arch, sliding_window=0, full_every=0)
     every = window_pattern(full)
     keys.need(
         every is not None,
-        "max_window_layers" if keys.raw("layer_types") is None else "layer_types",
+        pattern if keys.raw("layer_types") is None else "layer_types",
         "only the last of every so many layers may see the whole sequence while the others have a window; "
         f"here {_numbers(full)} of {len(full)} see it (counted from 0).",
     )
