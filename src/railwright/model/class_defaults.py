@@ -41,7 +41,8 @@ and the config beside Grok-1's weights for Hugging Face (hpcai-tech/grok-1) has 
 
 _WINDOW = {"sliding_window": 4096}
 _WIDE = {"head_dim": 128}
-_LATE = {"max_window_layers": 28}
+_LATE = {"max_window_layers": 28, **_WINDOW}
+_LATER = {"max_window_layers": 80, **_WINDOW}
 _ONE_SHARED = {"n_routed_experts": 128, "n_shared_experts": 1}
 _DEEPSEEK_V3 = {
     "q_lora_rank": 1536,
@@ -59,11 +60,11 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "phimoe": {"num_key_value_heads": 8},
     "granitemoehybrid": {"shared_intermediate_size": 1024},
     "qwen2": {"num_key_value_heads": 32, **_LATE},
-    "qwen2_moe": {"num_key_value_heads": 16, **_LATE},
+    "qwen2_moe": {"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632, **_LATE},
     "qwen3": {"num_key_value_heads": 32, **_WIDE, **_LATE},
-    "qwen3_moe": {"num_key_value_heads": 4},
-    "qwen2_vl_text": {"num_key_value_heads": 8, "max_window_layers": 80},
-    "qwen2_5_vl_text": {"num_key_value_heads": 8, "max_window_layers": 80},
+    "qwen3_moe": {"num_key_value_heads": 4, **_WINDOW},
+    "qwen2_vl_text": {"num_key_value_heads": 8, **_LATER},
+    "qwen2_5_vl_text": {"num_key_value_heads": 8, **_LATER},
     "qwen3_vl_text": {"num_key_value_heads": 32, **_WIDE},
     "qwen3_vl_moe_text": {"num_key_value_heads": 16},
     "deepseek_v2": {"q_lora_rank": 1536, "n_routed_experts": 64, "n_shared_experts": 2},
@@ -76,7 +77,12 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "glm4_moe": {"num_key_value_heads": 8, **_ONE_SHARED},
     "glm4v_moe_text": {"num_key_value_heads": 8, **_ONE_SHARED},
     "solar_open": {"num_key_value_heads": 8, **_ONE_SHARED, **_WIDE},
-    "gpt_oss": {"num_key_value_heads": 8, "sliding_window": 128, "rope_scaling": {"rope_type": "yarn"}},
+    "gpt_oss": {
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "sliding_window": 128,
+        "rope_scaling": {"rope_type": "yarn"},
+    },
     "gemma": {"num_key_value_heads": 16, "head_dim": 256},
     "gemma2": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
     "gemma3_text": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
