@@ -293,6 +293,7 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
             "num_ln_in_parallel_attn",
         ),
         ({**FALCON, "parallel_attn": False}, "parallel_attn"),
+        ({"model_type": "hunyuan_v1_dense", "use_cla": True, "cla_share_factor": 2}, "use_cla"),
         ({"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2, 2, 1, 2]}, "moe_topk"),
     ],
 )

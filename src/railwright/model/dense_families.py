@@ -101,7 +101,8 @@ def exaone4(keys: Keys, name: str) -> Transformer:
 
 
 def hunyuan(keys: Keys, name: str) -> Transformer:
-    """Hunyuan: norms on queries and keys."""
+    """Hunyuan: norms on queries and keys; layers that share them (use_cla, Hunyuan-Large's) are not read."""
+    without(keys, "use_cla")
     return normed_queries(plain(keys, name))
 
 
