@@ -168,6 +168,13 @@ def test_a_key_is_read_under_each_of_its_names(tmp_path, config, name, other, va
     assert load_model(write(tmp_path, {**config, name: value, other: 4})) == one
 
 
+def test_grok_shares_its_embedding_unless_it_says_otherwise(tmp_path):
+    # run.py of xai-org/grok-1 and the class of hpcai-tech/grok-1: tied
+    config = {**LLAMA, "model_type": "grok-1", "num_experts": 8, "num_experts_per_tok": 2}
+    assert load_model(write(tmp_path, config)).tied_embeddings
+    assert not load_model(write(tmp_path, {**config, "tie_word_embeddings": False})).tied_embeddings
+
+
 def test_bloom_as_its_checkpoint_names_its_heads(tmp_path):
     # bigscience/bloom-560m: 559 214 592 parameters
     arch = load_model(write(tmp_path, {**BLOOM, "num_attention_heads": 16}))

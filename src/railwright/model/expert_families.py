@@ -41,8 +41,8 @@ def mixtral(keys: Keys, name: str) -> Transformer:
 
 
 def grok(keys: Keys, name: str) -> Transformer:
-    """Grok-1: outputs are normed too."""
-    return replace(mixtral(keys, name), norms_per_layer=4)
+    """Grok-1: tied embeddings; outputs are normed too."""
+    return replace(tied(keys, mixtral(keys, name)), norms_per_layer=4)
 
 
 def phimoe(keys: Keys, name: str) -> Transformer:
