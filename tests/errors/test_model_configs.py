@@ -125,7 +125,8 @@ def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("absent", "names its architecture there"),
+        ("absent", "missing; a Hugging Face config.json names its architecture there"),
+        (["llama"], "['llama'] is no name; a Hugging Face config.json names its architecture there"),
         ("bert", "'bert' is not a decoder-only transformer"),
         ("lama", "'lama' is not supported; did you mean 'llama'"),
         ("rwkv", "Supported: llama, mistral, mixtral"),

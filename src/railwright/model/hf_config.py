@@ -87,9 +87,10 @@ def _family(keys: Keys) -> Family:
     _refuse(keys)
     kind = keys.raw("model_type")
     if not isinstance(kind, str):
+        given = "missing" if kind is None else f"{kind!r} is no name"
         raise keys.refuse(
             "model_type",
-            "missing; a Hugging Face config.json names its architecture there, "
+            f"{given}; a Hugging Face config.json names its architecture there, "
             f"and the supported ones are {', '.join(FAMILIES)}.",
         )
     if kind in FAMILIES:
