@@ -187,6 +187,8 @@ def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says)
         ("index_topk", 2048, "sparse attention"),
         ("attn_type_list", [0, 0, 0, 1], "linear attention"),
         ("is_encoder_decoder", True, "has an encoder"),
+        ("add_cross_attention", True, "an encoder's outputs"),
+        ("layer_types", ["full_attention", "linear_attention"] * 2, "layers of other kinds"),
     ],
 )
 def test_what_another_model_types_name_would_hide_is_refused_by_its_key(save, key, value, says):
@@ -205,6 +207,12 @@ def test_what_another_model_types_name_would_hide_is_refused_by_its_key(save, ke
 )
 def test_the_same_key_that_says_nothing_of_the_kind_is_passed_over(save, key, value):
     assert load_model(save(**{key: value})).experts == 8
+
+
+def test_a_family_that_reads_no_layer_types_refuses_other_layers_too(save):
+    llama = {"model_type": "llama", "num_local_experts": "absent", "num_experts_per_tok": "absent"}
+    with pytest.raises(SpecError, match="layer_types: a model with this key has layers of other kinds"):
+        load_model(save(**llama, layer_types=["mamba", "attention"] * 2))
 
 
 QWEN = {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 64, "num_hidden_layers": 6}

@@ -113,13 +113,21 @@ REFUSED = {
 }
 """Decoders with something in their layers that is not modelled: what that is."""
 
+ATTENTION = ("full_attention", "sliding_attention", "chunked_attention", "attention")
+"""What layer_types may say; the last is Granite 4's word for the first."""
+
 MARKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "index_topk": (lambda value: value is not None, _SPARSE),
     "attn_type_list": (
         lambda value: isinstance(value, list) and any(kind != 1 for kind in value),
         "has layers with linear attention (those that are not 1)",
     ),
+    "layer_types": (
+        lambda value: isinstance(value, list) and any(kind not in ATTENTION for kind in value),
+        f"has layers of other kinds than {', '.join(ATTENTION)}",
+    ),
     "is_encoder_decoder": (lambda value: value is True, "has an encoder beside its decoder"),
+    "add_cross_attention": (lambda value: value is True, "attends to an encoder's outputs"),
 }
 """Keys that say what a model is under any model_type: whether a value does, and what it says.
 
