@@ -221,8 +221,9 @@ def glm4_moe(keys: Keys, name: str) -> Transformer:
 
 
 def solar_open(keys: Keys, name: str) -> Transformer:
-    """Solar Open: GLM's experts in every layer."""
-    return _shared_experts(keys, plain(keys, name), biased=True)
+    """Solar Open: GLM's experts in every layer, so that its class has no width of a dense MLP."""
+    width = keys.raw("moe_intermediate_size")
+    return _shared_experts(keys, plain(keys.filled({"intermediate_size": width}), name), biased=True)
 
 
 def dots1(keys: Keys, name: str) -> Transformer:
