@@ -187,6 +187,15 @@ def test_frozen_weights_have_neither_gradients_nor_states() -> None:
     assert parts["optimizer states"] == pytest.approx(12 * adapters / 32)
 
 
+def test_a_stage_without_layers_has_no_gradient_of_adapters() -> None:
+    # the first of two stages has the embedding alone: under zero: 3 none of it waits to be reduced
+    layout = {"pipeline": 2, "layers_per_stage": (0, 8), "zero": 3}
+    wanted = job(batch=64, **layout).model_copy(update={"lora": Lora(rank=16)})  # type: ignore[arg-type]
+    first, last = peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).stages
+    assert "gradients before reduction" not in first.parts
+    assert last.parts["gradients before reduction"] > 0
+
+
 @pytest.mark.parametrize(
     ("layout", "held"),
     [

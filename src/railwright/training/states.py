@@ -103,7 +103,10 @@ def _gathered(job: TrainingJob, shape: StageShape) -> float:
 
 
 def _largest_unit(shape: StageShape) -> float:
-    return max(_units(shape)) if shape.adapters is None else max(map(max, shape.adapters))
+    if shape.adapters is None:
+        return max(_units(shape))
+    # an end of the pipeline may have no layer, and then no adapter
+    return max((size for chunk in shape.adapters for size in chunk), default=0.0)
 
 
 def _units(shape: StageShape) -> list[float]:
