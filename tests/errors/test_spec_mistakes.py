@@ -76,6 +76,16 @@ KINDS = {
     "section for a value": ("server: dgx-h100", "server: {a: 1}", ["s.yaml:5:11: cluster.server: a section is not allowed; write text"]),
     "value for a section": ("jobs:", "nccl: 5\njobs:", ["s.yaml:9:7: nccl: 5 is not allowed; write a section with the fields pxn"]),
     "value for a list": ("jobs:", "sweeps: all_reduce\njobs:", ["s.yaml:9:9: sweeps: 'all_reduce' is not allowed; write a list"]),
+    "number beyond all counts": (
+        "sequence: 4096",
+        f"sequence: {10**19}",
+        ["s.yaml:12:15: jobs.0.sequence: 10000000000000000000 is too large for a whole number"],
+    ),
+    "number of thousands of digits": (
+        "sequence: 4096",
+        f"sequence: {'9' * 5000}",
+        [f"s.yaml:12:15: jobs.0.sequence: {'9' * 40}… is too large for a whole number"],
+    ),
     "key written twice": ("servers: 4", "servers: 4\n  servers: 5", ["s.yaml:5:3: cluster.servers: written twice; the first is in line 4"]),
     "name written twice": (
         "    tokens: 2e9\n",

@@ -19,6 +19,10 @@ Place = tuple[int, int]
 
 _MAX_BYTES = 4 * 2**20
 _MAX_VALUES = 100_000
+_MAX_INTEGER = 2**63 - 1
+"""Products of a few such numbers still fit a float; nothing that a study counts is as many."""
+_MAX_DIGITS = 100
+"""More than such a number has in any base; Python refuses to read thousands."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -172,21 +176,32 @@ class _Walk:
             return text.lower() == "true"
         try:
             if tag == "int":
-                digits = text.replace("_", "")
-                # YAML 1.2 (10.2.1.3, 10.3.2): 012 is twelve; 0o and 0x are octal and hexadecimal.
-                return int(digits, 0 if digits.lstrip("+-")[:2].lower() in ("0o", "0x", "0b") else 10)
+                return self._integer(node, path, text)
             if tag == "float":
                 return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan").lower())
         except ValueError:
             pass
+        what = "cannot be read as a number" if tag in ("int", "float") else ""
+        return self._wrong(node, path, f"'{_short(text)}' {what}" if what else f"unknown YAML tag '{tag}'")
+
+    def _integer(self, node: ScalarNode, path: Path_, text: str) -> Any:
+        digits = text.replace("_", "")
+        # YAML 1.2 (10.2.1.3, 10.3.2): 012 is twelve; 0o and 0x are octal and hexadecimal.
+        base = 0 if digits.lstrip("+-")[:2].lower() in ("0o", "0x", "0b") else 10
+        if len(digits) <= _MAX_DIGITS and abs(value := int(digits, base)) <= _MAX_INTEGER:
+            return value
+        return self._wrong(node, path, f"{_short(text)} is too large for a whole number")
+
+    def _wrong(self, node: ScalarNode, path: Path_, message: str) -> str:
+        """Keep a mistake; the shortened text of a value that stands for nothing."""
         line, column = _place(node)
-        what = (
-            f"'{text[:40]}' cannot be read as a number"
-            if tag in ("int", "float")
-            else f"unknown YAML tag '{tag}'"
-        )
-        self.mistakes.append(Mistake(self.name, line, column, dotted(path), what))
-        return text
+        self.mistakes.append(Mistake(self.name, line, column, dotted(path), message))
+        return _short(str(node.value))
+
+
+def _short(text: str) -> str:
+    """Text as a sentence can quote it."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _place(node: Node) -> Place:

@@ -47,7 +47,12 @@ def _study(document: Document, folder: Path) -> Study:
     plain = _anchored(document.plain, folder)
     study, flaws = validate(plain)
     mistakes = [*document.mistakes]
-    mistakes += [document.mistake(flaw.path, flaw.message, flaw.at_key) for flaw in flaws]
+    told = {(mistake.line, mistake.column) for mistake in mistakes}
+    for flaw in flaws:
+        mistake = document.mistake(flaw.path, flaw.message, flaw.at_key)
+        # A value that could not be read is told once, not also as one of the wrong kind.
+        if (mistake.line, mistake.column) not in told:
+            mistakes.append(mistake)
     if not any(flaw.path == ("railwright",) for flaw in flaws):
         mistakes += _mistakes_in_variants(plain, document)
     if study is None or mistakes:
