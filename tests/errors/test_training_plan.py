@@ -226,6 +226,15 @@ def test_servers_must_exist_once_and_suffice() -> None:
     assert "the 4 servers give 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
 
 
+@pytest.mark.parametrize("field", ["expert_imbalance", "expert_capacity"])
+def test_no_expert_gets_more_than_every_token_once(field: str) -> None:
+    # 8 experts, 2 of them per token: 4 times the mean at most
+    text = refusal(changed(job(expert=8), **{field: 4.5}), MOE)
+    assert f"{field} is 4.5" in text
+    assert "8 / 2 = 4 times the mean" in text
+    simulate(changed(job(expert=8), **{field: 4.0}), MOE, machine(4), predict=priced(50e9), kernel=roofline)
+
+
 def test_doubtful_layouts_are_warned_about() -> None:
     def warnings(wanted: TrainingJob, arch: Transformer) -> str:
         result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)

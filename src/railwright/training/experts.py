@@ -13,7 +13,7 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
 
     stage  GPUs of one pipeline stage, which experts and their replicas share
     """
-    _check_imbalance(job, arch)
+    _check_load(job, arch)
     expert, cut = job.layout.expert, job.layout.expert_tensor
     if expert == 1 and cut is None:
         return
@@ -44,14 +44,22 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
         )
 
 
-def _check_imbalance(job: TrainingJob, arch: Transformer) -> None:
-    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token."""
+def _check_load(job: TrainingJob, arch: Transformer) -> None:
+    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token.
+
+    Nor can it be padded to more: Megatron-LM picks the tokens up to an expert's capacity among those that
+    there are (moe_utils.py, topk_routing_with_score_function: torch.topk over tokens).
+    """
     if not arch.is_moe:
         return
     most = arch.experts / arch.experts_per_token
-    if job.expert_imbalance > most:
-        raise PlanError(
-            f"{job.name}: expert_imbalance is {job.expert_imbalance:g}, but an expert of {arch.name} gets at "
-            f"most every token once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
-            f"give the busiest expert's tokens over the mean, 1 to {most:g}."
-        )
+    for field, load, what in (
+        ("expert_imbalance", job.expert_imbalance, "the busiest expert's tokens"),
+        ("expert_capacity", job.expert_capacity or 1.0, "the tokens of an expert"),
+    ):
+        if load > most:
+            raise PlanError(
+                f"{job.name}: {field} is {load:g}, but an expert of {arch.name} gets at most every token "
+                f"once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
+                f"give {what} over the mean, 1 to {most:g}."
+            )
