@@ -76,6 +76,11 @@ KINDS = {
     "section for a value": ("server: dgx-h100", "server: {a: 1}", ["s.yaml:5:11: cluster.server: a section is not allowed; write text"]),
     "value for a section": ("jobs:", "nccl: 5\njobs:", ["s.yaml:9:7: nccl: 5 is not allowed; write a section with the fields pxn"]),
     "value for a list": ("jobs:", "sweeps: all_reduce\njobs:", ["s.yaml:9:9: sweeps: 'all_reduce' is not allowed; write a list"]),
+    "job on no server": (
+        "model: llama-3-8b",
+        "model: llama-3-8b\n    servers: []",
+        ["s.yaml:12:14: jobs.0.servers: an empty list; name at least one, or leave the line out"],
+    ),
     "number beyond all counts": (
         "sequence: 4096",
         f"sequence: {10**19}",

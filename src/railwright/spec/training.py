@@ -122,7 +122,7 @@ class TrainingJob(Section):
     gpus: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="GPUs it takes, from the first; default: all"
     )
-    servers: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+    servers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = Field(
         default=None,
         description="numbers of the servers it runs on, in the order ranks fill them; default: from 0 on",
     )
