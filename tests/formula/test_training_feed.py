@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright.errors import SpecError
+from railwright.errors import PlanError, SpecError
 from railwright.model.dlrm import Recommender
 from railwright.spec import load_study_text
 from railwright.spec.dataset import Data
@@ -202,3 +202,16 @@ def test_a_study_says_that_its_storage_cannot_send_that() -> None:
 def test_what_makes_no_sense_is_refused(data: str, told: str) -> None:
     with pytest.raises(SpecError, match=told):
         load_study_text(STUDY.format(data=data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"size": "1e200 TB", "storage": "1e-200 B/s"},
+        {"storage": "1e-300 B/s"},
+        {"prepare": "1e300 h", "workers": 0},
+    ],
+)
+def test_a_step_that_loads_for_ever_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises(PlanError, match=r"case: loading the data .* longer than a hundred years; give"):
+        step(job(), **data)

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.dlrm import Recommender
-from railwright.spec.dataset import Data
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.training import TrainingJob
 from railwright.training.placement import Groups
@@ -32,6 +32,9 @@ NUMBER = 4.0
 """Bytes of a recommendation sample's label, of each of its dense numbers and of each index: fp32 and int32,
 as in the multi-hot Criteo data set of MLPerf's DLRM-DCNv2 (214 indices, so 912 bytes a sample)."""
 
+LONGEST = 100 * 365 * 24 * 3600.0
+"""A step that loads for longer stands for a unit that was mistaken. [s]"""
+
 
 def feed_of(job: TrainingJob, arch: Transformer, groups: Groups) -> Feed:
     """What a training job's step reads, and how long its loaders take."""
@@ -45,14 +48,14 @@ def feed_of(job: TrainingJob, arch: Transformer, groups: Groups) -> Feed:
     replica = np.broadcast_to(np.arange(loading.shape[1]) // sizes.context, loading.shape)
     pairs = np.unique(np.stack((loading.ravel(), replica.ravel()), axis=1), axis=0)
     held = np.bincount(pairs[:, 0])
-    return _feed(job.data, size, float(held.sum()) * each, float(held.max()) * each, each)
+    return _feed(job, size, float(held.sum()) * each, float(held.max()) * each, each)
 
 
 def feed_of_samples(job: RecommendationJob, model: Recommender, gpus: int, per_server: int) -> Feed:
     """What a recommendation job's step reads: every GPU its own samples, with the indices of all tables."""
     size = job.data.size or NUMBER * (1 + model.dense_features + sum(model.lookups))
     each = job.global_batch / gpus
-    return _feed(job.data, size, float(job.global_batch), each * per_server, each)
+    return _feed(job, size, float(job.global_batch), each * per_server, each)
 
 
 def fed(step: StepResult, feed: Feed) -> StepResult:
@@ -80,9 +83,10 @@ def fed(step: StepResult, feed: Feed) -> StepResult:
     )
 
 
-def _feed(data: Data, size: float, read: float, server: float, rank: float) -> Feed:
+def _feed(job: TrainingJob | RecommendationJob, size: float, read: float, server: float, rank: float) -> Feed:
     """read, server, rank: sequences that all servers, the busiest one, and one loading rank take."""
-    return Feed(
+    data = job.data
+    feed = Feed(
         size=size,
         read=read * size,
         server=server * size,
@@ -90,6 +94,12 @@ def _feed(data: Data, size: float, read: float, server: float, rank: float) -> F
         preparing=rank * data.prepare / max(data.workers, 1),
         ahead=data.workers > 0,
     )
+    if feed.seconds > LONGEST:
+        raise PlanError(
+            f"{job.name}: loading the data of one step takes longer than a hundred years; "
+            "give a smaller data.size or data.prepare, or a faster data.storage."
+        )
+    return feed
 
 
 def _told(feed: Feed, alone: float, wait: float) -> str:
