@@ -77,6 +77,29 @@ def test_a_profile_whose_marks_enclose_no_work(tmp_path: Path) -> None:
         step_of(read(file))
 
 
+@pytest.mark.parametrize("format", ["goal", "simai"])
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("../outside", "-outside"),
+        ("a/b", "a-b"),
+        ("a\0b\n", "a-b-"),
+        ("", "step"),
+        ("..", "step"),
+        ("Llama (8 GPUs), 训练", "Llama (8 GPUs)- 训练"),
+        ("训" * 200, "训" * 60),
+    ],
+)
+def test_a_name_stays_in_the_folder_that_was_asked_for(
+    tmp_path: Path, format: str, name: str, stem: str
+) -> None:
+    wanted = job(gpus=8, batch=8).model_copy(update={"name": name})
+    (file,), _ = export(wanted, DENSE, machine(1), format, tmp_path / "out")
+    assert file.parent == tmp_path / "out"
+    assert file.stem == stem
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_folders_of_traces(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no execution traces here"):
         chakra_read.read(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from railwright.traces.step import MOST_EVENTS, step_trace
 from railwright.training import StepResult, place, simulate
 
 Files = Iterator[tuple[str, bytes]]
+
+_LONGEST = 60
+"""Characters of a file's name; file systems take 255 bytes, and a character has up to four."""
 
 
 def export(
@@ -94,13 +98,19 @@ def _chakra(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[File
 def _goal(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
     trace, step = step_trace(job, arch, machine)
     trace = on_one_processor(replay(trace, machine))
-    return ((f"{job.name}.goal", piece.encode()) for piece in goal.write(trace)), step
+    return ((f"{_stem(job)}.goal", piece.encode()) for piece in goal.write(trace)), step
 
 
 def _simai(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
     step = simulate(job, arch, machine, most_events=MOST_EVENTS)
     text = simai.write(simai.workload(job, step, machine.network.fabric))
-    return iter([(f"{job.name}.txt", text.encode())]), step
+    return iter([(f"{_stem(job)}.txt", text.encode())]), step
+
+
+def _stem(job: TrainingJob) -> str:
+    """A job's name as that of a file in the folder that was asked for, whatever characters it has."""
+    plain = re.sub(r"[^\w .+()-]", "-", job.name).strip(". ")
+    return plain[:_LONGEST] or "step"
 
 
 FORMATS: dict[str, Callable[[TrainingJob, Transformer, Machine], tuple[Files, StepResult]]] = {
