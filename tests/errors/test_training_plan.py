@@ -226,6 +226,13 @@ def test_servers_must_exist_once_and_suffice() -> None:
     assert "the 4 servers give 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
 
 
+def test_experts_that_cannot_be_cut_name_the_cut_that_is_theirs() -> None:
+    odd = replace(MOE, expert_ffn=4098, ffn=4096)
+    assert "4098 expert width of moe-8 cannot be cut into layout.tensor = 4" in refusal(job(tensor=4), odd)
+    assert "layout.expert_tensor = 4 equal parts" in refusal(job(tensor=8, expert_tensor=4), odd)
+    simulate(job(tensor=4, expert_tensor=2), odd, machine(4), predict=priced(50e9), kernel=roofline)
+
+
 @pytest.mark.parametrize("field", ["expert_imbalance", "expert_capacity"])
 def test_no_expert_gets_more_than_every_token_once(field: str) -> None:
     # 8 experts, 2 of them per token: 4 times the mean at most

@@ -146,14 +146,16 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
         widths.append(("key-value heads", arch.kv_heads))
     if "dense" in kinds_present(arch):
         widths.append(("MLP width", arch.ffn))
-    inside = job.layout.expert_tensor or tensor
+    cut = job.layout.expert_tensor
+    inside = cut or tensor
     if arch.is_moe:
         widths.append(("expert width", arch.expert_ffn))
     for what, width in widths:
-        if width % (inside if what == "expert width" else tensor):
+        field, parts = ("expert_tensor", inside) if what == "expert width" and cut else ("tensor", tensor)
+        if width % parts:
             fitting = [d for d in divisors(width) if d <= 72]
             raise PlanError(
-                f"{job.name}: the {width} {what} of {arch.name} cannot be cut into layout.tensor = {tensor} "
+                f"{job.name}: the {width} {what} of {arch.name} cannot be cut into layout.{field} = {parts} "
                 f"equal parts; {listed(fitting)} work."
             )
     if arch.attention == "gqa" and tensor > arch.kv_heads and tensor % arch.kv_heads:
