@@ -172,6 +172,9 @@ def test_where_launches_block_every_call_is_waited_for(recompute: str) -> None:
 def test_a_host_that_waits_hides_nothing() -> None:
     with pytest.raises(PlanError, match=r"launch_blocking.* set overlap\.dp to false"):
         simulate(blocked(), DENSE, machine(4), predict=priced(50e9))
+    # one data-parallel rank of 8 context-parallel ones, which reduce gradients too
+    with pytest.raises(PlanError, match=r"set overlap\.cp, overlap\.dp to false"):
+        simulate(blocked(context=32, sequence=32768), DENSE, machine(4), predict=priced(50e9))
     held = blocked(pipeline=4, schedule="dualpipe", overlap=Overlap(dp=False, pp=False))
     with pytest.raises(PlanError, match="dualpipe runs two passes beside each other"):
         simulate(held, DENSE, machine(4), predict=priced(50e9))

@@ -70,9 +70,21 @@ def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
 
 
 def degrees(job: TrainingJob, data: int) -> dict[str, int]:
-    """Sizes of a job's parallelisms by their names in `overlap`."""
+    """Sizes of a job's parallelisms by their names in `overlap`.
+
+    What `overlap.dp` hides is between ranks that hold the same parameters: context-parallel ones too, and
+    tensor-parallel ones where experts are cut less than the rest.
+    """
     cut = job.layout
-    return {"tp": cut.tensor, "ep": cut.expert, "pp": cut.pipeline, "cp": cut.context, "dp": data}
+    copies = data * cut.context
+    experts = copies * cut.tensor // (cut.expert * (cut.expert_tensor or cut.tensor))
+    return {
+        "tp": cut.tensor,
+        "ep": cut.expert,
+        "pp": cut.pipeline,
+        "cp": cut.context,
+        "dp": max(copies, experts),
+    }
 
 
 def rows_of(job: TrainingJob) -> int:
