@@ -69,6 +69,11 @@ def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None
     blocking, _ = blocks(Space.of(axes), off, DENSE, fabric)
     assert [b.of("overlap_dp") for b in blocking] == [(False,), (False,)]
     assert [b.of("overlap_tp") for b in blocking] == [(False,), (False,)]
+    # a job that hides what it can by default, as its refusal says, has the same space
+    default, _ = blocks(
+        Space.of(axes), job(batch=16).model_copy(update={"launch_blocking": True}), DENSE, fabric
+    )
+    assert default == blocking
 
 
 def test_refused_layouts_are_counted_with_their_reason() -> None:

@@ -319,12 +319,14 @@ def _checked(
 def _start(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> dict[str, Any]:
     """A value of every choice, from which one is changed at a time.
 
-    The first ones, or where those are refused the job's own: some fields of a job (`layout.shard`,
-    `launch_blocking`) allow only values like its own.
+    The first ones, or where those are refused the job's own (`layout.shard` allows only values like its
+    own), or its own with nothing hidden (which is all that `launch_blocking` allows).
     """
     first = {axis: values[0] for axis, values in block.choices}
     own = {axis: _own(job, axis) for axis, values in block.choices if _own(job, axis) in values}
-    for start in (first, {**first, **own, CHOICES[0]: first[CHOICES[0]]}):
+    own = {**first, **own, CHOICES[0]: first[CHOICES[0]]}
+    exposed = {axis: False for axis, _ in OF_OVERLAP if False in block.of(axis)}
+    for start in (first, own, {**own, **exposed}):
         try:
             check(apply(job, {**block.structure, **start}), arch, fabric)
         except PlanError:
