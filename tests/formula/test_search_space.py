@@ -76,6 +76,15 @@ def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None
     assert default == blocking
 
 
+def test_experts_cut_less_than_the_rest_have_copies_on_tensor_ranks() -> None:
+    """8 GPUs, tensor 8, experts uncut over 2, 4 and 8 ranks: 4, 2 and 1 GPUs hold the same experts, and where
+    there are several, what they share and hide are choices although data parallelism is 1."""
+    axes = {"tensor": [8], "pipeline": [1], "expert": [2, 4, 8], "expert_tensor": [1]}
+    found, _ = blocks(Space.of(axes), job(batch=16), MOE, machine(1).network.fabric)
+    assert [b.of("zero") for b in found] == [(0, 1, 2, 3), (0, 1, 2, 3), (0,)]
+    assert [b.of("overlap_dp") for b in found] == [(True, False), (True, False), (True,)]
+
+
 def test_refused_layouts_are_counted_with_their_reason() -> None:
     """16 heads over 3 GPUs cannot be cut."""
     found, refused = blocks(

@@ -275,6 +275,22 @@ def test_brute_force_where_launches_block() -> None:
     _compare(base, DENSE, 2, Space({**axes, **off, "zero": (1,), "sequence_parallel": (True,)}))
 
 
+def test_brute_force_where_only_experts_have_copies() -> None:
+    """Tensor parallelism over all GPUs, experts uncut: what `zero` shares and `overlap.dp` hides is theirs."""
+    axes = {"tensor": (4, 8), "pipeline": (1, 2), "expert": (1, 2), "recompute": ("none",)}
+    fixed = {
+        "overlap_ep": (False,),
+        "placement": ("packed",),
+        "sequence_parallel": (True,),
+        "schedule": ("auto",),
+    }
+    space = Space({**axes, **fixed, "zero": (0, 1, 3), "overlap_dp": (True, False), "micro_batch": (1, 2)})
+    _compare(job(batch=16), MOE, 1, space)
+    screen, layouts = _drawn(MOE, job(batch=16), space, random.Random(1), 30)
+    for block, index, step in layouts:
+        assert screen.closer(block, index) <= step.step_time, block.at(index)
+
+
 def test_brute_force_where_a_copy_is_shared_by_few() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none", "full"), "micro_batch": (1, 2)}
     base = job(batch=32, zero=3, shard=4)

@@ -21,7 +21,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
-from railwright.training.placement import place
+from railwright.training.placement import Sizes, place
 from railwright.training.plan import check, job_gpus
 from railwright.training.schedule import SHARED, schedule_name
 
@@ -262,13 +262,14 @@ def _choices(
 ) -> dict[str, tuple[Any, ...]]:
     """Values of every choice; a choice without effect keeps its first value."""
     local = job.global_batch // data if data else 0
+    shared = _has_copies(structure, data)
     effective = {
         "sequence_parallel": structure["tensor"] > 1,
         "overlap_tp": structure["tensor"] > 1,
         "overlap_ep": structure["expert"] > 1,
         "overlap_cp": structure["context"] > 1,
-        "overlap_dp": data * structure["context"] > 1,
-        "zero": data * structure["context"] > 1,
+        "overlap_dp": shared,
+        "zero": shared,
         "overlap_pp": structure["pipeline"] > 1 and can_hide_sends(job, structure),
     }
     found: dict[str, tuple[Any, ...]] = {}
@@ -281,6 +282,14 @@ def _choices(
         off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
+
+
+def _has_copies(structure: Mapping[str, Any], data: int) -> bool:
+    """Whether several ranks hold the same parameters: experts that are cut less than the rest have copies on
+    tensor ranks too."""
+    names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
+    sizes = Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data)
+    return max(sizes.replicas, sizes.expert_replicas) > 1
 
 
 def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:
