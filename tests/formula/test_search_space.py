@@ -85,6 +85,37 @@ def test_experts_cut_less_than_the_rest_have_copies_on_tensor_ranks() -> None:
     assert [b.of("overlap_dp") for b in found] == [(True, False), (True, False), (True,)]
 
 
+def test_schedules_by_their_own_names_are_those_that_auto_stands_for() -> None:
+    """`auto` is 1F1B with one chunk per stage, which one stage runs too, and interleaved with several."""
+    axes = {"tensor": [1], "pipeline": [1, 2], "virtual_pipeline": [1, 2], "context": [1]}
+    fabric = machine(1).network.fabric
+    sizes = {}
+    for names in (["auto"], ["1f1b"], ["interleaved"], ["1f1b", "interleaved"]):
+        found, _ = blocks(Space.of({**axes, "schedule": names}), job(batch=16), DENSE, fabric)
+        sizes["+".join(names)] = {
+            (b.structure["pipeline"], b.structure["virtual_pipeline"]): b.size
+            for b in found
+            if b.structure["placement"] == "packed"
+        }
+    every = sizes["auto"]
+    assert list(every) == [(1, 1), (2, 1), (2, 2)]
+    assert sizes["1f1b"] == {key: every[key] for key in [(1, 1), (2, 1)]}
+    assert sizes["interleaved"] == {(2, 2): every[2, 2]}
+    assert sizes["1f1b+interleaved"] == every
+
+
+def test_a_value_given_twice_is_one_layout() -> None:
+    assert Space.of({"tensor": [1, 2, 1], "offload": [[], []]}).values == {"tensor": (1, 2), "offload": ((),)}
+
+
+def test_a_dense_model_has_no_layouts_with_experts_over_several_ranks() -> None:
+    axes = {"tensor": [1], "context": [1], "pipeline": [1]}
+    fabric = machine(1).network.fabric
+    found, refused = blocks(Space.of({**axes, "expert": [1, 2]}), job(batch=16), DENSE, fabric)
+    assert {block.structure["expert"] for block in found} == {1}
+    assert "dense model without experts" in refused[0].example
+
+
 def test_refused_layouts_are_counted_with_their_reason() -> None:
     """16 heads over 3 GPUs cannot be cut."""
     found, refused = blocks(

@@ -219,14 +219,17 @@ def test_the_search_finds_what_brute_force_finds(
     _compare(job(batch=batch), arch, servers, space)
 
 
-@pytest.mark.parametrize("schedules", [("auto", "zb-h1"), ("dualpipe", "gpipe"), ("zb-v", "dualpipe-v")])
+@pytest.mark.parametrize(
+    "schedules",
+    [("auto", "zb-h1"), ("dualpipe", "gpipe"), ("zb-v", "dualpipe-v"), ("1f1b", "interleaved")],
+)
 def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
     space = Space(
         {
             "tensor": (1, 2),
             "schedule": schedules,
             "pipeline": (2, 4),
-            "virtual_pipeline": (1, 2) if "auto" in schedules else (1,),
+            "virtual_pipeline": (1, 2) if {"auto", "interleaved"} & {*schedules} else (1,),
             "micro_batch": (1, 2),
             "recompute": ("none",),
             "zero": (1,),
@@ -276,7 +279,7 @@ def test_brute_force_where_launches_block() -> None:
 
 
 def test_brute_force_where_only_experts_have_copies() -> None:
-    """Tensor parallelism over all GPUs, experts uncut: what `zero` shares and `overlap.dp` hides is theirs."""
+    """Tensor parallelism over all GPUs, experts uncut: `zero` shares and `overlap.dp` hides theirs."""
     axes = {"tensor": (4, 8), "pipeline": (1, 2), "expert": (1, 2), "recompute": ("none",)}
     fixed = {
         "overlap_ep": (False,),

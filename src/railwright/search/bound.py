@@ -224,7 +224,7 @@ def _pipeline(
         finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
         return total_x, finish_xp
     total_x = (finish_xp + drain_xp).max(1)
-    if passes.schedule == "auto" and chunks == 1 and stages > 1:
+    if passes.schedule in ("auto", "1f1b") and chunks == 1 and stages > 1:
         total_x = np.maximum(total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp))
     finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
     return total_x, finish_xp

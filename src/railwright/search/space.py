@@ -80,7 +80,10 @@ FIXED: dict[str, tuple[Any, ...]] = {
 """Default values of the other axes.  Offload is left to the user: its transfers are not in the
 step's time."""
 
-MANY = ("auto", "zb-h1")
+ALONE = ("auto", "1f1b")
+"""Schedules that one stage is under: a pass after the other."""
+
+MANY = ("auto", "interleaved", "zb-h1")
 """Schedules whose stages can have several virtual ones."""
 
 ONCE_PER_STEP = (0, 1)
@@ -115,8 +118,9 @@ class Space:
             if not found:
                 mistakes.append(Mistake(name, 0, 0, axis, "the axis is empty; name a value, or leave it out"))
                 continue
-            mistakes += [Mistake(name, 0, 0, axis, why) for why in _refused(axis, found)]
-            values[axis] = found
+            wrong = _refused(axis, found)
+            mistakes += [Mistake(name, 0, 0, axis, why) for why in wrong]
+            values[axis] = found if wrong else tuple(dict.fromkeys(found))
         if mistakes:
             raise SpecError(mistakes)
         return cls(values)
@@ -233,19 +237,23 @@ def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, 
             # Without expert exchanges passes that run together have nothing to hide: ZB-V has less to wait
             # for, and one copy of the weights.
             names = tuple(name for name in names if name not in SHARED)
+        if pipeline == 1:
+            names = tuple(name for name in names if name in ALONE)[: 1 if virtual == 1 else 0]
         for name in names:
-            if (pipeline == 1 and (virtual > 1 or name != "auto")) or (virtual > 1 and name not in MANY):
-                continue
-            yield {"virtual_pipeline": virtual, "schedule": name}
+            # Of schedules that are asked for, the training room says what they want.
+            if virtual == 1 or name in MANY or "schedule" in space.values:
+                yield {"virtual_pipeline": virtual, "schedule": name}
 
 
 def _experts(space: Space, arch: Transformer, stage: int, tensor: int) -> Iterator[dict[str, Any]]:
     """Expert-parallel sizes, tensor sizes inside an expert, and placements."""
     listed = space.of_axis("placement") or ()
     if not arch.is_moe:
-        for placement in listed:
-            if placement != "expert-across":
-                yield {"expert": 1, "expert_tensor": None, "placement": placement}
+        # What is asked of experts is refused by the training room, which counts it.
+        for expert in space.of_axis("expert") or (1,):
+            for placement in listed:
+                if placement != "expert-across":
+                    yield {"expert": expert, "expert_tensor": None, "placement": placement}
         return
     for expert in space.of_axis("expert") or [e for e in divisors(arch.experts) if stage % e == 0]:
         for inside in space.of_axis("expert_tensor") or ():
