@@ -68,6 +68,29 @@ def test_wrong_options(tmp_path: Path, options: list[str], said: str) -> None:
     assert said in result.output
 
 
+@pytest.mark.parametrize("options", [[], ["--serving"]])
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("# mine\ntensr: [1]\n", "s.yaml:2:1: tensr: there is no such axis; did you mean 'tensor'?"),
+        ("tensor: 2\ntensor: 4\n", "s.yaml:2:1: tensor: written twice"),
+        ("- tensor\n", "s.yaml:1:1: a space is a set of axes"),
+        ("# nothing yet\n", "s.yaml: the file is empty; name axes and values"),
+    ],
+)
+def test_wrong_space_files(tmp_path: Path, options: list[str], space: str, said: str) -> None:
+    """Each mistake with its line, of training and of serving."""
+    study, file = tmp_path / "study.yaml", tmp_path / "s.yaml"
+    serving = (
+        "{name: chat, model: llama-3-8b, client: {kind: poisson, rate: 2, requests: 9}, slo: {ttft: 1 s}}"
+    )
+    study.write_text(f"{STUDY}serving:\n  - {serving}\n")
+    file.write_text(space)
+    result = CliRunner().invoke(app, ["search", str(study), "-q", "--space", str(file), *options])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
 def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     """The same answer twice; exports name the fields of the real frameworks; the study's job loads again."""
     study, space = tmp_path / "study.yaml", tmp_path / "space.yaml"

@@ -130,7 +130,8 @@ def test_refused_layouts_are_counted_with_their_reason() -> None:
     [
         ({"tenser": [1]}, "tenser: there is no such axis; did you mean 'tensor'?"),
         ({"tensor": []}, "tensor: the axis is empty"),
-        ({"zero": [4]}, "zero: 4: input should be 0, 1, 2 or 3"),
+        ({"zero": [4]}, "zero: 4 is not allowed; write one of 0, 1, 2, 3"),
+        ({"offload": ["optimizer"]}, "offload: 'optimizer' is no list; write a list of lists"),
         ({"micro_batch": [0]}, "micro_batch: 0 is not a whole number"),
         ([1], "a space is a set of axes"),
     ],

@@ -156,13 +156,10 @@ def _job(asked: Study, name: str | None) -> TrainingJob:
 
 
 def _space(file: Path | None) -> Space:
+    from railwright.cli.spaces import space_of
     from railwright.search import Space
-    from railwright.spec.document import read_text, read_yaml
 
-    if file is None:
-        return Space()
-    document = read_yaml(read_text(file), str(file))
-    return Space.of(document.plain, str(file))
+    return Space() if file is None else space_of(file, lambda given: Space.of(given, str(file)))
 
 
 def _known(option: str, value: str, known: tuple[str, ...]) -> None:

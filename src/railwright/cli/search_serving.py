@@ -86,15 +86,17 @@ def _job(asked: Study, name: str | None, rate: float | None) -> ServingJob:
 
 
 def _space(file: Path | None, job: ServingJob, dtypes: bool) -> ServingSpace:
+    from railwright.cli.spaces import space_of
     from railwright.search.serving_space import ServingSpace
-    from railwright.spec.document import read_text, read_yaml
 
-    given = {} if file is None else dict(read_yaml(read_text(file), str(file)).plain)
-    if dtypes:
-        own = {"weights": job.weights, "kv": job.kv}
-        tried = {axis: [own[axis], *(x for x in v if x != own[axis])] for axis, v in PRECISIONS.items()}
-        given = {**tried, **given}
-    return ServingSpace.of(given, str(file or "--dtypes"))
+    own = {"weights": job.weights, "kv": job.kv}
+    tried = {axis: [own[axis], *(x for x in v if x != own[axis])] for axis, v in PRECISIONS.items()}
+
+    def space(given: Any) -> ServingSpace:
+        both = {**tried, **given} if dtypes and isinstance(given, dict) else given
+        return ServingSpace.of(both, str(file or "--dtypes"))
+
+    return space({}) if file is None else space_of(file, space)
 
 
 def _run(

@@ -18,6 +18,7 @@ import numpy as np
 from railwright.errors import Mistake, PlanError, SpecError, nearest
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
+from railwright.spec.check import flaw_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
@@ -402,5 +403,8 @@ def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
             else:
                 Layout(**{axis: value})
         except ValidationError as no:
-            wrong.append(f"{value!r}: {no.errors()[0]['msg'].lower()}")
+            if axis == "offload" and not isinstance(value, tuple):
+                wrong.append(f"{value!r} is no list; write a list of lists, like [[], [optimizer]]")
+            else:
+                wrong.append(flaw_of(dict(no.errors(include_url=False)[0])).message)
     return wrong

@@ -40,7 +40,7 @@ def validate(plain: Mapping[str, Any]) -> tuple[Study | None, list[Flaw]]:
     try:
         study = Study.model_validate(plain)
     except ValidationError as error:
-        return None, _not_twice([_flaw(dict(e)) for e in error.errors(include_url=False)])
+        return None, _not_twice([flaw_of(dict(e)) for e in error.errors(include_url=False)])
     flaws = contradictions(study)
     return (None if flaws else study), flaws
 
@@ -103,7 +103,8 @@ def _not_twice(flaws: list[Flaw]) -> list[Flaw]:
     ]
 
 
-def _flaw(error: Mapping[str, Any]) -> Flaw:
+def flaw_of(error: Mapping[str, Any]) -> Flaw:
+    """What one of pydantic's errors (`ValidationError.errors`) says, in our words."""
     path: Steps = tuple(error["loc"])
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
