@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from railwright.search.export import FORMS, export
+from railwright.search.export import FORMS, export, study
 from railwright.search.result import Candidate
+from railwright.spec.load import load_study_text
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
@@ -58,6 +59,12 @@ def _written(case: tuple[object, TrainingJob], form: str) -> str:
     step = simulate(changed(one, dtype="bf16", dtype_also=()), arch, cluster)  # type: ignore[arg-type]
     data = data_parallel(one, cluster.network.fabric)
     return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)  # type: ignore[arg-type]
+
+
+CLUSTER = """\
+railwright: 1
+name: small
+cluster: {servers: 1, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}"""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: "")
@@ -324,3 +331,10 @@ def test_torchtitan_compiles() -> None:
     assert both["compile"] == {"enable": True, "components": ["model", "loss"]}
     eager = tomllib.loads(_written((DENSE, changed(job(), unfused=("loss",))), "torchtitan"))
     assert eager["compile"]["components"] == ["model"]
+
+
+@pytest.mark.parametrize("text", ["true", "123", "null", "1e3", 'a "b"', "a\\b", "a: b", "a #b", "a b", "07"])
+def test_a_studys_text_is_read_as_it_was(text: str) -> None:
+    """Names and paths of models that YAML would read as something else are quoted."""
+    named = job(tensor=2).model_copy(update={"name": text, "model": f"{text}/config.json"})
+    assert load_study_text("\n".join([CLUSTER, *study(named, DENSE, 4)])).jobs == (named,)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from railwright.errors import RailwrightError
+from railwright.export.yamltext import scalar
 from railwright.model.architecture import Transformer
 from railwright.search.export_megatron import megatron, nemo
 from railwright.search.export_torchtitan import torchtitan
@@ -72,8 +73,8 @@ def study(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     """The job of a study, with this layout."""
     lines = [
         "jobs:",
-        f"  - name: {_plain(job.name)}",
-        f"    model: {job.model}",
+        f"  - name: {scalar(job.name)}",
+        f"    model: {scalar(job.model)}",
     ]
     if job.gpus is not None:
         lines.append(f"    gpus: {job.gpus}")
@@ -109,7 +110,3 @@ def _yaml(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{k}: {_yaml(v)}' for k, v in value.items())}}}"
     return str(value)
-
-
-def _plain(text: str) -> str:
-    return text if text.replace("-", "").replace("_", "").isalnum() else f'"{text}"'

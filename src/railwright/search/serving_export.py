@@ -7,11 +7,11 @@ engine has no argument for is a comment.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from railwright.errors import RailwrightError, nearest
+from railwright.export.yamltext import scalar
 from railwright.search.serving_result import ServingSearchResult
 from railwright.search.serving_space import Setting
 from railwright.spec.serving import ServingJob, ServingLayout
@@ -211,7 +211,6 @@ def _yaml(values: dict[str, Any], depth: int) -> list[str]:
         if isinstance(value, dict) and value:
             lines += [f"{' ' * depth}{key}:", *_yaml(value, depth + 2)]
         elif value is not None:
-            # JSON is YAML: a name that looks like something else is quoted.
-            plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w ./-]*|\d[\w.]* [a-z]+", value)
-            lines.append(f"{' ' * depth}{key}: {value if plain else json.dumps(value)}")
+            said = scalar(value) if isinstance(value, str) else json.dumps(value)  # JSON is YAML
+            lines.append(f"{' ' * depth}{key}: {said}")
     return lines
