@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railwright.search import Space, search
 from railwright.search.explain import explain
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from training_cases import DENSE, MOE, job, machine
+
+WIDE = replace(DENSE, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672, layers=2)
 
 FIXED: dict[str, tuple[object, ...]] = {
     "pipeline": (1,),
@@ -56,9 +60,9 @@ def test_a_bubble_of_another_schedule_is_not_explained_by_the_form_of_1f1b() -> 
     assert "(p - 1)" not in bubble
 
 
-def between(own: TrainingJob, best: TrainingJob, moe: bool = False) -> tuple[str, ...]:
+def between(own: TrainingJob, best: TrainingJob, moe: bool = False, wide: bool = False) -> tuple[str, ...]:
     """What is said of two layouts, whichever of them a search would find."""
-    arch = MOE if moe else DENSE
+    arch = MOE if moe else WIDE if wide else DENSE
     one, other = (Candidate(setting_of(j), j, simulate(j, arch, machine(2)), 0.0, 0.0) for j in (own, best))
     return explain(one, "", other, 80e9)
 
@@ -96,3 +100,24 @@ def test_what_lengthens_compute_does_not_explain_that_it_is_shorter() -> None:
     assert "norms and residuals are repeated on all tensor ranks" in costs
     (gained,) = [w for w in between(repeated, whole) if w.startswith("Compute saves")]
     assert "norms and residuals are no longer repeated on all tensor ranks" in gained
+
+
+def test_reasons_are_those_that_move_a_share_as_it_moved() -> None:
+    """Wider tensor and expert groups send more, so what is saved beside them is not their doing."""
+    hidden = Overlap(tp=True)
+    base = {"tensor": 2, "sequence_parallel": True, "sequence": 4096}
+    wide = {**base, "tensor": 4}
+    exposed = [
+        {s.kind: s.exposed for s in simulate(j, WIDE, machine(2)).shares}["tp"]
+        for j in (job(**base), job(**wide), job(**wide, overlap=hidden))
+    ]
+    assert exposed[2] < exposed[0] < exposed[1]
+    (tensor,) = [
+        w for w in between(job(**base), job(**wide, overlap=hidden), wide=True) if "tensor-parallel" in w
+    ]
+    assert tensor.endswith(": shards of collectives run beside products.")
+    (wider,) = [w for w in between(job(**base), job(**wide), wide=True) if "tensor-parallel" in w]
+    assert wider.endswith(": groups of 4 instead of 2.")
+    turns = between(job(expert=2), job(expert=8, overlap=Overlap(ep=True)), moe=True)
+    (expert,) = [w for w in turns if "expert all-to-all" in w]
+    assert ("saves" in expert) == ("take turns" in expert) == ("groups of 8" not in expert)

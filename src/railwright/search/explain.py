@@ -172,10 +172,20 @@ def _microbatches(one: Candidate) -> int:
     return int(one.job.global_batch // (data * s["micro_batch"]))
 
 
+Reason = tuple[str, int]
+"""Words, and whether what they say lengthens a share (1) or shortens it (-1); 0 for either."""
+
+
+def _that_moved(kind: str, found: list[Reason], own: Candidate, best: Candidate) -> str:
+    """The reasons that move a share as it was moved."""
+    moved = 1 if _share(best, kind) > _share(own, kind) else -1
+    return ", ".join(words for words, sign in found if sign != -moved)
+
+
 def _compute(own: Candidate, best: Candidate) -> str:
     """What changes that lengthens or shortens computing, as it was lengthened or shortened."""
     a, b = own.setting, best.setting
-    found: list[tuple[str, int]] = []  # and whether it lengthens (1) or shortens (-1), 0 for either
+    found: list[Reason] = []
     if a["recompute"] != b["recompute"]:
         more = RECOMPUTED.index(b["recompute"]) > RECOMPUTED.index(a["recompute"])
         found.append((f"recomputation is {b['recompute']} instead of {a['recompute']}", 1 if more else -1))
@@ -183,7 +193,8 @@ def _compute(own: Candidate, best: Candidate) -> str:
         cut = f"products are {_cut(b['tensor'])} instead of {_cut(a['tensor'])}"
         found.append((cut, 1 if b["tensor"] > a["tensor"] else -1))
     if a["micro_batch"] != b["micro_batch"]:
-        found.append((f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}", 0))
+        seen = f"kernels see {b['micro_batch']} sequences at a time instead of {a['micro_batch']}"
+        found.append((seen, -1 if b["micro_batch"] > a["micro_batch"] else 1))
     repeated = [s["tensor"] > 1 and not s["sequence_parallel"] for s in (a, b)]
     if repeated == [False, True]:
         found.append(("norms and residuals are repeated on all tensor ranks", 1))
@@ -195,8 +206,7 @@ def _compute(own: Candidate, best: Candidate) -> str:
         found.append(
             (f"compute is slowed by {'more' if more else 'fewer'} overlapped sends", 1 if more else -1)
         )
-    longer = _share(best, "compute") > _share(own, "compute")
-    return ", ".join(words for words, sign in found if sign != (-1 if longer else 1))
+    return _that_moved("compute", found, own, best)
 
 
 def _share(one: Candidate, kind: str) -> float:
@@ -210,47 +220,58 @@ def _cut(parts: int) -> str:
 
 def _tensor(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
-    found = []
+    found: list[Reason] = []
     if a["tensor"] != b["tensor"]:
         groups = f"groups of {b['tensor']}" if b["tensor"] > 1 else "no tensor groups"
-        found.append(f"{groups} instead of {a['tensor'] if a['tensor'] > 1 else 'none'}")
-    if a["overlap_tp"] != b["overlap_tp"] and min(a["tensor"], b["tensor"]) > 1:
-        found.append(("" if b["overlap_tp"] else "no ") + "shards of collectives run beside products")
+        instead = f"{groups} instead of {a['tensor'] if a['tensor'] > 1 else 'none'}"
+        found.append((instead, 1 if b["tensor"] > a["tensor"] else -1))
     both = min(a["tensor"], b["tensor"]) > 1
+    if a["overlap_tp"] != b["overlap_tp"] and both:
+        beside = b["overlap_tp"]
+        found.append((f"{'' if beside else 'no '}shards of collectives run beside products", _less(beside)))
     if both and a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
-        found.append(
-            "recomputation repeats them"
-            if b["recompute"] == "full"
-            else "recomputation no longer repeats them"
-        )
-    return ", ".join(found)
+        again = b["recompute"] == "full"
+        found.append((f"recomputation {'repeats' if again else 'no longer repeats'} them", _less(not again)))
+    return _that_moved("tp", found, own, best)
 
 
 def _data(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
-    found = []
+    found: list[Reason] = []
     if a["zero"] != b["zero"]:
-        found.append(f"zero {b['zero']} instead of {a['zero']}")
+        found.append((f"zero {b['zero']} instead of {a['zero']}", _sharding(a["zero"], b["zero"])))
     if a["overlap_dp"] != b["overlap_dp"]:
-        found.append("buckets " + ("run beside compute" if b["overlap_dp"] else "wait for compute"))
-    if a["tensor"] * a["pipeline"] != b["tensor"] * b["pipeline"]:
-        found.append(
-            f"parameters of a GPU are cut {b['tensor'] * b['pipeline']} instead of "
-            f"{a['tensor'] * a['pipeline']} ways"
-        )
-    return ", ".join(found)
+        beside = b["overlap_dp"]
+        found.append((f"buckets {'run beside compute' if beside else 'wait for compute'}", _less(beside)))
+    before, after = (s["tensor"] * s["pipeline"] for s in (a, b))
+    if before != after:
+        found.append((f"parameters of a GPU are cut {after} instead of {before} ways", _less(after > before)))
+    return _that_moved("dp", found, own, best)
+
+
+def _sharding(before: int, after: int) -> int:
+    """Which way `zero` moves what is sent: 2 sends gradients, and 3 parameters, more often than once a step;
+    0 and 1 send as much in other collectives."""
+    return 0 if max(before, after) < 2 else _less(after < before)
 
 
 def _expert(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
-    found = []
+    found: list[Reason] = []
     if a["expert"] != b["expert"]:
-        found.append(f"expert groups of {b['expert']} instead of {a['expert']}")
+        groups = f"expert groups of {b['expert']} instead of {a['expert']}"
+        found.append((groups, _less(b["expert"] < a["expert"])))
     if a["overlap_ep"] != b["overlap_ep"] and min(a["expert"], b["expert"]) > 1:
-        found.append("passes " + ("take turns" if b["overlap_ep"] else "no longer take turns"))
+        turns = b["overlap_ep"]
+        found.append((f"passes {'take turns' if turns else 'no longer take turns'}", _less(turns)))
     if a["placement"] != b["placement"]:
-        found.append(f"placed {b['placement']} instead of {a['placement']}")
-    return ", ".join(found)
+        found.append((f"placed {b['placement']} instead of {a['placement']}", 0))
+    return _that_moved("ep", found, own, best)
+
+
+def _less(yes: bool) -> int:
+    """The sign of a reason that shortens where `yes`, and lengthens where not."""
+    return -1 if yes else 1
 
 
 def _no_reason(own: Candidate, best: Candidate) -> str:
