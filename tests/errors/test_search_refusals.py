@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.search import Space, search
+from railwright.training import peak_memory
 from training_cases import DENSE, job, machine
 
 STUDY = """\
@@ -50,6 +51,19 @@ def test_nothing_fits() -> None:
         PlanError, match=r"memory stops all .* layouts .* needs at least .* GiB and a GPU has 1.0 GiB"
     ):
         search(job(batch=16), DENSE, small, Space({"zero": (1,)}))
+
+
+def test_what_fits_only_with_the_jobs_own_offload_is_found() -> None:
+    """Small GPUs hold the model where its optimizer lies on the host, as the job says."""
+    own = job(batch=16, zero=1, recompute="full", offload=("optimizer",))
+    one = machine(1)
+    need = peak_memory(own, DENSE, one.network.fabric, 80e9).total
+    small = replace(one, gpu=replace(one.gpu, hbm_bytes=need + 1))
+    axes = {"tensor": (1,), "pipeline": (1,), "context": (1,), "recompute": ("full",), "zero": (1,)}
+    found = search(own, DENSE, small, Space({**axes, "micro_batch": (1,)}), top=1, steps=0)
+    assert found.best[0].setting["offload"] == ("optimizer",)
+    with pytest.raises(PlanError, match="memory stops all"):
+        search(own, DENSE, small, Space({**axes, "micro_batch": (1,), "offload": ((),)}))
 
 
 @pytest.mark.parametrize(

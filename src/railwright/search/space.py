@@ -78,8 +78,8 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "overlap_dp": (True, False),
     "overlap_pp": (True, False),
 }
-"""Default values of the other axes.  Offload is left to the user: its transfers are not in the
-step's time."""
+"""Default values of the other axes.  Of `offload` a job's own value is tried too; more is left to the
+user."""
 
 ALONE = ("auto", "1f1b")
 """Schedules that one stage is under: a pass after the other."""
@@ -288,6 +288,8 @@ def _choices(
             values = tuple(divisors(local)) or (1,)
         if axis == "zero" and "zero" not in space.values and structure["pipeline"] > 1:
             values = ONCE_PER_STEP
+        if axis == "offload" and "offload" not in space.values:
+            values = tuple(dict.fromkeys((*values, job.layout.offload)))
         off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
