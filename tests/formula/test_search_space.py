@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.errors import SpecError
@@ -102,6 +104,20 @@ def test_schedules_by_their_own_names_are_those_that_auto_stands_for() -> None:
     assert sizes["1f1b"] == {key: every[key] for key in [(1, 1), (2, 1)]}
     assert sizes["interleaved"] == {(2, 2): every[2, 2]}
     assert sizes["1f1b+interleaved"] == every
+
+
+def test_virtual_stages_divide_a_stage_whose_layers_are_one_more_or_one_less() -> None:
+    """126 layers, as Llama 3.1 405B has: on 8 stages 15 or 16, on 16 stages 7 or 8, on 2 stages 63."""
+    deep = replace(DENSE, layers=126)
+    axes = {"tensor": [1], "context": [1], "schedule": ["auto"], "placement": ["packed"]}
+    for pipeline, chunks in {
+        2: {1, 3, 7, 9, 21, 63},
+        8: {1, 2, 3, 4, 5, 8, 15, 16},
+        16: {1, 2, 4, 7, 8},
+    }.items():
+        space = Space.of({**axes, "pipeline": [pipeline]})
+        found, _ = blocks(space, job(batch=256), deep, machine(2).network.fabric)
+        assert {block.structure["virtual_pipeline"] for block in found} == chunks
 
 
 def test_a_value_given_twice_is_one_layout() -> None:

@@ -231,7 +231,9 @@ def _contexts(job: TrainingJob, gpus: int) -> list[int]:
 
 def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, Any]]:
     """Virtual stages and schedules; 'auto' is 1F1B with one chunk per stage and interleaved with several."""
-    chunks = space.of_axis("virtual_pipeline") or divisors(max(arch.layers // pipeline, 1))
+    # Where layers do not divide, stages have one more or one less; 126 on 16 stages are mostly 8 each.
+    fewest, most = max(arch.layers // pipeline, 1), max(-(-arch.layers // pipeline), 1)
+    chunks = space.of_axis("virtual_pipeline") or sorted({*divisors(fewest), *divisors(most)})
     for virtual in chunks:
         names = space.of_axis("schedule") or ()
         if not arch.is_moe and "schedule" not in space.values:
