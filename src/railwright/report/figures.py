@@ -18,7 +18,7 @@ from railwright.units import show_time
 SMALL = float(2**20)
 """Size that stands for small messages where the sweep has it. [byte]"""
 
-KINDS = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "bubble", "host", "data")
+KINDS = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "bubble", "host", "copy", "data")
 """Order of the kinds of time in every breakdown."""
 
 KIND_NAMES = {
@@ -31,6 +31,7 @@ KIND_NAMES = {
     "dp": "data parallel",
     "bubble": "bubble",
     "host": "host",
+    "copy": "host copies",
     "data": "waiting for data",
 }
 

@@ -25,6 +25,7 @@ LOOK_NAMES = {
     "k-pp": "pipeline",
     "k-dp": "data parallel",
     "k-host": "host",
+    "k-copy": "host copies",
     "k-bubble": "bubble",
     "k-data": "waiting for data",
 }

@@ -28,6 +28,7 @@ NAMES = {
     "pp": "exposed pipeline sends",
     "dp": "exposed data-parallel communication",
     "host": "waiting for launches",
+    "copy": "waiting for copies to and from host memory",
 }
 
 ONE_FORM = ("1f1b", "interleaved", "gpipe")

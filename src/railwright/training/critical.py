@@ -32,6 +32,7 @@ LANE_WORDS = {
     "pp": "pipeline sends",
     "dp": "gradient and parameter exchange",
     "host": "kernel launches",
+    "copy": "copies to and from host memory",
 }
 
 

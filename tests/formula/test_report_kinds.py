@@ -1,0 +1,46 @@
+"""Every kind of time of a step is drawn, named and coloured, so that its parts add up for a reader.
+
+Kinds are the lanes of a step (`training.lanes.LANES`), the bubble, and waiting for data.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.report.figures import KIND_NAMES, KINDS, exposed
+from railwright.report.page_step import LOOK_NAMES
+from railwright.report.style import DRAWINGS
+from railwright.search.explain import NAMES
+from railwright.training import simulate
+from railwright.training.critical import LANE_WORDS, critical_path
+from railwright.training.lanes import LANES
+from training_cases import DENSE, job, machine
+
+EVERY = (*LANES, "bubble", "data")
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_each_kind_has_a_place_a_name_and_a_colour(kind: str) -> None:
+    assert kind in KINDS
+    assert kind in KIND_NAMES
+    assert f"k-{kind}" in LOOK_NAMES
+    assert f".k-{kind}{{" in DRAWINGS
+
+
+@pytest.mark.parametrize("lane", [lane for lane in LANES if lane != "compute"])
+def test_each_lane_of_a_critical_path_has_words(lane: str) -> None:
+    assert lane in LANE_WORDS
+
+
+def test_a_search_tells_every_share_of_its_jobs() -> None:
+    """It compares transformers as if their data were always there: no embeddings to exchange, no data."""
+    assert set(EVERY) - {"emb", "data"} <= set(NAMES)
+
+
+def test_parts_of_a_bar_add_up_with_activations_on_the_host() -> None:
+    step = simulate(job(tensor=2, offload=("activations",)), DENSE, machine())
+    assert exposed(step, "copy") > 0
+    assert sum(exposed(step, kind) for kind in KINDS) == pytest.approx(step.step_time)
+    path = critical_path(step.timeline)
+    assert path is not None
+    assert any("copies to and from host memory" in sentence for sentence in path.sentences())
