@@ -296,7 +296,23 @@ def test_an_offloaded_optimizer_moves_gradients_down_and_weights_up() -> None:
 
     one = machine(4)
     seconds = update_time(1e9, 4.0, 8, one)
-    assert seconds == pytest.approx(6e9 / (55.4 / 63.0 * one.nic.pcie_bandwidth) + 8 * 0.257)
+    assert seconds == pytest.approx(6e9 / 55.4e9 + 8 * 0.257)
+
+
+@pytest.mark.parametrize(
+    ("server", "slot"),
+    [("dgx-h100", 63e9), ("hgx-a100", 31.5e9), ("aws-p4de", 31.5e9), ("dgx-1-v100", 15.75e9)],
+)
+def test_the_link_to_the_host_is_the_slot_of_the_gpu_and_not_that_of_the_nic(
+    server: str, slot: float
+) -> None:
+    # the A100 of p4de share EFA adapters behind PCIe 3.0 (15.75 GB/s), and keep their own PCIe 4.0
+    from railwright.training.offload import host_link
+    from railwright.training.whatif import at_rate
+
+    one = machine(4, server=server)
+    assert host_link(one) == pytest.approx(55.4 / 63.0 * slot)
+    assert host_link(at_rate(one, 2.0)) == host_link(one), "a faster network does not feed the host"
 
 
 def test_offloaded_activations_are_copied_once_each_way_and_hidden_behind_longer_layers() -> None:

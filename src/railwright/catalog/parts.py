@@ -21,9 +21,13 @@ class Source:
     status: Status = "read"
 
 
-PCIE: dict[str, float] = {"ampere": 31.5e9, "ada": 31.5e9}
+PCIE: dict[str, float] = {"volta": 15.75e9, "ampere": 31.5e9, "ada": 31.5e9, "cdna2": 31.5e9}
 """Generation -> one direction of its x16 slot [byte/s]: 16 lanes of 16 GT/s, 128b/130b (PCIe 4.0), from the
-data sheets of A100 PCIe, L40, L40S and RTX 4090.  Later cards have PCIe 5.0, as the NICs beside them."""
+data sheets of A100 PCIe, L40, L40S, RTX 4090 and MI250X; of 8 GT/s (PCIe 3.0) from that of V100.  Later cards
+have PCIe 5.0, as the NICs beside them."""
+
+PCIE_5 = 63e9
+"""One direction of a PCIe 5.0 x16 slot: 16 lanes of 32 GT/s, 128b/130b. [byte/s]"""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ pytorch/cpu_offload.py (copies beside compute).
 
 from __future__ import annotations
 
+from railwright.catalog.parts import PCIE, PCIE_5
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
@@ -29,10 +30,10 @@ Source: ZeRO-Offload, table 4 (DGX-2 host), quoted from memory of the paper. [s]
 
 
 def host_link(machine: Machine) -> float:
-    """Rate between one GPU and its host, one direction: its PCIe slot, as wide as the NIC's. [byte/s]"""
+    """Rate between one GPU and its host, one direction: its own PCIe slot, whatever the NIC's. [byte/s]"""
     if machine.server.cpu == "arm":
         return CHIP_TO_CHIP
-    return PCIE_SHARE * machine.nic.pcie_bandwidth
+    return PCIE_SHARE * PCIE.get(machine.gpu.generation, PCIE_5)
 
 
 def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[Layer, float]:
