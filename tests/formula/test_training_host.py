@@ -15,7 +15,7 @@ from railwright.training.constants import constant
 from railwright.training.eras import Pace
 from railwright.training.host import LaunchTimes, launch_times, launching
 from railwright.training.lanes import Task, run
-from training_cases import DENSE, MOE, job, machine, priced
+from training_cases import DENSE, MOE, changed, job, machine, priced
 
 OPERATION, MODULE, EXPERT = (constant(f"host_{name}_seconds") for name in ("operation", "module", "expert"))
 H100 = machine().gpu
@@ -117,6 +117,20 @@ def test_the_host_launches_on_while_parameters_are_gathered(rate: float) -> None
     # the least of them is what launching takes
     known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100, 8.0)
     assert times[0] >= 8 * 8 * (known.forward + known.backward)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2])
+@pytest.mark.parametrize("seconds", [0.0, 4e-6])
+def test_the_host_launches_on_while_activations_are_copied(micro_batch: int, seconds: float) -> None:
+    # copies that both passes' launches outlast cost nothing: what they add to one the other waits less
+    plain = job(batch=128, micro_batch=micro_batch)
+    copied = changed(plain, layout=plain.layout.model_copy(update={"offload": ("activations",)}))
+    steps = [
+        simulate(one, DENSE, machine(), predict=priced(0.0), kernel=lambda _: seconds)
+        for one in (plain, copied)
+    ]
+    assert exposed(steps[1]) < exposed(steps[0]), "the forward pass waits for its copies"
+    assert steps[1].step_time == pytest.approx(steps[0].step_time)
 
 
 def test_weight_gradients_are_one_operation_a_product() -> None:

@@ -98,8 +98,7 @@ class Work:
         """Tasks of a forward pass through a chunk."""
         tasks = take_turns([self._forward(chunk)] * self.halves)
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
-        leaving = copy_tasks(self.job, self.copies, chunk.layers, TO_HOST)
-        return woven(tasks, range(len(chunk.layers)), {}, leaving, 0) if leaving else tasks
+        return self._copied(tasks, chunk)
 
     def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
@@ -133,6 +132,11 @@ class Work:
         seconds += sum(known[k].backward + launched_again(self.job, known[k]) for k in back.layers)
         every = [*backward, *self._forward(ahead, 0.0).tasks]
         return launching(known[ahead.layers[0]], seconds, every) / len(ahead.layers) if ahead.layers else 0.0
+
+    def _copied(self, forward: list[Task], chunk: Chunk) -> list[Task]:
+        """A forward pass with the copies of its activations to the host."""
+        leaving = copy_tasks(self.job, self.copies, chunk.layers, TO_HOST)
+        return woven(forward, range(len(chunk.layers)), {}, leaving, 0) if leaving else forward
 
     def _forward(self, chunk: Chunk, host: float | None = None) -> Chain:
         """`host`: what launching takes of each layer, where that is not for the layer to say [s]."""
@@ -230,7 +234,8 @@ class Work:
         """A backward pass waits for the host only where launching all of it takes longer than running it.
 
         Nothing drains the queue there.  In a dense model, or with a fixed capacity of experts, nothing does
-        forward either, so the host runs ahead over both, and over the weight gradients of a split pass.
+        forward either, so the host runs ahead over both, and over the weight gradients of a split pass; also
+        while the forward pass waits for copies of its activations.
         """
         known = [self._launches[kind] for kind in chunk.layers]
         if not known or (self.counts_again and not self.ahead) or self.job.launch_blocking:
@@ -240,7 +245,7 @@ class Work:
             back = sum(one.backward if whole else one.input for one in known) + again
             chain.launched(launching(known[0], self.share * back, chain.tasks), ())
             return
-        passes = [self._forward(chunk).tasks]
+        passes = [self._copied(self._forward(chunk).tasks, chunk)]
         if not whole:
             passes.append([task.part(self.share) for task in self._weights(chunk).tasks])
         seconds = sum(one.backward + one.forward for one in known) + again
