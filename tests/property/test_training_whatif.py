@@ -56,6 +56,46 @@ def test_only_what_the_job_has_is_asked() -> None:
     assert "PXN" not in moe
 
 
+OFF = Overlap(dp=False, tp=False, ep=False, pp=False, cp=False)
+
+USES = [
+    ("Context-parallel overlapped", DENSE, job(tensor=2, context=4, overlap=OFF), True),
+    ("Context-parallel overlapped", DENSE, job(context=2, context_kind="all-to-all", overlap=OFF), False),
+    ("Context-parallel overlapped", DENSE, job(context=2, context_kind="all-gather", overlap=OFF), False),
+    ("Pipeline sends overlapped", DENSE, job(pipeline=4, virtual_pipeline=2, overlap=OFF), True),
+    ("Pipeline sends overlapped", DENSE, job(pipeline=4, overlap=OFF), False),
+    ("Expert all-to-all overlapped", MOE, job(expert=8, batch=64, overlap=OFF), True),
+    ("Expert all-to-all overlapped", MOE, job(expert=8, batch=32, overlap=OFF), False),
+    ("Expert all-to-all overlapped", MOE, job(pipeline=4, expert=8, batch=32, overlap=OFF), True),
+    ("Expert all-to-all overlapped", MOE, job(pipeline=2, expert=8, schedule="dualpipe", overlap=OFF), False),
+    ("Gradients overlapped", DENSE, job(tensor=8, context=4, overlap=OFF), True),
+    ("Gradients overlapped", MOE, job(tensor=8, pipeline=4, expert_tensor=2, overlap=OFF), True),
+    ("Gradients overlapped", DENSE, job(tensor=8, pipeline=4, overlap=OFF), False),
+    ("Tensor-parallel overlapped", DENSE, job(tensor=2, overlap=OFF), True),
+]
+
+
+@pytest.mark.parametrize(("name", "arch", "plan", "there"), USES)
+def test_a_flag_is_asked_about_where_it_changes_the_step(name, arch, plan, there) -> None:  # type: ignore[no-untyped-def]
+    """And nowhere else: a row that repeats the study reads as if the framework could do no better.
+
+    Launches cost nothing here: where the host sets the pace nothing that is hidden shortens a step.
+    """
+    plan = plan.model_copy(update={"cuda_graphs": ("step",)})
+    flag = {"C": "cp", "P": "pp", "E": "ep", "G": "dp", "T": "tp"}[name[0]]
+    changed = plan.model_copy(update={"overlap": OFF.model_copy(update={flag: True})})
+    base, step = (simulate(one, arch, machine()).step_time for one in (plan, changed))
+    assert (step != pytest.approx(base, rel=1e-9)) == there
+    assert (name in asked(arch, plan)) == there
+
+
+def test_a_flag_that_hides_nothing_is_not_one_of_all() -> None:
+    """Plain 1F1B cannot hide its sends: beside gradients alone there is nothing to set together."""
+    found = asked(DENSE, job(pipeline=4, overlap=OFF))
+    assert "Gradients overlapped" in found
+    assert "All of it overlapped" not in found
+
+
 def test_each_flag_is_the_job_with_that_flag() -> None:
     arch, plan = PLANS[0]
     changed = plan.model_copy(update={"overlap": Overlap(dp=True)})
@@ -93,6 +133,17 @@ def test_one_server_has_no_network_to_ask_about() -> None:
     found = {one.name for one in what_ifs(job(tensor=2), DENSE, machine(1))}
     assert not {"Network ×2", "Network ÷2", "No PXN", "Free network between servers"} & found
     assert "Free communication" in found
+
+
+def test_a_job_in_one_server_of_many_has_no_network_to_ask_about() -> None:
+    found = {one.name for one in what_ifs(job(tensor=2, gpus=8), DENSE, machine())}
+    assert not {"Network ×2", "Network ÷2", "No PXN", "Free network between servers"} & found
+    assert "Free communication" in found
+
+
+def test_one_gpu_has_no_communication_to_ask_about() -> None:
+    found = {one.name for one in what_ifs(job(gpus=1), DENSE, machine())}
+    assert found == {"HBM bandwidth ×2", "Infinite compute"}
 
 
 def test_a_change_that_cannot_run_says_why() -> None:

@@ -19,8 +19,10 @@ from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training.plan import data_parallel, degrees
+from railwright.training.eras import hides_sends
+from railwright.training.plan import data_parallel, degrees, domain_of, job_gpus, microbatches
 from railwright.training.result import StepResult
+from railwright.training.schedule import SHARED, in_pairs, schedule_name
 from railwright.training.step import simulate
 
 ROUNDING = 1e-9
@@ -79,8 +81,10 @@ def at_rate(machine: Machine, factor: float) -> Machine:
     return replace(machine, network=replace(machine.network, fabric=changed), nic=nic)
 
 
-def free(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult:
-    """The step where no communication takes time."""
+def free(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+    """The step where no communication takes time; None for one GPU, which has none."""
+    if job_gpus(job, machine.network.fabric) == 1:
+        return None
     return simulate(job, arch, machine, predict=_in_no_time)
 
 
@@ -112,7 +116,7 @@ def _in_no_time(
 
 def _rate(factor: float) -> Change:
     def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-        if machine.network.fabric.num_servers == 1:
+        if _in_one_server(job, machine):
             return None
         return simulate(job, arch, at_rate(machine, factor))
 
@@ -121,7 +125,7 @@ def _rate(factor: float) -> Change:
 
 def _pxn(wanted: bool) -> Change:
     def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-        if machine.nccl.pxn is wanted or machine.network.fabric.num_servers == 1:
+        if machine.nccl.pxn is wanted or _in_one_server(job, machine):
             return None
         return simulate(job, arch, replace(machine, nccl=replace(machine.nccl, pxn=wanted)))
 
@@ -129,17 +133,47 @@ def _pxn(wanted: bool) -> Change:
 
 
 def _overlap(*kinds: str) -> Change:
-    """Flags of `overlap` set where the job has that parallelism and the flag is off; with several, all."""
+    """Flags of `overlap` set where that hides something more; with several, all that do."""
 
     def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-        cut = degrees(job, data_parallel(job, machine.network.fabric))
-        off = [k for k in kinds if cut[k] > 1 and not getattr(job.overlap, k)]
+        data = data_parallel(job, machine.network.fabric)
+        off = [kind for kind in kinds if _hides_more(job, kind, data)]
         if not off or (len(kinds) > 1 and len(off) < 2):
             return None
-        changed = job.overlap.model_copy(update=dict.fromkeys(off, True))
-        return simulate(job.model_copy(update={"overlap": changed}), arch, machine)
+        return simulate(_with_flags(job, off), arch, machine)
 
     return change
+
+
+def _with_flags(job: TrainingJob, kinds: Sequence[str]) -> TrainingJob:
+    changed = job.overlap.model_copy(update=dict.fromkeys(kinds, True))
+    return job.model_copy(update={"overlap": changed})
+
+
+def _hides_more(job: TrainingJob, kind: str, data: int) -> bool:
+    """Whether a flag of `overlap` is off and its job, cut over `data` replicas, can use it.
+
+    'cp'  only blocks on a ring run beside attention
+    'pp'  only where the job's framework hides sends under its schedule
+    'ep'  not where the schedule hides them by itself, nor beside another microbatch where there is none
+    """
+    if getattr(job.overlap, kind) or degrees(job, data)[kind] == 1:
+        return False
+    changed = _with_flags(job, (kind,))
+    if kind == "cp":
+        return job.layout.context_kind == "ring"
+    if kind == "pp":
+        return hides_sends(changed)
+    if kind == "ep":
+        alone = in_pairs(changed) and microbatches(job, data) == 1
+        return schedule_name(job.layout) not in SHARED and not alone
+    return True
+
+
+def _in_one_server(job: TrainingJob, machine: Machine) -> bool:
+    """Whether all GPUs of a job lie in one server, so that it sends nothing over the network."""
+    fabric = machine.network.fabric
+    return job_gpus(job, fabric) <= domain_of(job, fabric)
 
 
 def _balanced(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
