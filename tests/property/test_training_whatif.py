@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from railwright.fabric.graph import Role
+from railwright.spec import load_study, override
+from railwright.spec.study import Variant
 from railwright.spec.training import Overlap
+from railwright.study.evaluate import Workshop
+from railwright.study.result import VariantResult
+from railwright.study.sensitivity import sensitivity_row, what_if_rows
 from railwright.training import StepResult, simulate
-from railwright.training.whatif import at_rate, free, share_changes, what_ifs
+from railwright.training.whatif import at_rate, share_changes, what_ifs
 from training_cases import DENSE, MOE, job, machine, priced
 
 PLANS = [
@@ -105,7 +111,7 @@ def test_each_flag_is_the_job_with_that_flag() -> None:
 def test_free_communication_is_a_price_of_nothing() -> None:
     arch, plan = PLANS[1]
     nothing = simulate(plan, arch, machine(), predict=priced(0.0, 0.0))
-    step = free(plan, arch, machine())
+    step = asked(arch, plan)["Free communication"]
     assert step.step_time == pytest.approx(nothing.step_time)
     assert step.network_share == pytest.approx(0.0)
 
@@ -133,6 +139,49 @@ def test_one_server_has_no_network_to_ask_about() -> None:
     found = {one.name for one in what_ifs(job(tensor=2), DENSE, machine(1))}
     assert not {"Network ×2", "Network ÷2", "No PXN", "Free network between servers"} & found
     assert "Free communication" in found
+
+
+def test_changes_of_shares_are_of_one_stage() -> None:
+    """With a free network the last of two equal stages waits least, with its head: no less for launches."""
+    plan = job(pipeline=2, micro_batch=4, batch=256, overlap=Overlap(dp=False))
+    base = simulate(plan, DENSE, machine())
+    free = {one.name: one.step for one in what_ifs(plan, DENSE, machine(), base.stage)}
+    step = free["Free network between servers"]
+    assert step is not None
+    assert simulate(plan, DENSE, machine(), predict=priced(0.0)).stage != base.stage, "by itself another"
+    assert step.stage == base.stage
+    assert {kind for kind, _ in share_changes(base, step)} <= {"pp", "dp", "bubble"}
+    told = sum(seconds for _, seconds in share_changes(base, step))
+    assert told == pytest.approx(step.step_time - base.step_time)
+
+
+def test_a_study_compares_shares_of_one_stage() -> None:
+    """Its what-ifs and its own rows: graphs save launches, and no compute of the other stage."""
+    fields = {
+        "cluster.servers": 2,
+        "jobs.finetune.model": "gpt2",
+        "jobs.finetune.sequence": 1024,
+        "jobs.finetune.global_batch": 256,
+        "jobs.finetune.micro_batch": 4,
+        "jobs.finetune.layout.tensor": 1,
+        "jobs.finetune.layout.sequence_parallel": False,
+        "jobs.finetune.layout.expert": 1,
+        "jobs.finetune.layout.pipeline": 2,
+        "jobs.finetune.layout.recompute": "none",
+    }
+    study = override(load_study(Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"), fields)
+    workshop = Workshop.of(study)
+    first = workshop.run(study.jobs[0], study)
+    assert first.step is not None
+    base = VariantResult("as written", "", None, None, (), (first,))
+    launches = next(share.exposed for share in first.step.shares if share.kind == "host")
+    asked_for = {row.name: dict(row.changes) for row in what_if_rows(study, base, workshop)}
+    free = asked_for["Free network between servers"]
+    assert abs(free.get("host", 0.0)) < abs(free["pp"])
+    graphs = Variant(name="Graphs", why="", set={"jobs.finetune.cuda_graphs": ["step"]})
+    moved = dict(sensitivity_row(study, graphs, base, workshop).changes)
+    assert moved["host"] == pytest.approx(-launches)
+    assert abs(moved.get("compute", 0.0)) < 0.01 * launches
 
 
 def test_a_job_in_one_server_of_many_has_no_network_to_ask_about() -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.spec import override
 from railwright.spec.study import Study, Variant
+from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
+from railwright.training import simulate
+from railwright.training.result import StepResult
+from railwright.training.schedule import schedule_name
 from railwright.training.whatif import share_changes, what_ifs
 
 
@@ -31,7 +35,7 @@ def sensitivity_row(
         job.step.step_time,
         effect,
         pxn_gain(changed, workshop),
-        changes=share_changes(reference, job.step),
+        changes=share_changes(reference, _told_alike(job.step, reference, study, changed, workshop)),
     )
 
 
@@ -41,7 +45,7 @@ def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple
     if reference is None:
         return ()
     job, rows = study.jobs[0], []
-    for asked in what_ifs(job, architecture(job.model), workshop.machine(study)):
+    for asked in what_ifs(job, architecture(job.model), workshop.machine(study), reference.stage):
         if asked.step is None:
             rows.append(SensitivityRow(asked.name, asked.why, None, None, None, asked.note))
             continue
@@ -51,6 +55,23 @@ def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple
             SensitivityRow(asked.name, asked.why, asked.step.step_time, effect, None, changes=changes)
         )
     return tuple(rows)
+
+
+def _told_alike(
+    step: StepResult, reference: StepResult, study: Study, changed: Study, workshop: Workshop
+) -> StepResult:
+    """The step of a changed study's first job, told of the stage that `reference` is told of; as it is where
+    the job's stages are others."""
+    before, job = study.jobs[0], changed.jobs[0]
+    if step.stage == reference.stage or job.model != before.model or _stages(job) != _stages(before):
+        return step
+    return simulate(job, architecture(job.model), workshop.machine(changed), stage=reference.stage)
+
+
+def _stages(job: TrainingJob) -> tuple[object, ...]:
+    """What says which layers each pipeline stage has."""
+    cut = job.layout
+    return cut.pipeline, cut.virtual_pipeline, schedule_name(cut), cut.layers_per_stage, cut.ends_as_layers
 
 
 def pxn_gain(study: Study, workshop: Workshop) -> float | None:

@@ -108,6 +108,7 @@ class StepResult:
     error_low, error_high   80 % band of measured/predicted step time of this family
     unit   what `tokens` counts: 'tokens', or 'samples' of a recommendation model
     feed   what it reads; the step's time includes what it waits for that
+    stage  the pipeline stage that shares and collectives are of
     """
 
     step_time: float
@@ -128,6 +129,7 @@ class StepResult:
     warnings: tuple[str, ...] = ()
     unit: str = "tokens"
     feed: Feed | None = None
+    stage: int = 0
 
     @property
     def network_share(self) -> float:

@@ -50,6 +50,7 @@ def simulate(
     pace: Pace | None = None,
     must_fit: bool = True,
     most_events: int = MAX_EVENTS,
+    stage: int | None = None,
 ) -> StepResult:
     """Predict one training step of a job on a machine.
 
@@ -59,6 +60,7 @@ def simulate(
              the wait for the slowest of the job's GPUs
     must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to fit)
     most_events  events of passes that the timeline may carry before it shows whole passes
+    stage    whose shares and collectives are told; default: that of the stage that waits least for others
 
     Raises PlanError where the layout is impossible or the model does not fit, with what would work.
     Model and sources: docs/training.md.
@@ -86,7 +88,7 @@ def simulate(
     finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
     endings = endings_of(job, arch, prices, timed, pace, stages, finish)
     step_time = max(e.end for e in endings)
-    chosen = critical(stages, placed, endings, step_time)
+    chosen = critical(stages, placed, endings, step_time) if stage is None else stage
     shown, notes = timeline(
         [s.stage for s in stages],
         [s.shape for s in stages],
@@ -117,6 +119,7 @@ def simulate(
         error_low=band.low,
         error_high=band.high,
         warnings=(*warnings, *groups.notes, *notes),
+        stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))
 

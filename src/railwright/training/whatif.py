@@ -19,8 +19,10 @@ from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training.communication import Predict
+from railwright.training.costs import KernelTime
 from railwright.training.eras import hides_sends
-from railwright.training.plan import data_parallel, degrees, domain_of, job_gpus, microbatches
+from railwright.training.plan import data_parallel, degrees, domain_of, job_gpus
 from railwright.training.result import StepResult
 from railwright.training.schedule import SHARED, in_pairs, schedule_name
 from railwright.training.step import simulate
@@ -28,8 +30,19 @@ from railwright.training.step import simulate
 ROUNDING = 1e-9
 """Changes below this share of the step are sums of times in another order."""
 
-Change = Callable[[TrainingJob, Transformer, Machine], "StepResult | None"]
-"""The step under a change; None where the job has nothing for it to change."""
+
+@dataclass(frozen=True)
+class Case:
+    """A job on a machine, and what prices its collectives and times its kernels, as in `simulate`."""
+
+    job: TrainingJob
+    machine: Machine
+    predict: Predict | None = None
+    kernel: KernelTime | None = None
+
+
+Change = Callable[[TrainingJob, Machine], Case | None]
+"""What is to be simulated under a change; None where the job has nothing for it to change."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +58,35 @@ class WhatIf:
     note: str = ""
 
 
-def what_ifs(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[WhatIf, ...]:
-    """Every change of QUESTIONS that means something to this job, in their order."""
+def what_ifs(
+    job: TrainingJob, arch: Transformer, machine: Machine, stage: int | None = None
+) -> tuple[WhatIf, ...]:
+    """Every change of QUESTIONS that means something to this job, in their order.
+
+    stage  whose shares the steps tell, so that they compare with those of a step told of that stage; default:
+           of each its own `StepResult.stage`
+    """
     found = []
     for name, why, change in QUESTIONS:
+        asked = change(job, machine)
+        if asked is None:
+            continue
         try:
-            step = change(job, arch, machine)
+            step = simulate(
+                asked.job, arch, asked.machine, predict=asked.predict, kernel=asked.kernel, stage=stage
+            )
         except PlanError as no:
             found.append(WhatIf(name, why, None, str(no)))
             continue
-        if step is not None:
-            found.append(WhatIf(name, why, step))
+        found.append(WhatIf(name, why, step))
     return tuple(found)
 
 
 def share_changes(before: StepResult, after: StepResult) -> tuple[tuple[str, float], ...]:
-    """(kind, change of its exposed time), rounding aside; they add up to the change of the step. [s]"""
+    """(kind, change of its exposed time), rounding aside; they add up to the change of the step. [s]
+
+    Of two stages they also hold what tells these apart, so both steps should tell the same one.
+    """
     old = {s.kind: s.exposed for s in before.shares}
     new = {s.kind: s.exposed for s in after.shares}
     both = ((kind, new.get(kind, 0.0) - old.get(kind, 0.0)) for kind in dict.fromkeys((*old, *new)))
@@ -81,29 +107,27 @@ def at_rate(machine: Machine, factor: float) -> Machine:
     return replace(machine, network=replace(machine.network, fabric=changed), nic=nic)
 
 
-def free(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-    """The step where no communication takes time; None for one GPU, which has none."""
+def _free(job: TrainingJob, machine: Machine) -> Case | None:
+    """No communication takes time; None for one GPU, which has none."""
     if job_gpus(job, machine.network.fabric) == 1:
         return None
-    return simulate(job, arch, machine, predict=_in_no_time)
+    return Case(job, machine, predict=_in_no_time)
 
 
-def free_between_servers(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
-    """The step where collectives that leave a server take no time, their part inside servers included."""
+def _free_between_servers(job: TrainingJob, machine: Machine) -> Case | None:
+    """Collectives that leave a server take no time, their part inside servers included."""
     server = machine.network.fabric.server
-    crossed = False
+    if _in_one_server(job, machine):
+        return None
 
     def predict(
         machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
     ) -> CollectivePrediction:
-        nonlocal crossed
         if any(bool((server[g.gpus] != server[g.gpus[0]]).any()) for g in groups):
-            crossed = True
             return _in_no_time(machine, op, size, groups)
         return network_predict(machine, op, size, groups)
 
-    step = simulate(job, arch, machine, predict=predict)
-    return step if crossed else None
+    return Case(job, machine, predict=predict)
 
 
 def _in_no_time(
@@ -115,19 +139,19 @@ def _in_no_time(
 
 
 def _rate(factor: float) -> Change:
-    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+    def change(job: TrainingJob, machine: Machine) -> Case | None:
         if _in_one_server(job, machine):
             return None
-        return simulate(job, arch, at_rate(machine, factor))
+        return Case(job, at_rate(machine, factor))
 
     return change
 
 
 def _pxn(wanted: bool) -> Change:
-    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+    def change(job: TrainingJob, machine: Machine) -> Case | None:
         if machine.nccl.pxn is wanted or _in_one_server(job, machine):
             return None
-        return simulate(job, arch, replace(machine, nccl=replace(machine.nccl, pxn=wanted)))
+        return Case(job, replace(machine, nccl=replace(machine.nccl, pxn=wanted)))
 
     return change
 
@@ -135,12 +159,12 @@ def _pxn(wanted: bool) -> Change:
 def _overlap(*kinds: str) -> Change:
     """Flags of `overlap` set where that hides something more; with several, all that do."""
 
-    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+    def change(job: TrainingJob, machine: Machine) -> Case | None:
         data = data_parallel(job, machine.network.fabric)
         off = [kind for kind in kinds if _hides_more(job, kind, data)]
         if not off or (len(kinds) > 1 and len(off) < 2):
             return None
-        return simulate(_with_flags(job, off), arch, machine)
+        return Case(_with_flags(job, off), machine)
 
     return change
 
@@ -165,7 +189,7 @@ def _hides_more(job: TrainingJob, kind: str, data: int) -> bool:
     if kind == "pp":
         return hides_sends(changed)
     if kind == "ep":
-        alone = in_pairs(changed) and microbatches(job, data) == 1
+        alone = in_pairs(changed) and job.global_batch <= data * job.micro_batch
         return schedule_name(job.layout) not in SHARED and not alone
     return True
 
@@ -176,25 +200,25 @@ def _in_one_server(job: TrainingJob, machine: Machine) -> bool:
     return job_gpus(job, fabric) <= domain_of(job, fabric)
 
 
-def _balanced(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult | None:
+def _balanced(job: TrainingJob, machine: Machine) -> Case | None:
     if job.expert_load == 1.0 or job.expert_capacity is not None:
         return None
-    return simulate(job.model_copy(update={"expert_imbalance": 1.0}), arch, machine)
+    return Case(job.model_copy(update={"expert_imbalance": 1.0}), machine)
 
 
 def _hbm(factor: float) -> Change:
-    def change(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult:
+    def change(job: TrainingJob, machine: Machine) -> Case:
         gpu = replace(machine.gpu, hbm_bandwidth=machine.gpu.hbm_bandwidth * factor)
-        return simulate(job, arch, replace(machine, gpu=gpu))
+        return Case(job, replace(machine, gpu=gpu))
 
     return change
 
 
-def _no_kernels(job: TrainingJob, arch: Transformer, machine: Machine) -> StepResult:
+def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
     def kernel(operator: Operator) -> float:
         return 0.0
 
-    return simulate(job, arch, machine, kernel=kernel)
+    return Case(job, machine, kernel=kernel)
 
 
 QUESTIONS: tuple[tuple[str, str, Change], ...] = (
@@ -202,8 +226,8 @@ QUESTIONS: tuple[tuple[str, str, Change], ...] = (
     ("Network ÷2", "NICs, their PCIe lanes, switches and cables half as fast", _rate(0.5)),
     ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),
     ("PXN", "messages for another rail first go to the local GPU on it", _pxn(True)),
-    ("Free network between servers", "collectives that leave a server take no time", free_between_servers),
-    ("Free communication", "no collective takes any time, NVLink's neither", free),
+    ("Free network between servers", "collectives that leave a server take no time", _free_between_servers),
+    ("Free communication", "no collective takes any time, NVLink's neither", _free),
     ("Gradients overlapped", "reduced in buckets beside the backward pass", _overlap("dp")),
     ("Tensor-parallel overlapped", "collectives in shards beside the products", _overlap("tp")),
     ("Expert all-to-all overlapped", "beside the compute of another microbatch", _overlap("ep")),
