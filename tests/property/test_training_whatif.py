@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from railwright.catalog import load_catalog
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import NcclSettings
 from railwright.fabric.graph import Role
 from railwright.spec import load_study, override
-from railwright.spec.study import Variant
+from railwright.spec.study import Cluster, ComputeNetwork, Variant
 from railwright.spec.training import Overlap
 from railwright.study.evaluate import Workshop
 from railwright.study.result import VariantResult
@@ -127,6 +130,23 @@ def test_a_rate_changes_the_network_and_not_the_scale_up() -> None:
     assert twice.nic.rate == 2 * base.nic.rate
     back = at_rate(twice, 0.5)
     assert np.array_equal(back.network.fabric.capacity, before.capacity)
+
+
+@pytest.mark.parametrize(
+    "server", ["dgx-h100", "server-8x-h100-pcie", "server-8x-a100-pcie", "server-8x-l40s"]
+)
+def test_a_faster_network_moves_nothing_inside_servers(server: str) -> None:
+    """Nor does a slower one: GPUs without NVLink meet over their own slots."""
+    plan = job(tensor=8, sequence_parallel=True, gpus=16)
+    base = Machine.of(
+        Cluster(servers=2, server=server, compute=ComputeNetwork(family="fat-tree", switch="qm9700")),
+        load_catalog(),
+        NcclSettings(),
+    )
+    steps = [simulate(plan, DENSE, one) for one in (at_rate(base, 0.5), base, at_rate(base, 2.0))]
+    inside = [next(share.busy for share in step.shares if share.kind == "tp") for step in steps]
+    assert inside == pytest.approx([inside[1]] * 3)
+    assert inside[1] > 0
 
 
 def test_twice_and_half_as_fast_is_as_before() -> None:

@@ -186,7 +186,7 @@ def _choose_parts(inferred: Inferred, layout: _Layout, catalog: Catalog, named: 
     switch = min(catalog.switches.values(), key=lambda s: (abs(s.rate - rate), abs(s.ports - radix)))
     notes.append(f"assumed the latency of switch '{switch.name}' and default cable lengths")
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
-    rate_inside = gpu.scale_up_bandwidth or nic.pcie_bandwidth
+    rate_inside = gpu.scale_up_bandwidth or gpu.slot
     return _Parts(server, nic, switch, rate_inside, scale_up_name(gpu), tuple(notes))
 
 

@@ -54,6 +54,11 @@ class Gpu:
     sms: int
     sources: Mapping[str, Source]
 
+    @property
+    def slot(self) -> float:
+        """One direction of its PCIe slot, whatever the NIC's is. [byte/s]"""
+        return PCIE.get(self.generation, PCIE_5)
+
 
 @dataclass(frozen=True)
 class Nic:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.catalog.parts import PCIE, Gpu, Nic
+from railwright.catalog.parts import Gpu, Nic
 from railwright.collectives.constants import nccl
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
@@ -139,7 +139,7 @@ def _group(machine: Machine, ranks: int, nodes: int, nics: int) -> Group:
         generation=generation_of(machine.gpu),
         cpu=machine.server.cpu,
         transport=transport_of(machine.nic),
-        pcie=min(machine.nic.pcie_bandwidth, PCIE.get(machine.gpu.generation, machine.nic.pcie_bandwidth)),
+        pcie=machine.gpu.slot,
         min_channels=machine.nccl.min_channels,
         max_channels=machine.nccl.max_channels,
     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright.catalog.parts import PCIE
 from railwright.fabric import devices
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
 from railwright.fabric.plan import Order, Plan
@@ -91,8 +90,7 @@ def leaf_planes(plan: Plan) -> tuple[Ints, Ints, Ints]:
 def _scale_up(order: Order, plan: Plan) -> Cables:
     gpu = np.arange(plan.servers * order.server.gpus, dtype=np.int32)
     device = devices.first(order, plan, Kind.SCALE_UP) + gpu // max(order.server.gpus, 1)
-    slot = min(order.nic.pcie_bandwidth, PCIE.get(order.gpu.generation, order.nic.pcie_bandwidth))
-    rate = order.gpu.scale_up_bandwidth or slot
+    rate = order.gpu.scale_up_bandwidth or order.gpu.slot
     return Cables(Role.SCALE_UP, gpu, device, np.zeros_like(gpu), np.zeros_like(gpu), rate, 0.0)
 
 

@@ -8,7 +8,6 @@ pytorch/cpu_offload.py (copies beside compute).
 
 from __future__ import annotations
 
-from railwright.catalog.parts import PCIE, PCIE_5
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
@@ -33,7 +32,7 @@ def host_link(machine: Machine) -> float:
     """Rate between one GPU and its host, one direction: its own PCIe slot, whatever the NIC's. [byte/s]"""
     if machine.server.cpu == "arm":
         return CHIP_TO_CHIP
-    return PCIE_SHARE * PCIE.get(machine.gpu.generation, PCIE_5)
+    return PCIE_SHARE * machine.gpu.slot
 
 
 def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[Layer, float]:
