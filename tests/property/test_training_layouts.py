@@ -52,6 +52,7 @@ def jobs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer]:
     )
     zero = draw(st.sampled_from([0, 1, 2] if schedule not in ("auto", "gpipe") else [0, 1, 2, 3]))
     count = draw(st.sampled_from([2 * pipeline, 4 * pipeline]))
+    shared = zero == 3 and expert == 1 and inside in (None, tensor) and data > 1
     wanted = job(
         overlap=draw(overlaps),
         gpus=gpus,
@@ -67,7 +68,7 @@ def jobs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer]:
         zero=zero,
         reshard=draw(st.booleans()),
         reduce_each=draw(st.booleans()),
-        shard=draw(st.sampled_from([None, 2])) if zero == 3 and expert == 1 and data > 1 else None,
+        shard=draw(st.sampled_from([None, 2])) if shared else None,
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
     )
     return wanted, EVEN["moe" if moe else "dense"]
