@@ -5,15 +5,19 @@ Kinds are the lanes of a step (`training.lanes.LANES`), the bubble, and waiting 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.report.figures import KIND_NAMES, KINDS, exposed
-from railwright.report.page_step import LOOK_NAMES
+from railwright.report.page_step import LOOK_NAMES, step_section
 from railwright.report.style import DRAWINGS
 from railwright.search.explain import NAMES
 from railwright.training import simulate
 from railwright.training.critical import LANE_WORDS, critical_path
 from railwright.training.lanes import LANES
+from railwright.training.result import StepResult
+from report_fixture import example_result
 from training_cases import DENSE, job, machine
 
 EVERY = (*LANES, "bubble", "data")
@@ -44,3 +48,18 @@ def test_parts_of_a_bar_add_up_with_activations_on_the_host() -> None:
     path = critical_path(step.timeline)
     assert path is not None
     assert any("copies to and from host memory" in sentence for sentence in path.sentences())
+
+
+def test_a_breakdown_says_which_pipeline_stage_it_is_of() -> None:
+    """The critical path tells waits of its own main stage, which may be another."""
+    result = example_result()
+    step = simulate(job(pipeline=2), DENSE, machine())
+    alone = simulate(job(tensor=2), DENSE, machine())
+
+    def told(step: StepResult) -> str:
+        first = result.variants[0]
+        jobs = (replace(first.jobs[0], step=step), *first.jobs[1:])
+        return str(step_section(replace(result, variants=(replace(first, jobs=jobs),))))
+
+    assert f"on stage {step.stage}, which waits least for the others" in told(step)
+    assert "waits least" not in told(alone)

@@ -86,7 +86,8 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
             tag("h3", "Where the time goes"),
             tag(
                 "p",
-                f"{name}, {show_count(first.tokens)} {first.unit} a step; only what nothing hides.",
+                f"{name}, {show_count(first.tokens)} {first.unit} a step; "
+                f"only what nothing hides{_of_stage(steps)}.",
                 class_="note",
             ),
             _key([f"k-{kind}" for kind in kinds]),
@@ -94,6 +95,16 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
             tag("details", tag("summary", "Table: where the time goes"), table, data_print=""),
         ]
     )
+
+
+def _of_stage(steps: Steps) -> str:
+    """Whose time it is, where a job has several pipeline stages."""
+    if all(len(step.memory.stages) < 2 for _, step in steps):
+        return ""
+    stages = {step.stage for _, step in steps}
+    if len(stages) > 1:
+        return ", of each variant on the pipeline stage that waits least for the others"
+    return f", on stage {min(stages)}, which waits least for the others"
 
 
 def _network(result: Result, steps: Steps, name: str) -> Html:
