@@ -17,6 +17,7 @@ from railwright.training import simulate
 from railwright.training.critical import LANE_WORDS, critical_path
 from railwright.training.lanes import LANES
 from railwright.training.result import StepResult
+from railwright.units import show_share
 from report_fixture import example_result
 from training_cases import DENSE, job, machine
 
@@ -63,3 +64,11 @@ def test_a_breakdown_says_which_pipeline_stage_it_is_of() -> None:
 
     assert f"on stage {step.stage}, which waits least for the others" in told(step)
     assert "waits least" not in told(alone)
+
+
+@pytest.mark.parametrize("kernel", [1e-6, 3e-6, 7e-6, 1.1e-5])
+def test_one_gpu_communicates_for_no_time_and_not_for_less(kernel: float) -> None:
+    """A share of -1e-17 reads '-0.0 %'."""
+    step = simulate(job(gpus=1), DENSE, machine(), kernel=lambda _: kernel)
+    assert exposed(step, "dp") == 0.0
+    assert show_share(step.network_share) == "0.0 %"

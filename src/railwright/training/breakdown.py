@@ -80,7 +80,7 @@ def shares(
     exposed["bubble"] += _end_bubble(ending)
     exposed["compute"] += ending.optimizer
     busy["compute"] += ending.optimizer
-    exposed["dp"] += ending.end - ending.barrier - ending.optimizer
+    exposed["dp"] += ending.end - (ending.barrier + ending.optimizer)  # exactly 0 where nothing is gathered
     exposed["bubble"] += step_time - ending.end
     busy["bubble"] = exposed["bubble"]
     kinds = [k for k in (*LANES, "bubble") if k not in ("host", "cp", "emb", "copy") or busy[k]]
