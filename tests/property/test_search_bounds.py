@@ -172,6 +172,17 @@ def test_a_last_stage_that_ends_last_does_not_wait_for_the_first_ones_gradients(
         assert screen.closer(block, index) <= step.step_time, block.at(index)
 
 
+def test_a_tied_embedding_does_not_wait_for_the_stages_between() -> None:
+    """ZB-H1 with virtual stages, a first stage of little but the embedding: one in the middle ends last, and
+    the bound had added the all-reduce of the first and the last to its end."""
+    axes = {"tensor": (2,), "pipeline": (4,), "virtual_pipeline": (2,), "schedule": ("zb-h1",)}
+    more = {"recompute": ("none",), "overlap_dp": (True, False)}
+    screen, layouts = _drawn(LATENT, job(batch=32), Space({**axes, **more}), random.Random(5), 30)
+    assert len(layouts) >= 20
+    for block, index, step in layouts:
+        assert screen.closer(block, index) <= step.step_time, block.at(index)
+
+
 @pytest.mark.parametrize("schedules", [("auto",), ("zb-h1",), ("zb-v",), ("dualpipe",), ("dualpipe-v",)])
 def test_bounds_are_close_where_launches_bind(schedules: tuple[str, ...]) -> None:
     """Else a search simulates thousands: bounds of layouts with dropless experts of small kernels, by the

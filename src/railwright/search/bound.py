@@ -141,28 +141,24 @@ def step_time(
     tied, mirror  all-reduces between stages once gradients are there
     """
     if passes.each is not None:
-        total_x, finish_xp = _one_by_one(passes, passes.each, ends, overlap_pp)
+        finish_xp = _one_by_one(passes, passes.each, ends, overlap_pp)
     else:
-        total_x, finish_xp = _one_way(passes, ends, overlap_dp, overlap_pp)
+        finish_xp = _one_way(passes, ends, overlap_dp, overlap_pp)
     reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
     if overlap_dp:
         over_xg = (passes.long_xbg - np.minimum(passes.last_xbg, passes.long_xbg))[:, BACKWARD]
         reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
     ready_xp = finish_xp + reduce
-    front = 0.0 if passes.each is not None else np.broadcast_to(reduce, ready_xp.shape)[:, 0]
-    barrier_x = np.maximum(ready_xp.max(1) + mirror, total_x + front)
+    barrier_x = ready_xp.max(1) + mirror
     if tied:
-        barrier_x = np.maximum(barrier_x, np.maximum(total_x + front, ready_xp[:, -1]) + tied)
+        barrier_x = np.maximum(barrier_x, np.maximum(ready_xp[:, 0], ready_xp[:, -1]) + tied)
     after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
     bound: Floats = barrier_x + after
     return bound
 
 
-def _one_way(
-    passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp: bool
-) -> tuple[Floats, Floats]:
-    """(X,) end of the first stage's last pass, and (X, p) of each stage's, at least, where every microbatch
-    enters at the first stage. [s]"""
+def _one_way(passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp: bool) -> Floats:
+    """(X, p) end of each stage's last pass, at least, if every microbatch enters at the first stage. [s]"""
     count = passes.count_x[:, None]
     disturbed = any(one.beside for one in ends)
     every = any(one.lane for one in ends)
@@ -201,8 +197,8 @@ def _pipeline(
     work_xp: Floats,
     wait: float,
     overlap_pp: bool,
-) -> tuple[Floats, Floats]:
-    """(X,) end of the first stage's last pass, and (X, p) of each stage's, at least. [s]"""
+) -> Floats:
+    """(X, p) end of each stage's last pass, at least. [s]"""
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
     before = np.arange(stages)
@@ -222,17 +218,15 @@ def _pipeline(
         behind_xp = np.minimum(before + 1, count) * weights_xp
         total_x = (finish_xp - behind_xp + drain_xp).max(1) + weights_xp[:, 0]
         finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
-        return total_x, finish_xp
+        return finish_xp
     total_x = (finish_xp + drain_xp).max(1)
     if passes.schedule in ("auto", "1f1b") and chunks == 1 and stages > 1:
         total_x = np.maximum(total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp))
     finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
-    return total_x, finish_xp
+    return finish_xp
 
 
-def _one_by_one(
-    passes: Passes, each: OneByOne, ends: Sequence[Ends], overlap_pp: bool
-) -> tuple[Floats, Floats]:
+def _one_by_one(passes: Passes, each: OneByOne, ends: Sequence[Ends], overlap_pp: bool) -> Floats:
     """The same where passes are placed or counted one by one. [s]"""
     disturbed, mirrored = any(one.beside for one in ends), each.route.shape == "mirror"
     seconds, send_x, count_x = each.seconds_dxpvk[int(disturbed)], passes.send_x, passes.count_x
@@ -253,8 +247,8 @@ def _one_by_one(
         finish = (each.units_xpvk * seconds).sum((-1, -2)) + left
     # A lane is of all chunks; of two copies half of the microbatches run through each.
     lane_p = np.array([one.lane for one in ends]) / (2 if mirrored else 1)
-    finish = np.maximum(finish, count_x[:, None] * lane_p)
-    return finish.max(1), finish
+    found: Floats = np.maximum(finish, count_x[:, None] * lane_p)
+    return found
 
 
 def _two_and_fro(
