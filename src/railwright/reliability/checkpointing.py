@@ -23,6 +23,7 @@ from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster
 from railwright.spec.training import TrainingJob
 from railwright.training.formats import master_of
+from railwright.training.offload import host_link
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
 from railwright.units import show_time
 
@@ -77,15 +78,15 @@ def checkpoint_times(
 
     mtti  of the job [s]; the best interval follows from it
 
-    blocking: until storage has all.  async: until host memory has all, over PCIe; storage follows.  memory,
-    two-level: the same, and another server's memory follows over the compute network.
+    blocking: until storage has all.  async: until host memory has all, over each GPU's own link; storage
+    follows.  memory, two-level: the same, and another server's memory follows over the compute network.
     Raises PlanError for an interval shorter than a checkpoint takes to become whole.
     """
     rate, limit = bandwidth
     write = size / rate if rate else 0.0
     each = size / gpus
     lanes = machine.server.gpus / machine.server.nics
-    copy = each / machine.nic.pcie_bandwidth * lanes
+    copy = each / host_link(machine)
     wait = copy + constant("async_block").value
     peer = each * lanes / (machine.nic.rate * machine.nic.ports)
     block, lag, load = {
