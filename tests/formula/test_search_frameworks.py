@@ -13,10 +13,11 @@ import pytest
 from railwright.errors import PlanError, RailwrightError
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
+from railwright.search.blocks import blocks
 from railwright.search.export import FORMS
 from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.search.pricing import PASSING
-from railwright.search.space import apply, blocks
+from railwright.search.space import apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.plan import data_parallel

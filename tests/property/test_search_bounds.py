@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
+from railwright.search.blocks import blocks
 from railwright.search.footprint import Footprint, held_first
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.screen import Screen, unit_counts
-from railwright.search.space import Block, apply, blocks
+from railwright.search.space import Block, apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, schedule, simulate
 from railwright.training.held import held_sets

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from railwright.search.blocks import Refusal
 from railwright.search.branch import search
 from railwright.search.result import Candidate, Effort, SearchResult
-from railwright.search.space import Refusal, Space
+from railwright.search.space import Space
 
 __all__ = ["Candidate", "Effort", "Refusal", "SearchResult", "Space", "search"]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.search.blocks import Refusal, blocks
 from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs
@@ -28,7 +29,7 @@ from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
-from railwright.search.space import Block, Refusal, Space, apply, blocks, setting_of
+from railwright.search.space import Block, Space, apply, setting_of
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate

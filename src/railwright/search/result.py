@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railwright.search.space import Refusal
+from railwright.search.blocks import Refusal
 from railwright.spec.training import TrainingJob
 from railwright.training.cached import Reserved
 from railwright.training.result import StepResult

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from railwright.search.blocks import can_hide_sends
 from railwright.search.bound import (
     OneByOne,
     Passes,
@@ -25,7 +26,7 @@ from railwright.search.footprint import Footprint
 from railwright.search.laws import COMPUTE, LONE, Floats
 from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
-from railwright.search.space import Block, apply, can_hide_sends
+from railwright.search.space import Block, apply
 from railwright.training.quick import KINDS
 from railwright.training.route import Chunk, Kind, Route
 from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under, schedule

@@ -1,30 +1,19 @@
 """The space of layouts as data: its axes, the values of each, and what they are called in a study.
 
 A block is one choice of the axes that decide which GPUs talk to which (structure); the other axes of a block
-(choices) are arrays.  Choices that would change nothing are left out: sequence parallelism without tensor
-parallelism, overlap of a communication that does not happen.
+(choices) are arrays.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from railwright.errors import Mistake, PlanError, SpecError, nearest
-from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
+from railwright.errors import Mistake, SpecError, nearest
 from railwright.spec.check import flaw_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
-from railwright.training.divisors import divisors
-from railwright.training.eras import era_of
-from railwright.training.placement import Sizes, place
-from railwright.training.plan import check, job_gpus
-from railwright.training.schedule import SHARED, schedule_name
 
 STRUCTURE = (
     "tensor",
@@ -59,10 +48,6 @@ OF_OVERLAP = tuple((a, a.removeprefix("overlap_")) for a in AXES if a.startswith
 DIVISORS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "micro_batch")
 """Axes whose default is every number that divides what there is to divide."""
 
-TOKENS_PER_CONTEXT_RANK = 4096
-"""By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
-too small a part of a layer for its exchange to pay."""
-
 FIXED: dict[str, tuple[Any, ...]] = {
     "context_kind": ("ring", "all-to-all", "all-gather"),
     "schedule": ("auto", "zb-h1", "zb-v", "dualpipe", "dualpipe-v", "gpipe"),
@@ -80,16 +65,6 @@ FIXED: dict[str, tuple[Any, ...]] = {
 }
 """Default values of the other axes.  Of `offload` a job's own value is tried too; more is left to the
 user."""
-
-ALONE = ("auto", "1f1b")
-"""Schedules that one stage is under: a pass after the other."""
-
-MANY = ("auto", "interleaved", "zb-h1")
-"""Schedules whose stages can have several virtual ones."""
-
-ONCE_PER_STEP = (0, 1)
-"""Default of `zero` with pipeline stages: 2 and 3 would exchange gradients or parameters in every
-microbatch."""
 
 
 @dataclass(frozen=True)
@@ -161,14 +136,6 @@ class Block:
         return {**self.structure, **{a: v[i] for (a, v), i in zip(self.choices, index, strict=True)}}
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A constraint that layouts broke: how many, and one of the sentences it was refused with."""
-
-    layouts: int
-    example: str
-
-
 def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
     """The job with one layout of the space."""
     layout = {a: setting[a] for a in OF_LAYOUT if a in setting}
@@ -185,200 +152,6 @@ def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
 def setting_of(job: TrainingJob) -> dict[str, Any]:
     """The job's own layout as a point of a space."""
     return {axis: _own(job, axis) for axis in AXES}
-
-
-def blocks(
-    space: Space, job: TrainingJob, arch: Transformer, fabric: Fabric
-) -> tuple[list[Block], list[Refusal]]:
-    """All blocks of a space whose layouts the training room accepts, and what it refused, most first.
-
-    Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every
-    structure and micro batch, and once for every other choice of a structure.
-    """
-    gpus = job_gpus(job, fabric)
-    found: list[Block] = []
-    refused: dict[str, list[Any]] = {}
-    for structure in _structures(space, job, arch, gpus):
-        unit = structure["tensor"] * structure["context"] * structure["pipeline"]
-        data = gpus // unit
-        choices = _choices(space, job, arch, structure, data)
-        block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, refused)
-        if block is not None and structure["placement"] != "packed":
-            known = "packed" in (space.of_axis("placement") or ())
-            block = _placed(block, job, fabric, refused, known)
-        if block is not None:
-            found.append(block)
-    reasons = [Refusal(count, example) for count, example in refused.values()]
-    return found, sorted(reasons, key=lambda r: (-r.layouts, r.example))
-
-
-def _structures(space: Space, job: TrainingJob, arch: Transformer, gpus: int) -> Iterator[dict[str, Any]]:
-    for tensor in space.of_axis("tensor") or [t for t in divisors(gpus) if arch.heads % t == 0]:
-        for context in space.of_axis("context") or _contexts(job, gpus):
-            left = gpus // (tensor * context)
-            for pipeline in space.of_axis("pipeline") or [p for p in divisors(left) if p <= arch.layers]:
-                base = {"tensor": tensor, "context": context, "pipeline": pipeline}
-                kinds = space.of_axis("context_kind") or ()
-                for kind in kinds if context > 1 else kinds[:1]:
-                    for cut in _cuts(space, arch, pipeline):
-                        for experts in _experts(space, arch, gpus // pipeline, tensor):
-                            yield {**base, "context_kind": kind, **cut, **experts}
-
-
-def _contexts(job: TrainingJob, gpus: int) -> list[int]:
-    return [c for c in divisors(gpus) if c == 1 or job.sequence // c >= TOKENS_PER_CONTEXT_RANK]
-
-
-def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, Any]]:
-    """Virtual stages and schedules; 'auto' is 1F1B with one chunk per stage and interleaved with several."""
-    # Where layers do not divide, stages have one more or one less; 126 on 16 stages are mostly 8 each.
-    fewest, most = max(arch.layers // pipeline, 1), max(-(-arch.layers // pipeline), 1)
-    chunks = space.of_axis("virtual_pipeline") or sorted({*divisors(fewest), *divisors(most)})
-    for virtual in chunks:
-        names = space.of_axis("schedule") or ()
-        if not arch.is_moe and "schedule" not in space.values:
-            # Without expert exchanges passes that run together have nothing to hide: ZB-V has less to wait
-            # for, and one copy of the weights.
-            names = tuple(name for name in names if name not in SHARED)
-        if pipeline == 1:
-            names = tuple(name for name in names if name in ALONE)[: 1 if virtual == 1 else 0]
-        for name in names:
-            # Of schedules that are asked for, the training room says what they want.
-            if virtual == 1 or name in MANY or "schedule" in space.values:
-                yield {"virtual_pipeline": virtual, "schedule": name}
-
-
-def _experts(space: Space, arch: Transformer, stage: int, tensor: int) -> Iterator[dict[str, Any]]:
-    """Expert-parallel sizes, tensor sizes inside an expert, and placements."""
-    listed = space.of_axis("placement") or ()
-    if not arch.is_moe:
-        # What is asked of experts is refused by the training room, which counts it.
-        for expert in space.of_axis("expert") or (1,):
-            for placement in listed:
-                if placement != "expert-across":
-                    yield {"expert": expert, "expert_tensor": None, "placement": placement}
-        return
-    for expert in space.of_axis("expert") or [e for e in divisors(arch.experts) if stage % e == 0]:
-        for inside in space.of_axis("expert_tensor") or ():
-            if inside == tensor or (inside is not None and expert == 1):
-                continue
-            for placement in listed:
-                if placement == "expert-across" and (expert == 1 or inside is not None):
-                    continue
-                yield {"expert": expert, "expert_tensor": inside, "placement": placement}
-
-
-def _choices(
-    space: Space, job: TrainingJob, arch: Transformer, structure: Mapping[str, Any], data: int
-) -> dict[str, tuple[Any, ...]]:
-    """Values of every choice; a choice without effect keeps its first value."""
-    local = job.global_batch // data if data else 0
-    shared = _has_copies(structure, data)
-    effective = {
-        "sequence_parallel": structure["tensor"] > 1,
-        "overlap_tp": structure["tensor"] > 1,
-        "overlap_ep": structure["expert"] > 1,
-        "overlap_cp": structure["context"] > 1,
-        "overlap_dp": shared,
-        "zero": shared,
-        "overlap_pp": structure["pipeline"] > 1 and can_hide_sends(job, structure),
-    }
-    found: dict[str, tuple[Any, ...]] = {}
-    for axis in CHOICES:
-        values = space.of_axis(axis)
-        if values is None:
-            values = tuple(divisors(local)) or (1,)
-        if axis == "zero" and "zero" not in space.values and structure["pipeline"] > 1:
-            values = ONCE_PER_STEP
-        if axis == "offload" and "offload" not in space.values:
-            values = tuple(dict.fromkeys((*values, job.layout.offload)))
-        off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
-        found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
-    return found
-
-
-def _has_copies(structure: Mapping[str, Any], data: int) -> bool:
-    """Whether several ranks hold the same parameters: experts that are cut less than the rest have copies on
-    tensor ranks too."""
-    names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
-    sizes = Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data)
-    return max(sizes.replicas, sizes.expert_replicas) > 1
-
-
-def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:
-    """Whether the job's software can hide pipeline sends under the schedule of a structure."""
-    layout = Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
-    return era_of(job).can_hide_sends(schedule_name(layout))
-
-
-def _checked(
-    block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric, refused: dict[str, list[Any]]
-) -> Block | None:
-    """The block without the values that are refused; None where nothing is left."""
-    choices = dict(block.choices)
-    first = _start(block, job, arch, fabric)
-    for axis in CHOICES:
-        kept = []
-        others = block.size // len(choices[axis])
-        for value in choices[axis]:
-            if axis != CHOICES[0] and value == first[axis]:
-                kept.append(value)  # the layout that an earlier axis was checked with
-                continue
-            try:
-                check(apply(job, {**block.structure, **first, axis: value}), arch, fabric)
-            except PlanError as no:
-                _count(refused, job, no, others)
-            else:
-                kept.append(value)
-        if not kept:
-            return None
-        choices[axis] = tuple(kept)
-        first[axis] = first[axis] if first[axis] in kept else kept[0]
-        block = Block(block.structure, tuple(choices.items()), block.data)
-    return block
-
-
-def _start(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> dict[str, Any]:
-    """A value of every choice, from which one is changed at a time.
-
-    The first ones, or where those are refused the job's own (`layout.shard` allows only values like its
-    own), or its own with nothing hidden (which is all that `launch_blocking` allows).
-    """
-    first = {axis: values[0] for axis, values in block.choices}
-    own = {axis: _own(job, axis) for axis, values in block.choices if _own(job, axis) in values}
-    own = {**first, **own, CHOICES[0]: first[CHOICES[0]]}
-    exposed = {axis: False for axis, _ in OF_OVERLAP if False in block.of(axis)}
-    for start in (first, own, {**own, **exposed}):
-        try:
-            check(apply(job, {**block.structure, **start}), arch, fabric)
-        except PlanError:
-            continue
-        return start
-    return first
-
-
-def _placed(
-    block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]], packed: bool
-) -> Block | None:
-    """The block, or None where its ranks cannot be put on GPUs as asked, or where that puts every rank where
-    `packed` does and that is in the space too."""
-    first = block.at((0,) * len(block.choices))
-    try:
-        found = place(apply(job, first), fabric)
-    except PlanError as no:
-        _count(refused, job, no, block.size)
-        return None
-    same = packed and np.array_equal(
-        found.grid, place(apply(job, {**first, "placement": "packed"}), fabric).grid
-    )
-    return None if same else block
-
-
-def _count(refused: dict[str, list[Any]], job: TrainingJob, no: PlanError, layouts: int) -> None:
-    """Refusals that differ in their numbers alone are one."""
-    text = str(no).removeprefix(f"{job.name}: ")
-    entry = refused.setdefault(re.sub(r"[\d.,]+", "#", text)[:60], [0, text])
-    entry[0] += layouts
 
 
 def _own(job: TrainingJob, axis: str) -> Any:
