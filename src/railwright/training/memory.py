@@ -182,9 +182,9 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) 
     if not fitting:
         return (
             "no step or two in tensor, pipeline, expert, context, zero, recompute or micro_batch makes it "
-            "fit here; use more or larger GPUs."
+            "fit here; `railwright search` tries every layout. Else use more or larger GPUs."
         )
-    return "what would fit: " + "; ".join(fitting) + "."
+    return "what would fit: " + "; ".join(fitting) + "; `railwright search` finds the fastest that does."
 
 
 def _neighbours(job: TrainingJob) -> Iterator[tuple[str, TrainingJob]]:
