@@ -32,7 +32,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import update_operators
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
-from railwright.training.lanes import Task
+from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import Groups, place
@@ -222,9 +222,11 @@ class Pricer:
         (long, last), (quick, _) = pass_times(tasks, self.slowdown, 1.0)
         if len(own := without_waits(tasks)) < len(tasks):
             ((_, last),) = pass_times(own, self.slowdown)  # gradients wait for no other rank's pass
-        sent = [sum(t.duration for t in tasks if t.lane == lane) for lane in ("tp", "cp", "ep")]
-        whole = sum(t.duration for t in tasks if t.lane == "compute")
-        short = max(quick, whole + (1 - 1 / self.slowdown) * max(sent))
+        taken = dict.fromkeys(LANES, 0.0)
+        for task in tasks:
+            taken[task.lane] += task.duration
+        whole, sent = taken["compute"], max(taken["tp"], taken["cp"], taken["ep"])
+        short = max(quick, whole + (1 - 1 / self.slowdown) * sent)
         compute = whole if halves == 1 else 0.0
         return Placed(long, min(short, long), last, compute)
 

@@ -5,6 +5,7 @@ The ways a tensor-parallel collective is hidden behind the product next to it ar
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from railwright.training.communication import Comm
@@ -219,18 +220,19 @@ def woven(
     gathers  tasks that a unit's compute waits for, issued `ahead` units early
     reduces  tasks that follow a unit
     """
-    done = {task.layer: i for i, task in enumerate(tasks)}
-    first: dict[int, int] = {}
+    places: dict[int, list[int]] = {}
     for i, task in enumerate(tasks):
-        first.setdefault(task.layer, i)
+        places.setdefault(task.layer, []).append(i)
     issued: list[tuple[int, bool, int, Task]] = []
     for place, unit in enumerate(order):
         # Half microbatches reach a unit one after the other: it is gathered for the first of them.
-        before = order[place - 1 - ahead] if place > ahead else None
-        reached = range(first.get(unit, 0))
-        trigger = max((i for i in reached if tasks[i].layer == before), default=-1)
+        here = places.get(unit, ())
+        before = places.get(order[place - 1 - ahead], ()) if place > ahead else ()
+        reached = bisect_left(before, here[0]) if here else 0
+        trigger = before[reached - 1] if reached else -1
+        done = here[-1] if here else -1
         issued += [(trigger, True, unit, task) for task in gathers.get(unit, ())]
-        issued += [(done.get(unit, -1), False, unit, task) for task in reduces.get(unit, ())]
+        issued += [(done, False, unit, task) for task in reduces.get(unit, ())]
     found = list(tasks)
     gate: dict[int, int] = {}
     for trigger, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):

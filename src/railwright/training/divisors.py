@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 
-def divisors(number: int) -> list[int]:
+
+@lru_cache(maxsize=1024)
+def divisors(number: int) -> tuple[int, ...]:
     """All divisors, ascending."""
-    return [d for d in range(1, number + 1) if number % d == 0]
+    return tuple(d for d in range(1, number + 1) if number % d == 0)
 
 
-def listed(numbers: list[int]) -> str:
+def listed(numbers: Sequence[int]) -> str:
     """Numbers as a sentence names them."""
     return ", ".join(str(n) for n in numbers)

@@ -118,5 +118,7 @@ def _ends(tasks: list[Task]) -> tuple[int, ...]:
 def without_waits(tasks: list[Task]) -> list[Task]:
     """A pass without what follows it; copies to and from the host may be listed behind that."""
     kept = [i for i, task in enumerate(tasks) if task.name not in (WAIT, MAXIMA)]
+    if not kept or kept[-1] == len(kept) - 1:  # what follows is listed last
+        return tasks[: len(kept)]
     place = {old: new for new, old in enumerate(kept)}
     return [tasks[i]._replace(after=tuple(place.get(a, a) for a in tasks[i].after)) for i in kept]

@@ -13,7 +13,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
-from railwright.training.host import relieved
+from railwright.training.host import CATCHING_UP, relieved
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.lockstep import MAXIMA, WAIT
 from railwright.training.route import Chunk, Unit
@@ -257,8 +257,9 @@ class Stage:
         units = self.units[unit.chunk]
         if begins == "gathers":
             return forward_with(tasks, units, data.prefetch)
+        waits = any(task.name == CATCHING_UP for task in tasks)
         return backward_with(
-            relieved(tasks, self._gathering(unit.chunk)),
+            relieved(tasks, self._gathering(unit.chunk)) if waits else tasks,
             units,
             data.prefetch,
             data.reshard,
