@@ -82,7 +82,7 @@ def study(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         f"    sequence: {job.sequence}",
         f"    global_batch: {job.global_batch}",
         f"    micro_batch: {job.micro_batch}",
-        f"    tokens: {job.tokens!r}",
+        f"    tokens: {_number(job.tokens)}",
         f"    dtype: {job.dtype}",
         f"    software: {job.software}",
     ]
@@ -100,6 +100,11 @@ FORMS: dict[str, tuple[str, Callable[[TrainingJob, Transformer, int], list[str]]
     "torchtitan": ("torchtitan 0.2, TOML (torchtitan/config/job_config.py)", torchtitan),
     "study": ("railwright", study),
 }
+
+
+def _number(value: float) -> str:
+    """As short as it can be: 1.48e+13."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def _yaml(value: Any) -> str:
