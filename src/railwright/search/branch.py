@@ -29,7 +29,7 @@ from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
-from railwright.search.space import Block, Space, apply, setting_of
+from railwright.search.space import STRUCTURE, Block, Space, apply, setting_of
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
@@ -46,8 +46,8 @@ Floats32 = NDArray[np.float32]
 MOST_LAYOUTS = 100_000_000
 """A space above this is refused: its bounds alone would take more than 400 MB."""
 
-GROUP = ("micro_batch", "recompute")
-"""Choices that make a layout of its own in the list of the best; the others are variants of it."""
+GROUP = (*(axis for axis in STRUCTURE if axis != "placement"), "micro_batch", "recompute")
+"""Axes that make a layout of its own in the list of the best; the others are variants of it."""
 
 COMPUTE, PASSES, PRICED = range(3)
 """How far a class has been looked into: its compute, all of its passes, all that its step sends."""
@@ -306,7 +306,7 @@ class _Run:
 
     def _group(self, i: int, at: int) -> tuple[Any, ...]:
         setting = self.blocks[i].at(self._index(i, at))
-        return (i, *(setting[a] for a in GROUP))
+        return tuple(setting[a] for a in GROUP)
 
     def _closer_bound(self, i: int, at: int) -> float:
         if (i, at) not in self._closer:
