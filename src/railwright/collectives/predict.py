@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,12 +33,16 @@ MOST_MESSAGES = 20_000_000
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
 
 
+Scope = Literal["all", "inside", "across"]
+"""Groups that share links: all, or where some lie in one scale-up domain each and others do not, either."""
+
+
 @dataclass
 class Solved:
-    """What was already asked of one machine: group shapes by ranks, wires by (algorithm, op, ranks)."""
+    """What was already asked of one machine: group shapes by ranks, wires by (algorithm, op, ranks, scope)."""
 
     shapes: dict[bytes, tuple[Group, ...]]
-    wires: dict[tuple[str, Op, bytes], tuple[Wires, Bottleneck | None]]
+    wires: dict[tuple[str, Op, bytes, Scope], tuple[Wires, Bottleneck | None]]
 
 
 _SOLVED: WeakKeyDictionary[Machine, Solved] = WeakKeyDictionary()
@@ -78,15 +83,17 @@ def _one(
     solved: Solved,
 ) -> CollectivePrediction:
     costs: list[tuple[float, Cost, Group, Bottleneck | None]] = []
+    mixed = len({group.nodes == 1 for group in shapes if group.ranks > 1}) > 1
     for group in shapes:
         if group.ranks == 1:
             continue
         algorithm, protocol = selected(op, size, group, machine.nccl)
         # Rings of a reduce-scatter send what those of an all-gather do.
         alike: Op = "all_gather" if (algorithm, op) == ("ring", "reduce_scatter") else op
-        place = (algorithm, alike, key)
+        scope: Scope = "all" if not mixed else "inside" if group.nodes == 1 else "across"
+        place = (algorithm, alike, key, scope)
         if place not in solved.wires:
-            solved.wires[place] = _solve(machine, op, algorithm, groups)
+            solved.wires[place] = _solve(machine, op, algorithm, _in_scope(machine, groups, scope))
         wires, bottleneck = solved.wires[place]
         if algorithm == "p2p":
             cost = point_to_point(op, size, group, machine.nccl, wires, machine.profile)
@@ -133,6 +140,16 @@ def _one(
         rare_high=rare_high,
         filling=cost.filling,
     )
+
+
+def _in_scope(machine: Machine, groups: Sequence[Communicator], scope: Scope) -> Sequence[Communicator]:
+    """The groups of a scope: those inside a domain use its lanes alone and wait for no NIC of the others."""
+    from railwright.traffic.placement import domain_of_gpu
+
+    if scope == "all":
+        return groups
+    domain = domain_of_gpu(machine.network.fabric)
+    return [g for g in groups if bool(np.all(domain[g.gpus] == domain[g.gpus[0]])) == (scope == "inside")]
 
 
 def _solve(
