@@ -285,7 +285,8 @@ def _no_way(fabric: Fabric, traffic: Traffic, flow: int, nic_out: int, nic_in: i
         )
     return (
         f"{reason}: a rail-only fabric joins each rail to itself alone; switch PXN on so that a GPU "
-        "of the source's server on the destination's rail forwards, or choose the family 'rail-optimised'"
+        "of the source's server on the destination's rail forwards (over NVLink), or choose the family "
+        "'rail-optimised'"
     )
 
 
