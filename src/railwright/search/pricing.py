@@ -35,7 +35,7 @@ from railwright.training.host import relieved
 from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
-from railwright.training.placement import Groups, place
+from railwright.training.placement import GroupKind, Groups, place
 from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
 from railwright.training.route import Kind
@@ -56,6 +56,9 @@ PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overl
 
 COMPUTING = ("micro_batch", "sequence_parallel", "recompute")
 """Those that change its compute; they come first."""
+
+_INSIDE_PASSES: tuple[GroupKind, ...] = ("tp", "cp", "ep")
+"""Groups whose collectives are tasks of a pass; what else runs there lies inside these."""
 
 MOST_BOOKS = 128
 """Layouts whose tasks are kept: those of deep stages take a megabyte."""
@@ -318,7 +321,7 @@ class Pricer:
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""
         found = []
-        for kind in ("tp", "ep"):
+        for kind in _INSIDE_PASSES:
             groups = prices.groups.of(kind)
             if groups and len(groups[0]) > 1:
                 found.append(self._sign(groups))
