@@ -12,7 +12,6 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.communication import copies_per_token
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import Pace
 from railwright.training.lora import adapter_parameters, with_adapters
@@ -243,19 +242,6 @@ def test_expert_tensor_parallelism_gathers_routed_tokens_over_its_own_group() ->
 def test_whole_experts_need_no_tensor_collectives() -> None:
     counts, _ = sent(job(tensor=4, expert=8, expert_tensor=1, sequence_parallel=True), MOE)
     assert not [purpose for purpose in counts if purpose.startswith("expert tp")]
-
-
-def test_one_copy_per_server_crosses_the_network() -> None:
-    # k experts on n servers: n (1 - (1 - 1/n)^k) servers hold one of them
-    assert copies_per_token(8, 1) == pytest.approx(1.0)
-    assert copies_per_token(1, 4) == pytest.approx(1.0)
-    assert copies_per_token(8, 4) == pytest.approx(4 * (1 - 0.75**8))
-    # 2 experts of a token on groups of 16 over 2 servers: 1.5 copies instead of 2
-    arch = replace(MOE, experts=16)
-    plain = job(expert=16, batch=32)
-    limited = plain.model_copy(update={"expert_nodes": 4})
-    few, many = sent(limited, arch)[1], sent(plain, arch)[1]
-    assert few["ep dispatch"] == pytest.approx(0.75 * many["ep dispatch"])
 
 
 def test_adapters_train_and_nothing_else_does() -> None:

@@ -69,7 +69,7 @@ class Prices:
     predict: Predict
     known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
-    _crossing: dict[GroupKind, bool] = field(default_factory=dict)
+    _servers: dict[GroupKind, int] = field(default_factory=dict)
 
     @classmethod
     def shared(cls, machine: Machine, groups: Groups, predict: Predict) -> Prices:
@@ -80,7 +80,7 @@ class Prices:
         kept = _SHARED.setdefault(machine, WeakKeyDictionary()).setdefault(groups, _Kept())
         if len(kept.asked) > _MOST_ASKED:
             kept.asked.clear()
-        return cls(machine, groups, predict, {}, kept.asked, kept.crossing)
+        return cls(machine, groups, predict, {}, kept.asked, kept.servers)
 
     def comm(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> Comm:
         """One collective that all groups of `kind` run at the same time."""
@@ -113,12 +113,15 @@ class Prices:
 
     def crosses_servers(self, kind: GroupKind) -> bool:
         """Whether any group of a kind has ranks on several servers."""
-        if kind not in self._crossing:
+        return self.servers(kind) > 1
+
+    def servers(self, kind: GroupKind) -> int:
+        """Servers that the most spread group of a kind lies on; 0 without such groups."""
+        if kind not in self._servers:
             server = self.groups.server
-            self._crossing[kind] = any(
-                bool((server[group.gpus] != server[group.gpus[0]]).any()) for group in self.groups.of(kind)
-            )
-        return self._crossing[kind]
+            on = (len(set(server[group.gpus].tolist())) for group in self.groups.of(kind))
+            self._servers[kind] = max(on, default=0)
+        return self._servers[kind]
 
 
 @dataclass
@@ -126,7 +129,7 @@ class _Kept:
     """What jobs placed alike have asked the network."""
 
     asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
-    crossing: dict[GroupKind, bool] = field(default_factory=dict)
+    servers: dict[GroupKind, int] = field(default_factory=dict)
 
 
 _SHARED: WeakKeyDictionary[Machine, WeakKeyDictionary[Groups, _Kept]] = WeakKeyDictionary()
@@ -164,15 +167,6 @@ def routed_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float
     """
     tokens = job.micro_batch * job.sequence * part / job.layout.tensor / job.layout.context
     return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_load
-
-
-def copies_per_token(experts: int, servers: int) -> float:
-    """Servers that hold any of a token's experts, in the mean, where each expert may lie on any of them.
-
-    n (1 - (1 - 1/n)^k) for k experts on n servers: DeepSeek-V3 sends one copy to each (arXiv 2412.19437,
-    section 3.2.2), instead of one per expert.
-    """
-    return servers * (1.0 - (1.0 - 1.0 / servers) ** experts)
 
 
 def block_sizes(job: TrainingJob, arch: Transformer, part: float = 1.0) -> tuple[float, float, float]:

@@ -6,6 +6,7 @@ sp: sequence parallelism.
 
 from __future__ import annotations
 
+from railwright.collectives.moe_routing import distinct_groups
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -17,7 +18,6 @@ from railwright.training.communication import (
     Prices,
     activation_size,
     block_sizes,
-    copies_per_token,
     routed_size,
 )
 
@@ -57,20 +57,23 @@ class Exchange:
         With `expert_nodes` a token crosses the network once per server of its experts, and is passed on
         inside the server meanwhile: what that takes longer comes after (DeepEP's high-throughput kernels;
         DeepSeek-V3, arXiv 2412.19437, section 3.2.2).  Inside it goes once to every GPU with any of its
-        experts (DeepEP, csrc/kernels/layout.cu: tokens are counted per rank, not per expert).
+        experts (DeepEP, csrc/kernels/layout.cu: tokens are counted per rank, not per expert), all of them on
+        the servers it goes to.
         """
         if self.job.layout.expert == 1:
             return ()
         size = routed_size(self.job, self.arch, self.share)
         limit = self.job.expert_nodes
-        servers = self._servers()
         if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
+        servers, ranks = self.prices.servers("ep"), self.job.layout.expert
+        kept = min(limit, servers)
+        experts, gpus = self.arch.experts * kept // servers, max(ranks * kept // servers, 1)
         top = self.arch.experts_per_token
-        local = size * copies_per_token(top, self.job.layout.expert) / top
+        local = size * distinct_groups(experts, gpus, top) / top
         if servers == 1:
             return (self.prices.comm("ep", purpose, "all_to_all", local, "ep"),)
-        share = copies_per_token(top, min(limit, servers)) / top
+        share = distinct_groups(experts, kept, top) / top
         between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep")
         inside = self.prices.comm("ep", f"{purpose}, inside servers", "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)
@@ -139,8 +142,3 @@ class Exchange:
     def _expert_tp(self, purpose: str, op: Op) -> Comm:
         size = routed_size(self.job, self.arch, self.share) * self.inside
         return self.prices.comm("tp", purpose, op, size, "tp" if self.inside == self.tp else "etp")
-
-    def _servers(self) -> int:
-        """Servers that one expert group lies on."""
-        groups = self.prices.groups
-        return len(set(groups.server[groups.of("ep")[0].gpus].tolist()))

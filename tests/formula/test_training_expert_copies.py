@@ -1,0 +1,78 @@
+"""With `expert_nodes` a token goes once to each server of its experts and once to each GPU of them inside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import comb
+
+import pytest
+
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.traffic.demand import Communicator
+from railwright.training import simulate
+from training_cases import MOE, job, machine, priced, roofline
+
+WIDE = replace(MOE, experts=256, experts_per_token=8, expert_ffn=256)
+"""DeepSeek-V3's routing: 8 of 256 experts."""
+
+ROUTED = 1024 * 1024 * 2.0
+"""One expert's share of a microbatch's dispatch [byte]."""
+
+
+def holders(experts: int, places: int, top: int) -> float:
+    """Places that hold any of `top` different experts, in the mean: each is missed if all are elsewhere."""
+    return places * (1 - comb(experts - experts // places, top) / comb(experts, top))
+
+
+def asked(wanted: TrainingJob, arch: Transformer) -> dict[tuple[int, ...], float]:
+    """All-to-alls of a dispatch [byte] by the sizes of the groups that run them."""
+    found: dict[tuple[int, ...], float] = defaultdict(float)
+
+    def predict(on: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
+        if op == "all_to_all":
+            found[tuple(sorted({len(group) for group in groups}))] = size
+        return priced(50e9)(on, op, size, groups)
+
+    simulate(wanted, arch, machine(4), predict=predict, kernel=roofline)
+    return dict(found)
+
+
+def limited(nodes: int | None, **layout: object) -> TrainingJob:
+    return job(batch=32, **layout).model_copy(update={"expert_nodes": nodes})  # type: ignore[arg-type]
+
+
+def test_every_copy_is_sent_without_a_limit() -> None:
+    assert asked(limited(None, expert=32), WIDE) == {(32,): 8 * ROUTED}
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4, 9])
+def test_one_copy_goes_to_each_server_and_one_to_each_gpu_inside(nodes: int) -> None:
+    # 32 ranks on 4 servers of 8 with 64 experts each; a token's 8 lie on `nodes` of them, or on all.
+    kept = min(nodes, 4)
+    between, inside = holders(64 * kept, kept, 8), holders(64 * kept, 8 * kept, 8)
+    found = asked(limited(nodes, expert=32), WIDE)
+    assert found[32,] == pytest.approx(between * ROUTED)
+    assert found[8,] == pytest.approx(inside * ROUTED)
+
+
+def test_experts_of_a_token_are_different_ones() -> None:
+    # 8 experts on 8 GPUs of one server: a token's two are never on the same
+    assert asked(limited(4, expert=8), MOE) == {(8,): pytest.approx(2 * ROUTED)}
+    # 16 on two servers: 2 (1 - 8 x 7 / (16 x 15)) of them hold a token's two
+    sixteen = replace(MOE, experts=16)
+    assert asked(limited(4, expert=16), sixteen)[16,] == pytest.approx(2 * (1 - 56 / 240) * ROUTED)
+
+
+def test_the_group_on_the_most_servers_counts() -> None:
+    # Groups of 6: ranks 0 to 5 share a server, 6 to 11 do not.
+    arch = replace(MOE, experts=24, experts_per_token=4)
+    wanted = limited(4, expert=6, gpus=24).model_copy(update={"global_batch": 24})
+    for servers in ((0, 1, 2), (2, 0, 1)):
+        found = asked(wanted.model_copy(update={"servers": servers}), arch)
+        assert found[6,] == pytest.approx(holders(24, 2, 4) * ROUTED)
+        assert found[2, 4, 6] == pytest.approx(holders(24, 6, 4) * ROUTED)
