@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from railwright.spec.training import Layout, TrainingJob
@@ -52,6 +53,33 @@ def test_who_keeps_step() -> None:
     assert in_step(plain, replace(SIZES, context=4, data=4)) == 4
     # 8 ranks with one expert each are 4 tensor-parallel groups of 2
     assert in_step(plain, replace(SIZES, expert=8, expert_tensor=1)) == 4
+
+
+def test_blocks_that_cut_each_other_keep_step_together() -> None:
+    # ranks 0 1 | 2 3 | 4 5 share tensors, 0 1 2 | 3 4 5 experts: the second pair is in both groups of experts
+    three = replace(SIZES, data=3, expert=3, expert_tensor=1)
+    assert in_step(job(batch=32), three) == 3
+    # context groups of 4 inside expert groups of 8, and of 3 across expert groups of 2
+    assert in_step(job(batch=32), replace(SIZES, context=4, data=4, expert=8)) == 8
+    assert in_step(job(batch=32), replace(SIZES, context=3, data=4, expert=2)) == 6
+
+
+def test_ranks_that_keep_step_are_those_joined_by_groups() -> None:
+    # one group after another: whoever shares one with a rank waits for all that it waits for
+    for tensor, context, expert, inside in (
+        (2, 1, 3, 1),
+        (2, 3, 2, 2),
+        (1, 2, 3, 1),
+        (4, 1, 6, 2),
+        (2, 2, 4, 1),
+    ):
+        sizes = replace(SIZES, tensor=tensor, context=context, data=12, expert=expert, expert_tensor=inside)
+        ranks = np.arange(sizes.replicas * tensor)
+        joined = {0}
+        for _ in ranks:
+            for size in (tensor, tensor * context, expert * inside):
+                joined = {int(r) for r in ranks if r // size in {j // size for j in joined}}
+        assert in_step(job(batch=32), sizes) == len(joined) // tensor
 
 
 @pytest.mark.parametrize(

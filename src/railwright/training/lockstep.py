@@ -19,7 +19,7 @@ spreads: training/data/constants.yaml, pass_spread_*.
 
 from __future__ import annotations
 
-from math import hypot
+from math import hypot, lcm
 from typing import Literal
 
 from railwright.spec.training import TrainingJob
@@ -53,15 +53,19 @@ def amax_over(job: TrainingJob) -> Literal["stage", "tensor", "none"]:
 
 
 def in_step(job: TrainingJob, sizes: Sizes) -> int:
-    """Tensor-parallel groups with tokens of their own that end every pass together; 1: none waits."""
-    found = [sizes.context]
+    """Tensor-parallel groups with tokens of their own that end every pass together; 1: none waits.
+
+    Groups are blocks of neighbouring ranks of a stage.  Where blocks of two kinds cut each other, as those of
+    experts over 3 ranks and of tensors over 2, all that hang together wait for each other.
+    """
+    blocks = [sizes.tensor, sizes.context * sizes.tensor]
     if amax_over(job) == "stage":
-        found.append(sizes.replicas)
+        blocks.append(sizes.replicas * sizes.tensor)
     if job.layout.zero == 3:
-        found.append(sizes.shard)
+        blocks.append(sizes.shard * sizes.tensor)
     if sizes.expert > 1:
-        found.append(sizes.expert * sizes.expert_tensor // sizes.tensor)
-    return max(found)
+        blocks.append(sizes.expert * sizes.expert_tensor)
+    return lcm(*blocks) // sizes.tensor
 
 
 def pass_wait(groups: int, way: Way) -> float:
