@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
+from statistics import NormalDist
 
 import pytest
 
@@ -238,3 +240,16 @@ def test_a_search_says_what_the_allocator_holds_of_its_best_layouts() -> None:
     assert told == "# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     assert explain(found.own, "", crowd, tight)[-1].startswith("Of the best one tensors fit, but PyTorch's")
     assert not any("allocator" in sentence for sentence in found.words)
+
+
+@pytest.mark.parametrize("inside", [1, 2, 4])
+def test_rows_of_experts_vary_as_much_as_those_that_are_routed_to_them(inside: int) -> None:
+    # 2 ranks of `inside` tensor ranks each, of which one routes 1/4 of 2 x 4096 tokens to 2 experts: binomial
+    wanted = wide(tensor=4, expert=2, expert_tensor=inside, sequence_parallel=True)
+    made = [
+        sum(op.makes.get("expert input", 0.0) for op in plan.tensors.operators)
+        for plan in _plans(wanted, MOE, "moe")
+    ]
+    rows = 2 * inside * (2 * 4096 / 4) * 2
+    most = NormalDist(1.0, sqrt((2 - 1) / rows)).inv_cdf(13 / 14)
+    assert max(made) / (sum(made) / len(made)) == pytest.approx(most, rel=1e-9)

@@ -173,12 +173,15 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer) -> list[LayerPlan]:
     """A layer's tensors, once for each number of rows that its experts receive.
 
     With balanced routing each row goes to one of `layout.expert` ranks by chance, so that their number at one
-    of them has a binomial distribution; dropped to a capacity it is always the same.
+    of them has a binomial distribution; dropped to a capacity it is always the same.  Rows are those of
+    `layout.expert_tensor` tensor ranks, each of which routes 1/tensor of a microbatch.
     """
     plan, ranks = _plan(job, arch, kind), job.layout.expert
     if kind == "dense" or ranks == 1 or job.expert_capacity is not None:
         return [plan]
-    sent = ranks * job.micro_batch * job.sequence / job.layout.context * arch.experts_per_token
+    tokens = job.micro_batch * job.sequence / job.layout.context
+    inside = (job.layout.expert_tensor or job.layout.tensor) / job.layout.tensor
+    sent = ranks * tokens * inside * arch.experts_per_token
     received = NormalDist(1.0, sqrt((ranks - 1) / sent))
     # 3 has no common factor with ROUTINGS: all of them, in no order of size
     parts = [((3 * i + 1) % ROUTINGS + 0.5) / ROUTINGS for i in range(ROUTINGS)]
