@@ -220,6 +220,27 @@ def test_torchtitan_uses_every_gpu_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("context", "shard", "written"),
+    [(1, None, (1, 16)), (1, 4, (4, 4)), (4, None, (1, 4)), (4, 8, (2, 2)), (4, 4, (4, 1)), (2, 16, (1, 8))],
+)
+def test_torchtitan_shards_over_context_ranks_too(
+    context: int, shard: int | None, written: tuple[int, int]
+) -> None:
+    """`shard` counts all ranks that share a copy, torchtitan's degree those of data parallelism alone."""
+    text = _written((DENSE, job(zero=3, context=context, shard=shard)), "torchtitan")
+    p = tomllib.loads(text)["parallelism"]
+    assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == written
+    assert "sharded over" not in text
+
+
+def test_torchtitan_cannot_shard_over_some_context_ranks() -> None:
+    text = _written((DENSE, job(zero=3, context=4, shard=2)), "torchtitan")
+    p = tomllib.loads(text)["parallelism"]
+    assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == (4, 1)
+    assert "# parameters sharded over 2 ranks: torchtitan shards them over all 4 context ranks" in text
+
+
+@pytest.mark.parametrize(
     ("asked", "arguments"),
     [
         ({}, []),

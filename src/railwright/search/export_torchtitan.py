@@ -7,11 +7,12 @@ configured in Python).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.spec.dataset import Data
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
@@ -77,7 +78,7 @@ def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
 
 def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, Any]:
     layout = job.layout
-    shard = (layout.shard or data) if layout.zero else 1
+    shard = _sharded_over(layout, data)
     found: dict[str, Any] = {
         "data_parallel_replicate_degree": data // shard,
         "data_parallel_shard_degree": shard,
@@ -100,6 +101,16 @@ def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, An
         found["expert_parallel_degree"] = layout.expert
         found["expert_tensor_parallel_degree"] = layout.expert_tensor or layout.tensor
     return found
+
+
+def _sharded_over(layout: Layout, data: int) -> int:
+    """Data-parallel ranks that share parameters; their context-parallel ranks share these with them.
+
+    Source: torchtitan/distributed/parallel_dims.py (the mesh dp_shard_cp).
+    """
+    if not layout.zero:
+        return 1
+    return data if layout.shard is None else gcd(data, max(layout.shard // layout.context, 1))
 
 
 def _sizes(job: TrainingJob, arch: Transformer) -> tuple[int, ...]:
@@ -139,6 +150,11 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             "torchtitan shards parameters, gradients and optimizer states together: zero 3 with "
             'fsdp_reshard_after_forward "never" is the nearest to zero 1 and 2'
+        )
+    if layout.shard is not None and layout.shard % layout.context:
+        found.append(
+            f"parameters sharded over {layout.shard} ranks: torchtitan shards them over all "
+            f"{layout.context} context ranks, or multiples of these"
         )
     if layout.context > 1 and layout.context_kind == "all-to-all":
         found.append("torchtitan has no context parallelism over heads (Ulysses); its default is used")
