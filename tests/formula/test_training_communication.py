@@ -12,7 +12,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.buckets import bucket_threshold, make_buckets
-from training_cases import DENSE, MOE, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 BSH = 1024 * 1024 * 2.0
 """Bytes of one microbatch's hidden states in the cases here: 1 x 1024 tokens x 1024 wide x bf16."""
@@ -153,7 +153,7 @@ def test_buckets_are_megatrons() -> None:
     assert bucket_threshold(8) == 40e6
     assert bucket_threshold(128) == 128e6
     # layers of 30M under 40M buckets: two per bucket from the last layer down; ends on their own
-    buckets = make_buckets([30e6] * 5, [0.0] * 5, 7e6, 9e6, 8, 8)
+    buckets = make_buckets([30e6] * 5, [0.0] * 5, 7e6, 9e6, bucket_threshold(8))
     assert [(b.first, b.last, b.parameters) for b in buckets] == [
         (-1, -1, 7e6),
         (0, 0, 30e6),
@@ -161,3 +161,29 @@ def test_buckets_are_megatrons() -> None:
         (3, 4, 60e6),
         (5, 5, 9e6),
     ]
+
+
+def test_buckets_of_experts_are_as_large_as_those_of_the_rest() -> None:
+    # one threshold for both, that of the 128 ranks with the same dense parameters: four layers, not one
+    buckets = make_buckets([1e6] * 4, [40e6] * 4, 0.0, 0.0, bucket_threshold(128))
+    assert [(b.kind, b.parameters) for b in buckets] == [("dp", 4e6), ("expert_dp", 160e6)]
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_what_is_not_hidden_is_exchanged_whole(zero: int) -> None:
+    count = count_parameters(MOE)
+    experts = MOE.layers * MOE.experts * count.expert
+    wanted = job(expert=4, zero=zero, overlap=Overlap(dp=False))
+    counts, sizes = sent(wanted, MOE)
+    once = ["dp gradients", "expert dp gradients"] + (
+        ["dp parameters", "expert dp parameters"] if zero else []
+    )
+    assert [counts[purpose] for purpose in once] == [1] * len(once)
+    assert sizes["dp gradients"] == pytest.approx(4 * (count.total - experts))
+    assert sizes["expert dp gradients"] == pytest.approx(4 * experts / 4)
+    hidden = sent(changed(wanted, overlap=Overlap(dp=True)), MOE)
+    assert hidden[0]["expert dp gradients"] > 1
+    assert hidden[1]["expert dp gradients"] == pytest.approx(sizes["expert dp gradients"])
+    # every virtual stage is a buffer of its own
+    twice = sent(job(pipeline=2, virtual_pipeline=2, zero=zero, overlap=Overlap(dp=False)), DENSE)[0]
+    assert twice["dp gradients"] == 2

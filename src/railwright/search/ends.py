@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from railwright.spec.training import TrainingJob
-from railwright.training.buckets import gather_tasks, make_buckets, reduce_tasks
+from railwright.training.buckets import buckets_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices, gradient_bytes
 from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.shards import Units
@@ -61,19 +61,9 @@ def silent_ends(zero: int, overlapped: bool, chunks: int, optimizer: float) -> E
 
 def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:
     """ZeRO 0, 1 and 2: gradients in buckets, after the last backward pass or (2) after every one."""
-    layout, sizes, whole = job.layout, prices.groups.sizes, job.lora is None
+    layout, sizes = job.layout, prices.groups.sizes
     zero, each = layout.zero, gradient_bytes(job)
-    buckets = [
-        make_buckets(
-            shape.trained_dense[c],
-            shape.trained_expert[c],
-            shape.embedding if chunk.embedding and whole else 0.0,
-            shape.head if chunk.head and whole else 0.0,
-            sizes.replicas,
-            sizes.expert_replicas,
-        )
-        for c, chunk in enumerate(shape.chunks)
-    ]
+    buckets = buckets_of(job, shape, sizes)
     reduces = [[t.duration for t in reduce_tasks(held, prices, each, zero)] for held in buckets]
     gathers = [[t.duration for t in gather_tasks(held, prices)] for held in buckets] if zero else []
     last = [found[-1] if found else 0.0 for found in reduces]

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.collectives.prediction import Op
+from railwright.spec.training import TrainingJob
 from railwright.training.communication import WEIGHT_BYTES, Prices
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
+from railwright.training.placement import Sizes
+from railwright.training.stages import StageShape
 
 BucketKind = Literal["dp", "expert_dp"]
 PURPOSE = {"dp": "dp", "expert_dp": "expert dp"}
@@ -38,27 +41,50 @@ class Bucket:
 def bucket_threshold(data: int) -> float:
     """Parameters a bucket holds at least: larger groups need larger buckets to stay bandwidth-bound.
 
-    Source: Megatron-LM, core/distributed/distributed_data_parallel_config.py, bucket_size.
+    data  ranks that hold the same dense parameters; buckets of experts, which fewer share, are as large
+    Source: Megatron-LM, core/distributed/distributed_data_parallel_config.py, bucket_size; training.py
+    (of the data-parallel group with context ranks).
     """
     return max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * data)
 
 
+def buckets_of(job: TrainingJob, shape: StageShape, sizes: Sizes) -> list[tuple[Bucket, ...]]:
+    """Buckets of each chunk of a stage; of what is not hidden once a step, all parameters are one.
+
+    Source: Megatron-LM, training/training.py ("Set bucket_size to infinity if overlap_grad_reduce is False").
+    """
+    once = job.layout.zero < 2 and not job.overlap.dp
+    threshold = math.inf if once else bucket_threshold(sizes.replicas)
+    trained = job.lora is None
+    return [
+        make_buckets(
+            shape.trained_dense[c],
+            shape.trained_expert[c],
+            shape.embedding if chunk.embedding and trained else 0.0,
+            shape.head if chunk.head and trained else 0.0,
+            threshold,
+        )
+        for c, chunk in enumerate(shape.chunks)
+    ]
+
+
 def make_buckets(
-    dense: Sequence[float],
-    expert: Sequence[float],
-    embedding: float,
-    head: float,
-    data: int,
-    expert_data: int,
+    dense: Sequence[float], expert: Sequence[float], embedding: float, head: float, threshold: float
 ) -> tuple[Bucket, ...]:
     """Buckets of one chunk in the order its forward pass needs them.
 
     dense, expert  parameters per layer of the chunk, on this GPU
+    threshold      parameters of one at least; infinite: one bucket of dense and one of expert parameters
     Whole layers are packed together, from the last layer down; embedding and head have their own buckets.
     """
-    found: list[Bucket] = []
-    for kind, counts, ranks in (("dp", dense, data), ("expert_dp", expert, expert_data)):
-        found += _pack(kind, counts, bucket_threshold(ranks))  # type: ignore[arg-type]
+    if math.isinf(threshold):
+        first, last = (-1 if embedding else 0), len(dense) - (not head)
+        whole = (
+            Bucket("dp", embedding + sum(dense) + head, first, last),
+            Bucket("expert_dp", sum(expert), 0, len(expert) - 1),
+        )
+        return tuple(bucket for bucket in whole if bucket.parameters)
+    found = [*_pack("dp", dense, threshold), *_pack("expert_dp", expert, threshold)]
     if embedding:
         found.append(Bucket("dp", embedding, -1, -1))
     if head:

@@ -18,7 +18,7 @@ from railwright.model import flops_per_token
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
-from railwright.training.buckets import make_buckets
+from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
@@ -157,18 +157,7 @@ def stages_of(
     finishes = finishing_of(job, count)
     staged = []
     for shape, order, finish in zip(stage_shapes(arch, layout, job.lora), orders, finishes, strict=True):
-        trained = job.lora is None
-        buckets = [
-            make_buckets(
-                shape.trained_dense[c],
-                shape.trained_expert[c],
-                shape.embedding if chunk.embedding and trained else 0.0,
-                shape.head if chunk.head and trained else 0.0,
-                sizes.replicas,
-                sizes.expert_replicas,
-            )
-            for c, chunk in enumerate(shape.chunks)
-        ]
+        buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
         staged.append(
             Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, order, finish, units))
