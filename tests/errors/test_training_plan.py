@@ -313,3 +313,11 @@ def test_settings_that_do_nothing_are_told(
     asked = plain.model_copy(update={"layout": plain.layout.model_copy(update=layout), **rest})
     assert [w for w in doubts(asked, arch, 1) if says in w]
     assert not doubts(plain, arch, 1)
+
+
+@pytest.mark.parametrize(("placement", "told"), [("packed", 1), ("expert-across", 0)])
+def test_expert_groups_that_are_meant_to_lie_across_servers_straddle_none(placement: str, told: int) -> None:
+    arch = replace(MOE, experts=6)
+    wanted = job(gpus=48, batch=48, expert=6, placement=placement)
+    warned = check(wanted, arch, machine(8).network.fabric)
+    assert len([w for w in warned if "so some straddle two; gpus_per_server 6" in w]) == told

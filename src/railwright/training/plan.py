@@ -378,7 +378,8 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             "frameworks pad them."
         )
     block = job.layout.expert * (job.layout.expert_tensor or tensor)
-    if 1 < block <= domain and domain % block and job_gpus(job, fabric) > domain:
+    apart = job.layout.placement == "expert-across"
+    if 1 < block <= domain and domain % block and job_gpus(job, fabric) > domain and not apart:
         found.append(
             f"expert groups of {block} GPUs do not divide the {domain} GPUs of a server, so some "
             f"straddle two; gpus_per_server {domain // block * block} keeps them inside."
