@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import network_fabrics as hand
-from railwright.traffic import Communicator, all_to_all, broadcast, double_tree, join, ring, send_recv
+from railwright.network import Network, solve
+from railwright.traffic import Communicator, Groups, all_to_all, broadcast, double_tree, join, ring, send_recv
 
 
 def group(*gpus: int) -> Communicator:
@@ -122,3 +125,16 @@ def test_join_keeps_all_demands() -> None:
     parts = [send_recv(fabric, [0], [2], 1.0), send_recv(fabric, [1, 3], [3, 5], 2.0)]
     assert list(join(parts).size) == [1.0, 2.0, 2.0]
     assert len(join([])) == 0
+
+
+def test_gpus_of_a_pcie_host_forward_nothing() -> None:
+    fabric = hand.make(servers=2, gpus=2)
+    everyone = Communicator(np.arange(fabric.num_gpus, dtype=np.int32))
+    for joined, relays in (("nvswitch", 4), ("pcie", 0)):
+        one = replace(fabric, scale_up=joined)
+        sent = all_to_all(one, everyone, 1.0, pxn=True)
+        assert np.count_nonzero(sent.relay >= 0) == relays
+        listed = solve(Network(one), sent)
+        lifted = solve(Network(one), Groups.all_to_all([everyone.gpus], 1.0, True))
+        assert lifted.time == pytest.approx(listed.time)
+        assert np.allclose(lifted.load, listed.load)

@@ -179,21 +179,16 @@ def _solve(
 
 
 def _demands(machine: Machine, op: Op, algorithm: str, groups: Sequence[Communicator]) -> Traffic | Groups:
-    """All groups' traffic; an all-to-all over an adaptive fabric is described and never listed.
-
-    PXN forwards messages over NVLink only; a ring's last GPU reaches its ring's NIC over PCIe too.
-    Source: NCCL 2.30 src/graph/paths.cc ("PXN = PCI + NVLink").
-    """
+    """All groups' traffic; an all-to-all over an adaptive fabric is described and never listed."""
     fabric = machine.network.fabric
     several = [g for g in groups if len(g) > 1]
-    pxn = machine.nccl.pxn and (machine.gpu.scale_up_bandwidth > 0 or algorithm != "p2p")
     if op == "all_to_all":
         if machine.network.routing == "adaptive":
             each = [1.0 / len(g) for g in several]
-            return Groups.all_to_all([g.gpus for g in several], each, pxn)
+            return Groups.all_to_all([g.gpus for g in several], each, machine.nccl.pxn)
         _check_messages(groups, machine.network.routing)
     build = p2p.traffic if algorithm == "p2p" else ALGORITHMS[algorithm].traffic
-    sent = build(fabric, several, op, pxn)
+    sent = build(fabric, several, op, machine.nccl.pxn)
     return as_sent(fabric, sent, algorithm, machine.nccl, machine.network.routing)
 
 

@@ -45,11 +45,14 @@ def relay(fabric: Fabric, members: Ints, src: Ints, dst: Ints) -> Ints:
 
     A pair of different scale-up domains whose NICs are on different rails goes through the member of the
     source's domain that owns a NIC on the destination's rail; several owners share the sources in turn.
-    Source: PHYSICS notes on NCCL 2.30, src/graph/paths.cc (PXN) and src/graph/topo.cc (only the
-    communicator's own GPUs are kept in its topology).
+    GPUs that meet over PCIe forward nothing.
+    Source: PHYSICS notes on NCCL 2.30, src/graph/paths.cc ("PXN = PCI + NVLink") and src/graph/topo.cc (only
+    the communicator's own GPUs are kept in its topology).
     """
     domain, rail = domain_of_gpu(fabric), rail_of_gpu(fabric)
     answer = np.full(len(src), -1, np.int32)
+    if fabric.scale_up == "pcie":
+        return answer
     crossing = np.flatnonzero((domain[src] != domain[dst]) & (rail[src] != rail[dst]))
     if not len(crossing):
         return answer
