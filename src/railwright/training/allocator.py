@@ -52,6 +52,8 @@ class Allocator:
         self._segments = 0
         self._free: dict[bool, list[tuple[int, int, int, Block]]] = {True: [], False: []}
         self._last: dict[bool, Block] = {}
+        # free blocks that are whole segments: far over capacity memory ends at almost every tensor
+        self._unused: dict[Block, None] = {}
 
     def take(self, size: float) -> Block:
         """A block for a tensor of so many bytes: the smallest free one that holds it, cut to its size."""
@@ -79,7 +81,11 @@ class Allocator:
     def _found(self, need: int, small: bool) -> Block | None:
         pool = self._free[small]
         at = bisect_left(pool, (need, -1, -1))
-        return pool.pop(at)[3] if at < len(pool) else None
+        if at == len(pool):
+            return None
+        block = pool.pop(at)[3]
+        self._unused.pop(block, None)
+        return block
 
     def _asked(self, need: int, small: bool) -> Block:
         """A segment more of CUDA, or more of the one that grows."""
@@ -110,11 +116,9 @@ class Allocator:
     def _release(self) -> None:
         """Segments that no tensor is in go back to CUDA."""
         self.retries += 1
-        for pool in self._free.values():
-            for *_, block in list(pool):
-                if block.before is None and block.behind is None:
-                    self._remove(block)
-                    self.reserved -= block.size
+        for block in list(self._unused):
+            self._remove(block)
+            self.reserved -= block.size
 
     def _reserve(self, size: int) -> None:
         if self.reserved + size > self.capacity and not self.expandable:
@@ -144,7 +148,10 @@ class Allocator:
 
     def _insert(self, block: Block) -> None:
         insort(self._free[block.small], (block.size, block.segment, block.offset, block))
+        if block.before is None and block.behind is None:
+            self._unused[block] = None
 
     def _remove(self, block: Block) -> None:
         pool = self._free[block.small]
         del pool[bisect_left(pool, (block.size, block.segment, block.offset))]
+        self._unused.pop(block, None)
