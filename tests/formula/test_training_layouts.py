@@ -255,6 +255,16 @@ def test_adapters_train_and_nothing_else_does() -> None:
     assert sizes["dp parameters"] == whole(2 * 8 * 8 * widths)
 
 
+def test_adapters_stand_beside_experts_that_only_expert_tensor_cuts() -> None:
+    # an expert of 1001 columns is whole on a GPU; what its layer adapts is cut over the 4 tensor ranks
+    arch = replace(MOE, expert_ffn=1001)
+    wanted = job(gpus=32, tensor=4, expert=8, expert_tensor=1, sequence_parallel=True)
+    lora = Lora(rank=8)
+    (shape,) = stage_shapes(arch, wanted.layout, lora)
+    widths = (1024 + 24 * 64 // 4) + (1024 // 4 + 1024)
+    assert shape.adapters == ((8.0 * widths,) * 8,)
+
+
 def test_frozen_weights_have_no_weight_gradients() -> None:
     full = layer_operators(DENSE, "dense", 1024, 1024)
     thin = with_adapters(full, Lora(rank=8, targets=("qkv",)), "bf16")

@@ -91,11 +91,14 @@ def frozen(operators: LayerOperators) -> LayerOperators:
 
 def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
     """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target, cut as its product."""
-    return float(lora.rank * _thin_widths(arch, layer, layout.tensor, layout.expert, lora.targets))
+    cut = (layout.tensor, layout.expert, layout.expert_tensor) if layer == "moe" else (layout.tensor, 1, None)
+    return float(lora.rank * _thin_widths(arch, layer, *cut, lora.targets))
 
 
 @lru_cache(maxsize=256)
-def _thin_widths(arch: Transformer, layer: Layer, tp: int, ep: int, targets: tuple[LoraTarget, ...]) -> int:
+def _thin_widths(
+    arch: Transformer, layer: Layer, tp: int, ep: int, expert_tp: int | None, targets: tuple[LoraTarget, ...]
+) -> int:
     names = {name for target in targets for name in PRODUCTS[target]}
-    operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep if layer == "moe" else 1)
+    operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
     return sum(op.k + op.n for op in operators.forward if op.name in names)
