@@ -11,7 +11,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
 from railwright.training.held import held_sets
-from railwright.training.kept import layer_kept
+from railwright.training.kept import layer_kept, stage_activations
 from railwright.training.memory import peak_memory
 from railwright.training.schedule import orders_of, route_of
 from railwright.training.stages import stage_shapes, tied_parameters
@@ -261,14 +261,32 @@ def test_every_stage_has_its_peak_and_the_fullest_is_named() -> None:
     assert memory.stages[3].moment == "head backward"
 
 
-def test_offloaded_layers_leave_and_two_are_on_their_way() -> None:
-    def kept(**layout: object) -> float:
-        wanted = job(**layout)  # type: ignore[arg-type]
-        return peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).parts["activations"]
+def test_offloaded_layers_leave_every_pass_but_the_one_at_work() -> None:
+    def kept(**layout: object) -> tuple[float, float]:
+        wanted = job(recompute="full", **layout)  # type: ignore[arg-type]
+        found = stage_activations(wanted, DENSE, stage_shapes(DENSE, wanted.layout)[0])
+        return found.chunks[0], found.layer_backward["layer on its way to the host"]
 
-    whole = kept()
-    assert kept(offload=("activations",)) == pytest.approx(whole * 2 / 8)
-    assert kept(offload=("activations",), offload_layers=4) == pytest.approx(whole * 6 / 8)
+    sent = ("activations",)
+    (whole, way), layer = kept(), 1024 * 2 * 1024
+    assert (whole, way) == (8 * layer, 0)
+    # all but the last of 8 layers go; while that one runs back the one before it comes back
+    assert kept(offload=sent) == (layer, layer)
+    # 3 of 8 go: 5 are more than the two that a pass at work needs
+    assert kept(offload=sent, offload_layers=3) == (5 * layer, 0)
+    # a stage of two layers; one of a single layer needs that at once
+    assert kept(offload=sent, pipeline=4) == (layer, layer)
+    assert kept(offload=sent, pipeline=8) == (layer, 0)
+
+
+def test_offloaded_layers_leave_what_a_pass_keeps_beside_its_layers() -> None:
+    # DeepSeek-V3 joins two hidden states for its extra layer: inputs and outputs of two norms stay, 4 x 2
+    # bytes per row and number of the hidden size, beside the last layer's input
+    arch = load_model("deepseek-v3")
+    wanted = job(expert=8, sequence=4096, offload=("activations",), recompute="full")
+    (shape,) = stage_shapes(arch, wanted.layout)
+    (kept,) = stage_activations(wanted, arch, shape).chunks
+    assert kept == pytest.approx(4096 * arch.hidden * (2 + 4 * 2))
 
 
 def test_context_ranks_share_the_rows() -> None:

@@ -21,7 +21,7 @@ from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING, folding
 from railwright.search.space import Block, apply
 from railwright.spec.training import TrainingJob
-from railwright.training.kept import stage_activations
+from railwright.training.kept import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import data_parallel
 from railwright.training.route import Chunk
@@ -85,7 +85,6 @@ class Footprint:
     fabric: Fabric
     _bounds: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _held: dict[tuple[Any, ...], Held] = field(default_factory=dict)
-    _stays: dict[tuple[Any, ...], tuple[float, ...]] = field(default_factory=dict)
     _states: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
     _system: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
@@ -130,14 +129,14 @@ class Footprint:
         step. [byte]"""
         kinds: tuple[Layer, ...] = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
         one = self._of_layers(setting, block, kinds)
-        stays = self._staying(setting, shape) if "activations" in setting["offload"] else ()
+        job = apply(self.job, setting)
         kept = first = np.zeros(one.end_ij.shape)
         for c, chunk in enumerate(shape.chunks):
             size: Floats = np.zeros(one.end_ij.shape)
             for i, kind in enumerate(kinds):
-                size = size + chunk.layers.count(kind) * one.layer_kij[i]
-            beside = one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij
-            size = size * stays[c] if stays else size + beside
+                staying = chunk.layers[layers_away(job, len(chunk.layers)) :]
+                size = size + staying.count(kind) * one.layer_kij[i]
+            size = size + (one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij)
             first = size if chunk.embedding else first
             kept = kept + held[c] * size
         fullest = kept + one.layer_b_ij
@@ -184,17 +183,6 @@ class Footprint:
             table = np.array(rows).T.reshape(-1, *(len(values) for values in grid))
             self._held[key] = Held(table[:k], *table[k:])
         return self._held[key]
-
-    def _staying(self, setting: Mapping[str, Any], shape: StageShape) -> tuple[float, ...]:
-        """Share of what the layers of each chunk keep that stays where activations go to the host; the
-        same whatever they keep."""
-        key = (shape.chunks, self.job.layout.offload_layers)
-        if key not in self._stays:
-            bare = {**setting, "recompute": "none"}
-            gone = stage_activations(apply(self.job, bare), self.arch, shape).chunks
-            whole = stage_activations(apply(self.job, {**bare, "offload": ()}), self.arch, shape).chunks
-            self._stays[key] = tuple(a / b if b else 0.0 for a, b in zip(gone, whole, strict=True))
-        return self._stays[key]
 
     def _of_states(
         self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.chain import woven
+from railwright.training.kept import layers_away
 from railwright.training.lanes import Task, ahead_of
-from railwright.training.schedule import route_of
 
 TO_HOST, FROM_HOST = "activations to host", "activations from host"
 """Names of the copies."""
@@ -23,12 +23,9 @@ def copy_tasks(
     """
     if not copies:
         return {}
-    copied = len(layers)
-    if job.layout.offload_layers is not None:
-        copied = min(copied, -(-job.layout.offload_layers // route_of(job.layout).chunks))
     return {
         i: (Task("copy", name, "copy", copies[layers[i]], (), i),)
-        for i in range(min(copied, len(layers) - 1))
+        for i in range(layers_away(job, len(layers)))
     }
 
 

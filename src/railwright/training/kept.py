@@ -15,6 +15,8 @@ from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, unfuses_loss
+from railwright.training.route import Chunk
+from railwright.training.schedule import route_of
 from railwright.training.stages import StageShape
 
 LOSS: dict[str, KeptLoss] = {
@@ -92,16 +94,12 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
     kept = {kind: sum(layer_kept_parts(job, arch, kind, layout.recompute).values()) for kind in kinds}
     chunks = tuple(
-        sum(kept[k] for k in chunk.layers)
+        sum(kept[k] for k in chunk.layers[layers_away(job, len(chunk.layers)) :])
         + (_joined(job, arch) if chunk.head else _sent(job, arch))
         + (sum(_embedded(job, arch)) if chunk.embedding else _received(job, arch))
         for chunk in shape.chunks
     )
     again = _recomputed(job, arch, kinds, kept)
-    if "activations" in layout.offload:
-        # one layer goes to the host while the next one computes
-        share = layers_away(job, shape) / max(sum(len(chunk.layers) for chunk in shape.chunks), 1)
-        chunks = tuple(_left(chunk.layers, kept, share) for chunk in shape.chunks)
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
     return StageActivations(
         chunks,
@@ -116,6 +114,7 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
             "output of the layer being recomputed": _output(job, arch),
             "activation gradients": flowing,
             "attention scores of one layer": scores_once(job, arch),
+            "layer on its way to the host": max(_on_its_way(job, chunk, kept) for chunk in shape.chunks),
         },
         _head(job, arch) if any(chunk.head for chunk in shape.chunks) else {},
         _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
@@ -127,20 +126,23 @@ def layer_kept(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     return sum(layer_kept_parts(job, arch, kind, job.layout.recompute).values())
 
 
-def layers_away(job: TrainingJob, shape: StageShape) -> int:
-    """Layers of a stage whose activations go to the host."""
+def layers_away(job: TrainingJob, layers: int) -> int:
+    """Layers at the front of a chunk whose activations go to the host; its last one is needed at once.
+
+    layers  of the chunk
+    """
     if "activations" not in job.layout.offload:
         return 0
-    total = sum(len(chunk.layers) for chunk in shape.chunks)
-    return min(job.layout.offload_layers or total, total)
+    asked = job.layout.offload_layers
+    share = layers if asked is None else -(-asked // route_of(job.layout).chunks)
+    return max(min(share, layers - 1), 0)
 
 
-def _left(layers: tuple[Layer, ...], kept: dict[Layer, float], share: float) -> float:
-    """Bytes of one pass that stay where the activations of a share of its layers go to the host: those of
-    the other layers, and of two of the sent ones on their way."""
-    gone = share * len(layers)
-    stay = max(len(layers) - gone, 0.0) + min(2.0, gone)
-    return stay / max(len(layers), 1) * sum(kept[k] for k in layers)
+def _on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) -> float:
+    """What the pass at work holds beyond the layers that stay: one goes while the next computes, and comes
+    back beside the one behind it, so two are there, which matters where one stays. [byte]"""
+    away = layers_away(job, len(chunk.layers))
+    return kept[chunk.layers[away - 1]] if away and len(chunk.layers) - away == 1 else 0.0
 
 
 def layer_kept_parts(

@@ -59,7 +59,6 @@ class Replay:
         self.weights = self._weights()
         self.flights: dict[tuple[int, int], Flight] = {}
         self.moment = 0.0
-        self.away = layers_away(job, shape) / max(sum(len(c.layers) for c in shape.chunks), 1)
         self.layered = in_pairs(job)
 
     def _weights(self) -> list[float]:
@@ -166,9 +165,9 @@ class Replay:
         done, output = forward(self.memory, plans[self.turn % len(plans)], entry)
         self.turn += 1
         flight.layers.append(done)
-        # two layers are on their way to the host
-        if 2 <= number < round(self.away * len(kinds)) + 2:
-            flight.layers[number - 2].send(self.memory)
+        # the layer before has left while this one computed
+        if 1 <= number <= layers_away(self.job, len(kinds)):
+            flight.layers[number - 1].send(self.memory)
         return output
 
     def layer_back(
