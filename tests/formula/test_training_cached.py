@@ -50,6 +50,8 @@ LAYOUTS: list[tuple[Transformer, dict[str, object]]] = [
     (DENSE, {"pipeline": 4, "schedule": "zb-h1"}),
     (DENSE, {"pipeline": 4, "schedule": "zb-v"}),
     (DENSE, {"pipeline": 4, "schedule": "gpipe"}),
+    (DENSE, {"pipeline": 4, "schedule": "gpipe", "recompute": "full"}),
+    (DENSE, {"schedule": "gpipe", "recompute": "full"}),
     (DENSE, {"context": 2, "context_kind": "all-to-all"}),
     (DENSE, {"recompute": "selective", "recompute_modules": ("mlp",)}),
     (MOE, {"expert": 8, "zero": 1}),
@@ -142,7 +144,7 @@ def test_a_forward_pass_beside_a_backward_one_holds_one_more_layer() -> None:
     for one, total in zip((wanted, beside), totals, strict=True):
         found = cached(one, MOE, FABRIC, 0)
         assert found is not None
-        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)
+        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.06)
     layer = layer_kept(wanted, MOE, "moe")
     assert 0 <= totals[1].total - totals[0].total <= layer
 

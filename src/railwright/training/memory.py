@@ -109,15 +109,19 @@ def _stage(
         "optimizer step": {**always, **step},
     }
     passes = {"a layer backward": sum(held), "optimizer step": 0, "embedding backward": sum(held)}
+    others: dict[str, float] = {}
     if tensors.head_backward:
         ends = max(at_head, key=lambda m: _bytes(m, tensors))
-        logits = _with_logits(job, shape, ends) * tensors.head_backward["logits"]
-        parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, "logits": logits}
+        one, many = tensors.head_backward["logits"], _with_logits(job, shape, ends)
+        parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, "logits": many * one}
         found["head backward"], passes["head backward"] = {**always, **parts}, sum(ends)
+        # behind the head's first backward pass the other passes still have theirs
+        others = {"logits": (many - 1) * one}
+        found["a layer backward"] |= others
     if tensors.embedding_backward:
         first = next(number for number, chunk in enumerate(shape.chunks) if chunk.embedding)
         done = kept["activations"] - tensors.chunks[first]
-        found["embedding backward"] = {**always, "activations": done, **tensors.embedding_backward}
+        found["embedding backward"] = {**always, **others, "activations": done, **tensors.embedding_backward}
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
     return StageMemory(index, parts, sum(parts.values()), moment, passes[moment])
