@@ -84,7 +84,7 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
     for stage in total.stages:
         found = cached(wanted, arch, FABRIC, stage.stage)
         assert found is not None
-        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.06)
+        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)
         assert found.allocated <= found.reserved <= 2 * found.allocated
 
 
@@ -144,13 +144,13 @@ def test_a_forward_pass_beside_a_backward_one_holds_one_more_layer() -> None:
     for one, total in zip((wanted, beside), totals, strict=True):
         found = cached(one, MOE, FABRIC, 0)
         assert found is not None
-        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.06)
+        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)
     layer = layer_kept(wanted, MOE, "moe")
     assert 0 <= totals[1].total - totals[0].total <= layer
 
 
 def test_segments_that_grow_hold_less_in_holes() -> None:
-    wanted = wide(tensor=4, sequence_parallel=True, zero=1)
+    wanted = wide(zero=1)
     plain = cached(wanted, DENSE, FABRIC, 0, expandable=False)
     growing = cached(wanted, DENSE, FABRIC, 0, expandable=True)
     assert plain is not None

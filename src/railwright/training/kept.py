@@ -189,11 +189,7 @@ def _recomputed(job: TrainingJob, arch: Transformer, kinds: list[Layer], kept: d
     """What the layer whose parts are computed again holds beyond what was kept of it, at most."""
     if job.layout.recompute == "none":
         return 0.0
-    whole = job.layout.recompute == "full"
-    return max(
-        (sum(layer_kept_parts(job, arch, k, "none").values()) - (0.0 if whole else kept[k]) for k in kinds),
-        default=0.0,
-    )
+    return max((sum(layer_kept_parts(job, arch, k, "none").values()) - kept[k] for k in kinds), default=0.0)
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:

@@ -184,10 +184,12 @@ class Replay:
         if not self.shape.chunks[unit.chunk].head:
             self.left(output, flight)
             return
-        flight.more += [output, self.take(self.full / self.split)]
+        part = self.full / self.split
+        flight.more += [output, self.take(part)]
         if self.split > 1:
             self.once(self.full)
-        logits = self.tensors.head_backward["logits"]
+        # without those two, which are counted with them
+        logits = self.tensors.head_backward["logits"] - 2 * part
         one = ELEMENT * self.rows * self.arch.vocab / self.job.layout.tensor
         flight.more += [self.take(one) for _ in range(int(logits / one))]
         if logits % one >= 1:
