@@ -13,7 +13,7 @@ from railwright.model.pattern import Layer
 from railwright.search import Space, search
 from railwright.search.explain import explain
 from railwright.search.export import export
-from railwright.spec.lora import Lora
+from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.study.evaluate import with_reserved
 from railwright.study.result import JobResult
@@ -86,6 +86,22 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
         assert found is not None
         assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)
         assert found.allocated <= found.reserved <= 2 * found.allocated
+
+
+@pytest.mark.parametrize("targets", [("qkv",), ("attention output",), ("mlp up", "mlp down")])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize(("arch", "near"), [(DENSE, 0.002), (MOE, 0.03)])
+def test_inputs_of_frozen_products_are_neither_kept_nor_computed_again(
+    targets: tuple[LoraTarget, ...], recompute: str, arch: Transformer, near: float
+) -> None:
+    # without a weight gradient nothing frees the second product's input beside the gradients around it
+    wanted = wide(pipeline=2, recompute=recompute, expert=4 if arch.is_moe else 1)
+    for dtype in ("bf16", "mxfp8"):
+        one = wanted.model_copy(update={"lora": Lora(rank=8, targets=targets), "dtype": dtype})
+        total = peak_memory(one, arch, FABRIC, CAPACITY).stages[0]
+        found = cached(one, arch, FABRIC, 0)
+        assert found is not None
+        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=near)
 
 
 def test_frozen_weights_have_no_copy() -> None:

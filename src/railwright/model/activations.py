@@ -179,13 +179,16 @@ def layer_gradient_bytes(
     expert_tp: int | None = None,
     imbalance: float = 1.0,
     dtype: str = "bf16",
+    trains: bool = True,
 ) -> float:
     """Activation gradients alive at once, at most, in one layer's backward pass. [byte]
 
     That is behind the activation of the widest MLP: the gradients of its input and output and of the layer's
     output, less the second product's kept input, freed by its weight gradient just before.
+
+    trains  whether the second product has a weight gradient; a frozen one keeps no input
     """
-    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    keep = KEPT_INPUT.get(dtype, ELEMENT) if trains else 0.0
     up = 2 if arch.gated else 1
     split = tp if sequence_parallel else 1
 

@@ -21,7 +21,7 @@ from railwright.model.tensors import layer_tensors, with_received
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of
-from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
+from railwright.training.kept import attention_kept, is_needed, layer_kept_parts, scores_once
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.plan import data_parallel, job_gpus, microbatches
 from railwright.training.replay import Replay
@@ -204,6 +204,13 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer) -> LayerPlan:
         attention=attention_kept(job),
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
+    )
+    tensors = replace(
+        tensors,
+        operators=tuple(
+            replace(op, keeps=tuple(t for t in op.keeps if is_needed(job, tensors.groups.get(t, t))))
+            for op in tensors.operators
+        ),
     )
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(

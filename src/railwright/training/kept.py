@@ -64,6 +64,9 @@ FROZEN: dict[str, LoraTarget] = {
 }
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
 
+ROUTED = ("expert input", "expert product")
+"""Inputs of routed experts' products, which get no adapters."""
+
 
 MLP = ("mlp norm output", "mlp up output", "mlp product")
 """Kept tensors of a dense MLP that its backward pass frees."""
@@ -174,15 +177,18 @@ def layer_kept_parts(
     if layout.context > 1 and layout.context_kind == "all-to-all":
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
-    if job.lora:
-        targets = job.lora.targets
-        kept = {
-            name: size
-            for name, size in kept.items()
-            if name not in ("expert input", "expert product")
-            and (name not in FROZEN or FROZEN[name] in targets)
-        }
-    return kept
+    return {name: size for name, size in kept.items() if is_needed(job, name)}
+
+
+def is_needed(job: TrainingJob, name: str) -> bool:
+    """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
+    input again.
+
+    name  as in `layer_activations`
+    """
+    if job.lora is None:
+        return True
+    return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)
 
 
 def _recomputed(job: TrainingJob, arch: Transformer, kinds: list[Layer], kept: dict[Layer, float]) -> float:
@@ -210,7 +216,8 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         sequence_parallel=layout.sequence_parallel,
         expert_tp=layout.expert_tensor if kind == "moe" else None,
         imbalance=job.expert_load if kind == "moe" else 1.0,
-        dtype=job.dtype,
+        dtype="bf16" if job.lora else job.dtype,
+        trains=job.lora is None or (kind == "dense" and "mlp down" in job.lora.targets),
     )
     if attention_kept(job) == "flash":
         return behind
