@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.study import run
 from railwright.training import StepResult
 from railwright.training.critical import critical_path
-from railwright.training.dlrm import simulate_recommendation
+from railwright.training.dlrm import _Step, simulate_recommendation
 from railwright.training.dlrm_sharding import shard
 from training_cases import machine, priced
 
@@ -103,6 +104,34 @@ def test_table_row_wise_adds_up_inside_servers_and_sends_across_them() -> None:
 
 def test_indices_are_eight_bytes_each() -> None:
     assert sent(step(ranking()))["indices, all-to-all"] == 640 * 8 * 32_768 / 32
+
+
+def test_every_shard_by_columns_gets_all_indices_of_its_table() -> None:
+    found = sent(step(ranking(sharding="column-wise", column_shards=4)))
+    assert found["indices, all-to-all"] == 4 * 640 * 8 * 32_768 / 32
+
+
+def test_indices_of_replicated_tables_stay() -> None:
+    # tables of 512 bytes beside the 64 large ones, looked up 100 times a sample
+    more = replace(SMALL, rows=(*SMALL.rows, 2), lookups=(*SMALL.lookups, 100))
+    found = sent(step(ranking(replicate_below="1 KiB"), more))
+    assert found["indices, all-to-all"] == 640 * 8 * 32_768 / 32
+    none = replace(SMALL, rows=(2,) * 64)
+    assert "indices, all-to-all" not in sent(step(ranking(replicate_below="1 KiB"), none))
+
+
+def test_only_what_leaves_a_server_shares_its_nics() -> None:
+    """Sums inside servers and gradients of the MLPs run at once without meeting on a NIC."""
+    asked = ranking(sharding="table-row-wise")
+    fabric = machine().network.fabric
+    tables = shard(asked, SMALL, 32, fabric.gpus_per_server, 1e12)
+    tasks = _Step(asked, SMALL, machine(), tables, 32, 8, priced(1e9), None).tasks()
+    wires = {task.name: task.wire > 0 for task in tasks if task.lane != "compute"}
+    inside = ("embeddings, sum", "gradients, copy")
+    assert wires == {name: name not in inside for name in wires}
+    one = shard(asked, SMALL, 8, 8, 1e12)
+    alone = _Step(asked, SMALL, machine(), one, 8, 8, priced(1e9), None).tasks()
+    assert not any(task.wire for task in alone)
 
 
 def test_gradients_of_the_mlps_are_reduced_over_all() -> None:

@@ -168,8 +168,8 @@ class _Step:
         return after
 
     def _indices(self) -> int:
-        """Every GPU's samples name rows that others hold."""
-        each = sum(self.model.lookups) * INDEX_BYTES * self.job.global_batch / self.gpus
+        """Every GPU's samples name rows that others hold; each piece by columns gets a copy."""
+        each = self.tables.indices * INDEX_BYTES * self.job.global_batch / self.gpus
         return self._communicate("indices, all-to-all", "all_to_all", each, self._world(), ())
 
     def _reduce(self, part: str, after: int) -> int:
@@ -194,7 +194,7 @@ class _Step:
             return after[-1] if after else -1
         found = self.predict(self.machine, op, size, groups)
         self.used.append(UsedCollective(name, lane, 1.0, found))
-        crosses = len(groups[0]) > self.per_server or groups is not self._domains()
+        crosses = len(set((groups[0].gpus // self.per_server).tolist())) > 1
         wire = sum(t.seconds for t in found.terms if t.name == "bandwidth") if crosses else 0.0
         return self._put(Task(lane, name, op, found.time, after, size=size, wire=min(wire, found.time)))
 

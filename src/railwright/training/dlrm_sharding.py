@@ -35,6 +35,7 @@ class Sharding:
     domain_gpus  GPUs that share a piece by rows
     busiest      what a GPU of the busiest domain holds and does for a batch
     sent         columns whose sums the domain with the most of them sends
+    indices      of one sample that go to other GPUs; those of replicated tables do not
     memory       tables and optimiser state on the fullest GPU [byte]
     replicated   numbers in tables that every GPU holds
     balance      busiest domain's memory traffic over the mean
@@ -43,6 +44,7 @@ class Sharding:
     domain_gpus: int
     busiest: Held
     sent: float
+    indices: float
     memory: float
     replicated: float
     balance: float
@@ -78,6 +80,7 @@ def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int
         domain_gpus=within,
         busiest=_with_copies(helds[most], model, small, batch / gpus),
         sent=max(sum(pieces[i].width for i in held) for held in placed),
+        indices=sum(p.lookups for p in pieces),
         memory=copies + max(sum(bytes_of[i] for i in held) for held in placed),
         replicated=float(sum(model.rows[t] * model.width for t in small)),
         balance=traffic[most] / mean if mean else 1.0,
