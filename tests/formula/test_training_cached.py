@@ -165,6 +165,18 @@ def test_a_forward_pass_beside_a_backward_one_holds_one_more_layer() -> None:
     assert 0 <= totals[1].total - totals[0].total <= layer
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_wide_embeddings_gradient_comes_beside_what_is_held_then(hidden: bool) -> None:
+    arch = replace(MOE, vocab=2_000_000)
+    wanted = wide(expert=8, pipeline=2, virtual_pipeline=2)
+    wanted = wanted.model_copy(update={"overlap": Overlap(ep=hidden)})
+    stage = peak_memory(wanted, arch, FABRIC, CAPACITY).stages[0]
+    assert stage.moment == "embedding backward"
+    found = cached(wanted, arch, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.01)
+
+
 def test_segments_that_grow_hold_less_in_holes() -> None:
     wanted = wide(zero=1)
     plain = cached(wanted, DENSE, FABRIC, 0, expandable=False)

@@ -250,6 +250,20 @@ def test_a_tied_table_of_dualpipe_is_one_on_each_of_the_outer_stages() -> None:
     assert first[0] - first[1] == last[0] - last[1] == DENSE.vocab * DENSE.hidden
 
 
+def test_passes_held_when_gradients_reach_the_embedding() -> None:
+    def ends(schedule: str, hidden: bool = False, **layout: object) -> tuple[tuple[int, ...], ...]:
+        wanted = job(schedule=schedule, expert=2, overlap=Overlap(ep=hidden), **layout)  # type: ignore[arg-type]
+        order, chunks = orders_of(wanted, 8)[0], route_of(wanted.layout).chunks
+        return held_sets(order, chunks, embedding=0, layered=hidden)
+
+    # 1F1B holds p passes of which one has just ended
+    assert ends("1f1b", pipeline=4) == ((3,),)
+    # two chunks of two stages: 5 passes in flight at most, one of the first chunk has ended
+    assert ends("interleaved", pipeline=2, virtual_pipeline=2) == ((3, 1), (2, 2))
+    # in pairs the forward pass beside is whole by then: one more
+    assert ends("auto", hidden=True, pipeline=2, virtual_pipeline=2) == ((3, 2),)
+
+
 def test_every_stage_has_its_peak_and_the_fullest_is_named() -> None:
     memory = peak_memory(job(pipeline=4), DENSE, machine(4).network.fabric, 80e9)
     assert [s.stage for s in memory.stages] == [0, 1, 2, 3]

@@ -143,7 +143,10 @@ class Footprint:
         if any(chunk.head for chunk in shape.chunks):
             fullest = np.maximum(fullest, kept + one.head_b_ij)
         if any(chunk.embedding for chunk in shape.chunks):
-            fullest = np.maximum(fullest, kept - first + one.embedding_b_ij)
+            # with several chunks the first backward pass is another's: what is held when one reaches the
+            # embedding is not known here
+            left = kept - first if len(shape.chunks) == 1 else 0.0
+            fullest = np.maximum(fullest, left + one.embedding_b_ij)
         return one.always_ij + fullest, one.always_ij
 
     def _of_layers(self, setting: Mapping[str, Any], block: Block, kinds: tuple[Layer, ...]) -> Held:

@@ -10,22 +10,29 @@ Held = tuple[int, ...]
 
 
 def held_sets(
-    order: Sequence[Unit], chunks: int, *, head: int | None = None, layered: bool = False
+    order: Sequence[Unit],
+    chunks: int,
+    *,
+    head: int | None = None,
+    embedding: int | None = None,
+    layered: bool = False,
 ) -> tuple[Held, ...]:
     """Passes held of each chunk at once: the moments that no other one exceeds in every chunk.
 
-    head     of the moments when a backward pass of this chunk begins only; a forward pass beside it is not
-             yet there
-    layered  a forward pass fills up layer by layer as the backward pass beside it empties: both are never
-             there whole
+    head       of the moments when a backward pass of this chunk begins only; a forward pass beside it is not
+               yet there
+    embedding  of the moments when a backward pass of this chunk ends only; a forward pass beside it is whole
+    layered    a forward pass fills up layer by layer as the backward pass beside it empties: both are never
+               there whole
 
     A pass is held from its forward to its backward, or to its weight gradients where the backward is split.
     """
     split = {(unit.chunk, unit.microbatch) for unit in order if unit.kind == "W"}
     now = [0] * chunks
     seen: dict[Held, None] = {}
-    growing = False
+    growing, everywhere = False, head is None and embedding is None
     for unit in order:
+        ended = False
         if unit.kind in ("B", "I", "FB") and unit.backward_chunk == head:
             seen[tuple(now)] = None
         if unit.kind == "F" or (unit.kind == "FB" and not layered):
@@ -35,14 +42,17 @@ def held_sets(
             chunk = unit.backward_chunk
             microbatch = unit.other if unit.kind == "FB" else unit.microbatch
             if unit.kind == "W" or (chunk, microbatch) not in split:
-                if growing and head is None:
+                if growing and everywhere:
                     seen[tuple(now)] = None
                 growing = False
                 now[chunk] -= 1
+                ended = chunk == embedding
         if unit.kind == "FB" and layered:
             now[unit.chunk] += 1
             growing = True
-    if growing and head is None:
+        if ended:
+            seen[tuple(now)] = None
+    if growing and everywhere:
         seen[tuple(now)] = None
     return _largest(list(seen))
 

@@ -45,7 +45,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     shapes = stage_shapes(arch, layout, job.lora)
     system = _system(job, ranks)
     stages = tuple(
-        _stage(job, arch, index, shape, moments, _held_at_head(*order, index, shape), ranks, system)
+        _stage(job, arch, index, shape, moments, _held_at_ends(*order, index, shape), ranks, system)
         for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
     )
     fullest = max(stages, key=lambda s: s.total)
@@ -73,17 +73,25 @@ def _held(stages: int, chunks: int, count: int, name: str) -> tuple[tuple[Held, 
     return tuple(held_sets(order, chunks, layered=name == "paired") for order in orders)
 
 
-def _held_at_head(
+def _held_at_ends(
     stages: int, chunks: int, count: int, name: str, index: int, shape: StageShape
-) -> tuple[Held, ...]:
+) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+    """Passes held when backward passes leave the head, and when they reach the embedding; () without."""
     heads = [number for number, chunk in enumerate(shape.chunks) if chunk.head]
-    return _held_at(stages, chunks, count, name, index, heads[0]) if heads else ()
+    embeddings = [number for number, chunk in enumerate(shape.chunks) if chunk.embedding]
+    order = (stages, chunks, count, name, index)
+    return (
+        _held_at(*order, heads[0], None) if heads else (),
+        _held_at(*order, None, embeddings[0]) if embeddings else (),
+    )
 
 
-@lru_cache(maxsize=64)
-def _held_at(stages: int, chunks: int, count: int, name: str, index: int, head: int) -> tuple[Held, ...]:
+@lru_cache(maxsize=128)
+def _held_at(
+    stages: int, chunks: int, count: int, name: str, index: int, head: int | None, embedding: int | None
+) -> tuple[Held, ...]:
     order = schedule(stages, chunks, count, name)[index]
-    return held_sets(order, chunks, head=head, layered=name == "paired")
+    return held_sets(order, chunks, head=head, embedding=embedding, layered=name == "paired")
 
 
 def _stage(
@@ -92,7 +100,7 @@ def _stage(
     index: int,
     shape: StageShape,
     moments: tuple[Held, ...],
-    at_head: tuple[Held, ...],
+    at_ends: tuple[tuple[Held, ...], tuple[Held, ...]],
     ranks: int,
     system: float,
 ) -> StageMemory:
@@ -108,7 +116,8 @@ def _stage(
         "a layer backward": {**always, **kept, **tensors.layer_backward, **beside},
         "optimizer step": {**always, **step},
     }
-    passes = {"a layer backward": sum(held), "optimizer step": 0, "embedding backward": sum(held)}
+    passes = {"a layer backward": sum(held), "optimizer step": 0}
+    at_head, at_embedding = at_ends
     others: dict[str, float] = {}
     if tensors.head_backward:
         ends = max(at_head, key=lambda m: _bytes(m, tensors))
@@ -119,9 +128,9 @@ def _stage(
         others = {"logits": (many - 1) * one}
         found["a layer backward"] |= others
     if tensors.embedding_backward:
-        first = next(number for number, chunk in enumerate(shape.chunks) if chunk.embedding)
-        done = kept["activations"] - tensors.chunks[first]
-        found["embedding backward"] = {**always, **others, "activations": done, **tensors.embedding_backward}
+        ends = max(at_embedding, key=lambda m: _bytes(m, tensors))
+        parts = {"activations": _bytes(ends, tensors), **others, **tensors.embedding_backward}
+        found["embedding backward"], passes["embedding backward"] = {**always, **parts}, sum(ends)
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
     return StageMemory(index, parts, sum(parts.values()), moment, passes[moment])
