@@ -63,6 +63,11 @@ CASES += [
     for name in ("dualpipe", "dualpipe-v")
 ]
 CASES += [
+    ("megatron-2025-unfused", arch, {"recompute": again, "pipeline": 2, **some})
+    for arch, some in ((DENSE, {}), (MOE, {"expert": 8}))
+    for again in ("none", "full")
+]
+CASES += [
     ("megatron-2025", DENSE, {"recompute": again, "pipeline": stages, "offload": ("activations",), **some})
     for again in ("none", "full")
     for stages in (1, 4)

@@ -68,8 +68,12 @@ ROUTED = ("expert input", "expert product")
 """Inputs of routed experts' products, which get no adapters."""
 
 
-MLP = ("mlp norm output", "mlp up output", "mlp product")
-"""Kept tensors of a dense MLP that its backward pass frees."""
+MLP = (
+    *("mlp norm output", "mlp up output", "mlp product"),
+    *("router", "expert input", "expert up output", "expert product"),
+    *("shared input", "shared up output", "shared product"),
+)
+"""Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,6 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
             "layer being recomputed": again,
             "output of the layer being recomputed": _output(job, arch),
             "activation gradients": flowing,
-            "attention scores of one layer": scores_once(job, arch),
             "layer on its way to the host": max(_on_its_way(job, chunk, kept) for chunk in shape.chunks),
         },
         _head(job, arch) if any(chunk.head for chunk in shape.chunks) else {},
@@ -205,8 +208,10 @@ def _output(job: TrainingJob, arch: Transformer) -> float:
 
 
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
-    """Activation gradients alive at once, at most: behind the MLP, or behind scores that are kept, when the
-    MLP's tensors are gone. [byte]"""
+    """Activation gradients alive at once, at most. [byte]
+
+    That is behind the MLP, or beside the scores of the layer at work, when the MLP's tensors are gone.
+    """
     layout = job.layout
     behind = layer_gradient_bytes(
         arch,
@@ -219,10 +224,12 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         dtype="bf16" if job.lora else job.dtype,
         trains=job.lora is None or (kind == "dense" and "mlp down" in job.lora.targets),
     )
-    if attention_kept(job) == "flash":
+    scores = scores_once(job, arch)
+    if attention_kept(job) != "flash":
+        # the gradient of the softmax or of its dropped output, which has gone when the other comes
+        scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
+    if not scores:
         return behind
-    # the gradient of the softmax or of its dropped output, which has gone when the other comes
-    scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
     split = layout.tensor if layout.sequence_parallel else 1
     flowing = _rows(job) * ELEMENT * arch.hidden / split
     kept = layer_kept_parts(job, arch, kind, "none")
