@@ -145,6 +145,12 @@ def test_every_second_product_by_hand():
     assert products == {"qkv projection": 1024, "mlp up": 14336, "output projection": 4096}
     with pytest.raises(PlanError, match="choose parts of the layer"):
         layer_activations(load_model("mixtral-8x7b"), "moe", 1, 4096, recompute="selective", modules=("ops",))
+    # scores that are not fused stay, 5 bytes for each of a row's with its sequence, as without recomputation
+    scores = [
+        layer_activations(arch, "dense", 1, 8192, recompute=how, modules=("ops",), attention="unfused")
+        for how in ("selective", "none")
+    ]
+    assert [kept["attention scores"] for kept in scores] == [5 * arch.heads * 8192] * 2
 
 
 def test_gradients_behind_the_activation_by_hand():

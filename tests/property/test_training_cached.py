@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -64,5 +65,12 @@ def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> No
             assert found.allocated <= found.reserved
             assert found.second <= found.reserved
             assert found.retries == 0
-            # tensors are those of the sums: half of them at least, and more where weights start twice
-            assert found.allocated >= 0.5 * (stage.total - stage.parts[SYSTEM])
+            tensors = stage.total - stage.parts[SYSTEM]
+            if eras()[software].deepspeed:
+                assert found.allocated >= 0.5 * tensors
+            elif layout["zero"] == 1 or "activations" in layout["offload"]:
+                # weights start twice, which a stage of few activations never holds again; two passes at once
+                # have two layers on their way to the host
+                assert found.allocated >= 0.9 * tensors
+            else:
+                assert found.allocated == pytest.approx(tensors, rel=0.1)

@@ -124,7 +124,7 @@ def layer_activations(
     if narrow and not (recompute == "selective" and "core_attn" in modules):
         kept = [_in_narrow(k) for k in kept]
     if recompute == "selective" and "ops" in modules:
-        kept = _every_second(arch, layer, tp, attention)
+        kept = _every_second(arch, layer, sequence, tp, attention)
     gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
@@ -250,8 +250,13 @@ def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, d
         output = heads * arch.head_dim
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
     kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
-    kept.append(Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) * sequence or 4.0) * heads))
+    kept.append(_scores(kind, sequence, heads))
     return kept
+
+
+def _scores(kind: CoreAttention, sequence: int, heads: float) -> Kept:
+    """Scores of a row with all of its sequence, or the log-sum-exp of a fused attention."""
+    return Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) * sequence or 4.0) * heads)
 
 
 def _in_narrow(kept: Kept) -> Kept:
@@ -295,7 +300,7 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
     return kept
 
 
-def _every_second(arch: Transformer, layer: Layer, tp: int, kind: CoreAttention) -> list[Kept]:
+def _every_second(arch: Transformer, layer: Layer, sequence: int, tp: int, kind: CoreAttention) -> list[Kept]:
     """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q,
     k, v, output, gate, up, down every second one's output, and what attention keeps.
 
@@ -312,7 +317,7 @@ def _every_second(arch: Transformer, layer: Layer, tp: int, kind: CoreAttention)
         Kept("layer input", ELEMENT * arch.hidden, spread=True),
         Kept("query, value", ELEMENT * arch.head_dim * (heads + keys)),
         Kept("attention output", ELEMENT * arch.head_dim * heads),
-        Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) or 4.0) * heads),
+        _scores(kind, sequence, heads),
         Kept("mlp gate output", ELEMENT * arch.ffn / tp),
         Kept("mlp down output", ELEMENT * arch.hidden, spread=True),
     ]
