@@ -44,6 +44,14 @@ def test_the_sound_study_is_sound():
     assert study.cluster.compute.lengths.leaf_spine == 30.0
 
 
+def test_names_take_any_script_and_questions_several_lines():
+    text = SOUND.replace("name: train", "name: 'Тест 训练 |<b>'").replace(
+        "name: a study", 'name: a\nquestion: "a\\n\\tb"'
+    )
+    study = load_study_text(text)
+    assert (study.jobs[0].name, study.question) == ("Тест 训练 |<b>", "a\n\tb")
+
+
 # One row per kind of mistake: what is replaced by what, and what is said about it.
 KINDS = {
     "wrong field": ("servers: 4", "serves: 4", ["s.yaml:4:3: cluster.serves: not a field; did you mean 'servers', 'server'?"]),
@@ -52,6 +60,11 @@ KINDS = {
         "rail-optimized",
         ["s.yaml:7:13: cluster.compute.family: 'rail-optimized' is not allowed; write one of", "did you mean 'rail-optimised'"],
     ),
+    "name of two lines": ("name: train", 'name: "one\\ntwo"', ["s.yaml:10:11: jobs.0.name: a name is one line of text; delete the character U+000A from it"]),
+    "name with an escape": ("name: a study", 'name: "a\\e[31m"', ["s.yaml:2:7: name: a name is one line of text; delete the character U+001B from it"]),
+    "half a surrogate pair": ("name: train", 'name: "\\ud800"', ["s.yaml:10:11: jobs.0.name:", "U+D800"]),
+    "blank name": ("name: train", 'name: " "', ["s.yaml:10:11: jobs.0.name: a name cannot be blank; write what to call it"]),
+    "escape in a question": ("name: a study", 'name: a study\nquestion: "why\\e[2J"', ["s.yaml:3:11: question: the character U+001B cannot be printed; delete it"]),
     "missing unit": (
         "switch: qm9700",
         "switch: qm9700\n    lengths: {node_leaf: 10}",

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from railwright.spec.dataset import Data
 from railwright.spec.quantity import Size
-from railwright.spec.section import Section
+from railwright.spec.section import Name, Section
 
 
 class RecommendationJob(Section):
@@ -17,7 +17,7 @@ class RecommendationJob(Section):
     kind: Literal["recommendation"] = Field(
         default="recommendation", description="recommendation: embedding tables and MLPs, no transformer"
     )
-    name: str = Field(description="what to call the job, e.g. 'ranking'")
+    name: Name = Field(description="what to call the job, e.g. 'ranking'")
     model: str = Field(description="bundled name ('dlrm-dcnv2') or path of a YAML file of the same fields")
     gpus: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="GPUs it takes, from the first, whole servers; default: all"

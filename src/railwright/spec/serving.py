@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from railwright.spec.quantity import Duration
-from railwright.spec.section import Section
+from railwright.spec.section import Name, Section
 
 Weights = Literal["bf16", "fp16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4"]
 Count = Annotated[int, Field(gt=0)]
@@ -134,7 +134,7 @@ class PrefillPool(Section):
 class ServingJob(Section):
     """One model served by replicas of one engine, from the first server of the cluster on."""
 
-    name: str = Field(description="what to call the job, e.g. 'chat'")
+    name: Name = Field(description="what to call the job, e.g. 'chat'")
     model: str = Field(description="bundled name ('llama-3.1-70b') or path of a Hugging Face config.json")
     engine: str = Field(
         default="vllm-2025",

@@ -14,7 +14,7 @@ from railwright.spec.nccl import Nccl
 from railwright.spec.quantity import Bandwidth, Length
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.reliability import Reliability
-from railwright.spec.section import Section, not_bool
+from railwright.spec.section import Name, Prose, Section, not_bool
 from railwright.spec.serving import ServingJob
 from railwright.spec.sharing import Sharing
 from railwright.spec.site import Site
@@ -159,8 +159,8 @@ class Cluster(Section):
 class Variant(Section):
     """The study with some fields changed, put beside the study as written."""
 
-    name: str = Field(description="what to call it, e.g. 'Fat tree'")
-    why: str = Field(default="", description="what it is there to show")
+    name: Name = Field(description="what to call it, e.g. 'Fat tree'")
+    why: Prose = Field(default="", description="what it is there to show")
     set: dict[str, Any] = Field(description="dotted field -> value, e.g. {nccl.pxn: false}")
 
 
@@ -170,11 +170,11 @@ class Study(Section):
     railwright: Annotated[Literal[1], BeforeValidator(not_bool)] = Field(
         description="1, the version of this file format"
     )
-    name: str = Field(description="what to call the study")
-    question: str = Field(
+    name: Name = Field(description="what to call the study")
+    question: Prose = Field(
         default="", description="what you want to know, in words; the report begins with it"
     )
-    as_written: str = Field(
+    as_written: Name = Field(
         default="As written", description="what to call the study itself beside its variants"
     )
     catalog: str | None = Field(

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from railwright.spec.dataset import Data
 from railwright.spec.lora import Lora
-from railwright.spec.section import Section, not_bool
+from railwright.spec.section import Name, Section, not_bool
 
 RecomputeModule = Literal[
     "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "ops"
@@ -117,7 +117,7 @@ class Overlap(Section):
 class TrainingJob(Section):
     """One training job over all GPUs of the cluster (or the first `gpus`)."""
 
-    name: str = Field(description="what to call the job, e.g. 'finetune'")
+    name: Name = Field(description="what to call the job, e.g. 'finetune'")
     model: str = Field(description="bundled name ('mixtral-8x7b') or path of a Hugging Face config.json")
     gpus: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="GPUs it takes, from the first; default: all"
