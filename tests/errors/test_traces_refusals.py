@@ -106,8 +106,23 @@ def test_folders_of_traces(tmp_path: Path) -> None:
     (tmp_path / "et.1.et").write_bytes(b"x")
     with pytest.raises(SpecError, match="none of rank 0"):
         chakra_read.read(tmp_path)
-    with pytest.raises(SpecError, match="no folder"):
+    with pytest.raises(SpecError, match="no such file or folder"):
         chakra_read.read(tmp_path / "absent")
+
+
+def test_a_folder_of_several_workloads(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt"):
+        (tmp_path / name).write_text(f"{simai.POLICY} all_gpus: 1\n0\n")
+    with pytest.raises(SpecError, match=r"2 workloads of SimAI \('a.txt', 'b.txt'\); name one"):
+        load(tmp_path, 8)
+    (tmp_path / "a.txt").write_text("notes")
+    assert load(tmp_path, 8).name == "b"
+
+
+def test_one_file_of_many_ranks(tmp_path: Path) -> None:
+    (tmp_path / "workload.0.et").write_bytes(b"x")
+    with pytest.raises(SpecError, match="a file of one rank; name the folder"):
+        load(tmp_path / "workload.0.et", 8)
 
 
 def test_pytorchs_own_execution_trace_is_named(tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ def test_a_simai_workload_takes_what_its_stage_takes(tmp_path: Path) -> None:
     _, step = export(one, DENSE, machine(2), "simai", tmp_path / "work")
     result = replay(load(tmp_path / "work" / "case.txt", 16), machine(2))
     assert result.time == pytest.approx(step.step_time, rel=0.02)
+    assert replay(load(tmp_path / "work", 16), machine(2)).time == result.time
 
 
 def _adds_up(result: Replayed) -> None:

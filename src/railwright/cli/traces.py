@@ -71,7 +71,10 @@ def export(
 @commands.command("replay")
 def replay(
     trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="Folder of Chakra traces, or a SimAI workload file.")
+        str,
+        typer.Argument(
+            metavar="TRACE", help="Folder of Chakra traces, or a SimAI workload (a file, or its folder)."
+        ),
     ],
     cluster: Annotated[str, typer.Option("--cluster", "-c", metavar="STUDY", help="Study file or template.")],
     variant: VariantOption = None,

@@ -74,7 +74,11 @@ def _refuse_shared(files: list[Path], gpus: list[int]) -> None:
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise wrong(folder, "", "no folder; name the folder that holds a trace per rank.")
+        raise wrong(
+            folder,
+            "",
+            "no such file or folder; name the folder that holds a trace per rank, or a workload of SimAI.",
+        )
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         match = NAME.search(path.name)
@@ -85,7 +89,12 @@ def _files(folder: Path) -> list[Path]:
             raise wrong(path, "", f"'{found[rank].name}' is rank {rank} too; keep one of them.")
         found[rank] = path
     if not found:
-        raise wrong(folder, "", "no execution traces here: files named like 'workload.0.et' or '0.json'.")
+        raise wrong(
+            folder,
+            "",
+            "no execution traces here: neither files named like 'workload.0.et' or '0.json' nor a workload "
+            "of SimAI.",
+        )
     missing = next((rank for rank in range(len(found)) if rank not in found), None)
     if missing is not None:
         raise wrong(

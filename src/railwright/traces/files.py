@@ -15,7 +15,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai
 from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor
-from railwright.traces.refusal import too_large
+from railwright.traces.refusal import too_large, wrong
 from railwright.traces.replaying import replay
 from railwright.traces.step import MOST_EVENTS, step_trace
 from railwright.training import StepResult, place, simulate
@@ -70,19 +70,37 @@ def unsaid(format: str, job: TrainingJob, fabric: Fabric) -> str:
 
 
 def load(path: str | Path, gpus: int) -> StepTrace:
-    """A folder of Chakra traces, or a SimAI workload (a file), for `replay`.
+    """A folder of Chakra traces, or a SimAI workload (a file, or its folder), for `replay`.
 
     gpus  of the machine: a workload may not say how many it is for, and may not need more
     Raises SpecError for what is neither, or damaged, and PlanError for a workload of more GPUs.
     """
-    where = Path(path)
+    where = _workload_in(Path(path))
     if where.is_file():
+        if chakra_read.NAME.search(where.name):
+            raise wrong(
+                where,
+                "",
+                "a file of one rank; name the folder that holds a Chakra trace of every rank "
+                "(`railwright trace compare` reads profiles of PyTorch).",
+            )
         work = simai.read(where, gpus)
         # Its groups list every rank, so a wrong number of them is refused before they are made.
         if work.gpus > gpus:
             raise too_large(where.stem, work.gpus, work.gpus, gpus)
         return simai.step_trace(work, where.stem)
     return chakra_read.read(where)
+
+
+def _workload_in(where: Path) -> Path:
+    """The only SimAI workload of a folder without Chakra traces; else what was named."""
+    if not where.is_dir() or any(chakra_read.NAME.search(path.name) for path in where.iterdir()):
+        return where
+    works = sorted(path for path in where.glob("*.txt") if simai.is_workload(path))
+    if len(works) > 1:
+        names = ", ".join(f"'{work.name}'" for work in works[:3]) + (", ..." if len(works) > 3 else "")
+        raise wrong(where, "", f"{len(works)} workloads of SimAI ({names}); name one of them.")
+    return works[0] if works else where
 
 
 def _chakra(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:

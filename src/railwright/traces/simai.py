@@ -32,6 +32,8 @@ from railwright.training.plan import job_gpus
 from railwright.training.schedule import TOGETHER, order_name
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
+KINDS = (POLICY, "HYBRID_TRANSFORMER", "MICRO")
+"""First words of the workloads that are read."""
 COMM: dict[Op, str] = {
     "all_reduce": "ALLREDUCE",
     "all_gather": "ALLGATHER",
@@ -173,6 +175,11 @@ def write(work: Workload) -> str:
     return head + "".join(_line(row) for row in work.rows)
 
 
+def is_workload(file: Path) -> bool:
+    """Whether a file begins as a workload does."""
+    return file.is_file() and content(file).startswith(tuple(kind.encode() for kind in KINDS))
+
+
 def read(file: str | Path, gpus: int | None = None) -> Workload:
     """A workload from its text.
 
@@ -182,7 +189,7 @@ def read(file: str | Path, gpus: int | None = None) -> Workload:
     path = Path(file)
     lines = content(path).decode(errors="replace").splitlines()
     head = lines[0].split() if lines else []
-    if not head or head[0] not in (POLICY, "HYBRID_TRANSFORMER", "MICRO"):
+    if not head or head[0] not in KINDS:
         raise wrong(path, "line 1", f"no workload of SimAI that is known: it begins with {POLICY} or MICRO.")
     said = dict(_HEAD.findall(lines[0]))
     huge = next((key for key, value in said.items() if not _COUNT.fullmatch(value)), None)
