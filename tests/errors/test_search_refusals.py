@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,12 +121,13 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     first, second = run("--json"), run("--json")
     assert first == second
     shown = run()
-    assert "as written" in shown
+    assert "\nown " in shown
     assert "more steps in the same time" in shown
     assert "--tensor-model-parallel-size 4" in run("--export", "megatron")
     assert "tensor_parallel_degree = 4" in run("--export", "torchtitan")
     assert "tensor_model_parallel_size=4" in run("--export", "nemo")
     fragment = run("--export", "study")
+    assert json.loads(run("--export", "study", "--json")) == json.loads(first) | {"export": fragment}
     from railwright.spec import load_study_text
 
     whole = STUDY.split("jobs:")[0] + fragment

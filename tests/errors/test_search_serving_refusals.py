@@ -49,6 +49,9 @@ def test_a_study_with_serving_alone_is_searched_for_serving(tmp_path: Path) -> N
     code, said = _run(tmp_path, HEAD + SERVING, "--json", "--gpus", "2", "--front", "0")
     assert code == 0
     assert json.loads(said)["gpus"] == 1
+    _, text = _run(tmp_path, HEAD + SERVING, "--export", "vllm", "--gpus", "2", "--front", "0")
+    both = _run(tmp_path, HEAD + SERVING, "--json", "--export", "vllm", "--gpus", "2", "--front", "0")[1]
+    assert json.loads(both) == json.loads(said) | {"export": text}
 
 
 def test_of_both_it_says_which(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def search(
     dtypes: Annotated[
         bool, typer.Option("--dtypes", help="Serving: try bf16 and fp8 weights and keys and values too.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, what --export makes in it.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Find the best layouts of a job.
@@ -98,13 +98,15 @@ def search(
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
     result, arch, data = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
-    best = result.best[0]
+    written = ""
     if export is not None:
         from railwright.search.export import export as exported
 
-        typer.echo(exported(best, arch, data, export), nl=False)
-    elif as_json:
-        typer.echo(json.dumps(_plain(result), indent=2))
+        written = exported(result.best[0], arch, data, export)
+    if as_json:
+        typer.echo(json.dumps(_plain(result) | ({"export": written} if written else {}), indent=2))
+    elif written:
+        typer.echo(written, nl=False)
     else:
         _show(result)
 
@@ -187,7 +189,7 @@ def _show(result: SearchResult) -> None:
     header = ("", "step", "GiB", "held", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
     rows = [_row(str(i + 1), one) for i, one in enumerate(result.best)]
     if result.own is not None:
-        rows.append(_row("as written", result.own))
+        rows.append(_row("own", result.own))
     print_table(header, rows)
     print_words("\nGiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors.")
     if len(result.front) > 1:
@@ -211,9 +213,9 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
         *([str(s["schedule"])] if s["schedule"] != "auto" else []),
         *([str(s["context_kind"])] if s["context"] > 1 else []),
         *(["expert tp 1"] if s["expert_tensor"] == 1 and s["tensor"] > 1 else []),
-        *([str(s["placement"])] if s["placement"] != "packed" else []),
-        *([f"offload {'+'.join(s['offload'])}"] if s["offload"] else []),
-        "overlap " + ("+".join(_overlapped(s)) or "none"),
+        *([str(s["placement"]).replace("-", " ")] if s["placement"] != "packed" else []),
+        *([f"offload {' '.join(s['offload'])}"] if s["offload"] else []),
+        "overlap " + (" ".join(_overlapped(s)) or "none"),
     ]
     return (
         title,

@@ -57,16 +57,18 @@ def search_serving_job(
         raise RailwrightError(f"--export: there is no '{export}'{hint}")
     chosen = _job(asked, name, rate)
     result = _run(asked, chosen, file, _space(space, chosen, dtypes), gpus, front, quiet)
+    written = ""
     if export is not None:
         from railwright.search.serving_export import export as exported
 
-        typer.echo(exported(result, export), nl=False)
-        return
-    dollars = _dollars(asked, result)
+        written = exported(result, export)
     if as_json:
-        typer.echo(json.dumps(plain(result, top, dollars), indent=2))
+        found = plain(result, top, _dollars(asked, result))
+        typer.echo(json.dumps(found | ({"export": written} if written else {}), indent=2))
+    elif written:
+        typer.echo(written, nl=False)
     else:
-        _show(result, top, dollars)
+        _show(result, top, _dollars(asked, result))
 
 
 def _job(asked: Study, name: str | None, rate: float | None) -> ServingJob:

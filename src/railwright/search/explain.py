@@ -25,7 +25,7 @@ NAMES = {
     "tp": "exposed tensor-parallel communication",
     "cp": "exposed context-parallel communication",
     "ep": "exposed expert all-to-all",
-    "pp": "exposed pipeline sends",
+    "pp": "exposed sending between stages",
     "dp": "exposed data-parallel communication",
     "host": "waiting for launches",
     "copy": "waiting for copies to and from host memory",
