@@ -317,3 +317,18 @@ def test_what_python_itself_cannot_read_is_refused_like_any_other_file(tmp_path,
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(SpecError, match=r"config\.json: a number is too long or the nesting too deep"):
         load_model(tmp_path / "config.json")
+
+
+def test_a_key_written_twice_is_refused(save):
+    path = save()
+    lines = json.dumps(GOOD, indent=1).replace(
+        '"hidden_size": 256', '"hidden_size": 256,\n "hidden_size": 512'
+    )
+    path.write_text(lines)
+    with pytest.raises(
+        SpecError, match=r"config\.json:5: hidden_size: written twice; the first is in line 4"
+    ):
+        load_model(path)
+    path.write_text(lines.replace("{", '{"vision_config": {"hidden_size": 1},', 1))
+    with pytest.raises(SpecError, match=r"config\.json: hidden_size: written twice in one object"):
+        load_model(path)
