@@ -208,7 +208,8 @@ def test_a_software_era_that_nobody_knows_is_found_before_anything_is_computed(f
     (folder / "study.yaml").write_text(f"{SMALL}jobs:\n  - {job}\n")
     for command in ("check", "run"):
         message = refused(command, "study.yaml")
-        assert "jobs.a.software: software 'megatron2025' is not a known era; choose one of" in message
+        said = "jobs.a.software: software 'megatron2025' is not a known era; choose one of"
+        assert re.search(rf"study\.yaml:\d+:\d+: {re.escape(said)}", message)
         assert "did you mean 'megatron-2025'" in message
 
 
@@ -227,7 +228,10 @@ def test_every_layout_that_cannot_work_is_found_before_anything_is_computed(fold
     assert "jobs.a: layout.tensor 3 does not divide the 8 GPUs of a server" in message
     assert "jobs.c: 16 GPUs are not a multiple of tensor x pipeline = 1 x 5" in message
     assert "jobs.b" not in message
-    assert "job 'a': layout.tensor 3 does not divide" in refused("run", "study.yaml"), "the name stands once"
+    line = (folder / "study.yaml").read_text().split("\n").index(jobs.split("\n")[0]) + 1
+    for command in ("check", "run"):
+        said = f"study.yaml:{line}:5: jobs.a: layout.tensor 3 does not divide"
+        assert said in refused(command, "study.yaml"), "the name stands once"
 
 
 def serving(**changes: str) -> str:

@@ -35,7 +35,7 @@ def bill(
     from railwright.study.rooms import money, site
 
     asked = open_study(study)
-    refuse_unknown_names(asked)
+    refuse_unknown_names(asked, study)
     workshop = Workshop.of(asked)
     made = whole_bill(money(asked, workshop), site(asked, workshop))
     heads, rows = made.tables["summary"]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from railwright.errors import RailwrightError
+from railwright.cli.places import job_mistake, mistake_at, steps, study_document
+from railwright.errors import Mistake, RailwrightError, SpecError
 
 if TYPE_CHECKING:
     from railwright.collectives import Machine
@@ -20,42 +21,47 @@ LookUp = tuple[str, Callable[[], object]]
 """A field, and what raises RailwrightError where nobody knows its value."""
 
 
-def refuse_unknown_names(study: Study) -> None:
-    """Raise RailwrightError naming every part, model, engine, era, region or book of rates, of the study or a
-    variant, that nobody knows."""
+def refuse_unknown_names(study: Study, file: str) -> None:
+    """Raise SpecError naming every part, model, engine, era, region or book of rates, of the study or a
+    variant, that nobody knows, each at its line of the file."""
     from railwright.spec import override
 
-    unknown: dict[str, None] = {}
+    unknown: dict[tuple[str, str], tuple[tuple[str | int, ...], str]] = {}
     changed = [
-        (f" (variant '{v.name}')", override(study, v.set)) for v in (*study.variants, *study.sensitivity)
+        ((kind, index, "set"), f" (variant '{v.name}')", override(study, v.set))
+        for kind in ("variants", "sensitivity")
+        for index, v in enumerate(getattr(study, kind))
     ]
-    for where, one in [("", study), *changed]:
+    for inside, where, one in [((), "", study), *changed]:
         for field, look_up in _names(one):
             try:
                 look_up()
             except RailwrightError as error:
-                # A variant repeats what is wrong with the study itself; once is enough.
                 said = str(error).removeprefix(f"{field}: ")
-                if f"{field}: {said}" not in unknown:
-                    unknown[f"{field}{where}: {said}"] = None
+                # A variant repeats what is wrong with the study itself; once is enough.
+                unknown.setdefault((field, said), (inside or steps(study, field), where))
     if unknown:
-        raise RailwrightError("\n".join(unknown))
+        document = study_document(file)
+        raise SpecError(
+            mistake_at(document, file, path, f"{field}{where}", said)
+            for (field, said), (path, where) in unknown.items()
+        )
 
 
-def refuse_impossible_layouts(study: Study) -> None:
-    """Raise RailwrightError with every job that cannot be cut over the study's GPUs as it says, or does not
-    fit into their memory."""
+def refuse_impossible_layouts(study: Study, file: str) -> None:
+    """Raise SpecError with every job that cannot be cut over the study's GPUs as it says, or does not fit
+    into their memory, each at its line of the file."""
     from railwright.catalog import load_catalog
     from railwright.collectives import Machine, NcclSettings
 
     nccl = NcclSettings(**study.nccl.model_dump())
     machine = Machine.of(study.cluster, load_catalog(study.catalog), nccl)
     found = [
-        *(_refusal("jobs", _check_training, job, machine) for job in study.jobs),
-        *(_refusal("serving", _check_serving, job, machine) for job in study.serving),
+        *(_refusal(file, "jobs", _check_training, job, machine) for job in study.jobs),
+        *(_refusal(file, "serving", _check_serving, job, machine) for job in study.serving),
     ]
     if any(found):
-        raise RailwrightError("\n".join(filter(None, found)))
+        raise SpecError(filter(None, found))
 
 
 def _names(study: Study) -> Iterator[LookUp]:
@@ -110,13 +116,15 @@ def _served(job: ServingJob) -> Iterator[LookUp]:
     yield field, partial(engine_of, job.model_copy(update={"name": field}))
 
 
-def _refusal(section: str, check: Callable[[Job, Machine], None], job: Job, machine: Machine) -> str:
-    """What is wrong with a job, which begins with its name, and the section it is in; '' where nothing is."""
+def _refusal(
+    file: str, section: str, check: Callable[[Job, Machine], None], job: Job, machine: Machine
+) -> Mistake | None:
+    """What is wrong with a job, at its line where that can be found; None where nothing is."""
     try:
         check(job, machine)
     except RailwrightError as error:
-        return f"{section}.{error}"
-    return ""
+        return job_mistake(file, str(error), (section,)) or Mistake(file, 0, 0, "", f"{section}.{error}")
+    return None
 
 
 def _check_training(job: TrainingJob, machine: Machine) -> None:

@@ -61,7 +61,7 @@ def cost(
     from railwright.study.rooms import money as money_of
 
     asked = open_study(study)
-    refuse_unknown_names(asked)
+    refuse_unknown_names(asked, study)
     workshop = Workshop.of(asked)
     failing = goodput(asked, workshop) if asked.reliability is not None else None
     serving = served(asked, workshop, lambda what: None)

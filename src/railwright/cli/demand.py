@@ -143,7 +143,7 @@ def _of_study(
     from railwright.training.plan import job_gpus
 
     asked = open_study(name)
-    refuse_unknown_names(asked)
+    refuse_unknown_names(asked, name)
     job = _job(asked.jobs, job_name, Path(name).name)
     workshop = Workshop.of(asked)
     machine = workshop.machine(asked)

@@ -232,7 +232,7 @@ def _open(name: str) -> Study:
     from railwright.cli.studies import open_study
 
     study = open_study(name)
-    refuse_unknown_names(study)
+    refuse_unknown_names(study, name)
     return study
 
 

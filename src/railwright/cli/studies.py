@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from railwright.cli.places import job_lines
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def run(
     folder = out or RESULTS / Path(study).stem
     # Before the work rather than after it; `write` refuses too.
     refuse_existing(folder)
-    refuse_unknown_names(asked)
-    result = _run(asked, quiet, what_if)
+    refuse_unknown_names(asked, study)
+    with job_lines(study):
+        result = _run(asked, quiet, what_if)
     files = write(result, folder)
     if quiet:
         for file in files:
@@ -80,8 +82,8 @@ def check(study: StudyArgument) -> None:
     from railwright.cli.checking import refuse_impossible_layouts, refuse_unknown_names
 
     asked = open_study(study)
-    refuse_unknown_names(asked)
-    refuse_impossible_layouts(asked)
+    refuse_unknown_names(asked, study)
+    refuse_impossible_layouts(asked, study)
     parts = [
         f"{asked.cluster.servers} x {asked.cluster.server}",
         asked.cluster.compute.family,

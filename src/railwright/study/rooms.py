@@ -23,8 +23,8 @@ REGIONS = ("texas", "iceland")
 
 
 def rooms(study: Study, workshop: Workshop, tell: Callable[[str], None] = lambda what: None) -> Rooms:
-    """Every room the study asks for. Raises PlanError, naming the room, for one that cannot work."""
-    serving = _named("serving", lambda: served(study, workshop, tell)) if study.serving else ()
+    """Every room the study asks for. Raises PlanError for one that cannot work, naming it or its job."""
+    serving = served(study, workshop, tell) if study.serving else ()
     failing = None
     if study.reliability is not None:
         tell("failures and recovery")

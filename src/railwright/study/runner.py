@@ -59,7 +59,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         raise PlanError(base.infeasible)
     failed = next((job for job in base.jobs if job.step is None), None)
     if failed is not None:
-        raise PlanError(f"job '{failed.name}': {failed.infeasible}")
+        raise PlanError(f"{failed.name}: {failed.infeasible}")
     tell("what sets the length of a step")
     base = replace(base, jobs=_with_paths(study, base, workshop))
     done = 1
