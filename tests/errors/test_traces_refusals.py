@@ -308,6 +308,22 @@ def test_simai_has_groups_in_megatrons_order_only(
     assert not (tmp_path / "out").exists()
 
 
+def test_simai_has_no_context_parallel_groups(tmp_path: Path) -> None:
+    one = job(batch=16, sequence=4096, context=2)
+    with pytest.raises(PlanError, match=r"^case: SimAI has no context-parallel groups; set layout\.context"):
+        export(one, DENSE, machine(2), "simai", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_simai_reads_what_stages_send_as_an_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = job(batch=16, sequence=512, pipeline=2)
+    monkeypatch.setattr(simai, "MOST_BETWEEN", 1000)
+    with pytest.raises(PlanError, match=r"^case: SimAI reads what stages send as a 32-bit number"):
+        export(one, DENSE, machine(2), "simai", tmp_path / "out")
+    monkeypatch.undo()
+    export(one, DENSE, machine(2), "simai", tmp_path / "out")
+
+
 def test_simai_says_the_jobs_gpus_and_the_export_what_it_leaves_out(tmp_path: Path) -> None:
     """8 of 16 GPUs, half of each server: SimAI's ranks count on, and where they are is said in words."""
     one = job(batch=32, sequence=512, tensor=2).model_copy(update={"gpus_per_server": 4})

@@ -86,7 +86,7 @@ def test_a_mistake_is_one_sentence(study: str, tmp_path: Path) -> None:
         (["export", study, "-o", tmp_path / "used"], "not overwritten"),
         (["export", study, "-f", "goals", "-o", tmp_path / "new"], "did you mean 'goal'"),
         (["export", study, "--job", "smal"], "did you mean 'small'"),
-        (["replay", tmp_path / "absent", "-c", study], "no folder"),
+        (["replay", tmp_path / "absent", "-c", study], "no such file or folder"),
         (["compare", study, tmp_path / "absent.json"], "cannot be read"),
     ):
         result = CliRunner().invoke(app, ["trace", *map(str, words)])

@@ -75,6 +75,9 @@ def test_chakra() -> None:
     assert messages[0].startswith(b"\x0a\x050.0.4")
     assert len(messages) == 4
     assert messages[1] == _node_by_hand()
+    # Ends and tags of messages are int32 (field 7): Chakra's feeder reads them by int32_val.
+    for attribute in (b"\x0a\x08comm_dst\x38\x01", b"\x0a\x08comm_tag\x38\x04", b"\x0a\x08comm_src\x38\x00"):
+        assert attribute in messages[3]
     assert chakra.group_file(step()) == '{"1": [0, 1, 2]}\n'
 
 

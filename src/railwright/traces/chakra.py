@@ -56,7 +56,7 @@ GROUPS, GROUP_FILE = "process_groups", "comm_groups.json"
 """Where the groups are: an attribute of GlobalMetadata, and ASTRA-sim's `--comm-group-configuration`."""
 
 ID, NAME, TYPE, CONTROL, DATA, DURATION, INPUTS, ATTRIBUTE = 1, 2, 3, 4, 5, 7, 8, 10
-ATTRIBUTE_NAME, DOUBLE, INT64, BOOL, STRING = 1, 3, 9, 27, 29
+ATTRIBUTE_NAME, DOUBLE, INT32, INT64, BOOL, STRING = 1, 3, 7, 9, 27, 29
 
 MOST_NODES = 20_000_000
 """Nodes that are written at once: about 2 GB and some minutes."""
@@ -157,7 +157,8 @@ def _node(node: Node, rank: int, micros: int, trace: StepTrace, numbers: dict[st
     elif node.kind in ("send", "receive"):
         ends = (rank, node.peer) if node.kind == "send" else (node.peer, rank)
         for key, value in (("comm_src", ends[0]), ("comm_dst", ends[1]), ("comm_tag", node.tag)):
-            parts.append(_integer(key, value))
+            # Chakra's feeder (et_feeder_node.cpp) asks these for int32_val, which is 0 of an int64.
+            parts.append(_integer(key, value, INT32))
         size = max(1, round(node.size))
         parts += [_integer("comm_size", size), _exactly(node.size, size)]
     return b"".join(parts)
@@ -174,8 +175,8 @@ def _flag(name: str, value: bool) -> bytes:
     return data(ATTRIBUTE, data(ATTRIBUTE_NAME, name.encode()) + number(BOOL, int(value)))
 
 
-def _integer(name: str, value: int) -> bytes:
-    return data(ATTRIBUTE, data(ATTRIBUTE_NAME, name.encode()) + number(INT64, value))
+def _integer(name: str, value: int, kind: int = INT64) -> bytes:
+    return data(ATTRIBUTE, data(ATTRIBUTE_NAME, name.encode()) + number(kind, value))
 
 
 def _text(name: str, value: str) -> bytes:

@@ -43,6 +43,9 @@ COMM: dict[Op, str] = {
 UPDATE = 100
 """Update time of every row, as AICB writes it [ns]; a replay leaves it out."""
 
+MOST_BETWEEN = 2**31 - 1
+"""Workload.cc reads `pp_comm` by `std::stoi`, which throws beyond it [byte]."""
+
 _OPS = {name: op for op, name in COMM.items()}
 _HEAD = re.compile(
     r"(model_parallel_NPU_group|ep|pp|vpp|ga|all_gpus|checkpoints|checkpoint_initiates):\s*(\d+)"
@@ -125,6 +128,11 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
     gpus = job_gpus(job, fabric)
     passes = {e.unit[2] for e in events if e.unit is not None}
     between = next((round(c.prediction.size) for c in step.collectives if c.prediction.op == "sendrecv"), 0)
+    if between > MOST_BETWEEN:
+        raise PlanError(
+            f"{job.name}: SimAI reads what stages send as a 32-bit number, and these send {between:,} bytes "
+            "a microbatch; lower micro_batch, set sequence_parallel, or export chakra."
+        )
     rows = (*reversed(last), *forward, *reversed(backward))
     return Workload(layout.tensor, layout.expert, layout.pipeline, len(passes), gpus, between, rows)
 
@@ -147,6 +155,10 @@ def _refuse_other_groups(job: TrainingJob, step: StepResult, fabric: Fabric) -> 
         raise PlanError(
             f"{job.name}: SimAI has no groups of {sizes.shard} of {sizes.replicas} data-parallel ranks; "
             "leave layout.shard out, or export chakra."
+        )
+    if layout.context > 1:
+        raise PlanError(
+            f"{job.name}: SimAI has no context-parallel groups; set layout.context to 1, or export chakra."
         )
     known = {
         "tp": {sizes.tensor},
