@@ -60,6 +60,17 @@ def test_a_truncated_gzip_profile(tmp_path: Path) -> None:
         read(file)
 
 
+def test_a_small_file_that_unpacks_to_a_huge_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gzip
+
+    monkeypatch.setattr("railwright.traces.reading.MOST_BYTES", 1000)
+    file = tmp_path / "0.et"
+    for packed in (gzip.compress(bytes(5000)), bytes(1001)):
+        file.write_bytes(packed)
+        with pytest.raises(SpecError, match=r"0\.et: longer than .* GiB, which is what is read whole"):
+            load(tmp_path, 8)
+
+
 def test_a_profile_in_which_nothing_repeats(tmp_path: Path) -> None:
     file = tmp_path / "profile.json"
     file.write_text(HEAD + EVENT + "]}")

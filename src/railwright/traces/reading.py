@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from railwright.errors import SpecError
 from railwright.traces.refusal import wrong
 
 MOST_BYTES = 4 * 2**30
@@ -31,15 +32,26 @@ def content(file: Path) -> bytes:
     """A file's bytes, unpacked where they are gzip.  Raises SpecError."""
     try:
         if file.stat().st_size > MOST_BYTES:
-            raise wrong(file, "", f"larger than {MOST_BYTES / 2**30:.0f} GiB, which is what is read whole.")
+            raise _too_long(file)
         raw = file.read_bytes()
-        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        if raw[:2] != b"\x1f\x8b":
+            return raw
+        with gzip.open(file) as packed:
+            # A few megabytes of gzip may hold terabytes.
+            unpacked = packed.read(MOST_BYTES + 1)
+        if len(unpacked) > MOST_BYTES:
+            raise _too_long(file)
+        return unpacked
     except EOFError:
         raise wrong(file, f"byte {file.stat().st_size}", "the gzip stream is cut off.") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise wrong(file, "", f"the gzip stream is damaged ({error}).") from None
     except OSError as error:
         raise wrong(file, "", f"cannot be read: {error.strerror}.") from None
+
+
+def _too_long(file: Path) -> SpecError:
+    return wrong(file, "", f"longer than {MOST_BYTES / 2**30:.0f} GiB, which is what is read whole.")
 
 
 def value_at(text: str, at: int) -> tuple[Any, int]:
