@@ -29,6 +29,24 @@ def test_gpu_memory_is_in_gib_throughout():
     assert " GB" not in section.replace("\u00a0", " ")
 
 
+def test_no_two_parts_of_memory_share_a_colour_but_the_grey_small_ones():
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    parts = {f"part {i}": (10 + i % 7) * 1e9 for i in range(8)} | {"crumb": 1e6, "dust": 1e5}
+    memory = replace(first.step.memory, parts=parts)
+    text = page(
+        replace(
+            result,
+            variants=(
+                replace(result.variants[0], jobs=(replace(first, step=replace(first.step, memory=memory)),)),
+            ),
+        )
+    )
+    section = text[text.index('id="memory"') : text.index('id="assumptions"')]
+    assert [len(re.findall(f'swatch m{i}"', section)) for i in range(8)] == [1] * 8
+    assert section.count('swatch m-rest"') == 2
+
+
 def test_the_peak_of_every_pipeline_stage_is_told():
     stages = tuple(
         StageMemory(i, {"weights": size}, size, moment, held)

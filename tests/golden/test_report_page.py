@@ -182,6 +182,17 @@ def test_what_a_user_writes_stays_text():
         ElementTree.fromstring(text)
 
 
+def test_of_several_jobs_each_is_named_and_only_the_first_is_in_the_trace():
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    several = tuple(replace(v, jobs=(*v.jobs, replace(first, name="pretrain"))) for v in result.variants)
+    text = page(replace(result, variants=several))
+    assert text.count("The whole trace is in trace.json") == 1
+    assert f"trace.json holds the step of {first.name}; 'railwright trace export" in unescape(text)
+    section = text[text.index('id="critical"') :]
+    assert section.index(f"Job: {first.name}") < section.index("Job: pretrain")
+
+
 def test_an_infeasible_variant_is_told_with_its_reason():
     result = example_result()
     reason = "a 2-tier fabric of radix 64 takes 2,048 endpoints and this one has 4,096"

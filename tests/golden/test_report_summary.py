@@ -56,6 +56,7 @@ def test_every_job_is_in_it():
     several = replace(result.variants[0], jobs=(first, slow, rare))
     text = printed(replace(result, variants=(several, *result.variants[1:])))
     assert max(map(len, text.splitlines())) <= 80
+    assert "network share: fine-tune." in " ".join(text.split())
     rows = [line.split()[:4] for line in text.splitlines()]
     assert ["A", "pretrain", "7.77", "s"] in rows
     assert ["A", "ranking", "123", "ms"] in rows

@@ -194,6 +194,18 @@ def test_the_verdict_follows_the_largest_share(result, between, inside, verdict)
     assert bottleneck(replace(result.variants[0], jobs=(job,))).startswith(verdict)
 
 
+def test_a_wait_that_is_longer_than_all_communication_is_told(result):
+    step = result.variants[0].jobs[0].step
+    split = {"compute": 0.4, "host": 0.45, "ep": 0.1}
+    kept = tuple(s for s in step.shares if s.kind != "host")
+    shares = tuple(replace(s, exposed=split.get(s.kind, 0.0) * step.step_time) for s in kept)
+    host = replace(kept[0], kind="host", exposed=0.45 * step.step_time)
+    job = replace(result.variants[0].jobs[0], step=replace(step, shares=(*shares, host)))
+    told = bottleneck(replace(result.variants[0], jobs=(job,)))
+    assert "compute is 40 % of the step, waiting for launches 45 % and exposed communication" in told
+    assert "launches" not in result.answer[1], "a wait that is shorter is left to the breakdown"
+
+
 def test_a_single_machine_is_never_told_that_its_network_is_the_bottleneck():
     which, verdict, *_ = rw.run(load_study_text(template("workstation"))).answer
     assert which.startswith("Choose '")

@@ -6,7 +6,7 @@ from railwright.report.charts import badge, colour_key, stacked_bar
 from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job_of, letter
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
-from railwright.report.timeline_drawing import close_look, draw_timeline, look_of
+from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
 from railwright.study.result import Result
 from railwright.training.result import COMMUNICATION, StepResult
 from railwright.training.timeline import Timeline
@@ -37,6 +37,7 @@ def step_section(result: Result) -> Html | None:
     """Each job: a bar per variant, the network's share, the first variant's timeline."""
     parts: list[Html] = []
     names = job_names(result)
+    traced = ""
     for nth, name in enumerate(names):
         found = ((i, job_of(v, name)) for i, v in enumerate(result.variants))
         steps = [(i, job.step) for i, job in found if job is not None and job.step is not None]
@@ -50,9 +51,9 @@ def step_section(result: Result) -> Html | None:
         parts += [_breakdown(result, steps, name), _network(result, steps, name)]
         index, step = steps[0]
         if step.timeline.events:
-            parts += _timeline(
-                f"{letter(index)} {result.variants[index].name}", step.timeline, f"timeline-{nth}"
-            )
+            who = f"{letter(index)} {result.variants[index].name}"
+            parts += _timeline(who, step.timeline, f"timeline-{nth}", _about(step, name, traced))
+            traced = traced or name
     return join(parts) if parts else None
 
 
@@ -132,8 +133,26 @@ def _network(result: Result, steps: Steps, name: str) -> Html:
     return join([tag("h3", "The network's share"), table])
 
 
-def _timeline(who: str, timeline: Timeline, name: str) -> list[Html]:
-    """The whole step, and a stretch of it that can be read."""
+def _about(step: StepResult, name: str, traced: str) -> str:
+    """Which stages the drawing leaves out, and where all of it is.
+
+    traced  the job whose step trace.json holds, '' for this one
+    """
+    stages = len({event.rank for event in step.timeline.events})
+    drawn = f"Stages 0 to {MOST_RANKS - 1} of {stages}. " if stages > MOST_RANKS else ""
+    if not traced:
+        return f"{drawn}The whole trace is in trace.json, for ui.perfetto.dev."
+    elsewhere = (
+        "; 'railwright trace export -f perfetto --job' writes this one" if step.unit == "tokens" else ""
+    )
+    return f"{drawn}trace.json holds the step of {traced}{elsewhere}."
+
+
+def _timeline(who: str, timeline: Timeline, name: str, about: str) -> list[Html]:
+    """The whole step, and a stretch of it that can be read.
+
+    about  the sentence under the heading
+    """
     start, end = close_look(timeline)
     looks = {look_of(event) for event in timeline.events}
     whole = draw_timeline(
@@ -141,7 +160,7 @@ def _timeline(who: str, timeline: Timeline, name: str) -> list[Html]:
     )
     parts = [
         tag("h3", f"The step's timeline on {who}"),
-        tag("p", "The whole trace is in trace.json, for ui.perfetto.dev.", class_="note"),
+        tag("p", about, class_="note"),
         _key([look for look in LOOK_NAMES if look in looks]),
         tag("figure", tag("div", whole, class_="scroll")),
     ]

@@ -20,6 +20,8 @@ from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult, UsedCollective
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
+COLOURS = 8
+"""Parts of memory with a colour of their own; smaller ones are grey."""
 MOST_PARTS = 12
 """Parts of a critical path that are listed; the rest is summed up."""
 
@@ -81,7 +83,10 @@ def _what_ifs(result: Result) -> Html | None:
 def critical_section(result: Result) -> Html | None:
     """What sets the length of a step: sentences, and what the path consists of."""
     parts: list[Html] = []
-    for found in critical_sentences(result):
+    sentences = critical_sentences(result)
+    for found in sentences:
+        if len(sentences) > 1:
+            parts.append(tag("h3", f"Job: {found.job}"))
         who = f"{found.job} on {letter(found.variant)} {result.variants[found.variant].name}"
         parts.append(tag("p", unbroken(" ".join(found.told))))
         rows = _path_rows(found.path)
@@ -104,7 +109,10 @@ def critical_section(result: Result) -> Html | None:
             rest = sum(share for _, _, _, share in rows[MOST_PARTS:])
             parts.append(tag("p", f"All smaller parts together: {show_share(rest)}.", class_="note"))
     if parts:
-        text = "The path is a process of its own in trace.json, and its tasks are marked 'critical' there."
+        whose = f" of {sentences[0].job}" if len(sentences) > 1 else ""
+        text = (
+            f"The path{whose} is a process of its own in trace.json; its tasks are marked 'critical' there."
+        )
         parts.append(tag("p", text, class_="note"))
     return join(parts) if parts else None
 
@@ -189,9 +197,10 @@ def memory_section(result: Result) -> Html | None:
     for name, who, step in _first_steps(result):
         m = step.memory
         held = _reserved(result, name)
+        largest = sorted(m.parts, key=lambda part: -m.parts[part])[:COLOURS]
+        looks = {part: f"m{i}" for i, part in enumerate(p for p in m.parts if p in largest)}
         pieces = [
-            (f"m{i % 8}", size, f"{part}: {show_size(size)}")
-            for i, (part, size) in enumerate(m.parts.items())
+            (looks.get(part, "m-rest"), size, f"{part}: {show_size(size)}") for part, size in m.parts.items()
         ]
         full = max(m.capacity, m.total)
         label = f"{show_size(m.total)} of {show_size(m.capacity)}"

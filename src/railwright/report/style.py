@@ -131,6 +131,7 @@ rect.k-bubble{stroke:var(--edge);stroke-width:.6;stroke-dasharray:2 2}
 .m0{fill:var(--r0);background:var(--r0)}.m1{fill:var(--r1);background:var(--r1)}.m2{fill:var(--r4);background:var(--r4)}
 .m3{fill:var(--r7);background:var(--r7)}.m4{fill:var(--r6);background:var(--r6)}.m5{fill:var(--r3);background:var(--r3)}
 .m6{fill:var(--r5);background:var(--r5)}.m7{fill:var(--r2);background:var(--r2)}
+.m-rest{fill:var(--edge);background:var(--edge)}
 svg.timeline .event{fill:var(--event);font-size:11px;pointer-events:none}
 svg.timeline .k-bubble+.event{fill:var(--ink)}
 svg.timeline .lane{fill:var(--wash)}

@@ -107,10 +107,11 @@ def _variants(result: Result, console: Console) -> None:
         console.print(table)
     else:
         _one_by_one(heads, rows, console)
-    if shown is not None:
-        about = f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."
-        about += f" Step, {_unit(result, jobs[0])}/s and network share: {jobs[0]}." if jobs else ""
-        console.print(Text(about, style="dim"))
+    about = [f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."] if shown is not None else []
+    if jobs and (shown is not None or len(jobs) > 1):
+        about.append(f"Step, {_unit(result, jobs[0])}/s and network share: {jobs[0]}.")
+    if about:
+        console.print(Text(" ".join(about), style="dim"))
     for index, variant in enumerate(result.variants):
         for reason in _reasons(variant):
             console.print(Text(f"{letter(index)} cannot work: {reason}", style="red"))
@@ -188,7 +189,7 @@ def _sensitivity(result: Result, console: Console) -> None:
         table.add_row(Text(row.name), effect, show_change(row.pxn_gain) if row.pxn_gain is not None else "–")
     console.print(table)
     if len(rows) > TOP_ROWS:
-        console.print(Text(f"{len(rows) - TOP_ROWS} smaller ones are in the report.", style="dim"))
+        console.print(Text(_more(len(rows) - TOP_ROWS), style="dim"))
 
 
 def _critical(result: Result, console: Console) -> None:
@@ -199,6 +200,11 @@ def _critical(result: Result, console: Console) -> None:
     _heading(console, f"What sets the step of {sentences.job}")
     for sentence in sentences.told:
         console.print(Text(sentence))
+
+
+def _more(rows: int) -> str:
+    """How many rows are not shown."""
+    return f"{rows} smaller ones are in the report." if rows > 1 else "A smaller one is in the report."
 
 
 def _what_ifs(result: Result, console: Console) -> None:
@@ -215,7 +221,7 @@ def _what_ifs(result: Result, console: Console) -> None:
         table.add_row(Text(row.name), effect, main_change(row))
     console.print(table)
     if len(rows) > TOP_ROWS:
-        console.print(Text(f"{len(rows) - TOP_ROWS} smaller ones are in the report.", style="dim"))
+        console.print(Text(_more(len(rows) - TOP_ROWS), style="dim"))
 
 
 def _published(result: Result, console: Console) -> None:

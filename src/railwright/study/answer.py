@@ -29,6 +29,15 @@ KIND_NAMES = {
 }
 
 
+WAITS = {
+    "host": "waiting for launches",
+    "bubble": "the pipeline bubble",
+    "copy": "copies to and from host memory",
+    "data": "waiting for data",
+}
+"""What a step spends on neither compute nor communication."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A fault-free design that runs the first job."""
@@ -85,8 +94,8 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     best = min(close, key=lambda d: (d.parts, d.step.step_time))
     verb = "Build" if len({d.parts for d in designs}) > 1 else "Choose" if len(designs) > 1 else "You have"
     sentence = (
-        f"{verb} '{best.variant.name}': {_parts(*best.parts)}, "
-        f"{show_time(best.step.step_time)} a step, {best.step.tokens_per_second:,.0f} {best.step.unit}/s"
+        f"{verb} '{best.variant.name}': {_parts(*best.parts)}, {show_time(best.step.step_time)} a step"
+        f"{_of_job(best.variant)}, {best.step.tokens_per_second:,.0f} {best.step.unit}/s"
     )
     dearer = [d for d in close if d.parts != best.parts]
     if dearer:
@@ -127,10 +136,15 @@ def bottleneck(base: VariantResult) -> str:
         verdict = "The network slows you, but is not your main bottleneck"
     else:
         verdict = "The network is not your bottleneck"
-    data = f", waiting for data {share(loading / step.step_time)}" if loading else ""
+    # A wait that is longer than all communication is what the reader looks for instead.
+    waits = "".join(
+        f", {WAITS[s.kind]} {share(s.exposed / step.step_time)}"
+        for s in sorted(step.shares, key=lambda s: -s.exposed)
+        if s.kind in WAITS and s.exposed > (0.0 if s.kind == "data" else between + inside)
+    )
     sentence = (
-        f"{verdict}: compute is {share(compute / step.step_time)} of the step{data} and exposed "
-        f"communication {share(step.network_share)}"
+        f"{verdict}: compute is {share(compute / step.step_time)} of the step{waits} and "
+        f"exposed communication {share(step.network_share)}"
     )
     if exposed:
         places = ((between, "between servers"), (inside, "inside"))
@@ -146,6 +160,11 @@ def bottleneck(base: VariantResult) -> str:
         if heaviest.prediction.bottleneck is not None:
             sentence += f", whose busiest link is {heaviest.prediction.bottleneck.name}"
     return sentence + "."
+
+
+def _of_job(variant: VariantResult) -> str:
+    """Whose step it is, where the study has several jobs."""
+    return f" of '{variant.jobs[0].name}'" if len(variant.jobs) > 1 else ""
 
 
 def _between_servers(base: VariantResult, step: StepResult, kind: str) -> float:

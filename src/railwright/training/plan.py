@@ -367,8 +367,8 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
         )
     if arch.mtp_layers:
         found.append(
-            f"the {arch.mtp_layers} multi-token-prediction layers of {arch.name} lie on the last "
-            "stage beyond its own layers, and count in time and memory but not in model FLOPs."
+            f"multi-token prediction of {arch.name} (layers beyond its own: {arch.mtp_layers}) lies on the "
+            "last stage, and counts in time and memory but not in model FLOPs."
         )
     found += packing_warnings(job)
     found += doubts(job, arch, microbatches(job, data_parallel(job, fabric)))
