@@ -186,9 +186,10 @@ def _notes(order: Order, plan: Plan) -> tuple[str, ...]:
     if plan.spines:
         down = plan.leaf_ports * order.node_rate
         actual = down / (plan.leaf_uplinks * order.leaf_spine_rate)
+        spines = f"each of {plan.spines_per_plane} spines" if plan.spines_per_plane > 1 else "the spine"
         notes.append(
             f"fullest leaf: {plan.leaf_ports} ports down, {plan.leaf_uplinks} up ({plan.leaf_spine_links} to "
-            f"each of {plan.spines_per_plane} spines), oversubscription {actual:.3g}"
+            f"{spines}), oversubscription {actual:.3g}"
         )
     return tuple(notes)
 

@@ -147,8 +147,11 @@ def _keys(result: Result) -> Html | None:
     if base.counts is not None:
         c = base.counts
         found += [
-            (f"switches ({_tiers(c.leaves, c.spines, c.cores)})", show_count(c.switches)),
-            ("cables", show_count(c.cables)),
+            (
+                f"{'switch' if c.switches == 1 else 'switches'} ({_tiers(c.leaves, c.spines, c.cores)})",
+                show_count(c.switches),
+            ),
+            ("cable" if c.cables == 1 else "cables", show_count(c.cables)),
             (
                 "GPUs in " + show_count(c.servers) + (" server" if c.servers == 1 else " servers"),
                 show_count(c.gpus),
