@@ -266,7 +266,7 @@ tag: weights sharded over 16 servers (FSDP=16 of the mesh between servers), copi
 def _check(record: Mapping[str, str]) -> None:
     """Refuse what this stage does not model, and records that do not say what they ran."""
     if record["dtype"] not in DTYPES:
-        raise Unsupported(f"the record does not say which format it ran: '{record['dtype']}'")
+        raise Unsupported(f"the record does not say in which format it ran ({record['dtype']})")
     if not record["mbs"]:
         raise Unsupported("the record does not state the microbatch")
     if not (record["step_time_s"] or record["tokens_s_gpu"]):
