@@ -161,7 +161,7 @@ def test_adapters_and_context() -> None:
 
 
 def test_a_format_that_the_log_leaves_open_is_refused() -> None:
-    with pytest.raises(Unsupported, match="does not say which format"):
+    with pytest.raises(Unsupported, match="does not say in which format"):
         job_of(next(r for r in RECORDS.values() if r["dtype"].startswith("fp8 (")))
 
 
