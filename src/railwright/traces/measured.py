@@ -76,7 +76,7 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
                 profile.file,
                 "",
                 f"none of its {len(windows)} ProfilerStep# marks encloses work; call profiler.step() after "
-                "each step, inside the profiler, or say that the whole trace is one step.",
+                "each step, inside the profiler, or take the whole trace for one step (--whole).",
             )
         if not windows:
             windows, found = _repeated(work), "repeated pattern"
@@ -85,7 +85,7 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
                 profile.file,
                 "",
                 "no ProfilerStep# marks a step and no pattern of kernels repeats; profile several steps and "
-                "call profiler.step() after each, or say that the whole trace is one step.",
+                "call profiler.step() after each, or take the whole trace for one step (--whole).",
             )
     if not windows:
         windows = [(work[0].start, max(span.end for span in work))]
