@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,3 +163,18 @@ def test_sweeps_have_every_point(result):
     assert len(rows) == 5 * 2 * 21
     assert float(rows[0]["time_s"]) == result.variants[0].curves[0].points[0].time
     assert cable_schedule(None) == ",".join(CABLES) + "\n"
+
+
+def test_only_one_step_is_said_to_be_in_the_trace():
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    jobs = (first, replace(first, name="pretrain"))
+    several = replace(result, variants=(replace(result.variants[0], jobs=jobs), *result.variants[1:]))
+    held = [
+        job["step"]["timeline"]["file"]
+        for variant in results(several)["variants"]
+        for job in variant["jobs"]
+        if job["step"]
+    ]
+    assert held == ["trace.json"] + [None] * (len(held) - 1)
+    assert len(held) > 2

@@ -7,6 +7,7 @@ from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
+from railwright.report.trace import traced
 from railwright.study.result import Result
 from railwright.training.result import COMMUNICATION, StepResult
 from railwright.training.timeline import Timeline
@@ -37,7 +38,7 @@ def step_section(result: Result) -> Html | None:
     """Each job: a bar per variant, the network's share, the first variant's timeline."""
     parts: list[Html] = []
     names = job_names(result)
-    traced = ""
+    drawn = traced(result)
     for nth, name in enumerate(names):
         found = ((i, job_of(v, name)) for i, v in enumerate(result.variants))
         steps = [(i, job.step) for i, job in found if job is not None and job.step is not None]
@@ -52,8 +53,8 @@ def step_section(result: Result) -> Html | None:
         index, step = steps[0]
         if step.timeline.events:
             who = f"{letter(index)} {result.variants[index].name}"
-            parts += _timeline(who, step.timeline, f"timeline-{nth}", _about(step, name, traced))
-            traced = traced or name
+            elsewhere = drawn[1].name if drawn is not None and drawn[1].name != name else ""
+            parts += _timeline(who, step.timeline, f"timeline-{nth}", _about(step, elsewhere))
     return join(parts) if parts else None
 
 
@@ -133,19 +134,19 @@ def _network(result: Result, steps: Steps, name: str) -> Html:
     return join([tag("h3", "The network's share"), table])
 
 
-def _about(step: StepResult, name: str, traced: str) -> str:
+def _about(step: StepResult, other: str) -> str:
     """Which stages the drawing leaves out, and where all of it is.
 
-    traced  the job whose step trace.json holds, '' for this one
+    other  the job whose step trace.json holds instead of this one's, '' where it holds this one
     """
     stages = len({event.rank for event in step.timeline.events})
     drawn = f"Stages 0 to {MOST_RANKS - 1} of {stages}. " if stages > MOST_RANKS else ""
-    if not traced:
+    if not other:
         return f"{drawn}The whole trace is in trace.json, for ui.perfetto.dev."
     elsewhere = (
         "; 'railwright trace export -f perfetto --job' writes this one" if step.unit == "tokens" else ""
     )
-    return f"{drawn}trace.json holds the step of {traced}{elsewhere}."
+    return f"{drawn}trace.json holds the step of {other}{elsewhere}."
 
 
 def _timeline(who: str, timeline: Timeline, name: str, about: str) -> list[Html]:

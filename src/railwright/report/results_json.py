@@ -1,7 +1,7 @@
 """The whole result as JSON: SI base units, named in the fields; keys in a fixed order; no NaN, no Infinity.
 
 Fields are documented in docs/report.md.  Fabrics are summarised (their cables are in cables.csv) and the
-timeline is referred to (it is in trace.json).
+timeline is referred to (of one step it is in trace.json).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from railwright.network.solution import Bottleneck
 from railwright.report.figures import letter
 from railwright.report.plain import finite
 from railwright.report.rooms_json import rooms
+from railwright.report.trace import traced
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.cached import Reserved
 from railwright.training.critical import critical_path
@@ -38,7 +39,7 @@ def results(result: Result) -> dict[str, Any]:
         "seconds_to_compute": result.seconds,
         "question": result.study.question,
         "answer": list(result.answer),
-        "variants": [_variant(i, v) for i, v in enumerate(result.variants)],
+        "variants": [_variant(i, v, traced(result)) for i, v in enumerate(result.variants)],
         "sensitivity": [_sensitivity(row) for row in result.sensitivity],
         "what_ifs": [_sensitivity(row) for row in result.what_ifs],
         "published": [
@@ -67,7 +68,9 @@ def to_text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _variant(index: int, variant: VariantResult) -> dict[str, Any]:
+def _variant(index: int, variant: VariantResult, drawn: tuple[int, JobResult] | None) -> dict[str, Any]:
+    """A variant; `drawn` is the one job whose step is in trace.json, and its variant."""
+    file = "trace.json" if drawn is not None and drawn[0] == index else None
     return {
         "letter": letter(index),
         "name": variant.name,
@@ -80,7 +83,7 @@ def _variant(index: int, variant: VariantResult) -> dict[str, Any]:
             {"op": c.op, "label": c.label, "points": [_prediction(p) for p in c.points]}
             for c in variant.curves
         ],
-        "jobs": [_job(job) for job in variant.jobs],
+        "jobs": [_job(job, file if drawn and job is drawn[1] else None) for job in variant.jobs],
     }
 
 
@@ -153,17 +156,17 @@ def _bottleneck(b: Bottleneck) -> dict[str, Any]:
     return {"link": b.link, "name": b.name, "utilisation": b.utilisation, "demands": b.share, "why": b.why}
 
 
-def _job(job: JobResult) -> dict[str, Any]:
+def _job(job: JobResult, file: str | None) -> dict[str, Any]:
     return {
         "name": job.name,
         "infeasible": job.infeasible,
         "step": None
         if job.step is None
-        else _step(job.step, job.reserved) | {"critical_path": _critical(job)},
+        else _step(job.step, file, job.reserved) | {"critical_path": _critical(job)},
     }
 
 
-def _step(step: StepResult, held: Reserved | None = None) -> dict[str, Any]:
+def _step(step: StepResult, file: str | None, held: Reserved | None) -> dict[str, Any]:
     return {
         "step_time_s": step.step_time,
         "unit": step.unit,
@@ -204,7 +207,7 @@ def _step(step: StepResult, held: Reserved | None = None) -> dict[str, Any]:
             }
             for u in step.collectives
         ],
-        "timeline": {"span_s": step.timeline.span, "events": len(step.timeline.events), "file": "trace.json"},
+        "timeline": {"span_s": step.timeline.span, "events": len(step.timeline.events), "file": file},
         "tokens_total": step.tokens_total,
         "time_to_train_s": step.time_to_train,
         "gpu_hours": step.gpu_hours,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from railwright.report.figures import letter
-from railwright.study.result import Result
+from railwright.study.result import JobResult, Result
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult, UsedCollective
 from railwright.training.timeline import Event
@@ -31,18 +31,22 @@ LANE_NAMES = {
 }
 
 
+def traced(result: Result) -> tuple[int, JobResult] | None:
+    """The first job that runs, on the first variant (its number) where one does."""
+    return next(
+        ((i, job) for i, variant in enumerate(result.variants) for job in variant.jobs if job.step), None
+    )
+
+
 def trace(result: Result) -> dict[str, Any]:
-    """The first job that runs, on the first variant where one does; without any, a trace without events."""
-    for index, variant in enumerate(result.variants):
-        for job in variant.jobs:
-            if job.step is not None:
-                about = {
-                    "study": result.study.name,
-                    "variant": f"{letter(index)} {variant.name}",
-                    "job": job.name,
-                }
-                return _whole(result, about, step_events(job.step))
-    return _whole(result, {"study": result.study.name, "note": "no job of this study runs"}, [])
+    """The step of the job that `traced` names; without any, a trace without events."""
+    found = traced(result)
+    if found is None or found[1].step is None:
+        return _whole(result, {"study": result.study.name, "note": "no job of this study runs"}, [])
+    index, job = found
+    who = f"{letter(index)} {result.variants[index].name}"
+    about = {"study": result.study.name, "variant": who, "job": job.name}
+    return _whole(result, about, step_events(found[1].step))
 
 
 def step_events(step: StepResult) -> list[dict[str, Any]]:
