@@ -1,6 +1,7 @@
 """The terminal summary: what it says, and that it fits 80 columns and a pipe."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,19 @@ def test_it_says_what_a_person_wants_to_know():
     assert "out/report.html" in text
     assert "at 0.88 to 1.22 times the predicted time" in flat
     assert "expert loads are taken as balanced" in text
+
+
+def test_a_sweep_that_ends_at_its_small_size_has_one_column():
+    result = example_result()
+    variants = tuple(
+        replace(v, curves=tuple(replace(c, points=c.points[:1]) for c in v.curves)) for v in result.variants
+    )
+    short, full = (
+        next(line for line in printed(one).splitlines() if "switches cables" in line)
+        for one in (replace(result, variants=variants), result)
+    )
+    assert len(re.findall("[KMG]iB", short)) == 1
+    assert len(re.findall("[KMG]iB", full)) == 2
 
 
 def test_every_job_is_in_it():

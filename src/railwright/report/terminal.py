@@ -83,9 +83,12 @@ def _variants(result: Result, console: Console) -> None:
     shown = swept.get("all_to_all") or next(iter(sweeps(result)), None)
     curves = dict(shown.curves) if shown is not None else {}
     heads = ["switches", "cables"]
+    picks = (small_point, large_point)
     if shown is not None:
         first = shown.curves[0][1].points
-        heads += [show_size(pick(first).size) for pick in (small_point, large_point)]
+        # A sweep that ends at its small size has one column.
+        picks = picks[: len({pick(first).size for pick in picks})]
+        heads += [show_size(pick(first).size) for pick in picks]
     if jobs:
         heads += ["step", f"{_unit(result, jobs[0])}/s", "network"]
     rows: list[tuple[str, list[str]]] = []
@@ -94,11 +97,7 @@ def _variants(result: Result, console: Console) -> None:
         cells = [show_count(counts.switches), show_count(counts.cables)] if counts is not None else ["–", "–"]
         if shown is not None:
             points = curves[index].points if index in curves else ()
-            cells += (
-                [show_rate(small_point(points).busbw), show_rate(large_point(points).busbw)]
-                if points
-                else ["–"] * 2
-            )
+            cells += [show_rate(pick(points).busbw) if points else "–" for pick in picks]
         if jobs:
             cells += _job_cells(variant, jobs[0])
         rows.append((variant.name, cells))

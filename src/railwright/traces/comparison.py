@@ -239,8 +239,9 @@ def _collectives(step: Step, kinds: Sequence[str], groups: Groups, machine: Mach
 
 def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str, ...]:
     ratio = step.seconds / predicted.step_time
+    shown = f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.2g}"
     words = [
-        f"The measured step takes {step.seconds * 1e3:.2f} ms, {ratio:.2f} times the predicted "
+        f"The measured step takes {step.seconds * 1e3:.2f} ms, {shown} times the predicted "
         f"{predicted.step_time * 1e3:.2f} ms"
         + (
             "; that is inside the prediction's 80 % band."
