@@ -189,6 +189,13 @@ def test_of_several_jobs_each_is_named_and_only_the_first_is_in_the_trace():
     text = page(replace(result, variants=several))
     assert text.count("The whole trace is in trace.json") == 1
     assert f"trace.json holds the step of {first.name}; 'railwright trace export" in unescape(text)
+    assert "Whole passes, with" not in text
+    event = first.step.timeline.events[0]
+    timeline = replace(first.step.timeline, events=(replace(event, kind="forward"),))
+    passes = replace(first, step=replace(first.step, timeline=timeline))
+    assert "Whole passes, with" in page(
+        replace(result, variants=(replace(result.variants[0], jobs=(passes,)),))
+    )
     section = text[text.index('id="critical"') :]
     assert section.index(f"Job: {first.name}") < section.index("Job: pretrain")
 

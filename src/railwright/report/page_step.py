@@ -135,12 +135,14 @@ def _network(result: Result, steps: Steps, name: str) -> Html:
 
 
 def _about(step: StepResult, other: str) -> str:
-    """Which stages the drawing leaves out, and where all of it is.
+    """What the drawing leaves out, and where all of it is.
 
     other  the job whose step trace.json holds instead of this one's, '' where it holds this one
     """
     stages = len({event.rank for event in step.timeline.events})
     drawn = f"Stages 0 to {MOST_RANKS - 1} of {stages}. " if stages > MOST_RANKS else ""
+    if any(event.kind in ("forward", "backward") for event in step.timeline.events):
+        drawn += "Whole passes, with what they communicate and launch inside. "
     if not other:
         return f"{drawn}The whole trace is in trace.json, for ui.perfetto.dev."
     elsewhere = (

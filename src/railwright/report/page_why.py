@@ -107,7 +107,8 @@ def critical_section(result: Result) -> Html | None:
         parts.append(data_table(caption, heads, cells, numbers=numbers, wide=(len(heads) - 1,)))
         if len(rows) > MOST_PARTS:
             rest = sum(share for _, _, _, share in rows[MOST_PARTS:])
-            parts.append(tag("p", f"All smaller parts together: {show_share(rest)}.", class_="note"))
+            together = show_share(rest) if rest >= 0.0005 else "less than 0.1 %"
+            parts.append(tag("p", f"All smaller parts together: {together}.", class_="note"))
     if parts:
         whose = f" of {sentences[0].job}" if len(sentences) > 1 else ""
         text = (
