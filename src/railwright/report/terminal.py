@@ -83,7 +83,7 @@ def _variants(result: Result, console: Console) -> None:
     shown = swept.get("all_to_all") or next(iter(sweeps(result)), None)
     curves = dict(shown.curves) if shown is not None else {}
     heads = ["switches", "cables"]
-    picks = (small_point, large_point)
+    picks = [small_point, large_point]
     if shown is not None:
         first = shown.curves[0][1].points
         # A sweep that ends at its small size has one column.
