@@ -11,7 +11,9 @@ from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.buckets import bucket_threshold, make_buckets
+from railwright.training.buckets import bucket_threshold, buckets_of, make_buckets
+from railwright.training.placement import Sizes
+from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 BSH = 1024 * 1024 * 2.0
@@ -167,6 +169,27 @@ def test_buckets_of_experts_are_as_large_as_those_of_the_rest() -> None:
     # one threshold for both, that of the 128 ranks with the same dense parameters: four layers, not one
     buckets = make_buckets([1e6] * 4, [40e6] * 4, 0.0, 0.0, bucket_threshold(128))
     assert [(b.kind, b.parameters) for b in buckets] == [("dp", 4e6), ("expert_dp", 160e6)]
+
+
+@pytest.mark.parametrize(
+    ("software", "buckets"),
+    # two layers of 54M in each chunk; the embedding and the head have buckets of their own where there are
+    # several
+    [("megatron-2025", [[3, 1], [1, 1]]), ("fsdp-2024", [[3, 2], [2, 3]])],
+)
+def test_megatron_cuts_the_first_chunk_of_the_first_stage_alone(
+    software: str, buckets: list[list[int]]
+) -> None:
+    arch = replace(DENSE, layers=8, hidden=2048, ffn=6144, heads=16, kv_heads=16, head_dim=128)
+    wanted = changed(job(pipeline=2, virtual_pipeline=2, zero=1), software=software)
+    sizes = Sizes.under(wanted.layout, 8)
+    shapes = stage_shapes(arch, wanted.layout, None)
+    found = [[len(held) for held in buckets_of(wanted, shape, sizes)] for shape in shapes]
+    assert found == buckets
+    for shape in shapes:
+        for c, held in enumerate(buckets_of(wanted, shape, sizes)):
+            ends = shape.embedding * shape.chunks[c].embedding + shape.head * shape.chunks[c].head
+            assert sum(b.parameters for b in held) == pytest.approx(sum(shape.trained_dense[c]) + ends)
 
 
 @pytest.mark.parametrize("zero", [0, 1])

@@ -15,6 +15,7 @@ from railwright.collectives.prediction import Op
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import WEIGHT_BYTES, Prices
 from railwright.training.constants import constant
+from railwright.training.eras import era_of
 from railwright.training.lanes import Task
 from railwright.training.placement import Sizes
 from railwright.training.stages import StageShape
@@ -49,20 +50,27 @@ def bucket_threshold(data: int) -> float:
 
 
 def buckets_of(job: TrainingJob, shape: StageShape, sizes: Sizes) -> list[tuple[Bucket, ...]]:
-    """Buckets of each chunk of a stage; of what is not hidden once a step, all parameters are one.
+    """Buckets of each chunk of a stage.
 
-    Source: Megatron-LM, training/training.py ("Set bucket_size to infinity if overlap_grad_reduce is False").
+    What is reduced once a step is one bucket where it is not hidden and, with Megatron-LM, in all chunks but
+    the first of the first stage, which all others wait for.
+    Source: Megatron-LM, core/distributed/distributed_data_parallel.py (bucket_size None, i.e. all parameters,
+    without overlap_grad_reduce and where pp_rank > 0), training/training.py (disable_bucketing of chunks).
     """
-    once = job.layout.zero < 2 and not job.overlap.dp
-    threshold = math.inf if once else bucket_threshold(sizes.replicas)
-    trained = job.lora is None
+    once, trained = job.layout.zero < 2, job.lora is None
+    alone = once and (not job.overlap.dp or era_of(job).framework == "megatron")
+
+    def threshold(chunk: int) -> float:
+        first = chunk == 0 and shape.chunks[0].embedding and job.overlap.dp
+        return bucket_threshold(sizes.replicas) if first or not alone else math.inf
+
     return [
         make_buckets(
             shape.trained_dense[c],
             shape.trained_expert[c],
             shape.embedding if chunk.embedding and trained else 0.0,
             shape.head if chunk.head and trained else 0.0,
-            threshold,
+            threshold(c),
         )
         for c, chunk in enumerate(shape.chunks)
     ]

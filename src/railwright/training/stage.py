@@ -209,8 +209,10 @@ class Stage:
         else:
             needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
             place = {one.tag: i for i, one in enumerate(self._pending)} if needed else {}
+            # Stages with the same chunk may pack its gradients otherwise.
+            held = self.buckets[unit.backward_chunk] if begins == "buckets" else ()
             placed = self.book.run(
-                (chunks, unit.kind, begins, tuple(needed.items())),
+                (chunks, unit.kind, begins, held, tuple(needed.items())),
                 self._pending,
                 {layer: place[bucket] for layer, bucket in needed.items() if bucket in place},
                 lambda: self.with_dp(unit, chunks, begins),
