@@ -110,6 +110,21 @@ def test_expert_across_without_enough_servers() -> None:
     assert "a pipeline stage has only 4; lower layout.expert to at most 4" in text
 
 
+def test_servers_too_few_for_the_experts_of_a_token() -> None:
+    """Four experts a token, two on each of four servers: one server has too few, two have enough."""
+    arch = replace(MOE, experts_per_token=4)
+    across = job(expert=4, placement="expert-across")
+    text = refusal(across.model_copy(update={"expert_nodes": 1}), arch)
+    assert "lets a token reach 2 experts" in text
+    assert "give 2 or more" in text
+    simulate(
+        across.model_copy(update={"expert_nodes": 2}), arch, machine(4), predict=priced(50e9), kernel=roofline
+    )
+    # four ranks of two GPUs lie on one server, which holds all eight
+    packed = job(expert=4, tensor=2).model_copy(update={"expert_nodes": 1})
+    simulate(packed, arch, machine(4), predict=priced(50e9), kernel=roofline)
+
+
 def test_expert_across_without_whole_servers() -> None:
     text = refusal(job(pipeline=8, expert=2, placement="expert-across"), MOE)
     assert "whole servers per pipeline stage" in text

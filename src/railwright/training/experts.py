@@ -8,10 +8,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, listed
 
 
-def check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
+def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) -> None:
     """Raise PlanError where experts cannot be spread, or cannot be as unevenly loaded, as a job says.
 
-    stage  GPUs of one pipeline stage, which experts and their replicas share
+    stage   GPUs of one pipeline stage, which experts and their replicas share
+    server  GPUs of one server that the job uses
     """
     _check_load(job, arch)
     expert, cut = job.layout.expert, job.layout.expert_tensor
@@ -41,6 +42,25 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int) -> None:
         raise PlanError(
             f"{job.name}: expert groups are formed inside data parallelism, and {ranks} {which} "
             f"are not a multiple of layout.expert = {expert}; {listed(both)} work."
+        )
+    _check_reach(job, arch, inside, server)
+
+
+def _check_reach(job: TrainingJob, arch: Transformer, inside: int, server: int) -> None:
+    """The servers a token may go to hold as many experts as it takes, even where they hold most.
+
+    inside  GPUs that share an expert
+    """
+    if job.expert_nodes is None:
+        return
+    expert = job.layout.expert
+    ranks = 1 if job.layout.placement == "expert-across" else max(server // inside, 1)
+    held = arch.experts // expert * min(expert, ranks)
+    if job.expert_nodes * held < arch.experts_per_token:
+        raise PlanError(
+            f"{job.name}: expert_nodes {job.expert_nodes} lets a token reach {job.expert_nodes * held} "
+            f"experts of {arch.name}, {held} on a server, but it takes {arch.experts_per_token}; give "
+            f"{-(-arch.experts_per_token // held)} or more, or cut experts over fewer ranks (layout.expert)."
         )
 
 

@@ -35,7 +35,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
         )
     _check_sizes(job, fabric, gpus)
     data = data_parallel(job, fabric)
-    check_experts(job, arch, gpus // job.layout.pipeline)
+    check_experts(job, arch, gpus // job.layout.pipeline, domain_of(job, fabric))
     _check_tensor(job, arch)
     check_adapters(job, arch)
     _check_context(job, arch)
