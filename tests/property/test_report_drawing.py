@@ -4,7 +4,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from railwright.fabric.graph import Kind, Role
@@ -95,6 +95,7 @@ def test_size_ticks_are_powers_of_two_within_the_data(first, more, most):
 
 
 @settings(max_examples=30, deadline=None)
+@example([[5e-324]])
 @given(st.lists(st.lists(st.floats(0, 1e12), min_size=1, max_size=12), min_size=1, max_size=9))
 def test_any_curve_can_be_drawn(curves):
     lines = [

@@ -15,6 +15,8 @@ PART_LOOKS = ("m0", "m2", "m3", "m6", "m4", "m1", "m5", "m7")
 """Classes of the parts of a whole: neighbours are far apart in hue."""
 LABEL_GAP = 17.0
 LONGEST_NAME = 34
+TINY = 1e-290
+"""A difference too small to be cut into ticks: less, and shares of it leave the floats."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ def diverging_bar(value: float, reach: float, *, label: str) -> Html:
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
     """Round tick values that cover [low, high], at most about `most` of them."""
-    if not high > low:
-        high = low + (abs(low) or 1.0)
+    if not high - low > TINY:
+        high = low + (abs(low) if abs(low) > TINY else 1.0)
     raw = (high - low) / max(1, most)
     scale = 10.0 ** math.floor(math.log10(raw))
     step = next(s * scale for s in (1.0, 2.0, 2.5, 5.0, 10.0) if s * scale >= raw * 0.999)
