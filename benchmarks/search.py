@@ -3,10 +3,10 @@
 Calculon (calculon-ai/calculon, llm-optimal-execution) tries 7,276,848 executions for this model on 4,096
 processors with a batch of 4,096; counted with its own generators at commit caa4b11.
 It ends with the best layout's steps under other schedules: where split passes gain, where they lose.
-Run: python benchmarks/search.py [top]
+With 'experts': mixtures of experts instead, DeepSeek-V3 on 1,024 H100 and Qwen3 235B on 512.
+Run: python benchmarks/search.py [top | experts]
 
-Measured 2026-11-23 on one core: 11,596,128 layouts in 21.9 s of CPU, 1.9 us each; 38 timed
-exactly; best 22.8392 s, all others at least 22.8396 s (docs/training/search.md).
+Measured: docs/training/search.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 
 from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings
+from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.spec.study import Cluster, ComputeNetwork
@@ -45,6 +46,29 @@ SPACE = Space(
         "schedule": ("auto", "zb-h1", "zb-v", "gpipe", "dualpipe", "dualpipe-v"),
     }
 )
+
+EXPERTS = (
+    (
+        TrainingJob(
+            name="deepseek",
+            model="deepseek-v3",
+            sequence=4096,
+            global_batch=8192,
+            tokens=14.8e12,
+            dtype="fp8",
+        ),
+        128,
+        Space({"schedule": ("auto", "dualpipe-v"), "tensor": (1, 2, 4)}),
+        3,
+    ),
+    (
+        TrainingJob(name="qwen", model="qwen3-235b-a22b", sequence=4096, global_batch=1024, tokens=1e12),
+        64,
+        Space(),
+        10,
+    ),
+)
+"""Jobs of mixtures of experts, their servers, their spaces, and how many layouts are listed."""
 
 SCHEDULES = (("auto", 1), ("auto", 4), ("auto", 16), ("zb-h1", 1), ("zb-h1", 16), ("zb-v", 1))
 """Schedules, each with the virtual stages of a GPU, that `compare` times."""
@@ -76,12 +100,29 @@ def compare(machine: Machine) -> None:
         print(f"{schedule:<9} {virtual:>7}  {times}")
 
 
+def experts() -> None:
+    """Print what searches of `EXPERTS` take, with three leaner points of the front each."""
+    for job, servers, space, top in EXPERTS:
+        machine, cpu = machine_of(servers), time.process_time()
+        result = search(job, load_model(job.model), machine, space, top=top)
+        cpu, effort = time.process_time() - cpu, result.effort
+        print(f"{job.model:<16} {8 * servers:>5} H100  {effort.layouts:>10,} layouts  {cpu:5.1f} s of CPU")
+        print(f"  {effort.evaluated} timed exactly, best {result.best[0].time:.3f} s")
+
+
+def machine_of(servers: int) -> Machine:
+    """So many DGX H100 on rails."""
+    network = ComputeNetwork(family="rail-optimised", switch="qm9700")
+    cluster = Cluster(servers=servers, server="dgx-h100", compute=network)
+    return Machine.of(cluster, load_catalog(), NcclSettings())
+
+
 def main() -> None:
+    if sys.argv[1:] == ["experts"]:
+        experts()
+        return
     top = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    cluster = Cluster(
-        servers=512, server="dgx-h100", compute=ComputeNetwork(family="rail-optimised", switch="qm9700")
-    )
-    machine = Machine.of(cluster, load_catalog(), NcclSettings())
+    machine = machine_of(512)
     wall, cpu = time.perf_counter(), time.process_time()
     result = search(JOB, MODEL, machine, SPACE, top=top, steps=0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -71,12 +71,19 @@ def steps(study: Study, field: str) -> tuple[str | int, ...]:
     return (section, index, *rest.removeprefix(f"{names[index]}.").split("."))
 
 
+def is_template(name: str) -> bool:
+    """Whether the study a user named is a template; a file of that name comes first."""
+    from railwright.spec import template_names
+
+    return name in template_names() and not Path(name).exists()
+
+
 def study_document(study: str) -> Document | None:
     """The study read again; None where it cannot be (a pipe, a file that has gone)."""
-    from railwright.spec import template, template_names
+    from railwright.spec import template
     from railwright.spec.document import read_text, read_yaml
 
-    shipped = study in template_names() and not Path(study).exists()
+    shipped = is_template(study)
     if not shipped and not Path(study).is_file():
         return None
     try:

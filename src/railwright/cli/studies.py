@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from railwright.cli.places import job_lines
+from railwright.cli.places import is_template, job_lines
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def open_study(name: str) -> Study:
     """The study a user named: a file, or a template. Raises SpecError, as `load_study` does."""
     from railwright.spec import load_study, load_study_text, template, template_names
 
-    if name in template_names() and not Path(name).exists():
+    if is_template(name):
         return load_study_text(template(name), name)
     if not os.path.lexists(name) and not name.endswith((".yaml", ".yml")):
         hint = nearest(name, template_names()) or f"; templates are {', '.join(template_names())}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import colour_key, diverging_bar, stacked_bar
+from railwright.report.charts import PART_LOOKS, colour_key, diverging_bar, part_looks, stacked_bar
 from railwright.report.figures import (
     critical_sentences,
     job_names,
@@ -20,8 +20,6 @@ from railwright.training.critical import CriticalPath
 from railwright.training.result import StepResult, UsedCollective
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
-COLOURS = 8
-"""Parts of memory with a colour of their own; smaller ones are grey."""
 MOST_PARTS = 12
 """Parts of a critical path that are listed; the rest is summed up."""
 
@@ -198,8 +196,9 @@ def memory_section(result: Result) -> Html | None:
     for name, who, step in _first_steps(result):
         m = step.memory
         held = _reserved(result, name)
-        largest = sorted(m.parts, key=lambda part: -m.parts[part])[:COLOURS]
-        looks = {part: f"m{i}" for i, part in enumerate(p for p in m.parts if p in largest)}
+        # Smaller parts than there are colours for are grey.
+        largest = sorted(m.parts, key=lambda part: -m.parts[part])[: len(PART_LOOKS)]
+        looks = part_looks(part for part in m.parts if part in largest)
         pieces = [
             (looks.get(part, "m-rest"), size, f"{part}: {show_size(size)}") for part, size in m.parts.items()
         ]

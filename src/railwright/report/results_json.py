@@ -30,6 +30,7 @@ FORMAT_VERSION = 1
 
 def results(result: Result) -> dict[str, Any]:
     """The result as plain dicts, lists, strings and finite numbers (null where a number is not finite)."""
+    drawn = traced(result)
     whole = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -39,7 +40,7 @@ def results(result: Result) -> dict[str, Any]:
         "seconds_to_compute": result.seconds,
         "question": result.study.question,
         "answer": list(result.answer),
-        "variants": [_variant(i, v, traced(result)) for i, v in enumerate(result.variants)],
+        "variants": [_variant(i, v, drawn) for i, v in enumerate(result.variants)],
         "sensitivity": [_sensitivity(row) for row in result.sensitivity],
         "what_ifs": [_sensitivity(row) for row in result.what_ifs],
         "published": [

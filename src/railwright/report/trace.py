@@ -40,13 +40,12 @@ def traced(result: Result) -> tuple[int, JobResult] | None:
 
 def trace(result: Result) -> dict[str, Any]:
     """The step of the job that `traced` names; without any, a trace without events."""
-    found = traced(result)
-    if found is None or found[1].step is None:
+    index, job = traced(result) or (0, None)
+    if job is None or job.step is None:
         return _whole(result, {"study": result.study.name, "note": "no job of this study runs"}, [])
-    index, job = found
     who = f"{letter(index)} {result.variants[index].name}"
     about = {"study": result.study.name, "variant": who, "job": job.name}
-    return _whole(result, about, step_events(found[1].step))
+    return _whole(result, about, step_events(job.step))
 
 
 def step_events(step: StepResult) -> list[dict[str, Any]]:

@@ -133,8 +133,8 @@ class Footprint:
         kept = first = np.zeros(one.end_ij.shape)
         for c, chunk in enumerate(shape.chunks):
             size: Floats = np.zeros(one.end_ij.shape)
+            staying = chunk.layers[layers_away(job, len(chunk.layers)) :]
             for i, kind in enumerate(kinds):
-                staying = chunk.layers[layers_away(job, len(chunk.layers)) :]
                 size = size + staying.count(kind) * one.layer_kij[i]
             size = size + (one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij)
             first = size if chunk.embedding else first

@@ -1,0 +1,55 @@
+"""Jobs and models whose layouts are searched, and random layouts of a space with their steps."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.search import Space
+from railwright.search.blocks import blocks
+from railwright.search.footprint import Footprint
+from railwright.search.pricing import Pricer
+from railwright.search.screen import Screen
+from railwright.search.space import Block, apply
+from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from railwright.training.result import StepResult
+from training_cases import DENSE, MOE, job, machine
+
+PACKED = job(batch=16, sequence=8192).model_copy(update={"sample_length": 512})
+TORCHAO = job(batch=32, dtype="fp8").model_copy(update={"software": "fsdp-2024"})
+DELAYED = job(batch=32, dtype="fp8").model_copy(update={"amax_over": "stage"})
+"""Every pass ends with all ranks of its stage, so jobs that differ in data parallelism share no pass."""
+
+ALTERNATING = replace(
+    MOE, layers=6, dense_layers=1, expert_every=2, shared_experts=1, shared_ffn=1024, mtp_layers=1
+)
+"""d e d e d e and an extra layer: stages of one, two and four hold different mixes."""
+
+AGAIN = job(batch=32, recompute="selective", recompute_modules=("mlp", "moe"))
+
+LATENT = replace(
+    ALTERNATING, attention="mla", kv_heads=16, q_lora=384, kv_lora=128, rope_dim=32, v_head_dim=64
+)
+
+WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
+
+
+def drawn(
+    arch: Transformer, base: TrainingJob, space: Space, rng: random.Random, draws: int
+) -> tuple[Screen, list[tuple[Block, tuple[int, ...], StepResult]]]:
+    """Random layouts of a space on two servers that can run, and their steps."""
+    one = machine(2)
+    found, _ = blocks(space, base, arch, one.network.fabric)
+    layouts = []
+    for _ in range(draws):
+        block = rng.choice(found)
+        index = tuple(rng.randrange(n) for n in block.shape)
+        try:
+            step = simulate(apply(base, block.at(index)), arch, one, most_events=0)
+        except PlanError:
+            continue
+        layouts.append((block, index, step))
+    return Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric)), layouts
