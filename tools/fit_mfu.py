@@ -1,7 +1,7 @@
 """Model FLOP utilisation that published runs reached, by kind of model, GPU and width of the products.
 
-Reads the carried record (measure/data/training.csv) and writes training/data/mfu.yaml, which
-`railwright demand` uses where no study says how a model would run.  Run it after tools/carry_training.py.
+Reads the published records (measure/data/training*.csv) and writes training/data/mfu.yaml, which `railwright
+demand` uses where no study says how a model would run.  Run it after tools/carry_training.py.
 
 A series is one family, model, number of GPUs and sequence; its fastest layout counts, because nobody trains
 for weeks on a layout that he knows to be slow.  Measured speed and our FLOPs count; published MFU does not.
@@ -20,13 +20,13 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import DTYPES, architectures
 from railwright.model import flops_per_token
 from railwright.training.constants import width_of
-from railwright.training.demand import peak_of
+from railwright.compute.time import peak_rate
 
 TARGET = Path(__file__).parent.parent / "src" / "railwright" / "training" / "data" / "mfu.yaml"
 LEAST_SERIES = 5
 LEAST_GPUS = 8
 HEAD = """\
-# Written by tools/fit_mfu.py from measure/data/training.csv; do not edit.
+# Written by tools/fit_mfu.py from measure/data/training*.csv; do not edit.
 # Model FLOPs (full attention scores) a second over the dense peak, of the fastest layout of each published
 # series (family, model, GPUs, sequence; 8 GPUs and more): 10th, 50th and 90th percentile.  A GPU is here with
 # at least 5 series of its own; the others get all GPUs of their kind of model and width.
@@ -50,7 +50,7 @@ def main() -> None:
             continue
         gpu = catalog.gpus[catalog.servers[SERVER_OF_GPU[r["gpu"]]].gpu]
         dtype = DTYPES[r["dtype"]]
-        mfu = speed * flops_per_token(arch, sequence).total / peak_of(gpu, dtype)
+        mfu = speed * flops_per_token(arch, sequence).total / peak_rate(gpu, dtype)
         width = width_of(dtype)
         kind = "moe" if arch.is_moe else "dense"
         series = (r["gpu"], r["family"], r["model"], r["gpus"], r["seq"])
@@ -65,7 +65,7 @@ def main() -> None:
         lines.append(
             f"{family}:\n  low: {low:.3f}\n  middle: {middle:.3f}\n  high: {high:.3f}\n"
             f'  source: "published steps, {len(values)} series, fastest layout of each '
-            f'(measure/data/training.csv, {family})"\n'
+            f'(measure/data/training*.csv, {family})"\n'
         )
     TARGET.write_text("".join(lines), encoding="utf-8")
 

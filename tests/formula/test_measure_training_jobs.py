@@ -192,3 +192,61 @@ def test_from_26_06_on_recipes_in_mxfp8_narrow_attention_and_head() -> None:
         "mbridge", model="deepseek-v3", gpu="GB200", software="Megatron-Bridge 26.04", dtype="mxfp8"
     )
     assert (job_of(before).dtype, job_of(before).dtype_also) == ("mxfp8", ())
+
+
+def test_fine_tuning_of_2024_ran_with_the_stages_and_the_overlap_of_its_scripts() -> None:
+    """NeMo-Framework-Launcher, examples/peft/llama/h100: virtual stages with all weights; adapters without
+    sequence parallelism, and so without user buffers."""
+    whole, adapted = (first("nemo-llama2-70b", kind=kind) for kind in ("sft", "lora"))
+    assert (job_of(whole).layout.virtual_pipeline, job_of(whole).overlap.tp) == (20, True)
+    assert job_of(first("nemo-llama-2-13b", kind="sft")).layout.virtual_pipeline == 10
+    assert job_of(adapted).layout.virtual_pipeline == 1
+    assert not job_of(adapted).layout.sequence_parallel
+    assert not job_of(adapted).overlap.tp
+
+
+def test_fine_tuning_by_recipes_is_of_2025_and_its_adapters_hide_nothing() -> None:
+    """NeMo v2.1.0, collections/llm/recipes/llama3_70b.py."""
+    whole, adapted = (job_of(first("dgxc-llama3-70b-ft", kind=kind)) for kind in ("sft", "lora"))
+    assert (whole.software, whole.overlap.tp, whole.unfused) == ("megatron-2025", True, ())
+    assert (adapted.overlap.tp, adapted.layout.sequence_parallel) == (False, True)
+    assert adapted.unfused == ("loss",)
+    assert adapted.lora and adapted.lora.rank == 16
+    assert whole.sample_length == adapted.sample_length == 221
+
+
+@pytest.mark.parametrize(
+    ("family", "release", "eager"),
+    [
+        ("nemo-llama3-70b", "24.07", False),
+        ("nemo-llama2-70b", "24.07", True),
+        ("nemo-nemotron-8b", "24.03.01", True),
+        ("nemo-nemotron-8b", "24.07", False),
+        ("dgxc-nemotron4-340b-H100", "24.09", True),
+        ("dgxc-nemotron4-15b", "24.09", False),
+        ("dgxc-nemotron4-340b-H100", "25.02.01", False),
+    ],
+)
+def test_the_loss_is_fused_where_a_release_s_files_ask_for_it(family: str, release: str, eager: bool) -> None:
+    assert ("loss" in job_of(first(family, software=f"NeMo {release}")).unfused) is eager
+
+
+def test_gpt_3_agrees_on_maxima_in_its_tensor_groups_alone() -> None:
+    """NeMo v2.3.0, scripts/performance/llm/pretrain_gpt3_175b.py: tp_only_amax_red."""
+    assert job_of(first("nemo-gpt3-175b-B200", software="NeMo 25.02")).amax_over == "tensor"
+    assert job_of(first("nemo-llama3-70b-B200", software="NeMo 25.02")).amax_over == "stage"
+    assert job_of(first("nemo-llama3-70b-GB200", software="NeMo 25.04")).amax_over is None
+
+
+def test_whole_layers_as_graphs_where_scripts_say_so() -> None:
+    assert job_of(first("nemo-nemotron4-15b-B200")).cuda_graphs == ("attention", "mlp")
+    assert job_of(first("nemo-mixtral-8x7b-B200")).cuda_graphs == ("step",)
+    assert job_of(first("nemo-llama3-70b-B200")).cuda_graphs == ()
+
+
+def test_rows_that_we_read_ourselves_say_where_and_count_for_no_bar() -> None:
+    own = [r for r in RECORDS.values() if r["quality"] == "R"]
+    assert len(own) == 107
+    assert all(r["source"] and r["software"] and r["mbs"] for r in own)
+    assert all(bool(r["step_time_s"]) != bool(r["tokens_s_gpu"]) for r in own)
+    assert {architecture_of(r).name for r in own} >= {"gpt3-20b", "nemotron-22b", "mixtral-8x22b"}

@@ -101,9 +101,10 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     return found
 
 
-OF_2025 = re.compile(r"(NeMo|Nemo|Release) 25\.")
-"""NeMo 2 of 2025: recipes in Python, and GPUs that give their power to tensor cores first, where the launcher
-of 2024 ran YAML files without (dgxc-benchmarking v25.04, llama3.1/pretrain_llama31.py: enable_vboost)."""
+OF_2025 = re.compile(r"(NeMo|Nemo|Release) 25\.|\(recipes\)")
+"""NeMo 2 of 2025, and of 24.12 where it ran so: recipes in Python, and GPUs that give their power to tensor
+cores first, where the launcher of 2024 ran YAML files without (dgxc-benchmarking v25.04, llama3.1/
+pretrain_llama31.py, and v25.02, llama3/finetuning/llama3_finetune.py: enable_vboost)."""
 
 DELAYED = re.compile(r"fp8 NeMo 25\.0[24]")
 """Format and software with delayed scaling beyond the eras that always have it: NeMo's recipes ask for

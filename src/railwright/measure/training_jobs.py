@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.training_habits import DELAYED, Habits, habits_of
 from railwright.measure.training_recipes import recipe_of
+from railwright.measure.training_scripts import OFFLOADED, graphs_of, loss_is_eager, script_of
 from railwright.measure.training_tuning import adapters, sample_length
+from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -71,7 +73,7 @@ def machine_for(record: Mapping[str, str]) -> Machine:
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:
     """The record's job. Raises Unsupported for what is not modelled."""
-    record = {**record, **SCRIPTS.get((record["family"], record["software"]), {}), **_laid_out(record)}
+    record = {**record, **script_of(record), **_laid_out(record)}
     _check(record)
     habits = habits_of(record)
     tensor = _number(record, "tp")
@@ -103,7 +105,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             **_recompute(record),
         ),
         overlap=Overlap(
-            tp=habits.tp and parallel and not moe,
+            tp=habits.tp and parallel and not moe and record.get("tp_overlap") != "no",
             dp=habits.dp,
             pp=habits.pp,
             ep=recipe_of(record).get("hidden") == "yes",
@@ -114,10 +116,19 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         software=habits.era,
         launch_blocking=record["family"].split("-")[0] in BLOCKING,
         lora=adapters(record),
-        amax_over="stage" if DELAYED.match(f"{record['dtype']} {record['software']}") else None,
+        amax_over=_maxima(record),
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _maxima(record: Mapping[str, str]) -> Literal["stage", "tensor"] | None:
+    """Ranks that agree on the maxima of fp8 tensors, where software beyond its era's habit scales by earlier
+    ones: all of a stage, with GPT-3 175B only the tensor ranks (NeMo v2.3.0, scripts/performance/llm/
+    pretrain_gpt3_175b.py: tp_only_amax_red)."""
+    if not DELAYED.match(f"{record['dtype']} {record['software']}"):
+        return None
+    return "tensor" if record["model"] == "gpt3-175b" else "stage"
 
 
 def _context_kind(record: Mapping[str, str]) -> ContextKind:
@@ -188,9 +199,7 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
     return {
         "expert_capacity": capacity if architecture_of(record).is_moe else None,
         "expert_nodes": nodes if _flexible(record) else None,
-        "cuda_graphs": GRAPHED.get(
-            (record["family"], record["software"]), tuple(recipe.get("graphs", "").split())
-        ),
+        "cuda_graphs": graphs_of(record) or tuple(recipe.get("graphs", "").split()),
     }
 
 
@@ -199,29 +208,9 @@ def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
     found = habits.unfused
     if record.get("unfused_rotary") == "yes":
         found = (*found, "rotary")
-    if habits.era == "nemo-2024" and record["model"].startswith(EAGER_LOSS):
+    if loss_is_eager(record, habits.era):
         found = (*found, "loss")
     return found if architecture_of(record).is_moe else tuple(part for part in found if part != "router")
-
-
-EAGER_LOSS = ("gpt3-", "grok1-")
-"""Models whose YAML files of 2024 do not ask for cross_entropy_loss_fusion, as all others do.
-Source: dgxc-benchmarking v24.11.1 and NeMo-Framework-Launcher, conf/training."""
-
-GRAPHED = {("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00"): ("attention", "mlp")}
-"""Whole layers launched as CUDA graphs by scripts, by family and software.
-Source: dgxc-benchmarking at v25.05 (NeMo 25.04.00), nemotron/launch.sh: "--cuda_graphs true" on GB200."""
-
-OFFLOADED = {
-    ("llama3-70b", "GB300", "16-bit"): 30,
-    ("llama3-70b", "GB300", "fp8"): 20,
-    ("llama3-70b", "GB200", "16-bit"): 20,
-    ("llama3-70b", "GB200", "fp8"): 40,
-    ("llama3-70b", "B200", "fp8"): 5,
-}
-"""Layers whose activations Megatron-Bridge's FSDP recipes send to the host, which its tables do not say, by
-width of the products.
-Source: scripts/performance/configs/llama/llama3_workload_base_configs.py, cpu_offloading_num_layers."""
 
 
 def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
@@ -233,8 +222,11 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
         # only; the output projection, computed again there, is left out: no module of Megatron's holds it
         return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", "mlp")}
     if not record["recompute"] and record["software"].startswith("PaXML"):
-        # dgxc-benchmarking v24.11.1, paxml/paxml_mod_configs.py: the 175B keeps SAVE_QKV_OUT_PROJ
-        return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", "mlp")}
+        # dgxc-benchmarking v24.11.1, paxml/paxml_mod_configs.py: the 175B keeps SAVE_QKV_OUT_PROJ;
+        # google/paxml, contrib/gpu/scripts_gpu/configs.py: GPT5B keeps all linear layers' outputs
+        # (SAVE_DOT_WITH_NO_BATCH_DIM)
+        mlp = () if record["model"] == "gpt3-5b" else ("mlp",)
+        return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", *mlp)}
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
     sent = OFFLOADED.get((record["model"], record["gpu"], width_of(DTYPES[record["dtype"]])))
@@ -242,25 +234,6 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
         return {"offload": ("activations",), "offload_layers": sent}
     modules = tuple(recipe_of(record).get("recompute", "").split())
     return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
-
-
-SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
-    ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
-    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {
-        "recompute": "selective",
-        "tokendrop": "yes",
-        "unfused_rotary": "yes",
-        "dealt": "64",
-    },
-    ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
-}
-"""What logs do not say but their scripts do, by family and software.
-Sources: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged)
-and conf/custom.yaml (virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
-deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200, and NeMo at the commit pinned
-there (7a8f1cc7), scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback, 64 layers dealt
-to the stages, collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False; paxml/configure.sh of that
-tag: weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond."""
 
 
 def _check(record: Mapping[str, str]) -> None:
@@ -280,12 +253,16 @@ def _number(record: Mapping[str, str], column: str) -> int:
 @lru_cache(maxsize=1)
 def architectures() -> Mapping[str, Transformer]:
     """The architectures that the training records name."""
-    text = (
-        resources.files("railwright.measure")
-        .joinpath("data/training_models.json")
-        .read_text(encoding="utf-8")
-    )
-    return {name: _transformer(name, m) for name, m in json.loads(text).items() if not m.get("hybrid")}
+    data = resources.files("railwright.measure").joinpath("data")
+    found: dict[str, Any] = {}
+    for name in ("training_models.json", "training_read_models.json"):
+        found |= json.loads(data.joinpath(name).read_text(encoding="utf-8"))
+    named = {name: _transformer(name, m) for name, m in found.items() if not m.get("hybrid")}
+    return named | {name: load_model(name) for name in BUNDLED}
+
+
+BUNDLED = ("llama-2-13b", "llama-4-scout", "mixtral-8x22b", "mixtral-8x7b")
+"""Models of the rows that we read ourselves whose architectures come with the project."""
 
 
 def architecture_of(record: Mapping[str, str]) -> Transformer:
