@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from railwright.catalog import load_catalog
+from railwright.compute.time import peak_rate
 from railwright.measure.machines import SERVER_OF_GPU
 from railwright.measure.training import records
 from railwright.measure.training_jobs import DTYPES, architectures
 from railwright.model import flops_per_token
 from railwright.training.constants import width_of
-from railwright.compute.time import peak_rate
 
 TARGET = Path(__file__).parent.parent / "src" / "railwright" / "training" / "data" / "mfu.yaml"
 LEAST_SERIES = 5

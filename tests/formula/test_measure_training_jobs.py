@@ -211,7 +211,8 @@ def test_fine_tuning_by_recipes_is_of_2025_and_its_adapters_hide_nothing() -> No
     assert (whole.software, whole.overlap.tp, whole.unfused) == ("megatron-2025", True, ())
     assert (adapted.overlap.tp, adapted.layout.sequence_parallel) == (False, True)
     assert adapted.unfused == ("loss",)
-    assert adapted.lora and adapted.lora.rank == 16
+    assert adapted.lora
+    assert adapted.lora.rank == 16
     assert whole.sample_length == adapted.sample_length == 221
 
 

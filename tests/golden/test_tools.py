@@ -18,7 +18,8 @@ def test_what_a_tool_imports_is_there(name: str, monkeypatch: pytest.MonkeyPatch
     """`fit_mfu.py` had imported a function that had moved, and nothing said so."""
     monkeypatch.syspath_prepend(str(TOOLS))
     spec = importlib.util.spec_from_file_location(f"tool_{name}", TOOLS / f"{name}.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
