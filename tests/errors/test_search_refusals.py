@@ -13,7 +13,7 @@ from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.search import Space, search
 from railwright.training import peak_memory
-from training_cases import DENSE, job, machine
+from training_cases import DENSE, MOE, job, machine
 
 STUDY = """\
 railwright: 1
@@ -65,6 +65,15 @@ def test_what_fits_only_with_the_jobs_own_offload_is_found() -> None:
     assert found.best[0].setting["offload"] == ("optimizer",)
     with pytest.raises(PlanError, match="memory stops all"):
         search(own, DENSE, small, Space({**axes, "micro_batch": (1,), "offload": ((),)}))
+
+
+def test_what_one_recomputation_refuses_the_others_do_not() -> None:
+    """Every second product is not known of experts: full recomputation is, and none."""
+    own = job(batch=16, recompute_modules=("ops",))
+    axes = {"tensor": (1,), "pipeline": (1,), "zero": (1,), "micro_batch": (1,)}
+    found = search(own, MOE, machine(1), Space(axes), steps=0)
+    assert {one.setting["recompute"] for one in found.best} == {"none", "full"}
+    assert any("'ops' is torchtitan's" in one.example for one in found.refused)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,14 @@ def test_experts_of_a_dense_model() -> None:
     assert "dense-8 is a dense model" in refusal(job(expert=2))
 
 
+def test_every_second_product_of_experts() -> None:
+    again = {"recompute": "selective", "recompute_modules": ("ops",)}
+    assert "'ops' is torchtitan's for dense gated layers" in refusal(job(**again), MOE)
+    with pytest.raises(PlanError, match="choose parts of the layer instead"):
+        check(job(**again), MOE, machine().network.fabric)
+    check(job(recompute_modules=("ops",)), MOE, machine().network.fabric)
+
+
 def test_experts_not_divisible_by_ep() -> None:
     text = refusal(job(expert=3), MOE)
     assert "8 experts of moe-8 cannot be spread over layout.expert = 3" in text

@@ -300,6 +300,16 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
     return kept
 
 
+def check_every_second(arch: Transformer, layer: Layer) -> None:
+    """Raise PlanError where it is not known which products every second one is: beyond dense gated layers
+    with grouped queries."""
+    if layer != "dense" or arch.attention != "gqa" or not arch.gated:
+        raise PlanError(
+            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense gated layers with grouped "
+            "queries; choose parts of the layer instead."
+        )
+
+
 def _every_second(arch: Transformer, layer: Layer, sequence: int, tp: int, kind: CoreAttention) -> list[Kept]:
     """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q,
     k, v, output, gate, up, down every second one's output, and what attention keeps.
@@ -307,11 +317,7 @@ def _every_second(arch: Transformer, layer: Layer, sequence: int, tp: int, kind:
     Source: torchtitan, parallelisms/parallelize_llama.py, _save_list and selective_ac_option 'op'.
     Raises PlanError for other layers.
     """
-    if layer != "dense" or arch.attention != "gqa" or not arch.gated:
-        raise PlanError(
-            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense gated layers with grouped "
-            "queries; choose parts of the layer instead."
-        )
+    check_every_second(arch, layer)
     heads, keys = arch.heads / tp, max(arch.kv_heads / tp, 1.0)
     return [
         Kept("layer input", ELEMENT * arch.hidden, spread=True),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from railwright.errors import PlanError
+from railwright.model.activations import check_every_second
 from railwright.model.architecture import Transformer
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer
+from railwright.model.pattern import Layer, kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED, whole_parts
 from railwright.spec.training import TrainingJob
 from railwright.training.costs import Cost, KernelTime
@@ -30,6 +32,17 @@ class Again:
     whole: tuple[str, ...] = ()
     core: float = 0.0
     rest: float = 0.0
+
+
+def check_again(job: TrainingJob, arch: Transformer) -> None:
+    """Raise PlanError where what a job computes again cannot be told of a layer of its model."""
+    if job.layout.recompute != "selective" or "ops" not in job.layout.recompute_modules:
+        return
+    try:
+        for kind in kinds_present(arch):
+            check_every_second(arch, kind)
+    except PlanError as no:
+        raise PlanError(f"{job.name}: {no}") from None
 
 
 def again_of(

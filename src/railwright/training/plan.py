@@ -7,6 +7,7 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import TrainingJob
+from railwright.training.again import check_again
 from railwright.training.divisors import divisors, listed
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
@@ -44,6 +45,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_sharding(job, data * job.layout.context)
     _check_blocking(job, data)
     check_formats(job, arch)
+    check_again(job, arch)
     return _warnings(job, arch, fabric)
 
 
