@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from railwright.training.chain import Chain, take_turns
+from railwright.training.chain import Chain, take_turns, woven
 from railwright.training.communication import Comm
 from railwright.training.lanes import Begun, Task, drain, run
 
@@ -124,3 +124,20 @@ def test_half_microbatches_hide_all_to_all_behind_each_other() -> None:
 
 def test_one_whole_microbatch_exposes_every_all_to_all() -> None:
     assert run(take_turns([half()])).exposed["ep"] == pytest.approx(0.8)
+
+
+def test_a_unit_is_over_when_it_is_computed_and_launched_and_does_not_wait_for_its_copy() -> None:
+    # 2 s computed, launched in 1 s, copied until the third: its gradients go from 2 to 3 s, the next unit's
+    # parameters come from 3 to 4 s, and that computes from 4 to 5 s
+    tasks = [
+        Task("compute", "work", "mlp", 2.0, (), 0),
+        Task("host", "launching", "launch", 1.0, (), 0),
+        Task("copy", "activations to host", "copy", 1.5, (0,), 0),
+        Task("compute", "work", "mlp", 1.0, (0, 1), 1),
+    ]
+    gather = Task("dp", "dp parameters", "all_gather", 1.0, (), 1)
+    reduce = Task("dp", "dp gradients", "reduce_scatter", 1.0, (), 0)
+    found = woven(tasks, (0, 1), {1: (gather,)}, {0: (reduce,)}, 0)
+    assert [task.name for task in found[4:]] == ["dp gradients", "dp parameters"]
+    assert all(set(task.after) == {0, 1} for task in found[4:])
+    assert run(found).duration == pytest.approx(5.0)

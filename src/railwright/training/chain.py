@@ -219,27 +219,34 @@ def woven(
     order    units (layers) as the pass meets them
     gathers  tasks that a unit's compute waits for, issued `ahead` units early
     reduces  tasks that follow a unit
+    A unit is over when it is computed and launched; copies to and from the host run beside it.
     """
     places: dict[int, list[int]] = {}
     for i, task in enumerate(tasks):
-        places.setdefault(task.layer, []).append(i)
-    issued: list[tuple[int, bool, int, Task]] = []
+        if task.lane != "copy":
+            places.setdefault(task.layer, []).append(i)
+    issued: list[tuple[tuple[int, ...], bool, int, Task]] = []
     for place, unit in enumerate(order):
         # Half microbatches reach a unit one after the other: it is gathered for the first of them.
-        here = places.get(unit, ())
-        before = places.get(order[place - 1 - ahead], ()) if place > ahead else ()
-        reached = bisect_left(before, here[0]) if here else 0
-        trigger = before[reached - 1] if reached else -1
-        done = here[-1] if here else -1
+        here = places.get(unit, [])
+        before = places.get(order[place - 1 - ahead], []) if place > ahead else []
+        trigger = _ends(tasks, before[: bisect_left(before, here[0])]) if here else ()
         issued += [(trigger, True, unit, task) for task in gathers.get(unit, ())]
-        issued += [(done, False, unit, task) for task in reduces.get(unit, ())]
+        issued += [(_ends(tasks, here), False, unit, task) for task in reduces.get(unit, ())]
     found = list(tasks)
     gate: dict[int, int] = {}
-    for trigger, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):
+    for after, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):
         if gathered:
             gate[unit] = len(found)
-        found.append(task._replace(after=(trigger,) if trigger >= 0 else ()))
+        found.append(task._replace(after=after))
     for i, task in enumerate(tasks):
         if task.lane == "compute" and task.layer in gate:
             found[i] = task._replace(after=(*task.after, gate[task.layer]))
     return found
+
+
+def _ends(tasks: Sequence[Task], places: Sequence[int]) -> tuple[int, ...]:
+    """The last of some tasks; where that is the host's launching, which may be over before what it launched,
+    the last of the others too."""
+    others = next((i for i in reversed(places) if tasks[i].lane != "host"), None)
+    return tuple(dict.fromkeys((places[-1], *(() if others is None else (others,))))) if places else ()
