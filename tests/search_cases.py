@@ -38,10 +38,15 @@ WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
 
 
 def drawn(
-    arch: Transformer, base: TrainingJob, space: Space, rng: random.Random, draws: int
+    arch: Transformer,
+    base: TrainingJob,
+    space: Space,
+    rng: random.Random,
+    draws: int,
+    server: str = "dgx-h100",
 ) -> tuple[Screen, list[tuple[Block, tuple[int, ...], StepResult]]]:
     """Random layouts of a space on two servers that can run, and their steps."""
-    one = machine(2)
+    one = machine(2, server=server)
     found, _ = blocks(space, base, arch, one.network.fabric)
     layouts = []
     for _ in range(draws):

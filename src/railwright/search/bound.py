@@ -147,7 +147,11 @@ def step_time(
     reduce = np.array([one.last if overlap_dp else one.reduce for one in ends])
     if overlap_dp:
         over_xg = (passes.long_xbg - np.minimum(passes.last_xbg, passes.long_xbg))[:, BACKWARD]
-        reduce = np.maximum(reduce - over_xg[:, passes.kind_pv[:, 0]], 0.0)
+        over_xp = over_xg[:, passes.kind_pv[:, 0]]
+        if not overlap_pp:
+            # Behind its last pass every stage but the first waits until the gradients are sent on.
+            over_xp[:, 1:] += passes.send_x[:, None]
+        reduce = np.maximum(reduce - over_xp, 0.0)
     ready_xp = finish_xp + reduce
     barrier_x = ready_xp.max(1) + mirror
     if tied:
@@ -172,13 +176,16 @@ def _one_way(passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp:
         work_xp = work_xp - _disturbance(passes)
     if passes.paired_xp is not None:
         work_xp = np.where(np.isnan(passes.paired_xp), work_xp, passes.paired_xp)
-    work_xp = np.maximum(work_xp, count * np.array([one.lane for one in ends]))
+    work_xp = np.maximum(work_xp, count * np.array([one.waited for one in ends]))
     edge = short if disturbed else long
     first_xp = edge[:, FORWARD][:, passes.kind_pv[:, 0]] + extra_f[:, :, 0]
     last_xp = edge[:, BACKWARD][:, passes.kind_pv[:, 0]] + extra_b[:, :, 0]
     weights_xp = edge[:, WEIGHTS][:, passes.kind_pv[:, 0]]
     wait = ends[0].first if overlap_dp else 0.0
-    return _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
+    finish_xp, fill_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
+    # What no pass waits for may go on behind the last one, while the stages before run theirs.
+    found: Floats = np.maximum(finish_xp, fill_xp + count * np.array([one.lane for one in ends]))
+    return found
 
 
 def _added(
@@ -197,8 +204,8 @@ def _pipeline(
     work_xp: Floats,
     wait: float,
     overlap_pp: bool,
-) -> Floats:
-    """(X, p) end of each stage's last pass, at least. [s]"""
+) -> tuple[Floats, Floats]:
+    """(X, p) end of each stage's last pass, and begin of its first, at least. [s]"""
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
     before = np.arange(stages)
@@ -218,12 +225,12 @@ def _pipeline(
         behind_xp = np.minimum(before + 1, count) * weights_xp
         total_x = (finish_xp - behind_xp + drain_xp).max(1) + weights_xp[:, 0]
         finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
-        return finish_xp
+        return finish_xp, fill_xp
     total_x = (finish_xp + drain_xp).max(1)
     if passes.schedule in ("auto", "1f1b") and chunks == 1 and stages > 1:
         total_x = np.maximum(total_x, _two_and_fro(passes, first_xp, last_xp, fill_xp, drain_xp, overlap_pp))
     finish_xp[:, 0] = np.maximum(finish_xp[:, 0], total_x)
-    return finish_xp
+    return finish_xp, fill_xp
 
 
 def _one_by_one(passes: Passes, each: OneByOne, ends: Sequence[Ends], overlap_pp: bool) -> Floats:

@@ -30,6 +30,7 @@ class Ends:
     In every microbatch (ZeRO 2 and 3):
     forward, backward  per chunk, what a pass waits for
     lane      all that goes over the data-parallel lane
+    waited    of that, what is over before the passes are
     beside    whether any of it runs beside passes
     sharded   whether passes wait for parameters: then only compute is known not to run meanwhile
     """
@@ -42,6 +43,7 @@ class Ends:
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     lane: float
+    waited: float
     beside: bool
     sharded: bool
 
@@ -56,7 +58,7 @@ def silent_ends(zero: int, overlapped: bool, chunks: int, optimizer: float) -> E
     """The same for any stage as if its communication took no time, its optimizer `optimizer` seconds."""
     none = (0.0,) * chunks
     lane = 1e-30 if zero >= 2 else 0.0
-    return Ends(0.0, 0.0, 0.0, 0.0, optimizer, none, none, lane, overlapped or zero >= 2, zero == 3)
+    return Ends(0.0, 0.0, 0.0, 0.0, optimizer, none, none, lane, 0.0, overlapped or zero >= 2, zero == 3)
 
 
 def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:
@@ -66,18 +68,27 @@ def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Op
     buckets = buckets_of(job, shape, sizes)
     reduces = [[t.duration for t in reduce_tasks(held, prices, each, zero)] for held in buckets]
     gathers = [[t.duration for t in gather_tasks(held, prices)] for held in buckets] if zero else []
-    last = [found[-1] if found else 0.0 for found in reduces]
+    # Adapters have no bucket of the embedding, and none of layers without them: what computes there waits for
+    # no parameters, and what is computed there last is behind the last bucket.
+    starts = [-1 if chunk.embedding else 0 for chunk in shape.chunks]
+    ends = [0 if job.lora else start for start in starts]
+    last = [
+        found[-1] if held and min(b.first for b in held) <= end else 0.0
+        for found, held, end in zip(reduces, buckets, ends, strict=True)
+    ]
+    gated = zero and buckets[0] and buckets[0][0].first == starts[0]
     total, repeated = sum(map(sum, reduces)), zero == 2 and layout.reduce_each
     waiting = zero == 2 and not job.overlap.dp
     return Ends(
         reduce=0.0 if zero == 2 else total,
         last=0.0 if repeated else last[0],
         gather=sum(map(sum, gathers)),
-        first=gathers[0][0] if gathers and gathers[0] else 0.0,
+        first=gathers[0][0] if gated else 0.0,
         optimizer=optimizer(*sizes.over(zero)),
         forward=(0.0,) * len(last),
         backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
         lane=total if repeated else 0.0,
+        waited=total if repeated and waiting else 0.0,
         beside=job.overlap.dp or zero == 2,
         sharded=False,
     )
@@ -95,7 +106,8 @@ def _sharded(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Opt
     ]
     reduces = [[sum(t.duration for t in u.reduces[n]) for n in u.order] for u in units]
     each = layout.reduce_each
-    lane = sum(map(sum, gathers)) + sum(map(sum, again)) + (sum(map(sum, reduces)) if each else 0.0)
+    gathered = sum(map(sum, gathers)) + sum(map(sum, again))
+    lane = gathered + (sum(map(sum, reduces)) if each else 0.0)
     sizes = prices.groups.sizes
     return Ends(
         reduce=0.0,
@@ -109,6 +121,7 @@ def _sharded(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Opt
             for found, sent, u in zip(again, reduces, units, strict=True)
         ),
         lane=lane,
+        waited=gathered if overlapped else lane,
         beside=True,
         sharded=True,
     )

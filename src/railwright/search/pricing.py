@@ -215,13 +215,13 @@ class Pricer:
                 book = self._book(apply(self.job, setting), shared)
                 tasks = book.tasks(chunks, kind)
                 known[chunks, kind] = self._place(
-                    relieved(tasks, inf) if sharded else tasks, book.work.halves
+                    relieved(tasks, inf) if sharded else tasks, kind, book.work.halves
                 )
             return known[chunks, kind]
 
         return placed
 
-    def _place(self, tasks: list[Task], halves: int) -> Placed:
+    def _place(self, tasks: list[Task], kind: Kind, halves: int) -> Placed:
         (long, last), (quick, _) = pass_times(tasks, self.slowdown, 1.0)
         if len(own := without_waits(tasks)) < len(tasks):
             ((_, last),) = pass_times(own, self.slowdown)  # gradients wait for no other rank's pass
@@ -230,7 +230,9 @@ class Pricer:
             taken[task.lane] += task.duration
         whole, sent = taken["compute"], max(taken["tp"], taken["cp"], taken["ep"])
         short = max(quick, whole + (1 - 1 / self.slowdown) * sent)
-        compute = whole if halves == 1 else 0.0
+        # Behind a backward pass's own compute gradients may be on their way while other ranks are waited for.
+        alone = whole if kind == "F" else sum(task.duration for task in own if task.lane == "compute")
+        compute = alone if halves == 1 else 0.0
         return Placed(long, min(short, long), last, compute)
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:

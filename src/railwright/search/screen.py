@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -116,13 +116,12 @@ class Screen:
         sharded = passes_of(_in_halves(laws, pairs)) if pairs.any() and 3 in block.of("zero") else usual
         zeros, dps, pps = (block.of(axis) for axis in ENDING)
         able = can_hide_sends(self.pricer.job, block.structure)
-        # An optimizer on the host only takes longer.
-        first = {**block.at((0,) * len(block.choices)), "offload": ()}
+        first = block.at((0,) * len(block.choices))
         found = np.zeros((len(laws), len(zeros), len(dps), len(pps)))
         for z, zero in enumerate(zeros):
             for d, overlap_dp in enumerate(dps):
                 setting = {**first, "zero": zero, "overlap_dp": overlap_dp}
-                ends, tied, mirror = self._ends(setting, shapes, silent)
+                ends, tied, mirror = self._ends_anywhere(setting, shapes, silent, block.of("offload"))
                 chosen = sharded if zero == 3 else usual
                 for s, overlap_pp in enumerate(pps):
                     seconds = step_time(chosen, ends, tied, mirror, overlap_dp, overlap_pp and able)
@@ -210,6 +209,21 @@ class Screen:
                 known[shape] = self.pricer.ends(setting, shape)
         ends = [known[shape] for shape in shapes]
         return ends, self.pricer.tied(setting), self.pricer.mirror(setting, shapes)
+
+    def _ends_anywhere(
+        self,
+        setting: Mapping[str, Any],
+        shapes: tuple[StageShape, ...],
+        silent: bool,
+        offloads: Sequence[tuple[str, ...]],
+    ) -> tuple[list[Ends], float, float]:
+        """The ends of stages whose optimizer runs where it takes least, of where `offloads` lets it: few
+        parameters take longer on the GPU, which launches kernels for them."""
+        places = {"optimizer" in offload: offload for offload in offloads}.values()
+        found = [self._ends({**setting, "offload": offload}, shapes, silent) for offload in places]
+        _, tied, mirror = found[0]
+        ends = [min(one, key=lambda e: e.optimizer) for one in zip(*(f[0] for f in found), strict=True)]
+        return ends, tied, mirror
 
     def _counts(self, kinds: list[Chunk]) -> Floats:
         """(G, parts): how often each kind of chunk has each part of `Pricer.laws`."""
