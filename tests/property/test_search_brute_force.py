@@ -131,6 +131,19 @@ def test_brute_force_where_a_copy_is_shared_by_few() -> None:
     _compare(base, DENSE, 2, Space({**axes, "overlap_dp": (True, False), "sequence_parallel": (True,)}))
 
 
+def test_brute_force_where_a_stage_sends_one_layer_to_the_host() -> None:
+    """Two virtual stages send one each, as many as a whole stage of one: their passes are not the same."""
+    axes = {
+        "tensor": (1,),
+        "pipeline": (2,),
+        "virtual_pipeline": (1, 2),
+        "schedule": ("auto", "zb-h1", "zb-v"),
+    }
+    more = {"recompute": ("none",), "zero": (1,), "offload": (("activations",),), "micro_batch": (1, 2)}
+    base = job(batch=32, sequence=4096, offload=("activations",), offload_layers=2)
+    _compare(base, DENSE, 1, Space({**axes, **more, "overlap_pp": (True,), "overlap_dp": (True,)}))
+
+
 def test_brute_force_where_memory_is_short() -> None:
     """With GPUs that hold little more than the leanest layout, the best that fits is found."""
     base = job(batch=32, sequence=4096)

@@ -32,6 +32,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import update_operators
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
+from railwright.training.kept import layers_away
 from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
@@ -241,7 +242,7 @@ class Pricer:
         groups = self.prices(job).groups
         crossings = self._crossings(self.prices(job))
         agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
-        copied = "activations" in setting["offload"]
+        copied = layers_away(job, self.arch.layers + self.arch.mtp_layers + 1)
         waiting = in_step(job, groups.sizes), agreeing, in_pairs(job)
         return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied, *waiting)
 
