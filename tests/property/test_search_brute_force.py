@@ -144,6 +144,14 @@ def test_brute_force_where_a_stage_sends_one_layer_to_the_host() -> None:
     _compare(base, DENSE, 1, Space({**axes, **more, "overlap_pp": (True,), "overlap_dp": (True,)}))
 
 
+def test_brute_force_where_copies_to_the_host_shorten_a_step() -> None:
+    """Where launches bind, the host runs ahead while a forward pass waits for its copies, and stages of
+    different sizes wait less for each other."""
+    axes = {"tensor": (1,), "pipeline": (2,), "virtual_pipeline": (1,), "schedule": ("auto", "gpipe")}
+    more = {"recompute": ("none",), "zero": (1,), "offload": ((), ("activations",)), "micro_batch": (2,)}
+    _compare(job(batch=16), replace(DENSE, layers=5), 1, Space({**axes, **more}))
+
+
 def test_brute_force_where_memory_is_short() -> None:
     """With GPUs that hold little more than the leanest layout, the best that fits is found."""
     base = job(batch=32, sequence=4096)

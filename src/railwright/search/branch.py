@@ -257,20 +257,15 @@ class _Run:
         rest[wanted] = np.where(np.isinf(rest), rest, self.seconds[i])[wanted]
 
     def _variants(self, i: int, place: int, capacity: float) -> list[int]:
-        """Layouts at a place of a block's bounds that fit with as little on the host as can be, since moving
-        more there never makes a step shorter."""
-        block = self.blocks[i]
+        """Layouts at a place of a block's bounds that fit, with all that may lie on the host."""
+        block, shape = self.blocks[i], self.memory[i].shape
         x, z, d, p = np.unravel_index(place, self.seconds[i].shape)
-        offloads = block.of("offload")
-        shape = self.memory[i].shape
-        fits: dict[int, int] = {}
-        for o in sorted(range(len(offloads)), key=lambda o: len(offloads[o])):
-            more = any(set(offloads[other]) <= set(offloads[o]) for other in fits)
-            if not more and self.memory[i][x, z, o] <= capacity:
-                at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
-                if self._exact_memory(i, at) <= capacity:
-                    fits[o] = at
-        return [*fits.values()]
+        found = []
+        for o in np.flatnonzero(self.memory[i][x, z] <= capacity).tolist():
+            at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
+            if self._exact_memory(i, at) <= capacity:
+                found.append(at)
+        return found
 
     def least_memory(self) -> float:
         """The least memory of any layout of the space, as the training room counts it. [byte]"""
