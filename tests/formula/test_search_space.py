@@ -81,10 +81,11 @@ def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None
 
 def test_experts_cut_less_than_the_rest_have_copies_on_tensor_ranks() -> None:
     """8 GPUs, tensor 8, experts uncut over 2, 4 and 8 ranks: 4, 2 and 1 GPUs hold the same experts, and where
-    there are several, what they share and hide are choices although data parallelism is 1."""
+    there are several, what they hide is a choice although data parallelism is 1; what they share is one for
+    its memory anyway."""
     axes = {"tensor": [8], "pipeline": [1], "expert": [2, 4, 8], "expert_tensor": [1]}
     found, _ = blocks(Space.of(axes), job(batch=16), MOE, machine(1).network.fabric)
-    assert [b.of("zero") for b in found] == [(0, 1, 2, 3), (0, 1, 2, 3), (0,)]
+    assert [b.of("zero") for b in found] == [(0, 1, 2, 3)] * 3
     assert [b.of("overlap_dp") for b in found] == [(True, False), (True, False), (True,)]
 
 
@@ -157,3 +158,28 @@ def test_a_wrong_space_says_what_is_wrong(given: object, said: str) -> None:
     with pytest.raises(SpecError) as no:
         Space.of(given, "s.yaml")
     assert said in str(no.value)
+
+
+def _structures(given: dict[str, object]) -> set[tuple[object, ...]]:
+    found, _ = blocks(Space.of(given), job(batch=32), MOE, machine(1).network.fabric)
+    names = ("tensor", "pipeline", "schedule", "expert", "expert_tensor")
+    return {tuple(block.structure[name] for name in names) for block in found}
+
+
+def test_experts_are_cut_as_the_space_says_whatever_the_rest_is() -> None:
+    """By 1 only, beside a rest that is cut by 1 or 2, over one rank and over two."""
+    one = {"context": [1], "pipeline": [1], "schedule": ["auto"], "placement": ["packed"]}
+    found = _structures({**one, "tensor": [1, 2], "expert": [1, 2], "expert_tensor": [1]})
+    assert found == {(tensor, 1, "auto", expert, 1) for tensor in (1, 2) for expert in (1, 2)}
+
+
+def test_a_first_value_that_is_refused_takes_no_other_with_it() -> None:
+    """Two stages with one rank each: ZB-H1 refuses zero 3, not 1; blocking launches refuse hidden sends."""
+    one = {"tensor": [1], "pipeline": [2], "virtual_pipeline": [1], "micro_batch": [1], "recompute": ["none"]}
+    small = job(gpus=2, batch=32)
+    fabric = machine(1).network.fabric
+    found, _ = blocks(Space.of({**one, "schedule": ["zb-h1"], "zero": [3, 1]}), small, DENSE, fabric)
+    assert [block.of("zero") for block in found] == [(1,)]
+    blocking = small.model_copy(update={"launch_blocking": True})
+    found, _ = blocks(Space.of({**one, "schedule": ["auto"], "zero": [1]}), blocking, DENSE, fabric)
+    assert [block.of("overlap_pp") for block in found] == [(False,)]

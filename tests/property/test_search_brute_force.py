@@ -173,6 +173,20 @@ def test_brute_force_where_memory_is_short() -> None:
     assert result.best[0].memory <= limit
 
 
+def test_the_leanest_layout_is_the_leanest_of_all() -> None:
+    """Layouts with the same bound of memory may need more or less than each other."""
+    axes = {"tensor": (1, 2), "pipeline": (2, 4), "recompute": ("selective",), "schedule": ("auto", "zb-h1")}
+    space = Space(
+        {**axes, "zero": (1, 2, 3), "overlap_ep": (True, False), "micro_batch": (1,), "expert": (2, 8)}
+    )
+    one = machine(1)
+    found = search(job(batch=16), MOE, one, space, top=1, steps=0, objective="memory").best[0]
+    exact = _brute(job(batch=16), MOE, one, space)
+    least = min(memory for _, memory in exact)
+    assert found.memory == least
+    assert found.time == pytest.approx(min(time for time, memory in exact if memory == least), rel=1e-9)
+
+
 def _compare(base: TrainingJob, arch: object, servers: int, space: Space) -> None:
     one = machine(servers)
     result = search(base, arch, one, space, top=3, steps=0)  # type: ignore[arg-type]

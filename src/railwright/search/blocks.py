@@ -119,11 +119,12 @@ def _experts(space: Space, arch: Transformer, stage: int, tensor: int) -> Iterat
                     yield {"expert": expert, "expert_tensor": None, "placement": placement}
         return
     for expert in space.of_axis("expert") or [e for e in divisors(arch.experts) if stage % e == 0]:
-        for inside in space.of_axis("expert_tensor") or ():
-            if inside == tensor or (inside is not None and expert == 1):
-                continue
+        widths = space.of_axis("expert_tensor") or ()
+        for inside in widths:
+            if inside == tensor and None in widths:
+                continue  # as the rest is cut
             for placement in listed:
-                if placement == "expert-across" and (expert == 1 or inside is not None):
+                if placement == "expert-across" and (expert == 1 or inside not in (None, tensor)):
                     continue
                 yield {"expert": expert, "expert_tensor": inside, "placement": placement}
 
@@ -131,7 +132,8 @@ def _experts(space: Space, arch: Transformer, stage: int, tensor: int) -> Iterat
 def _choices(
     space: Space, job: TrainingJob, arch: Transformer, structure: Mapping[str, Any], data: int
 ) -> dict[str, tuple[Any, ...]]:
-    """Values of every choice; a choice without effect keeps its first value."""
+    """Values of every choice; one without effect keeps its first value, or False where True is refused or
+    means nothing.  How states are shared changes memory even where no rank has a copy of them."""
     local = job.global_batch // data if data else 0
     shared = _has_copies(structure, data)
     effective = {
@@ -140,7 +142,6 @@ def _choices(
         "overlap_ep": structure["expert"] > 1,
         "overlap_cp": structure["context"] > 1,
         "overlap_dp": shared,
-        "zero": shared,
         "overlap_pp": structure["pipeline"] > 1 and can_hide_sends(job, structure),
     }
     found: dict[str, tuple[Any, ...]] = {}
@@ -152,7 +153,9 @@ def _choices(
             values = ONCE_PER_STEP
         if axis == "offload" and "offload" not in space.values:
             values = tuple(dict.fromkeys((*values, job.layout.offload)))
-        off = False in values and axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
+        off = False in values and (
+            job.launch_blocking or axis in ("sequence_parallel", "overlap_tp", "overlap_ep")
+        )
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
 

@@ -269,14 +269,15 @@ class _Run:
 
     def least_memory(self) -> float:
         """The least memory of any layout of the space, as the training room counts it. [byte]"""
-        ranked: list[tuple[float, int, int]] = []
-        for i, memory in enumerate(self.memory):
-            values, first = np.unique(memory, return_index=True)
-            ranked += [(float(v), i, int(at)) for v, at in zip(values, first, strict=True)]
         best = self.machine.gpu.hbm_bytes
-        for bound, i, flat in sorted(ranked):
-            if bound > best:
+        within = [np.flatnonzero(memory <= best) for memory in self.memory]
+        bounds = np.concatenate([memory.flat[at] for memory, at in zip(self.memory, within, strict=True)])
+        of_block = np.repeat(np.arange(len(within)), [len(at) for at in within])
+        places = np.concatenate(within)
+        for n in np.argsort(bounds, kind="stable").tolist():
+            if bounds[n] > best:
                 break
+            i, flat = int(of_block[n]), int(places[n])
             best = min(best, self._exact_memory(i, flat * prod(self.blocks[i].shape[-2:])))
         return best
 
