@@ -1,5 +1,7 @@
 """Hand calculations of NCCL's model; every constant is the one printed in NCCL's source."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from railwright.collectives import NcclSettings, bus_factor, p2p, predict, ranks
 from railwright.collectives.algorithm import Path
 from railwright.collectives.choice import ALGORITHMS, choose, nominal_seconds_per_byte
 from railwright.collectives.cost import on_healthy_fabric
-from railwright.collectives.group import Group, group_of
+from railwright.collectives.group import Group, group_of, pcie_link
 from railwright.collectives.pat import traffic as pat_traffic
 from railwright.traffic.demand import Communicator
 
@@ -201,3 +203,20 @@ def test_one_rank_sends_nothing() -> None:
     answer = predict(machine(2), "all_reduce", 1e6, [Communicator(np.array([3], np.int32))])
     assert answer.time == 0.0
     assert answer.algorithm == "none"
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "counted"), [(2e9, 1.5), (7.88e9, 6), (15.75e9, 12), (31e9, 24), (63e9, 48), (121e9, 96)]
+)
+def test_nccl_counts_a_pcie_link_at_12_gb_per_second_for_16_lanes_of_8_gt(bandwidth, counted) -> None:
+    # NCCL topo.cc: width x 60 (8 GT/s), 120, 240, 480 (64 GT/s) / 80; the catalogue's slots
+    assert pcie_link(bandwidth) == pytest.approx(counted * 1e9)
+
+
+def test_the_tuner_counts_a_nic_no_faster_than_its_slot() -> None:
+    # 800 Gb/s behind PCIe 5.0 x16: the path's least is the slot, 48 GB/s; 400 Gb/s are 48 anyway
+    group = Group(16, 2, 8, 100e9, 450e9, "hopper", "intel", nic_slot=63e9)
+    assert group.searched_nic == pytest.approx(48e9)
+    assert group.usable_nic == pytest.approx(96e9)
+    assert replace(group, nic_rate=50e9).searched_nic == pytest.approx(48e9)
+    assert replace(group, nic_slot=None).searched_nic == pytest.approx(96e9)

@@ -1,22 +1,26 @@
 """Laws of every prediction: bounds by the NICs, monotone, symmetric, and doubling rates halves bandwidth."""
 
+import itertools
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collectives_machines import machine, world
+from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings, predict, sweep
 from railwright.collectives.algorithm import Path
 from railwright.collectives.choice import ALGORITHMS, candidates
 from railwright.collectives.cost import on_healthy_fabric
 from railwright.collectives.group import Group
 from railwright.network.solution import Network
+from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic.demand import Communicator
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "sendrecv")
@@ -182,3 +186,43 @@ def test_rings_and_trees_do_not_import_numba() -> None:
         "assert 'numba' not in sys.modules, 'numba was imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@cache
+def _with_nics(server: str, servers: int, factor: float) -> Machine:
+    """Servers whose NICs and switches are `factor` times as fast, on the same PCIe slots."""
+    shipped = load_catalog()
+    nic = shipped.nics[shipped.servers[server].nic]
+    nics = {**shipped.nics, nic.name: replace(nic, rate=nic.rate * factor)}
+    switches = {name: replace(s, rate=s.rate * factor) for name, s in shipped.switches.items()}
+    cluster = Cluster(
+        servers=servers, server=server, compute=ComputeNetwork(family="rail-optimised", switch="qm9700")
+    )
+    return Machine.of(cluster, replace(shipped, nics=nics, switches=switches), NcclSettings())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["dgx-1-v100", "dgx-a100", "dgx-h100", "dgx-b200"]),
+    st.sampled_from([2, 4, 6]),
+    st.integers(0, 4),
+    st.floats(3, 34).map(lambda x: 2.0**x),
+    st.sampled_from(OPS),
+)
+@example("dgx-1-v100", 2, 4, 2.0**22, "all_reduce")  # 1.9 times as long before
+@example("dgx-a100", 4, 3, 2.0**22, "all_reduce")
+@example("dgx-h100", 2, 4, 2.0**25, "all_reduce")
+def test_a_faster_nic_on_the_same_pcie_slot_makes_no_collective_slower(server, servers, which, size, op):
+    # these NICs fill their slots, as NCCL's topology search counts both: nothing changes for its tuner
+    n = servers * 8
+    every = np.arange(n, dtype=np.int32)
+    layouts = (
+        [every],
+        [every[: n - 3]],
+        [every[rail::8] for rail in range(8)],
+        [every[i::4] for i in range(4)],
+        [every[:12], every[12:]],
+    )
+    comms = [Communicator(gpus) for gpus in layouts[which]]
+    times = [predict(_with_nics(server, servers, f), op, size, comms).time for f in (1.0, 1.4, 2.0, 4.0)]
+    assert all(fast <= slow * (1 + 1e-9) for slow, fast in itertools.pairwise(times))

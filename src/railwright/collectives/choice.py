@@ -76,8 +76,8 @@ def tuner_time(op: Op, size: float, group: Group, algorithm: Algorithm, protocol
 
 
 def nominal_seconds_per_byte(op: Op, group: Group, algorithm: Algorithm, protocol: str) -> float:
-    """Time per byte of S on a healthy, uncontended fabric. [s/byte]"""
-    network = algorithm.per_nic(op, group) * algorithm.wire(protocol) / group.usable_nic * crowding(group)
+    """Time per byte of S that NCCL's tuner expects of the nominal rates, PCIe's included. [s/byte]"""
+    network = algorithm.per_nic(op, group) * algorithm.wire(protocol) / group.searched_nic * crowding(group)
     return max(network, bus_factor(op, group.ranks) / algorithm.inside(op, protocol, group))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Group:
     transport  'ib' (verbs: InfiniBand and RoCE) or 'efa'
     pcie       what one GPU sends to its neighbours where there is no NVLink [byte/s]
     min_channels, max_channels  limits set by the user; None: NCCL's own
+    nic_slot   PCIe slot of one NIC, one direction [byte/s]; None: one that never limits it
     """
 
     ranks: int
@@ -46,6 +48,7 @@ class Group:
     pcie: float = 0.0
     min_channels: int | None = None
     max_channels: int | None = None
+    nic_slot: float | None = None
 
     def channels(self, own: int) -> int:
         """How many channels run where NCCL on its own would open `own`."""
@@ -77,9 +80,32 @@ class Group:
         return self.nic_rate * float(nccl()["usable"]["net"])
 
     @property
+    def searched_nic(self) -> float:
+        """What NCCL's tuner takes one NIC for: the least of the links of a GPU's path to it. [byte/s]
+
+        Source: NCCL 2.30 src/graph/paths.cc, ncclTopoSetPaths (least of path and link); src/graph/search.cc,
+        getMaxBw over these paths, from which the bandwidths of all channels follow.
+        """
+        if self.nic_slot is None:
+            return self.usable_nic
+        return min(self.usable_nic, pcie_link(self.nic_slot))
+
+    @property
     def medium(self) -> str:
         """What joins the ranks of one node: 'nvlink' or 'pci'."""
         return "nvlink" if self.scale_up else "pci"
+
+
+def pcie_link(bandwidth: float) -> float:
+    """What NCCL takes a PCIe link for. [byte/s]
+
+    bandwidth  of the link, one direction [byte/s]; PCIe doubles from width to width and from generation to
+               generation, so the nearest such rate is meant, with or without its line code
+    Source: NCCL 2.30 src/graph/topo.cc, ncclTopoAddPci and kvDictPciGen: 12 GB/s for x16 of 8 GT/s.
+    """
+    facts = nccl()["pcie_link"]
+    doublings = round(log2(bandwidth / float(facts["nominal"])))
+    return float(facts["counted"]) * 2.0**doublings
 
 
 def group_of(machine: Machine, comm: Communicator) -> Group:
@@ -142,6 +168,7 @@ def _group(machine: Machine, ranks: int, nodes: int, nics: int) -> Group:
         pcie=machine.gpu.slot,
         min_channels=machine.nccl.min_channels,
         max_channels=machine.nccl.max_channels,
+        nic_slot=machine.nic.pcie_bandwidth,
     )
 
 

@@ -31,24 +31,17 @@ def depth(group: Group) -> int:
 
 
 def inside(op: Op, protocol: str, group: Group) -> float:
-    """busbw that the chains and the channels' reduction can carry. [byte/s]
+    """busbw that the chains and the channels' reduction can carry, as NCCL's tuner assumes. [byte/s]
 
     Source: NCCL 2.30 src/graph/tuning.cc: 0.92 of the channels' rate, perChMaxTreeBws,
     perChMaxTreeLL128Bws, and 1/3.8 of it for LL; ncclTopoTuneModel halves it to algbw.
     """
-    channels = channels_of(group)
-    full = group.usable_lane if group.nodes < group.ranks else float("inf")
-    if group.nodes > 2:  # with two nodes the tuner takes the rate inside them
-        full = min(full, group.nics * group.usable_nic)
-    full = min(0.92 * full, channels * by_nodes("channel_max_tree", group.generation, group.nodes))
-    if protocol == "ll":
-        row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
-        full = min(full / 3.8, by_nodes("ll_max", row, group.nodes))
-    if protocol == "ll128":
-        payload = 7 / 9 if group.nodes == 1 else 120 / 128
-        limit = channels * by_nodes("channel_max_tree_ll128", group.generation, group.nodes)
-        full = min(full * payload, limit)
-    return full * (group.ranks - 1) / group.ranks
+    return _within(protocol, group, group.searched_nic)
+
+
+def carried(op: Op, protocol: str, group: Group) -> float:
+    """busbw that they carry in a call, where the fabric tells what NICs and slots let through. [byte/s]"""
+    return _within(protocol, group, group.usable_nic)
 
 
 def per_nic(op: Op, group: Group) -> float:
@@ -69,6 +62,23 @@ def traffic(fabric: Fabric, groups: Sequence[Communicator], op: Op, pxn: bool) -
     return join([tree(fabric, comm, 1.0) for comm in groups])
 
 
+def _within(protocol: str, group: Group, nic: float) -> float:
+    """busbw of the chains beside NICs of that rate. [byte/s]"""
+    channels = channels_of(group)
+    full = group.usable_lane if group.nodes < group.ranks else float("inf")
+    if group.nodes > 2:  # with two nodes the tuner takes the rate inside them
+        full = min(full, group.nics * nic)
+    full = min(0.92 * full, channels * by_nodes("channel_max_tree", group.generation, group.nodes))
+    if protocol == "ll":
+        row = group.generation if group.nodes == 1 else str(nccl()["ll_max_cpu"][group.cpu])
+        full = min(full / 3.8, by_nodes("ll_max", row, group.nodes))
+    if protocol == "ll128":
+        payload = 7 / 9 if group.nodes == 1 else 120 / 128
+        limit = channels * by_nodes("channel_max_tree_ll128", group.generation, group.nodes)
+        full = min(full * payload, limit)
+    return full * (group.ranks - 1) / group.ranks
+
+
 def _wire(protocol: str) -> float:
     return {"ll": 2.0, "ll128": 128 / 120 / 0.92, "simple": 1 / 0.92}[protocol]
 
@@ -79,4 +89,15 @@ def _unavailable(op: Op, group: Group, sharp: bool) -> str:
     return ""
 
 
-TREE = Algorithm("tree", ("all_reduce",), PROTOCOLS, _unavailable, steps, inside, _wire, per_nic, traffic)
+TREE = Algorithm(
+    "tree",
+    ("all_reduce",),
+    PROTOCOLS,
+    _unavailable,
+    steps,
+    inside,
+    _wire,
+    per_nic,
+    traffic,
+    carried=carried,
+)
