@@ -45,6 +45,18 @@ def test_a_wrong_option_is_named_with_what_is_allowed(options, message) -> None:
     assert message in refused(STUDY, *options)
 
 
+def test_pxn_is_refused_where_gpus_have_no_nvlink_and_never_told(tmp_path) -> None:
+    study = tmp_path / "cards.yaml"
+    study.write_text(
+        "railwright: 1\nname: cards\ncluster:\n  servers: 4\n  server: server-8x-l40s\n"
+        "  compute: {family: rail-optimised, switch: qm9700}\n"
+    )
+    assert "--pxn: PXN needs several servers whose GPUs are joined by NVLink" in refused(str(study), "--pxn")
+    told = CliRunner().invoke(app, ["fabric", "whatif", str(study)])
+    assert told.exit_code == 0
+    assert "all-to-all without PXN" in told.output
+
+
 def test_groups_of_a_job_need_a_job() -> None:
     assert "the study has no job, so it has no ep groups" in refused(SWEEP_ONLY, "--groups", "ep")
 

@@ -9,6 +9,7 @@ import pytest
 
 from network_fabrics import make, with_capacity
 from railwright.catalog import load_catalog
+from railwright.errors import PlanError
 from railwright.fabric import Kind
 from railwright.network import Network
 from railwright.network.whatif import compare, relays, routings, single_failures
@@ -136,6 +137,21 @@ def test_relays_carry_a_dead_rail_and_leaving_the_server_out_costs_its_gpus() ->
     assert dead_nic[2].slowdown < 1
     dead_leaf = next(row for row in table.rows if row[0].what == "leaf")
     assert dead_leaf[2].slowdown is None  # every server has a GPU on that rail
+
+
+def test_without_nvlink_and_for_trees_there_is_no_pxn_to_compare() -> None:
+    built = make(servers=4, gpus=4, spines=2, uplink=50.0)
+    all_to_all, tree = (Pattern(name, world(built)) for name in ("all-to-all", "tree"))
+    assert tuple(relays(Network(replace(built, scale_up="pcie")), all_to_all)) == ("moved", "left out")
+    assert tuple(relays(Network(built), tree)) == ("moved", "left out")
+    assert not any(sent.pxn for _, sent in relays(Network(built), tree).values())
+
+
+def test_routings_of_a_fabric_with_one_way_are_not_compared() -> None:
+    for family in ("single-switch", "rail-only"):
+        built = make(servers=4, gpus=2, family=family)
+        with pytest.raises(PlanError, match="one way from NIC to NIC, so there are no routings to compare"):
+            routings(Network(built), Pattern("all-to-all", world(built)))
 
 
 def test_all_routings_lose_at_least_what_the_spine_carried() -> None:

@@ -226,3 +226,11 @@ def test_a_faster_nic_on_the_same_pcie_slot_makes_no_collective_slower(server, s
     comms = [Communicator(gpus) for gpus in layouts[which]]
     times = [predict(_with_nics(server, servers, f), op, size, comms).time for f in (1.0, 1.4, 2.0, 4.0)]
     assert all(fast <= slow * (1 + 1e-9) for slow, fast in itertools.pairwise(times))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("servers", [2, 3])
+def test_pxn_changes_nothing_where_gpus_meet_over_pcie(op: str, servers: int) -> None:
+    # PXN = PCI + NVLink (NCCL src/graph/paths.cc)
+    on, off = (machine(servers, "server-8x-l40s", nccl=NcclSettings(pxn=pxn)) for pxn in (True, False))
+    assert predict(on, op, 2.0**28, world(on)).time == predict(off, op, 2.0**28, world(off)).time

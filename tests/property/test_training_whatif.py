@@ -17,7 +17,7 @@ from railwright.spec.study import Cluster, ComputeNetwork, Variant
 from railwright.spec.training import Overlap
 from railwright.study.evaluate import Workshop
 from railwright.study.result import VariantResult
-from railwright.study.sensitivity import sensitivity_row, what_if_rows
+from railwright.study.sensitivity import first_job, pxn_gain, sensitivity_row, what_if_rows
 from railwright.training import StepResult, simulate
 from railwright.training.whatif import at_rate, share_changes, what_ifs
 from training_cases import DENSE, MOE, job, machine, priced
@@ -63,6 +63,30 @@ def test_only_what_the_job_has_is_asked() -> None:
     assert not {"Expert all-to-all overlapped", "Experts perfectly balanced"} & dense
     assert "No PXN" in moe
     assert "PXN" not in moe
+
+
+@pytest.mark.parametrize(
+    ("server", "servers", "there"),
+    [("dgx-h100", 4, True), ("server-8x-l40s", 4, False), ("gh200-1", 32, False)],
+)
+def test_pxn_is_asked_about_where_nvlink_joins_gpus_of_several_rails(server, servers, there) -> None:
+    """PXN = PCI + NVLink (NCCL src/graph/paths.cc): cards on PCIe and single GPUs have none."""
+    for pxn, name in ((True, "No PXN"), (False, "PXN")):
+        on = machine(servers, pxn, server)
+        found = {one.name for one in what_ifs(job(tensor=1), DENSE, on)}
+        assert (name in found) == there
+        assert "Network ×2" in found
+
+
+def test_pxn_gains_nothing_to_tell_without_nvlink() -> None:
+    example = load_study(Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml")
+    fields = {"jobs.finetune.micro_batch": 1, "jobs.finetune.layout.recompute": "full"}
+    on_rails = {"cluster.compute.family": "rail-optimised"}
+    cards = override(example, fields | on_rails | {"cluster.server": "server-8x-h100-pcie"})
+    assert first_job(cards, Workshop.of(cards)).step is not None
+    assert pxn_gain(cards, Workshop.of(cards)) is None
+    nvlink = override(example, fields | on_rails)
+    assert pxn_gain(nvlink, Workshop.of(nvlink)) is not None
 
 
 OFF = Overlap(dp=False, tp=False, ep=False, pp=False, cp=False)

@@ -85,12 +85,21 @@ def whatif(
     from railwright.network import Network
     from railwright.network import whatif as room
     from railwright.network.whatif_pattern import Pattern
+    from railwright.traffic import can_relay
 
     compute = asked.cluster.compute
     chosen = routing or compute.routing
     qps = asked.nccl.qps_per_connection or 1
     network = Network(fabric, chosen, compute.seed, qps=qps)  # type: ignore[arg-type]
-    sent = Pattern(pattern, _communicators(asked, fabric, groups), asked.nccl.pxn if pxn is None else pxn)
+    relayed = can_relay(fabric)
+    if pxn and not relayed:
+        raise RailwrightError(
+            "--pxn: PXN needs several servers whose GPUs are joined by NVLink and sit on several rails; "
+            "leave --pxn out"
+        )
+    sent = Pattern(
+        pattern, _communicators(asked, fabric, groups), relayed and (asked.nccl.pxn if pxn is None else pxn)
+    )
     kinds = [one.strip() for text in kind or [] for one in text.split(",") if one.strip()]
     if spares:
         from railwright.network.whatif_spares import spare_spines

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright.errors import PlanError
+from railwright.fabric.graph import Role
 from railwright.network.solution import Network
 from railwright.network.whatif_classes import classes
 from railwright.network.whatif_elements import SLOW, Element, elements, name, what
 from railwright.network.whatif_pattern import Pattern, ranks
 from railwright.network.whatif_price import Priced, healthy, price, reason
+from railwright.traffic import can_relay
 
 DRAWS = 4
 """Members of a class, and seeds of the hash, that are solved where routing follows no symmetry."""
@@ -145,7 +147,15 @@ def compare(
 
 
 def relays(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pattern]]:
-    """Set-ups for `compare`: GPUs of a dead NIC on another, with PXN or not, or their server left out."""
+    """Set-ups for `compare`: GPUs of a dead NIC on another, with PXN or not, or their server left out.
+
+    Where PXN sends nothing another way (a tree's edges, GPUs without NVLink) there is nothing to tell apart.
+    """
+    if pattern.name == "tree" or not can_relay(network.fabric):
+        return {
+            "moved": (network, replace(pattern, pxn=False, remap=True)),
+            "left out": (network, replace(pattern, pxn=False, remap=False)),
+        }
     return {
         "moved, PXN": (network, replace(pattern, pxn=True, remap=True)),
         "moved, direct": (network, replace(pattern, pxn=False, remap=True)),
@@ -154,7 +164,14 @@ def relays(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pa
 
 
 def routings(network: Network, pattern: Pattern) -> Mapping[str, tuple[Network, Pattern]]:
-    """Set-ups for `compare`: the three routings, the hash with the network's own seed and the next ones."""
+    """Set-ups for `compare`: the three routings, the hash with the network's own seed and the next ones.
+
+    Raises PlanError where no pair has a choice of ways.
+    """
+    fabric = network.fabric
+    ends = fabric.a[fabric.role == Role.NODE_LEAF]
+    if not np.any(fabric.role == Role.LEAF_SPINE) and len(np.unique(ends)) == len(ends):
+        raise PlanError("this fabric has one way from NIC to NIC, so there are no routings to compare")
     return {
         routing: (replace(network, routing=routing), pattern) for routing in ("adaptive", "static", "ecmp")
     }

@@ -8,6 +8,7 @@ from railwright.spec.study import Study, Variant
 from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
+from railwright.traffic.placement import can_relay
 from railwright.training import simulate
 from railwright.training.result import StepResult
 from railwright.training.schedule import schedule_name
@@ -75,12 +76,12 @@ def _stages(job: TrainingJob) -> tuple[object, ...]:
 
 
 def pxn_gain(study: Study, workshop: Workshop) -> float | None:
-    """Throughput of the first job with PXN over without, minus 1; None where it is not defined."""
+    """Throughput of the first job with PXN over without, minus 1; None where there is none."""
     if study.cluster.compute.family not in ("rail-optimised", "rail-only"):
         return None
     off = first_job(override(study, {"nccl.pxn": False}), workshop).step
     on = first_job(override(study, {"nccl.pxn": True}), workshop).step
-    if on is None or off is None:
+    if on is None or off is None or not can_relay(workshop.machine(study).network.fabric):
         return None
     return on.tokens_per_second / off.tokens_per_second - 1
 

@@ -7,6 +7,7 @@ from railwright.traffic.groups import Groups as Groups
 from railwright.traffic.groups import together as together
 from railwright.traffic.patterns import all_to_all as all_to_all
 from railwright.traffic.patterns import send_recv as send_recv
+from railwright.traffic.placement import can_relay as can_relay
 from railwright.traffic.placement import domain_of_gpu as domain_of_gpu
 from railwright.traffic.placement import rail_of_gpu as rail_of_gpu
 from railwright.traffic.rings import broadcast as broadcast

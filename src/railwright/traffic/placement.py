@@ -37,6 +37,16 @@ def domain_of_gpu(fabric: Fabric) -> Ints:
     return domain
 
 
+@per_fabric
+def can_relay(fabric: Fabric) -> bool:
+    """Whether PXN can send anything another way: several scale-up domains, in one of them GPUs on different
+    rails, and NVLink (or its like) between these."""
+    domain, rail = domain_of_gpu(fabric), rail_of_gpu(fabric)
+    domains = len(np.unique(domain))
+    places = len(np.unique(np.column_stack([domain, rail]), axis=0))
+    return fabric.scale_up != "pcie" and 1 < domains < places
+
+
 def relay(fabric: Fabric, members: Ints, src: Ints, dst: Ints) -> Ints:
     """The GPU that forwards each pair under PXN, or -1 where the pair goes direct.
 

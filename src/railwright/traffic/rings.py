@@ -28,7 +28,8 @@ def ring(fabric: Fabric, comm: Communicator, bytes_per_edge: float, pxn: bool = 
     sends that much once.  With `pxn` a ring enters a domain at the GPU of its NIC, visits the others, and the
     last one hands over to that same GPU, whose NIC sends: the edge stays on one rail.  Without it the last
     GPU sends through its own NIC and the next domain is entered on that rail and walked the other way round;
-    an odd number of domains then leaves one cross-rail edge per ring.
+    an odd number of domains then leaves one cross-rail edge per ring.  GPUs that meet over PCIe have no PXN,
+    and the last one reaches the ring's NIC through the host: its edge stays on the rail either way.
     Inside one domain all rings load the switch alike, and one stands for all.
     Source: PHYSICS notes section 2 (Ring: each ring crosses each node once on one rail; NCCL 2.30 graph
     search with crossNic=0, and crossNic=2 without PXN).
@@ -40,6 +41,7 @@ def rings(
     fabric: Fabric, comms: Sequence[Communicator], bytes_per_edge: Sequence[float], pxn: bool = True
 ) -> Traffic:
     """`ring` of every communicator, one after the other."""
+    pxn = pxn or fabric.scale_up == "pcie"
     sizes = {len(comm) for comm in comms}
     laid = None
     if len(sizes) == 1 and sizes != {1}:

@@ -19,6 +19,7 @@ from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import hides_sends
@@ -151,6 +152,8 @@ def _pxn(wanted: bool) -> Change:
     def change(job: TrainingJob, machine: Machine) -> Case | None:
         if machine.nccl.pxn is wanted or _in_one_server(job, machine):
             return None
+        if not can_relay(machine.network.fabric):
+            return None
         return Case(job, replace(machine, nccl=replace(machine.nccl, pxn=wanted)))
 
     return change
@@ -227,7 +230,7 @@ QUESTIONS: tuple[tuple[str, str, Change], ...] = (
     ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),
     ("PXN", "messages for another rail first go to the local GPU on it", _pxn(True)),
     ("Free network between servers", "collectives that leave a server take no time", _free_between_servers),
-    ("Free communication", "no collective takes any time, NVLink's neither", _free),
+    ("Free communication", "no collective takes any time, inside servers neither", _free),
     ("Gradients overlapped", "reduced in buckets beside the backward pass", _overlap("dp")),
     ("Tensor-parallel overlapped", "collectives in shards beside the products", _overlap("tp")),
     ("Expert all-to-all overlapped", "beside the compute of another microbatch", _overlap("ep")),
