@@ -12,7 +12,16 @@ from difflib import get_close_matches
 
 
 class RailwrightError(Exception):
-    """Something the user can put right; its text is the whole message."""
+    """Something the user can put right; its text is the whole message.
+
+    field  what of the study it is about, as a dotted path that the text need not repeat
+           ('cluster.compute.tiers'); a function that knows a part of the study says it from there on, and
+           its callers say `within` what; '' where the text begins with the field, or is about no single one
+    """
+
+    def __init__(self, message: str = "", field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class PlanError(RailwrightError):
@@ -20,6 +29,12 @@ class PlanError(RailwrightError):
 
     The text says which count fails, by how much, and what would work.
     """
+
+    def within(self, section: str) -> PlanError:
+        """The same refusal, its field read inside a section; one from the cluster on stays as it is."""
+        if self.field.startswith("cluster."):
+            return self
+        return PlanError(str(self), f"{section}.{self.field}".rstrip("."))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
-"""Refusals of a plan point at the job's line of the study."""
+"""Refusals of a plan point at the line of the study that they are about."""
 
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
-from railwright.cli.places import job_lines, job_mistake, steps
-from railwright.errors import PlanError, SpecError
+from railwright.cli.opened import forget, remember
+from railwright.cli.places import job_mistake, placed, steps
+from railwright.errors import PlanError
 from railwright.spec import load_study_text
 
 STUDY = """\
@@ -54,16 +56,146 @@ def test_the_line_of_a_job_that_cannot_run(
 def test_what_names_no_single_job_stays_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(STUDY)
-    for refusal in ("fits: is in two sections", "rail-optimised: needs two tiers"):
+    remember(str(file), load_study_text(STUDY))
+    for refusal in ("fits: is in two sections", "rail-optimised: needs two tiers", "site.yaml: is empty"):
         assert job_mistake(str(file), refusal) is None
-        with pytest.raises(PlanError, match=refusal), job_lines(str(file)):
-            raise PlanError(refusal)
+        error = PlanError(refusal)
+        assert placed(error) is error
+    forget()
+    assert placed(PlanError("big: no study was opened")).args == ("big: no study was opened",)
     assert job_mistake(str(tmp_path / "gone.yaml"), "big: no") is None
-    with pytest.raises(SpecError, match=r"rail-240:\d+:5: jobs\.finetune: no"), job_lines("rail-240"):
-        raise PlanError("finetune: no")
+    found = job_mistake("rail-240", "finetune: no")
+    assert re.fullmatch(r"rail-240:\d+:5: jobs\.finetune: no", str(found))
+
+
+CLUSTER = """\
+railwright: 1
+name: small
+cluster:
+  servers: 4
+  server: dgx-h100
+  compute:
+    family: rail-optimised
+    switch: qm9700
+"""
+IMPOSSIBLE = [
+    ("    tiers: 1\n", "9:12: cluster.compute.tiers: rail-optimised: rails meet in spines"),
+    (
+        "    reserved_ports: 5000\n",
+        "9:21: cluster.compute.reserved_ports: rail-optimised: reserved_ports asks",
+    ),
+    (
+        "    oversubscription: 1.2345\n",
+        "9:23: cluster.compute.oversubscription: oversubscription 1.2345 cannot",
+    ),
+    ("    spare_spines: 60\n", "9:19: cluster.compute.spare_spines: rail-optimised: spare_spines 60 needs"),
+    ("    nics_per_tray: 3\n", "9:20: cluster.compute.nics_per_tray: nics_per_tray 3 does not divide"),
+    ("    expand_directors: true\n", "9:23: cluster.compute.expand_directors: 'qm9700' is no director"),
+    ("  faults:\n  - element: leaf-01\n  - element: leaf-99\n", "11:5: cluster.faults.1: fault 'leaf-99'"),
+    ("  faults:\n  - element: server-01\n", "10:3: cluster.faults: server-01/gpu-0 and 7 more cannot join"),
+    ("nccl:\n  sharp: true\n", "10:10: nccl.sharp: nccl.sharp asks for in-network reduction"),
+]
+
+
+@pytest.mark.parametrize(("more", "place"), IMPOSSIBLE)
+@pytest.mark.parametrize("command", [["run", "-q"], ["check"]])
+def test_the_line_of_a_fabric_that_cannot_be_built(in_folder: Path, command, more, place) -> None:
+    text = CLUSTER + more
+    Path("s.yaml").write_text(text.replace("qm9700", "sn5600") if "sharp" in more else text)
+    place = place if "sharp" not in more else place.replace("9700", "5600")
+    assert f"s.yaml:{place}" in refused(*command, "s.yaml")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run", "-q"], ["check"], ["fabric", "count"], ["fabric", "audit"], ["perf", "all_reduce", "-c"]],
+)
+def test_too_many_servers_name_the_line_of_the_switch_in_every_command(in_folder: Path, command) -> None:
+    Path("s.yaml").write_text(CLUSTER.replace("servers: 4", "servers: 200000"))
+    assert "s.yaml:8:13: cluster.compute.switch: rail-optimised: 3 tiers cannot join" in refused(
+        *command, "s.yaml"
+    )
+
+
+def test_a_network_beside_compute_is_told_at_its_own_line(in_folder: Path) -> None:
+    Path("s.yaml").write_text(
+        CLUSTER + "  storage: {family: single-switch, switch: qm9700, hosts: 900}\nsite: {}\n"
+    )
+    assert "s.yaml:9:21: cluster.storage.family: single-switch: 904 servers" in refused("run", "-q", "s.yaml")
+
+
+def test_a_variant_that_cannot_be_built_is_told_where_it_changes_the_study(in_folder: Path) -> None:
+    Path("s.yaml").write_text(
+        CLUSTER + "variants:\n  - {name: flat, set: {cluster.compute.tiers: 1}}\n"
+        "  - {name: static, set: {cluster.compute.routing: static}}\n"
+    )
+    place = "s.yaml:10:47: cluster.compute.tiers (variant 'flat'): rail-optimised: rails meet"
+    assert place in refused("fabric", "audit", "--variant", "flat", "s.yaml")
+    counted = CliRunner().invoke(app, ["fabric", "count", "s.yaml"])
+    assert counted.exit_code == 0
+    assert f"impossible: flat: {place}" in counted.output
+
+
+def test_a_name_that_nobody_knows_has_its_line_in_every_command(in_folder: Path) -> None:
+    Path("s.yaml").write_text(CLUSTER.replace("qm9700", "qm9701"))
+    for command in (["fabric", "count"], ["fabric", "audit"], ["goodput"], ["check"]):
+        assert "s.yaml:8:13: cluster.compute.switch: no switch 'qm9701'" in refused(*command, "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("section", "command", "place"),
+    [
+        (
+            "site:\n  power: {feeds: 3, redundancy: 2n}\n",
+            ["site", "plan"],
+            "10:18: site.power.feeds: 2n means two feeds",
+        ),
+        (
+            "site:\n  rack: rack-48u\n  servers_per_rack: 40\n",
+            ["run", "-q"],
+            "11:21: site.servers_per_rack: 40",
+        ),
+        ("money:\n  hours: [1, 2]\n", ["cost"], "10:10: money.hours: 2 factors, 24 expected"),
+        ("money: {}\n", ["cost"], "9:1: money.prices: the price book knows neither the server 'gh200-1'"),
+        (
+            "sharing:\n  users: 3\n  scheduler: masks\n",
+            ["deploy"],
+            "11:14: sharing.scheduler: CUDA_VISIBLE_DEVICES per person does not do here",
+        ),
+        (
+            "serving:\n  - name: chat\n    model: llama-3.1-8b\n"
+            "    client: {concurrency: 4, requests: 4, warmup: 10}\n",
+            ["serve"],
+            "10:5: serving.chat: All 4 requests are warm-up",
+        ),
+        (
+            "reliability: {}\njobs:\n  - {name: a, model: llama-3.1-8b, sequence: 4096, global_batch: 64, "
+            "tokens: 1e9, layout: {tensor: 2}}\n",
+            ["goodput"],
+            "9:1: reliability.checkpoint: the study has no storage network",
+        ),
+    ],
+)
+def test_the_line_of_other_sections(in_folder: Path, section, command, place) -> None:
+    text = CLUSTER if "money: {}" not in section else CLUSTER.replace("dgx-h100", "gh200-1")
+    Path("s.yaml").write_text(text + section)
+    assert f"s.yaml:{place}" in refused(*command, "s.yaml")
 
 
 def test_steps_follow_names_of_jobs() -> None:
     study = load_study_text(STUDY)
     assert steps(study, "jobs.big.model") == ("jobs", 1, "model")
     assert steps(study, "cluster.compute.switch") == ("cluster", "compute", "switch")
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(*arguments: str) -> str:
+    """What a command says that ends with status 2."""
+    ran = CliRunner().invoke(app, list(arguments))
+    assert ran.exit_code == 2, ran.output
+    return ran.output

@@ -108,7 +108,7 @@ def test_a_refusal_is_one_sentence_and_status_2(tmp_path: Path):
     file.write_text(STUDY.replace("n+1", "2n"), encoding="utf-8")
     code, said = railwright("plan", str(file))
     assert code == 2
-    assert said.startswith("Error: not even one dgx-h100 fits a rack; 2n on 2 feeds")
+    assert said.startswith(f"Error: {file}:8:1: site.rack: not even one dgx-h100 fits a rack; 2n on 2 feeds")
 
 
 def test_drawings_show_every_machine_of_the_racks_they_show():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railwright.cli.fabric import VariantOption
+from railwright.cli.opened import remember
 from railwright.cli.studies import StudyArgument, open_study
 from railwright.errors import RailwrightError
 
@@ -66,7 +67,9 @@ def emulate(
     Exit status 1 when data is missing; then the pairs and the suspect are shown.
     """
     faults = _faults(slow or [], dead or [], loss or [])
-    asked = _chosen(open_study(study), variant)
+    written = open_study(study)
+    asked = _chosen(written, variant)
+    remember(study, written, variant)
 
     from railwright.catalog import find, load_catalog
     from railwright.emulate import emulate as run

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railwright.cli.groups import group
+from railwright.cli.opened import remember
+from railwright.cli.places import placed
 from railwright.cli.studies import StudyArgument, open_study
 
 if TYPE_CHECKING:
@@ -102,7 +104,8 @@ def count(study: StudyArgument) -> None:
             catalog = load_catalog(one.catalog)
             parts = count_parts(build(one.cluster, catalog), catalog)
         except PlanError as error:
-            impossible.append(f"{name}: {error}")
+            remember(study, asked, name if one is not asked else None)
+            impossible.append(f"{name}: {placed(error)}")
             continue
         numbers = (
             parts.servers, parts.gpus, parts.leaves, parts.spines, parts.cores, parts.switches,
@@ -257,6 +260,7 @@ def open_fabric(study: str, variant: str | None) -> tuple[Study, Catalog, Fabric
         if variant not in names:
             known = ", ".join(f"'{name}'" for name in names) or "none"
             raise RailwrightError(f"no variant '{variant}'; the study has {known}{nearest(variant, names)}")
+        remember(study, asked, variant)
         asked = override(asked, names[variant].set)
     catalog = load_catalog(asked.catalog)
     return asked, catalog, build(asked.cluster, catalog)

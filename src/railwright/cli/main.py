@@ -29,11 +29,16 @@ class Commands(LazyGroup):
     """All commands; a user's mistake ends in one message on stderr and status 2, never in a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
+        from railwright.cli.opened import forget
+
+        forget()
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except RailwrightError as error:
-            _say_error(str(error))
+            from railwright.cli.places import placed
+
+            _say_error(str(placed(error)))
             raise typer.Exit(USER_MISTAKE) from None
         except KeyboardInterrupt:
             typer.echo("Interrupted.", err=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railwright.cli.places import job_lines
 from railwright.cli.studies import StudyArgument, open_study
 from railwright.errors import RailwrightError, nearest
 
@@ -86,10 +85,7 @@ def search(
     if serving_wanted(asked, job, serving):
         if framework is not None:
             raise RailwrightError("--framework is of training jobs; leave it out of a serving search")
-        with job_lines(study):
-            search_serving_job(
-                asked, study, job, gpus, top, space, front, export, as_json, quiet, rate, dtypes
-            )
+        search_serving_job(asked, study, job, gpus, top, space, front, export, as_json, quiet, rate, dtypes)
         return
     if rate is not None or dtypes:
         raise RailwrightError("--rate and --dtypes are of serving jobs; add --serving")
@@ -101,8 +97,7 @@ def search(
     chosen = _job(asked, job)
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
-    with job_lines(study):
-        result, arch, data = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
+    result, arch, data = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
     written = ""
     if export is not None:
         from railwright.search.export import export as exported

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railwright.cli.places import job_lines
 from railwright.cli.studies import open_study
 from railwright.errors import RailwrightError, nearest
 
@@ -69,8 +68,7 @@ def serve(
     arch = load_model(chosen.model)
     machine = Machine.of(asked.cluster, catalog, NcclSettings(**asked.nccl.model_dump()), _profile(asked))
     folder = Path(study).parent if Path(study).exists() else None
-    with job_lines(study):
-        result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
+    result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
     _show(result, arch.is_moe)
     if as_json is not None:
         from railwright.report.plain import finite

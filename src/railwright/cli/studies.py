@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from railwright.cli.places import is_template, job_lines
+from railwright.cli.opened import remember
+from railwright.cli.places import is_template
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ def add_to(app: typer.Typer) -> None:
 
 def open_study(name: str) -> Study:
     """The study a user named: a file, or a template. Raises SpecError, as `load_study` does."""
+    study = _load(name)
+    remember(name, study)
+    return study
+
+
+def _load(name: str) -> Study:
     from railwright.spec import load_study, load_study_text, template, template_names
 
     if is_template(name):
@@ -63,8 +70,7 @@ def run(
     # Before the work rather than after it; `write` refuses too.
     refuse_existing(folder)
     refuse_unknown_names(asked, study)
-    with job_lines(study):
-        result = _run(asked, quiet, what_if)
+    result = _run(asked, quiet, what_if)
     files = write(result, folder)
     if quiet:
         for file in files:

@@ -9,7 +9,6 @@ import typer
 
 from railwright.cli.fabric import JsonOption, VariantOption, open_fabric
 from railwright.cli.groups import group
-from railwright.cli.places import job_lines
 from railwright.cli.studies import StudyArgument
 from railwright.errors import PlanError, nearest
 
@@ -58,12 +57,11 @@ def export(
     asked, machine = _machine(study, variant)
     chosen = _job(asked, job)
     arch = load_model(chosen.model)
-    with job_lines(study):
-        if format == "perfetto":
-            step = simulate(chosen, arch, machine)
-            files = [_perfetto(asked, chosen, step, out)]
-        else:
-            files, step = write(chosen, arch, machine, format, out)
+    if format == "perfetto":
+        step = simulate(chosen, arch, machine)
+        files = [_perfetto(asked, chosen, step, out)]
+    else:
+        files, step = write(chosen, arch, machine, format, out)
     more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
     typer.echo(f"{chosen.name}: a step of {step.step_time * 1e3:.3f} ms as {format}: {files[0]}{more}")
     if words := unsaid(format, chosen, machine.network.fabric):
@@ -119,8 +117,7 @@ def compare(
     from railwright.traces import read_profile, step_of
 
     steps = [step_of(read_profile(profile), whole) for profile in profiles]
-    with job_lines(study):
-        result, _ = beside(steps, chosen, load_model(chosen.model), machine)
+    result, _ = beside(steps, chosen, load_model(chosen.model), machine)
     if as_json:
         import json
         from dataclasses import asdict

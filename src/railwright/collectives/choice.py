@@ -55,7 +55,8 @@ def candidates(op: Op, group: Group, settings: NcclSettings) -> list[tuple[Algor
             f"'{settings.algorithm}' and protocol '{settings.protocol}'"
             + (f" ({'; '.join(reasons)})" if reasons else "")
             + f"; it can with {', '.join(able)}: "
-            "set nccl.algorithm and nccl.protocol to 'auto' or to one that fits."
+            "set nccl.algorithm and nccl.protocol to 'auto' or to one that fits.",
+            "nccl.protocol" if settings.algorithm == "auto" else "nccl.algorithm",
         )
     return found
 

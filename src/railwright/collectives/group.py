@@ -181,7 +181,8 @@ def generation_of(gpu: Gpu) -> str:
     raise PlanError(
         f"No collective model for the GPU '{gpu.name}' of generation '{gpu.generation}': "
         f"NCCL's constants are known for {', '.join(GENERATIONS)}; "
-        "give the part one of these as its generation."
+        "give the part one of these as its generation.",
+        "cluster.server",
     )
 
 

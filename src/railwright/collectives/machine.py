@@ -46,7 +46,8 @@ class Machine:
             able = ", ".join(sorted(name for name, part in catalog.switches.items() if part.sharp))
             raise PlanError(
                 f"nccl.sharp asks for in-network reduction, but the switch '{switch.name}' has none; "
-                f"set nccl.sharp to false or choose one of {able}."
+                f"set nccl.sharp to false or choose one of {able}.",
+                "nccl.sharp",
             )
         return cls(
             Network(build(cluster, catalog), cluster.compute.routing, cluster.compute.seed),

@@ -67,7 +67,8 @@ def find_price(book: Book, item: str) -> Price:
         raise RailwrightError(
             f"the price book has no '{item}'{nearest(item, book)}; write it into a file of your own "
             f"(money.prices), like\nprices:\n  - {{item: {item}, unit: USD, low: 1, middle: 2, high: 3, "
-            "source: 'quote of …', date: '2026-11'}"
+            "source: 'quote of …', date: '2026-11'}",
+            "money.prices",
         )
     return book[item]
 

@@ -95,7 +95,8 @@ def _server(server: Server, number: int, book: Book) -> Line:
     raise RailwrightError(
         f"the price book knows neither the server '{server.name}' nor its GPU '{server.gpu}'; write one "
         f"into a file of your own (money.prices), like\nprices:\n  - {{item: server/{server.name}, "
-        "low: 250000, middle: 300000, high: 350000, source: 'quote of …', date: '2026-11'}"
+        "low: 250000, middle: 300000, high: 350000, source: 'quote of …', date: '2026-11'}",
+        "money.prices",
     )
 
 

@@ -51,7 +51,8 @@ def host_of(server: str, sharing: Sharing) -> Host:
     if missing := [name for name, value in found.items() if value is None]:
         raise PlanError(
             f"nothing is known of the CPUs of a '{server}', and schedulers must be told: add "
-            f"{', '.join(f'sharing.{name}' for name in missing)} to the study (`slurmd -C` prints them)"
+            f"{', '.join(f'sharing.{name}' for name in missing)} to the study (`slurmd -C` prints them)",
+            "sharing",
         )
     if found["cores"] % found["sockets"]:
         raise PlanError(

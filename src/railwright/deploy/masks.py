@@ -32,7 +32,7 @@ def shares(users: int, gpus: int) -> tuple[tuple[int, ...], ...]:
     Raises PlanError where there are fewer GPUs than users.
     """
     if users > gpus:
-        raise PlanError(f"{users} users cannot have a GPU of {gpus} each; take a queue")
+        raise PlanError(f"{users} users cannot have a GPU of {gpus} each; take a queue", "sharing.users")
     each, more = divmod(gpus, users)
     edges = [0]
     for user in range(users):

@@ -34,9 +34,17 @@ FAMILIES: Mapping[str, Callable[[Order], Plan]] = {
 def build(cluster: Cluster, catalog: Catalog) -> Fabric:
     """The fabric of a cluster, its faults applied.
 
-    Raises SpecError for a part the catalogue does not know, PlanError for a fabric that cannot work.
+    Raises SpecError for a part the catalogue does not know, PlanError, with its field, for a fabric
+    that cannot work.
     """
-    return apply_faults(wired(order(cluster, catalog), catalog), cluster.faults)
+    try:
+        sound = wired(order(cluster, catalog), catalog)
+    except PlanError as refusal:
+        raise refusal.within("cluster.compute") from None
+    try:
+        return apply_faults(sound, cluster.faults)
+    except PlanError as refusal:
+        raise refusal.within("cluster") from None
 
 
 def wired(asked: Order, catalog: Catalog) -> Fabric:
@@ -45,7 +53,12 @@ def wired(asked: Order, catalog: Catalog) -> Fabric:
     Raises PlanError for a fabric that cannot work.
     """
     fabric = wire(asked, size(asked))
-    return expand_directors(fabric, catalog) if asked.network.expand_directors else fabric
+    if not asked.network.expand_directors:
+        return fabric
+    try:
+        return expand_directors(fabric, catalog)
+    except PlanError as refusal:
+        raise refusal.within("expand_directors") from None
 
 
 def order(cluster: Cluster, catalog: Catalog) -> Order:
@@ -89,7 +102,8 @@ def _check_sharing(asked: Order) -> None:
     if few == 0 or many % few:
         raise PlanError(
             f"server '{server.name}' has {server.nics} NICs for {server.gpus} GPUs, which cannot be shared "
-            "evenly; one of the two counts has to divide the other"
+            "evenly; one of the two counts has to divide the other",
+            "cluster.server",
         )
 
 
@@ -100,6 +114,7 @@ def _rails(network: ComputeNetwork, server: Server) -> int:
     if rails and server.nics % rails:
         raise PlanError(
             f"nics_per_tray {rails} does not divide the {server.nics} NICs of server '{server.name}': every "
-            "compute tray has as many NICs, so it has to be a divisor of that count"
+            "compute tray has as many NICs, so it has to be a divisor of that count",
+            "nics_per_tray",
         )
     return rails

@@ -28,12 +28,14 @@ def plan(order: Order) -> Plan:
     if order.nic.ports < 2:
         raise PlanError(
             f"dual-plane: NIC '{order.nic.name}' has {order.nic.ports} port, and each plane takes one of its "
-            "own; set nic_ports to 2, or take family rail-optimised"
+            "own; set nic_ports to 2, or take family rail-optimised",
+            "nic_ports",
         )
     if order.network.tiers == 1:
         raise PlanError(
             "dual-plane: rails meet in the spines of each plane, which needs at least 2 tiers; "
-            "set tiers to 2, or take family rail-only"
+            "set tiers to 2, or take family rail-only",
+            "tiers",
         )
     planes = order.nic.ports
     return with_tiers(

@@ -66,10 +66,13 @@ def live_nics(fabric: Fabric) -> NDArray[np.bool_]:
 def _after(fabric: Fabric, faults: Sequence[Fault]) -> Floats:
     """(L,) capacity that the faults leave."""
     capacity = fabric.capacity.copy()
-    for fault in faults:
-        cables = _cables_of(fabric, fault)
+    for number, fault in enumerate(faults):
+        try:
+            cables, left = _cables_of(fabric, fault), _left(fault)
+        except PlanError as refusal:
+            raise refusal.within(f"faults.{number}") from None
         links = np.concatenate([2 * cables, 2 * cables + 1])
-        capacity[links] = np.minimum(capacity[links], _left(fault))
+        capacity[links] = np.minimum(capacity[links], left)
     return capacity
 
 
@@ -131,7 +134,8 @@ def _move_gpus(fabric: Fabric, left_out: Sequence[int]) -> Fabric:
         if not len(live):
             raise PlanError(
                 f"server-{server + 1:02d} has no live NIC left, so its {fabric.gpus_per_server} GPUs cannot "
-                "join: mend one of its NICs, ports or leaves, or plan without this server"
+                "join: mend one of its NICs, ports or leaves, or plan without this server",
+                "faults",
             )
         # Start beside the dead NIC: NCCL prefers the nearest one, and neighbours are nearest on every server.
         start = int(np.searchsorted(live, nic_of_gpu[gpus[0]] - first - server * per_server))
@@ -161,7 +165,8 @@ def _check_gpus(fabric: Fabric, stays: NDArray[np.bool_]) -> None:
         names = fabric.device_name(dead[0]) + (f" and {len(dead) - 1} more" if len(dead) > 1 else "")
         raise PlanError(
             f"{names} cannot join: every link of it has failed; a job needs all GPUs of the cluster, "
-            "so plan without that server"
+            "so plan without that server",
+            "faults",
         )
 
 

@@ -40,7 +40,8 @@ def build_networks(cluster: Cluster, catalog: Catalog) -> dict[str, Fabric]:
             try:
                 fabric = wired(service_order(cluster, network, catalog), catalog)
             except PlanError as refusal:
-                raise PlanError(f"{name}: {refusal}") from None
+                field = refusal.within(f"cluster.{name}").field
+                raise PlanError(f"{name}: {refusal}", field) from None
             networks[name] = replace(fabric, name=f"{name}: {fabric.name}")
     return networks
 

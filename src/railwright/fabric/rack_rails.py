@@ -32,7 +32,8 @@ def plan(order: Order) -> Plan:
     if order.network.tiers == 1:
         raise PlanError(
             "rack-rails: rails meet in spines, which needs at least 2 tiers; "
-            "set tiers to 2, or take family rail-only with nics_per_tray"
+            "set tiers to 2, or take family rail-only with nics_per_tray",
+            "tiers",
         )
     draft = rail_leaves(order, "rack-rails")
     return with_tiers(order, draft, about_four, planes_of_three=draft.leaves_per_group)

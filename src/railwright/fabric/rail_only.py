@@ -26,7 +26,9 @@ def plan(order: Order) -> Plan:
     if network.tiers == 1 or (network.tiers == "auto" and per_rail <= order.leaf_endpoints):
         return _flat(order)
     if network.tiers == 3:
-        raise PlanError("rail-only: a rail has at most 2 tiers of its own; set tiers to 'auto', 1 or 2")
+        raise PlanError(
+            "rail-only: a rail has at most 2 tiers of its own; set tiers to 'auto', 1 or 2", "tiers"
+        )
     draft = rail_leaves(order, "rail-only")
     draft = replace(draft, planes=draft.leaves_per_group)
     if found := two_tiers(order, draft):
@@ -37,7 +39,8 @@ def plan(order: Order) -> Plan:
         f"rail-only: {order.servers} servers outgrow two tiers of a rail: a spine '{order.spine.name}' with "
         f"{order.spine.ports} ports joins at most {order.spine.ports} leaves of {draft.servers_per_group} "
         f"servers, {order.spine.ports * draft.servers_per_group} servers; "
-        "take switches with more ports or family rail-optimised with 3 tiers"
+        "take switches with more ports or family rail-optimised with 3 tiers",
+        "family",
     )
 
 
@@ -52,7 +55,8 @@ def _flat(order: Order) -> Plan:
         raise PlanError(
             f"rail-only with 1 tier: {order.servers} servers put {per_leaf} ports on each rail's switch "
             f"(and {network.reserved_ports} are reserved), but '{order.leaf.name}' has {ports}; "
-            "set tiers to 2 or 'auto'"
+            "set tiers to 2 or 'auto'",
+            "tiers",
         )
     return Plan(
         family="rail-only",

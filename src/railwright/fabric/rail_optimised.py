@@ -29,7 +29,8 @@ def plan(order: Order) -> Plan:
     if order.network.tiers == 1:
         raise PlanError(
             "rail-optimised: rails meet in spines, which needs at least 2 tiers; "
-            "set tiers to 2, or take family rail-only to join rails over the scale-up domain alone"
+            "set tiers to 2, or take family rail-only to join rails over the scale-up domain alone",
+            "tiers",
         )
     draft = rail_leaves(order, "rail-optimised")
     return with_tiers(order, draft, about_four, planes_of_three=draft.leaves_per_group)

@@ -15,7 +15,8 @@ def plan(order: Order) -> Plan:
     if network.tiers not in ("auto", 1):
         raise PlanError(
             f"single-switch: {network.tiers} tiers asked for, but one switch is one tier; "
-            "take family fat-tree or rail-optimised for more"
+            "take family fat-tree or rail-optimised for more",
+            "tiers",
         )
     needed = order.endpoints + network.reserved_ports
     if needed > order.leaf_endpoints:
@@ -25,7 +26,8 @@ def plan(order: Order) -> Plan:
             f"{network.reserved_ports} reserved need {needed} ports of one switch, "
             f"{needed - order.leaf_endpoints} more than the {order.leaf_endpoints} of '{order.leaf.name}'; "
             f"at most {max(fits, 0)} servers fit, "
-            "or take a fabric of more tiers (fat-tree, rail-optimised)"
+            "or take a fabric of more tiers (fat-tree, rail-optimised)",
+            "family",
         )
     return Plan(
         family="single-switch",

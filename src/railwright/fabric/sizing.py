@@ -34,7 +34,8 @@ def down_ports(order: Order) -> int:
     if down == 0:
         raise PlanError(
             f"a leaf '{order.leaf.name}' with {ports} ports has none left for servers "
-            f"at oversubscription {ratio:g}; take a switch with more ports"
+            f"at oversubscription {ratio:g}; take a switch with more ports",
+            "switch",
         )
     return down
 
@@ -50,7 +51,8 @@ def check_ratio(ratio: float, ports: int, what: str, where: str) -> None:
         near = " or ".join(f"{float(f):.6g} ({f.numerator}:{f.denominator})" for f in sorted(around[:2]))
         raise PlanError(
             f"{what} {ratio:g} cannot be cabled on {where}: no whole numbers of its {ports} ports "
-            f"divide {ratio:g}:1; the nearest that do are {near}"
+            f"divide {ratio:g}:1; the nearest that do are {near}",
+            what,
         )
 
 
@@ -79,7 +81,8 @@ def check_leaf(order: Order, plan: Plan, down: int) -> Plan:
             f"{plan.family}: a group of {min(plan.servers, plan.servers_per_group)} servers puts {most} "
             f"{per_leaf} on a leaf, {most - down} more than the {down} of its {order.leaf_endpoints} ports "
             f"that can face servers at oversubscription {order.network.oversubscription:g}; "
-            + (f"set servers_per_group to at most {fits}" if fits else "take a switch with more ports")
+            + (f"set servers_per_group to at most {fits}" if fits else "take a switch with more ports"),
+            "servers_per_group",
         )
     free = plan.leaves * down - plan.servers * plan.endpoints_per_server
     if plan.reserved_ports > free:
@@ -88,7 +91,8 @@ def check_leaf(order: Order, plan: Plan, down: int) -> Plan:
             f"{plan.family}: reserved_ports asks for {plan.reserved_ports} leaf ports but only {free} of "
             f"{plan.leaves * down} server-facing ports are free; "
             f"leave out {ceil(short / plan.endpoints_per_server)} server(s) (NVIDIA leaves out one for its "
-            "UFM servers), or add a group"
+            "UFM servers), or add a group",
+            "reserved_ports",
         )
     return replace(plan, leaf_ports=fullest_leaf(plan))
 

@@ -46,12 +46,14 @@ def no_room_for_spares(order: Order, draft: Plan) -> PlanError:
         f"{draft.family}: spare_spines {network.spare_spines} needs ports the leaves do not have: "
         f"'{order.leaf.name}' has {order.leaf.ports} ports, {face_servers} face servers and the {free} "
         "left for uplinks are too few for spares as well; put fewer servers in a group (servers_per_group), "
-        "or take a switch with more ports"
+        "or take a switch with more ports",
+        field="spare_spines",
     )
 
 
 def _two_too_few(order: Order, draft: Plan, three: Plan | None) -> PlanError:
     network = order.network
+    field = "tiers" if network.spines is None else "spines"
     down = down_ports(order)
     most = order.spine.ports * down * draft.planes
     head = (
@@ -69,10 +71,11 @@ def _two_too_few(order: Order, draft: Plan, three: Plan | None) -> PlanError:
             f"server-facing ports, {most} NIC ports, and these servers take {draft.leaves} leaves"
         )
     if three is None:
-        return PlanError(f"{head}; take switches with more ports")
+        return PlanError(f"{head}; take switches with more ports", field)
     return PlanError(
         f"{head}; 3 tiers would do with {three.leaves} leaves, {three.spines} spines and {three.cores} cores "
-        f"({three.switches} switches): set tiers to 3 or 'auto'"
+        f"({three.switches} switches): set tiers to 3 or 'auto'",
+        field,
     )
 
 
@@ -96,16 +99,19 @@ def _three_too_few(order: Order, draft: Plan) -> PlanError:
         return PlanError(
             f"{head} with {' and '.join(asked)}: the {draft.groups} groups do not mesh evenly through "
             f"switches of {order.spine.ports} and {order.core.ports} ports; "
-            "leave the setting out to let it be chosen"
+            "leave the setting out to let it be chosen",
+            asked[0].split()[0],
         )
     reach = order.spine.ports // 2
     if order.endpoints <= most and draft.leaves_per_group > reach:
         return PlanError(
             f"{head}: a group has {draft.leaves_per_group} leaves, one for each rail, and a spine "
             f"'{order.spine.name}' with half of its {order.spine.ports} ports downwards reaches {reach}; "
-            "take family fat-tree, whose leaves take every NIC, or switches with more ports"
+            "take family fat-tree, whose leaves take every NIC, or switches with more ports",
+            "family",
         )
     return PlanError(
         f"{head}: switches of {order.leaf.ports}, {order.spine.ports} and {order.core.ports} ports join at "
-        f"most {most}, non-blocking above the leaves; take switches with more ports"
+        f"most {most}, non-blocking above the leaves; take switches with more ports",
+        "switch",
     )

@@ -58,7 +58,8 @@ def storage_bandwidth(cluster: Cluster, catalog: Catalog, servers: int) -> tuple
     if cluster.storage is None:
         raise PlanError(
             "the study has no storage network, so nobody knows how fast a checkpoint is written; describe it "
-            "under cluster.storage with its hosts, or write reliability.checkpoint.bandwidth: 500 GB/s"
+            "under cluster.storage with its hosts, or write reliability.checkpoint.bandwidth: 500 GB/s",
+            "reliability.checkpoint",
         )
     fabric = build_networks(cluster, catalog)["storage"]
     port = _host_rate(fabric, np.arange(servers))

@@ -132,7 +132,8 @@ def figures(trace: Trace) -> TraceFigures:
 
     if len(trace.start) < 20:
         raise RailwrightError(
-            f"trace '{trace.name}' has {len(trace.start)} faults; at least 20 say something"
+            f"trace '{trace.name}' has {len(trace.start)} faults; at least 20 say something",
+            "reliability.trace",
         )
     out = concurrent(trace)
     gaps = np.diff(np.sort(trace.start))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.serving import kernel_rows as r
 from railwright.serving.client import Workload, workload
@@ -61,12 +62,17 @@ def serve(
     folder   where a relative path of a trace starts
     work     requests to send; default: those of the job's client
 
-    Raises PlanError for a job that cannot run, RailwrightError for a trace that cannot be read.
+    Raises PlanError, naming the job, for one that cannot run, RailwrightError for an unreadable trace.
     """
     profile = engine_of(job)
-    asked = work or workload(job.client, job.shared_prefix, folder)
-    fleet = fleet_of(job, arch, machine, profile, outages, others, spread_of(asked))
-    run = simulate(asked, fleet, engine, job.client.seed)
+    try:
+        asked = work or workload(job.client, job.shared_prefix, folder)
+        fleet = fleet_of(job, arch, machine, profile, outages, others, spread_of(asked))
+        run = simulate(asked, fleet, engine, job.client.seed)
+    except PlanError as refusal:
+        if str(refusal).startswith(f"{job.name}: "):
+            raise
+        raise PlanError(f"{job.name}: {refusal}", refusal.field) from None
     return summarise(job, arch, machine, profile, run)
 
 

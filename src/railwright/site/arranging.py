@@ -62,7 +62,9 @@ def arrange(
     for name, fabric in networks.items():
         if fabric.directors:
             raise PlanError(
-                f"{name}: a director drawn as its modules has no place in a rack; set expand_directors: false"
+                f"{name}: a director drawn as its modules has no place in a rack; "
+                "set expand_directors: false",
+                f"cluster.{name}.expand_directors",
             )
     compute = networks["compute"]
     group_of = _groups(compute)

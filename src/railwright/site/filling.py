@@ -58,7 +58,7 @@ class Rooms:
             self.known[key] = self._power(key)
         found = self.known[key]
         if isinstance(found, str):
-            raise PlanError(found)
+            raise PlanError(found, "site.power")
         return found
 
     def accepts(self, machines: Sequence[Machine], spare: int = 0) -> str:
@@ -148,7 +148,8 @@ def server_machine(server: Server, parts: SiteParts) -> Machine:
     if intake.supplies > MOST_SUPPLIES and intake.inlet in CORDS:
         raise PlanError(
             f"nobody has written down the power supplies of '{server.name}'; add them to `site.parts`: "
-            f"machines: {{{server.name}: {{like: dgx-h100}}}}, or supplies, watts, inlet and source"
+            f"machines: {{{server.name}: {{like: dgx-h100}}}}, or supplies, watts, inlet and source",
+            "site.parts",
         )
     return Machine(server.name, "server", server.rack_units, server.power_max, intake)
 
@@ -164,7 +165,8 @@ def switch_machine(switch: Switch, kind: str, parts: SiteParts) -> Machine:
     if not watts:
         raise PlanError(
             f"no source gives the power of switch '{switch.name}'; give it in your own `catalog` "
-            f"(switches: {{{switch.name}: {{power_max: 3 kW}}}})"
+            f"(switches: {{{switch.name}: {{power_max: 3 kW}}}})",
+            "catalog",
         )
     return Machine(switch.name, kind, switch.rack_units, watts, intake)
 
@@ -200,7 +202,7 @@ def servers_per_rack(server: Machine, rooms: Rooms) -> Fill:
             return Fill(most, rooms.power([server] * most), why)
         why = refusal
         most -= 1
-    raise PlanError(f"not even one {server.part} fits a rack; {why}")
+    raise PlanError(f"not even one {server.part} fits a rack; {why}", "site.rack")
 
 
 def fullest(machines: Sequence[Machine], rooms: Rooms) -> int:
@@ -213,5 +215,5 @@ def fullest(machines: Sequence[Machine], rooms: Rooms) -> int:
             break
         count += 1
     if not count:
-        raise PlanError(f"a {machines[0].part} does not fit a rack; {refusal}")
+        raise PlanError(f"a {machines[0].part} does not fit a rack; {refusal}", "site.rack")
     return count

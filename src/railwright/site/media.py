@@ -30,7 +30,9 @@ def ladder(media: Mapping[str, CableKind], technology: str, rate: float) -> tupl
     """
     able = [m for m in media.values() if m.technology == technology and m.rate >= rate * (1 - 1e-9)]
     if not able:
-        raise PlanError(f"no {technology} cable for {show_bit_rate(rate)} is known; add one to `site.parts`")
+        raise PlanError(
+            f"no {technology} cable for {show_bit_rate(rate)} is known; add one to `site.parts`", "site.parts"
+        )
     slowest = min(m.rate for m in able)
     return tuple(sorted((m for m in able if m.rate == slowest), key=lambda m: m.reach))
 
@@ -59,7 +61,8 @@ def rungs(kinds: tuple[CableKind, ...], length: Floats) -> Whole:
         raise PlanError(
             f"a cable of {show_length(far)} is beyond every {kinds[0].technology} medium for "
             f"{show_bit_rate(kinds[0].rate)} ports, which reach {show_length(float(limits.max()))}; "
-            "shorten rows, move switches to the middle, or add cross trays"
+            "shorten rows, move switches to the middle, or add cross trays",
+            "site",
         )
     # limits need not ascend with reach (stock lengths), so each rung is asked in turn
     first: Whole = np.full(len(length), len(kinds), np.int64)

@@ -148,7 +148,7 @@ def _media(
         try:
             first = rungs(kinds, length[mine])
         except PlanError as refusal:
-            raise PlanError(f"{name}: {refusal}") from None
+            raise PlanError(f"{name}: {refusal}", refusal.field) from None
         rung = alike_in_cages(first, cage_a[mine], cage_b[mine])
         medium[mine] = rung + len(media)
         for index, kind in enumerate(kinds):

@@ -45,7 +45,9 @@ def _named(room: str, work: Callable[[], Any]) -> Any:
         return work()
     except PlanError as error:
         text = str(error)
-        raise PlanError(text if text.startswith(room) else f"{room}: {text}") from None
+        raise PlanError(
+            text if error.field or text.startswith(room) else f"{room}: {text}", error.field
+        ) from None
 
 
 def served(study: Study, workshop: Workshop, tell: Callable[[str], None]) -> tuple[ServingResult, ...]:

@@ -47,6 +47,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     """
     started = time.perf_counter()
     workshop = Workshop.of(study)
+    workshop.machine(study)  # raises; a variant that cannot be built is told in the result
     total = len(study.variants) + 1 + len(study.sensitivity) + what_if
     done = 0
 
@@ -55,8 +56,6 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
             progress(what, done / total)
 
     base = evaluate(study, study.as_written, "the study as written", workshop, tell)
-    if base.fabric is None:
-        raise PlanError(base.infeasible)
     failed = next((job for job in base.jobs if job.step is None), None)
     if failed is not None:
         raise PlanError(f"{failed.name}: {failed.infeasible}")
