@@ -78,7 +78,9 @@ def test_astra_sim_gets_a_collective_per_rank() -> None:
 
 def test_chakra_sends_name_both_ends() -> None:
     node = chakra.node(0, "send", chakra.SEND, comm_src=0, comm_dst=2, comm_tag=300, comm_size=4000)
-    assert node.endswith(b"\x52\x0d\x0a\x08comm_tag\x48\xac\x02\x52\x0e\x0a\x09comm_size\x48\xa0\x1f")
+    # int32 (field 7) where the feeder asks int32_val, int64 (field 9) where it asks int64_val
+    assert b"\x52\x0c\x0a\x08comm_src\x38\x00\x52\x0c\x0a\x08comm_dst\x38\x02" in node
+    assert node.endswith(b"\x52\x0d\x0a\x08comm_tag\x38\xac\x02\x52\x0e\x0a\x09comm_size\x48\xa0\x1f")
 
 
 def test_simai_has_one_layer_and_one_link_per_pair_of_devices() -> None:

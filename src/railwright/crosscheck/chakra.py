@@ -19,7 +19,10 @@ ALL_TO_ALL = 6
 
 _VERSION = b"0.0.4"
 _ID, _NAME, _TYPE, _ATTRIBUTE = 1, 2, 3, 10
-_ATTRIBUTE_NAME, _INT64, _BOOL = 1, 9, 27
+_ATTRIBUTE_NAME, _INT32, _INT64, _BOOL = 1, 7, 9, 27
+_ENDS = ("comm_src", "comm_dst", "comm_tag")
+"""What Chakra's own feeder (src/feeder/et_feeder_node.cpp) asks for int32_val, which is 0 of an int64; of
+`comm_type` and `comm_size` it asks int64_val.  ASTRA-sim's (feeder_v3/et_feeder_node.h) takes any integer."""
 
 
 def trace(nodes: Iterable[bytes]) -> bytes:
@@ -30,10 +33,11 @@ def trace(nodes: Iterable[bytes]) -> bytes:
 def node(index: int, name: str, kind: int, **attributes: int) -> bytes:
     """One node without dependencies, of the GPU.
 
-    attributes  int64 values: comm_type, comm_size [byte], comm_src, comm_dst [rank], comm_tag
+    attributes  comm_type, comm_size [byte], comm_src, comm_dst [rank], comm_tag
     """
     parts = [number(_ID, index), data(_NAME, name.encode()), number(_TYPE, kind)]
     parts.append(data(_ATTRIBUTE, data(_ATTRIBUTE_NAME, b"is_cpu_op") + number(_BOOL, 0)))
     for key, value in attributes.items():
-        parts.append(data(_ATTRIBUTE, data(_ATTRIBUTE_NAME, key.encode()) + number(_INT64, value)))
+        field = _INT32 if key in _ENDS else _INT64
+        parts.append(data(_ATTRIBUTE, data(_ATTRIBUTE_NAME, key.encode()) + number(field, value)))
     return b"".join(parts)
