@@ -9,8 +9,10 @@ state.  Run: python tools/fit_stand_ins.py
 
 from __future__ import annotations
 
-import fit_collectives as fits
 import numpy as np
+from collectives_bands import LEVEL, band
+from collectives_curves import Curve, curves
+from collectives_fit import WEIGHTS, Fitted, errors, fitted
 
 from railwright.collectives.family import BANDS, WIDER, neighbours
 
@@ -19,7 +21,7 @@ Beyond = tuple[np.ndarray, float]
 """How far points of one curve lie beyond the band, as a factor (1: inside); weight of the curve."""
 
 
-def beyond(table: dict[str, fits.Fitted], family: str, b: int, groups: dict[str, fits.Curve]) -> list[Beyond]:
+def beyond(table: dict[str, Fitted], family: str, b: int, groups: dict[str, Curve]) -> list[Beyond]:
     """What a family's curves ask of its stand-in's band in size band b; empty where nothing stands in."""
     of = table[family]
     found: list[Beyond] = []
@@ -29,9 +31,9 @@ def beyond(table: dict[str, fits.Fitted], family: str, b: int, groups: dict[str,
         here = part[(part[:, 0] <= BANDS[b]) & (part[:, 0] > (BANDS[b - 1] if b else 0.0))]
         if not near or not len(here):
             continue
-        low, high = fits.band(rest, near[0], b, fits.LEVEL)
-        ratio = np.exp(-fits.errors(here, table[near[0]].how))
-        found.append((np.maximum(1.0, np.maximum(low / ratio, ratio / high)), fits.WEIGHTS[of.quality[name]]))
+        low, high = band(rest, near[0], b, LEVEL)
+        ratio = np.exp(-errors(here, table[near[0]].how))
+        found.append((np.maximum(1.0, np.maximum(low / ratio, ratio / high)), WEIGHTS[of.quality[name]]))
     return found
 
 
@@ -43,23 +45,23 @@ def coverage(asked: list[Beyond], factor: float) -> float:
 
 def least(asked: list[Beyond]) -> float:
     """The least widening of FACTORS that holds LEVEL of the points."""
-    return next((float(f) for f in FACTORS if coverage(asked, f) >= fits.LEVEL), float(FACTORS[-1]))
+    return next((float(f) for f in FACTORS if coverage(asked, f) >= LEVEL), float(FACTORS[-1]))
 
 
 def main() -> None:
     """Print the widening, what it holds nested, and what is shipped, by size."""
-    table = fits.fitted()
-    groups = {curve.name: curve for curve in fits.curves()}
+    table = fitted()
+    groups = {curve.name: curve for curve in curves()}
     print("| size | wider by | shipped | held, nested | families | curves |\n|---|---|---|---|---|---|")
     for b, name in enumerate(("up to 256 KiB", "up to 128 MiB", "above")):
         asked = {family: beyond(table, family, b, groups) for family in table}
-        asked = {family: curves for family, curves in asked.items() if curves}
+        asked = {family: mine for family, mine in asked.items() if mine}
         held = total = 0.0
-        for family, curves in asked.items():
+        for family, mine in asked.items():
             others = [curve for other, those in asked.items() if other != family for curve in those]
-            weight = sum(w for _, w in curves)
-            held, total = held + weight * coverage(curves, least(others)), total + weight
-        everyone = [curve for curves in asked.values() for curve in curves]
+            weight = sum(w for _, w in mine)
+            held, total = held + weight * coverage(mine, least(others)), total + weight
+        everyone = [curve for mine in asked.values() for curve in mine]
         print(
             f"| {name} | {least(everyone):.2f} | {WIDER[b]:.2f} | {held / total:.0%} | {len(asked)} "
             f"| {len(everyone)} |"
