@@ -234,3 +234,16 @@ def test_pxn_changes_nothing_where_gpus_meet_over_pcie(op: str, servers: int) ->
     # PXN = PCI + NVLink (NCCL src/graph/paths.cc)
     on, off = (machine(servers, "server-8x-l40s", nccl=NcclSettings(pxn=pxn)) for pxn in (True, False))
     assert predict(on, op, 2.0**28, world(on)).time == predict(off, op, 2.0**28, world(off)).time
+
+
+@pytest.mark.parametrize(("server", "servers"), [("dgx-h100", 3), ("dgx-a100", 4)])
+@pytest.mark.parametrize("op", OPS)
+def test_groups_at_the_same_time_are_never_faster_than_the_slowest_of_them_alone(server, servers, op) -> None:
+    # the second group's rings change rails and the first one's do not: each waits for its own paths
+    on = machine(servers, server)
+    every = np.arange(servers * 8, dtype=np.int32)
+    for cut in (servers * 4, servers * 8 // 3):
+        parts = [Communicator(every[:cut]), Communicator(every[cut:])]
+        for size in (1.0, 4096.0, 2.0**18, 2.0**24, 2.0**30):
+            alone = max(predict(on, op, size, [part]).time for part in parts)
+            assert predict(on, op, size, parts).time >= alone * (1 - 1e-9)

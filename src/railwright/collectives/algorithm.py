@@ -15,7 +15,8 @@ from railwright.traffic.demand import Communicator, Traffic
 class Path:
     """What the fabric's paths take beyond NCCL's reference, two servers under one InfiniBand switch.
 
-    mean  over the demands that cross the network, for steps in series [s]
+    mean  over the demands of a group that cross the network, for steps in series; of several groups at once
+          the largest [s]
     worst of them, for steps that wait for the slowest [s]
     """
 

@@ -9,6 +9,7 @@ from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from railwright.collectives import p2p
 from railwright.collectives.algorithm import Path
@@ -22,7 +23,7 @@ from railwright.collectives.rates import bus_factor
 from railwright.collectives.sent import as_sent, hashed_as
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
-from railwright.network.solution import Bottleneck
+from railwright.network.solution import Bottleneck, Solution
 from railwright.traffic.demand import Communicator, Traffic
 from railwright.traffic.groups import Groups
 
@@ -168,14 +169,36 @@ def _solve(
         float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")
     )
     beyond = np.maximum(0.0, solution.latency[across] - reference)
-    alike = np.ones(len(across)) if solution.members is None else solution.members
-    path = (
-        Path(float(np.average(beyond, weights=alike[across])), float(beyond.max())) if len(beyond) else Path()
-    )
+    path = Path(_slowest_mean(beyond, across, demands, solution, groups), float(beyond.max(initial=0.0)))
     lanes = np.repeat(fabric.role == Role.SCALE_UP, 2) & (fabric.capacity > 0)
     busiest = float(np.max(solution.load[lanes] / fabric.capacity[lanes], initial=0.0))
     network = solution.time if np.any(across) else 0.0
     return Wires(network / UNIT, busiest / UNIT, path), solution.bottleneck
+
+
+def _slowest_mean(
+    beyond: NDArray[np.float64],
+    across: NDArray[np.bool_],
+    demands: Traffic | Groups,
+    solution: Solution,
+    groups: Sequence[Communicator],
+) -> float:
+    """The mean of what paths take beyond the reference, of the group where it is largest. [s]
+
+    beyond  of the demands that are `across` the network [s]
+    A group's steps wait for its own paths: those of another, shorter ones, make none of its steps shorter.
+    """
+    if not len(beyond):
+        return 0.0
+    if solution.members is not None or not isinstance(demands, Traffic):
+        alike = np.ones(len(across)) if solution.members is None else solution.members
+        return float(np.average(beyond, weights=alike[across]))
+    gpus = np.concatenate([g.gpus for g in groups])
+    group_of = np.zeros(int(gpus.max()) + 1, np.int64)
+    group_of[gpus] = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    mine = group_of[demands.src[across]]
+    number = np.bincount(mine)
+    return float((np.bincount(mine, weights=beyond)[number > 0] / number[number > 0]).max())
 
 
 def _demands(machine: Machine, op: Op, algorithm: str, groups: Sequence[Communicator]) -> Traffic | Groups:
