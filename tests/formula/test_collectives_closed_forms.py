@@ -8,7 +8,7 @@ import pytest
 from collectives_machines import machine, world
 from railwright.collectives import NcclSettings, bus_factor, p2p, predict, ranks_of_ratio
 from railwright.collectives.algorithm import Path
-from railwright.collectives.choice import ALGORITHMS, choose, nominal_seconds_per_byte
+from railwright.collectives.choice import ALGORITHMS, choose, nominal_seconds_per_byte, tuner_time
 from railwright.collectives.cost import on_healthy_fabric
 from railwright.collectives.group import Group, group_of, pcie_link
 from railwright.collectives.pat import traffic as pat_traffic
@@ -220,3 +220,20 @@ def test_the_tuner_counts_a_nic_no_faster_than_its_slot() -> None:
     assert group.usable_nic == pytest.approx(96e9)
     assert replace(group, nic_rate=50e9).searched_nic == pytest.approx(48e9)
     assert replace(group, nic_slot=None).searched_nic == pytest.approx(96e9)
+
+
+def test_the_tuner_takes_bus_for_algorithm_bandwidth_of_pat() -> None:
+    # tuning.cc converts all-gathers of rings alone: 8 + 14/3.5 + 2 x 2.8 us, 16 MB at 0.75 x 48 GB/s
+    pair = Group(2, 2, 1, **H100)
+    told = tuner_time("all_gather", 16e6, pair, ALGORITHMS["pat"], "simple")
+    assert told == pytest.approx(17.6e-6 + 16e6 / 36e9)
+    ring = tuner_time("all_gather", 16e6, pair, ALGORITHMS["ring"], "simple")
+    assert ring == pytest.approx(22.4e-6 + 16e6 / 2 / 48e9)
+
+
+def test_a_tree_is_not_corrected_from_512_mib_on() -> None:
+    # ncclTopoGetAlgoTime: logSize < 23, logSize = log2(S / 64)
+    group, tree = Group(32, 4, 8, **A100), ALGORITHMS["tree"]
+    below, above = (tuner_time("all_reduce", 2.0**e, group, tree, "simple") for e in (28, 29))
+    fixed = tree.steps("all_reduce", "simple", group, Path())
+    assert (above - fixed) / (below - fixed) == pytest.approx(2 * 0.9)

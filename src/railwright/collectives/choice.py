@@ -62,12 +62,20 @@ def candidates(op: Op, group: Group, settings: NcclSettings) -> list[tuple[Algor
 
 
 def tuner_time(op: Op, size: float, group: Group, algorithm: Algorithm, protocol: str) -> float:
-    """The time NCCL's tuner expects, for choosing only. [s]"""
+    """The time NCCL's tuner expects, for choosing only. [s]
+
+    Source: NCCL 2.30 src/graph/tuning.cc, ncclTopoTuneModel ("Convert bus BW to algorithm BW", which leaves
+    out all but rings in all-gather and reduce-scatter) and ncclTopoGetAlgoTime.
+    """
     per_byte = nominal_seconds_per_byte(op, group, algorithm, protocol)
+    if op in ("all_gather", "reduce_scatter") and algorithm is not RING:
+        per_byte /= bus_factor(op, group.ranks)  # takes the bus bandwidth for the algorithm's
     if algorithm is NVLS_TREE:
         per_byte = max(per_byte, bus_factor(op, group.ranks) / nominal_channel_limit(group))
     step = floor(log2(max(size, 64.0) / 64))
     table = nccl()["tree_correction"][protocol]
+    if algorithm is TREE:
+        table = table[:-1]  # ncclTopoGetAlgoTime: logSize < 23, of an NVLS tree < 24
     corrected = algorithm is TREE or (
         algorithm is NVLS_TREE and group.generation == "blackwell" and group.cpu != "arm"
     )
