@@ -70,7 +70,7 @@ def test_every_job_is_in_it():
     several = replace(result.variants[0], jobs=(first, slow, rare))
     text = printed(replace(result, variants=(several, *result.variants[1:])))
     assert max(map(len, text.splitlines())) <= 80
-    assert "network share: fine-tune." in " ".join(text.split())
+    assert "exposed communication: fine-tune." in " ".join(text.split())
     rows = [line.split()[:4] for line in text.splitlines()]
     assert ["A", "pretrain", "7.77", "s"] in rows
     assert ["A", "ranking", "123", "ms"] in rows
@@ -125,3 +125,14 @@ def test_a_narrow_terminal_gets_a_block_per_variant_with_its_whole_name(width):
 def test_a_wide_enough_terminal_keeps_the_table():
     assert "switches cables" in " ".join(printed(example_result(), 80).split())
     assert "switches cables" not in " ".join(printed(example_result(), 59).split())
+
+
+def test_jobs_of_different_bands_have_a_line_each():
+    """Before, the second job was given the band of the first."""
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    wide = replace(first, name="pretrain", step=replace(first.step, error_low=0.71, error_high=1.3))
+    text = printed(replace(result, variants=(replace(result.variants[0], jobs=(first, wide)),)))
+    flat = " ".join(text.split())
+    assert "Step times of fine-tune: 80 % of measurements are expected at 0.88 to 1.22 times" in flat
+    assert "Step times of pretrain: 80 % of measurements are expected at 0.71 to 1.30 times" in flat

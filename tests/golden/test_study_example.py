@@ -14,8 +14,9 @@ from railwright.report.html import page
 from railwright.report.results_json import results, to_text
 from railwright.spec import load_study_text, override, template
 from railwright.spec.study import Variant
-from railwright.study.answer import bottleneck
+from railwright.study.answer import bottleneck, exposed_between
 from railwright.study.result import Result, VariantResult
+from railwright.units import show_time
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 
@@ -70,6 +71,34 @@ def test_the_answer_is_three_sentences_that_name_fabric_bottleneck_and_pxn(resul
     assert "bottleneck" in bottleneck
     assert "PXN" in pxn
     assert "+0 %" not in " ".join(result.answer)
+    step = variant(result, which.split("'")[1]).jobs[0].step
+    assert step is not None
+    low, high = (show_time(step.step_time * factor) for factor in (step.error_low, step.error_high))
+    assert f"a step (80 % of measurements: {low} to {high}), " in which
+
+
+def test_exposed_between_servers_is_told_once_and_shown_beside_every_variant(result):
+    """The table's column is the answer's 'between servers', and what is left stays inside."""
+    base = result.variants[0]
+    step = base.jobs[0].step
+    between = exposed_between(base, step)
+    exposed = step.network_share * step.step_time
+    assert 0 < between < exposed
+    inside = exposed - between
+    percents = [f"{100 * part / step.step_time:.0f} %" for part in (between, inside)]
+    assert f"({percents[0]} between servers, {percents[1]} inside)" in result.answer[1]
+    assert f"{100 * between / step.step_time:.1f}\u00a0%" in page(result)
+
+
+def test_the_page_says_why_launches_are_more_of_the_path_than_of_the_breakdown(result):
+    assert "Kernel launches are on the path where" in page(result)
+    quick = replace(result, variants=(replace(result.variants[0], jobs=()), *result.variants[1:][:0]))
+    assert "Kernel launches are on the path where" not in page(quick)
+
+
+def test_the_step_says_what_its_band_was_made_of(result):
+    for one in result.variants:
+        assert "records of" in one.jobs[0].step.error_source
 
 
 def test_pxn_helps_small_messages_by_aggregation_and_large_ones_not_under_adaptive_routing(result):

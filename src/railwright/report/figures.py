@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,6 +96,14 @@ def job_names(result: Result) -> tuple[str, ...]:
 def exposed(step: StepResult, kind: str) -> float:
     """Seconds of one kind of work that nothing hides."""
     return sum(share.exposed for share in step.shares if share.kind == kind)
+
+
+def show_band(value: float, low: float, high: float, show: Callable[[float], str]) -> str:
+    """'1.59 s to 2.17 s': where 80 % of measurements of a predicted value are expected.
+
+    low, high   the band of measured over predicted of that value
+    """
+    return f"{show(value * low)} to {show(value * high)}"
 
 
 def pxn_pairs(result: Result) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from railwright.report.figures import job_names, job_of, large_point, letter, pxn_pairs, show_tokens, sweeps
+from railwright.report.figures import (
+    job_names,
+    job_of,
+    large_point,
+    letter,
+    pxn_pairs,
+    show_band,
+    show_tokens,
+    sweeps,
+)
 from railwright.report.markup import Html, join, tag, unbroken
 from railwright.report.page_audit import audit_section, networks_section
 from railwright.report.page_collectives import collectives_section
@@ -63,7 +72,7 @@ def page(result: Result) -> str:
         ("site", "The room", site_section(result)),
         ("money", "Money and carbon", money_section(result)),
         ("assumptions", "Assumptions and their sources", sources_section(result)),
-        ("error", "Expected error, and what is not modelled", error_section(result)),
+        ("error", "Expected error, and warnings", error_section(result)),
         ("made", "How this was made", made_section(result)),
     ]
     shown = [(anchor, name, body) for anchor, name, body in sections if body is not None]
@@ -126,42 +135,77 @@ def _keys(result: Result) -> Html | None:
     if not result.variants:
         return None
     base = result.variants[0]
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str, str]] = []
     for name in job_names(result)[:1]:
         job = job_of(base, name)
         if job is not None and job.step is not None:
             step = job.step
+            band = (step.error_low, step.error_high)
+            # Of a rate: the longer the step, the lower the rate.
+            rate = (1 / step.error_high, 1 / step.error_low)
             found += [
-                (f"a step of '{name}'", show_time(step.step_time)),
-                (f"{step.unit}/s", show_tokens(step.tokens_per_second)),
-                ("of the step is exposed communication", show_share(step.network_share)),
-                ("model FLOPs utilisation", show_share(step.mfu)),
-                (f"for {show_count(step.tokens_total)} {step.unit}", show_time(step.time_to_train)),
+                (
+                    f"a step of '{name}'",
+                    show_time(step.step_time),
+                    show_band(step.step_time, *band, show_time),
+                ),
+                (
+                    f"{step.unit}/s",
+                    show_tokens(step.tokens_per_second),
+                    show_band(step.tokens_per_second, *rate, show_tokens),
+                ),
+                ("of the step is exposed communication", show_share(step.network_share), ""),
+                ("model FLOPs utilisation", show_share(step.mfu), show_band(step.mfu, *rate, show_share)),
+                (
+                    f"for {show_count(step.tokens_total)} {step.unit}",
+                    show_time(step.time_to_train),
+                    show_band(step.time_to_train, *band, show_time),
+                ),
             ]
-    found += _pxn(result)
+    found += [(name, value, "") for name, value in _pxn(result)]
     for sweep in sweeps(result):
         curves = dict(sweep.curves)
         if 0 in curves:
             point = large_point(curves[0].points)
-            found.append((f"{sweep.title} bus bandwidth at {show_size(point.size)}", show_rate(point.busbw)))
+            rate = (1 / point.error_high, 1 / point.error_low)
+            found.append(
+                (
+                    f"{sweep.title} bus bandwidth at {show_size(point.size)}",
+                    show_rate(point.busbw),
+                    show_band(point.busbw, *rate, show_rate),
+                )
+            )
     if base.counts is not None:
         c = base.counts
         found += [
             (
                 f"{'switch' if c.switches == 1 else 'switches'} ({_tiers(c.leaves, c.spines, c.cores)})",
                 show_count(c.switches),
+                "",
             ),
-            ("cable" if c.cables == 1 else "cables", show_count(c.cables)),
+            ("cable" if c.cables == 1 else "cables", show_count(c.cables), ""),
             (
                 "GPUs in " + show_count(c.servers) + (" server" if c.servers == 1 else " servers"),
                 show_count(c.gpus),
+                "",
             ),
         ]
-    shown = (
-        tag("div", tag("dt", unbroken(name)), tag("dd", unbroken(value))) for name, value in found[:MOST_KEYS]
+    shown = found[:MOST_KEYS]
+    told = [f"Of {letter(0)}, {base.name}, the study as written."] if len(result.variants) > 1 else []
+    if any(band for _, _, band in shown):
+        told.append("80 %: the range in which 80 % of measurements are expected.")
+    return join(
+        [
+            tag("p", unbroken(" ".join(told)), class_="note whose") if told else None,
+            tag("dl", *(_key(*one) for one in shown), class_="keys"),
+        ]
     )
-    whose = tag("p", f"Of {letter(0)}, {base.name}, the study as written:", class_="note whose")
-    return join([whose if len(result.variants) > 1 else None, tag("dl", *shown, class_="keys")])
+
+
+def _key(name: str, value: str, band: str) -> Html:
+    """A figure with its name, and its band where measurements of it have been published."""
+    small = tag("small", unbroken(f"80 %: {band}")) if band else None
+    return tag("div", tag("dt", unbroken(name), small), tag("dd", unbroken(value)))
 
 
 def _pxn(result: Result) -> list[tuple[str, str]]:

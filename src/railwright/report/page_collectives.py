@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.report.charts import Axes, Line, badge, line_chart
-from railwright.report.figures import Sweeps, large_point, letter, pxn_pairs, sweeps
+from railwright.report.figures import Sweeps, large_point, letter, pxn_pairs, show_band, sweeps
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
@@ -90,14 +90,15 @@ def _limits(result: Result, sweep: Sweeps) -> Html:
             [
                 join([badge(index, letter(index)), result.variants[index].name]),
                 show_rate(p.busbw),
+                show_band(p.busbw, 1 / p.error_high, 1 / p.error_low, show_rate),
                 show_time(p.time),
                 f"{longest.name}, {show_share(longest.seconds / p.time)}" if longest is not None else "–",
                 _busiest(p),
             ]
         )
     size = show_size(large_point(sweep.curves[0][1].points).size)
-    heads = ("variant", "bus bandwidth", "time", "longest part", "busiest link")
-    return data_table(f"What limits {sweep.title} at {size}", heads, rows, numbers=(1, 2), wide=(4,))
+    heads = ("variant", "bus bandwidth", "80 % of measurements", "time", "longest part", "busiest link")
+    return data_table(f"What limits {sweep.title} at {size}", heads, rows, numbers=(1, 2, 3), wide=(5,))
 
 
 def _table(sweep: Sweeps) -> Html:
@@ -137,4 +138,8 @@ def _busiest(p: CollectivePrediction) -> str:
 
 
 def _tip(p: CollectivePrediction) -> str:
-    return f"{show_size(p.size)}: {show_rate(p.busbw)}, {show_time(p.time)}, {p.algorithm}/{p.protocol}"
+    band = show_band(p.busbw, 1 / p.error_high, 1 / p.error_low, show_rate)
+    return (
+        f"{show_size(p.size)}: {show_rate(p.busbw)} (80 %: {band}), {show_time(p.time)}, "
+        f"{p.algorithm}/{p.protocol}"
+    )

@@ -47,10 +47,12 @@ PART_ROWS: tuple[tuple[str, Callable[[Counts], float | None], Callable[[float], 
 )
 STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str], int], ...] = (
     ("step time", lambda s: s.step_time, show_time, -1),
+    ("80 % of measurements from", lambda s: s.step_time * s.error_low, show_time, 0),
+    ("80 % of measurements to", lambda s: s.step_time * s.error_high, show_time, 0),
     ("tokens/s", lambda s: s.tokens_per_second, show_tokens, 1),
     ("model FLOPs utilisation", lambda s: s.mfu, show_share, 1),
-    ("network share of the step", lambda s: s.network_share, show_share, -1),
-    ("time for the token budget", lambda s: s.time_to_train, show_time, -1),
+    ("exposed communication", lambda s: s.network_share, show_share, -1),
+    ("time for all tokens", lambda s: s.time_to_train, show_time, -1),
     ("GPU hours for it", lambda s: s.gpu_hours, show_count, -1),
     ("reads of the data set", lambda s: s.feed.read / s.step_time if s.feed else 0.0, show_rate, 0),
 )
@@ -154,8 +156,9 @@ def _groups(result: Result) -> list[tuple[str, list[Row]]]:
     for name in job_names(result):
         found = [job_of(v, name) for v in result.variants]
         steps = [job.step if job is not None else None for job in found]
+        unit = next((s.unit for s in steps if s is not None), "tokens")
         rows: list[Row] = [
-            (title, [None if s is None else of(s) for s in steps], show, better)
+            (title.replace("tokens", unit), [None if s is None else of(s) for s in steps], show, better)
             for title, of, show, better in STEP_ROWS
         ]
         groups.append((f"Job: {name}", rows))

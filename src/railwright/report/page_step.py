@@ -1,4 +1,4 @@
-"""The page's training step: where its time goes on every variant, its timeline, and the network's share."""
+"""The page's training step: where its time goes on every variant, its exposed communication, its timeline."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
 from railwright.report.trace import traced
+from railwright.study.answer import exposed_between
 from railwright.study.result import Result
 from railwright.training.result import COMMUNICATION, StepResult
 from railwright.training.timeline import Timeline
@@ -35,7 +36,7 @@ Steps = list[tuple[int, StepResult]]
 
 
 def step_section(result: Result) -> Html | None:
-    """Each job: a bar per variant, the network's share, the first variant's timeline."""
+    """Each job: a bar per variant, exposed communication, the first variant's timeline."""
     parts: list[Html] = []
     names = job_names(result)
     drawn = traced(result)
@@ -49,7 +50,7 @@ def step_section(result: Result) -> Html | None:
                 tag("p", f"{name} runs on none of the variants; the reasons stand under the first table.")
             )
             continue
-        parts += [_breakdown(result, steps, name), _network(result, steps, name)]
+        parts += [_breakdown(result, steps, name), _communication(result, steps, name)]
         index, step = steps[0]
         if step.timeline.events:
             who = f"{letter(index)} {result.variants[index].name}"
@@ -81,7 +82,7 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
         ]
         for i, step in steps
     ]
-    caption = f"{name}: time of one step that nothing hides, by kind"
+    caption = f"{name}: exposed time of one step by kind"
     table = data_table(caption, heads, rows, numbers=range(1, len(heads)))
     return join(
         [
@@ -89,7 +90,7 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
             tag(
                 "p",
                 f"{name}, {show_count(first.tokens)} {first.unit} a step; "
-                f"only what nothing hides{_of_stage(steps)}.",
+                f"exposed time: work that runs behind other work is left out{_of_stage(steps)}.",
                 class_="note",
             ),
             _key([f"k-{kind}" for kind in kinds]),
@@ -109,7 +110,7 @@ def _of_stage(steps: Steps) -> str:
     return f", on stage {min(stages)}, which waits least for the others"
 
 
-def _network(result: Result, steps: Steps, name: str) -> Html:
+def _communication(result: Result, steps: Steps, name: str) -> Html:
     """Exposed communication over the step, and how much of the communication is hidden."""
     rows = []
     for index, step in steps:
@@ -124,14 +125,19 @@ def _network(result: Result, steps: Steps, name: str) -> Html:
             [
                 join([badge(index, letter(index)), result.variants[index].name]),
                 show_share(step.network_share),
+                show_share(exposed_between(result.variants[index], step) / step.step_time),
                 stacked_bar(pieces, step.step_time, label=label),
                 show_time(busy),
                 show_share(max(0.0, 1 - shown / busy)) if busy > 0 else "–",
             ]
         )
-    heads = ("variant", "share", "of the step", "network busy", "hidden behind compute")
-    table = data_table(f"{name}: the network's share of one step", heads, rows, numbers=(1, 3, 4), wide=(2,))
-    return join([tag("h3", "The network's share"), table])
+    heads = ("variant", "exposed", "between servers", "of the step", "all communication", "hidden")
+    caption = (
+        f"{name}: exposed communication, during which the GPU computes nothing, over the step; of it between "
+        "servers, the rest inside them"
+    )
+    table = data_table(caption, heads, rows, numbers=(1, 2, 4, 5), wide=(3,))
+    return join([tag("h3", "Exposed communication"), table])
 
 
 def _about(step: StepResult, other: str) -> str:

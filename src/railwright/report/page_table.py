@@ -29,7 +29,7 @@ def data_table(
     body = (
         tag(
             "tr",
-            tag("th", row[0], scope="row", class_=look(0)),
+            tag("th", unbroken(row[0]), scope="row", class_=look(0)),
             *(
                 tag("td", unbroken(cell), class_=look(i), data_name=names[i])
                 for i, cell in enumerate(row[1:], 1)

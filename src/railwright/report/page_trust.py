@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
-from railwright.report.figures import job_names, op_title
+from railwright.report.figures import job_names, job_of, op_title
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.units import show_time
+from railwright.units import show_size, show_time
+
+BASIS = "error band: "
+"""How a note of a collective begins that says what its band was made of."""
 
 
 def sources_section(result: Result) -> Html | None:
@@ -24,29 +27,18 @@ def sources_section(result: Result) -> Html | None:
 
 
 def error_section(result: Result) -> Html:
-    """The bands that measurements should fall in, and the warnings."""
-    bands: dict[tuple[str, str], None] = {}
-    for name in job_names(result):
-        for variant in result.variants:
-            for job in variant.jobs:
-                if job.name == name and job.step is not None:
-                    bands[(f"step time of {name}", _band(job.step.error_low, job.step.error_high))] = None
-    for variant in result.variants:
-        for curve in variant.curves:
-            for p in curve.points:
-                bands[(f"{op_title(p.op)} ({p.algorithm})", _band(p.error_low, p.error_high))] = None
+    """The bands that measurements should fall in, what each was made of, and the warnings."""
+    rows = [*_steps(result), *_collectives(result)]
     parts: list[Html] = []
-    if bands:
+    if rows:
         caption = "Measured over predicted time: the band that 80 % of measurements are expected in"
-        parts.append(data_table(caption, ("prediction", "measured ÷ predicted"), list(bands), numbers=(1,)))
+        heads = ("prediction", "measured ÷ predicted", "made of")
+        parts.append(data_table(caption, heads, rows, numbers=(1,), wide=(2,)))
     else:
         parts.append(tag("p", "Nothing was predicted, so there is no error to state."))
     notes = dict.fromkeys([*result.warnings, *_notes(result)])
     if notes:
-        parts += [
-            tag("h3", "What the bands rest on, and warnings"),
-            tag("ul", *(tag("li", note) for note in notes)),
-        ]
+        parts += [tag("h3", "Warnings and notes"), tag("ul", *(tag("li", note) for note in notes))]
     return join(parts)
 
 
@@ -71,11 +63,49 @@ def _band(low: float, high: float) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
+def _steps(result: Result) -> list[list[Child]]:
+    """A row for each job, or for each band where its variants differ in GPUs or formats."""
+    rows: dict[tuple[str, str, str], None] = {}
+    for name in job_names(result):
+        for variant in result.variants:
+            job = job_of(variant, name)
+            if job is not None and (step := job.step) is not None:
+                band = _band(step.error_low, step.error_high)
+                rows[(f"step time of {name}", band, step.error_source)] = None
+    return [[what, band, _soft(source)] for what, band, source in rows]
+
+
+def _collectives(result: Result) -> list[list[Child]]:
+    """A row for each collective, algorithm and band, with the sizes it holds for."""
+    sizes: dict[tuple[str, str, str, str], list[float]] = {}
+    for variant in result.variants:
+        for curve in variant.curves:
+            for p in curve.points:
+                made = "; ".join(n.removeprefix(BASIS) for n in p.notes if n.startswith(BASIS))
+                key = (op_title(p.op), p.algorithm, _band(p.error_low, p.error_high), made)
+                sizes.setdefault(key, []).append(p.size)
+    ordered = sorted(sizes.items(), key=lambda item: (item[0][0], min(item[1])))
+    return [
+        [f"{op} ({algorithm}), {_range(found)}", band, _soft(made)]
+        for (op, algorithm, band, made), found in ordered
+    ]
+
+
+def _range(sizes: list[float]) -> str:
+    low, high = show_size(min(sizes)), show_size(max(sizes))
+    return low if low == high else f"{low} to {high}"
+
+
+def _soft(text: str) -> Html:
+    return tag("span", text, class_="soft")
+
+
 def _notes(result: Result) -> list[str]:
-    """Notes of the collectives, each once."""
+    """Notes of the collectives, each once, but for those that say what a band was made of."""
     found: dict[str, None] = {}
     for variant in result.variants:
         for curve in variant.curves:
             for p in curve.points:
-                found |= dict.fromkeys(f"{op_title(p.op)}: {note}" for note in p.notes)
+                notes = (note for note in p.notes if not note.startswith(BASIS))
+                found |= dict.fromkeys(f"{op_title(p.op)}: {note}" for note in notes)
     return list(found)

@@ -107,6 +107,12 @@ def critical_section(result: Result) -> Html | None:
             rest = sum(share for _, _, _, share in rows[MOST_PARTS:])
             together = show_share(rest) if rest >= 0.0005 else "less than 0.1 %"
             parts.append(tag("p", f"All smaller parts together: {together}.", class_="note"))
+    if any(lane == "host" for found in sentences for _, _, lane, _ in _path_rows(found.path)):
+        text = (
+            "Kernel launches are on the path where the GPU runs what was launched last; it may compute "
+            "meanwhile, so their share is larger than the host's exposed time under 'Where the time goes'."
+        )
+        parts.append(tag("p", text, class_="note"))
     if parts:
         whose = f" of {sentences[0].job}" if len(sentences) > 1 else ""
         text = (

@@ -214,6 +214,7 @@ def _step(step: StepResult, file: str | None, held: Reserved | None) -> dict[str
         "gpu_hours": step.gpu_hours,
         "error_low": step.error_low,
         "error_high": step.error_high,
+        "error_source": step.error_source,
         "warnings": list(step.warnings),
     }
 

@@ -51,6 +51,7 @@ grid-template-columns:repeat(auto-fit,minmax(9.2rem,1fr));gap:1.4rem 1.2rem;marg
 .whose{margin:2rem 0 0}.whose+dl.keys{margin-top:.9rem}
 dl.keys div{display:flex;flex-direction:column-reverse;justify-content:flex-end}
 dl.keys dt{color:var(--soft);font-size:.86rem;line-height:1.35}
+dl.keys small{display:block;font-size:.8rem}
 dl.keys dd{margin:0;font-size:1.55rem;font-weight:600;letter-spacing:-.02em;
 font-variant-numeric:tabular-nums;line-height:1.3}
 .scroll{overflow-x:auto;margin:1rem 0;-webkit-overflow-scrolling:touch}

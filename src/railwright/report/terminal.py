@@ -90,7 +90,7 @@ def _variants(result: Result, console: Console) -> None:
         picks = picks[: len({pick(first).size for pick in picks})]
         heads += [show_size(pick(first).size) for pick in picks]
     if jobs:
-        heads += ["step", f"{_unit(result, jobs[0])}/s", "network"]
+        heads += ["step", f"{_unit(result, jobs[0])}/s", "exposed"]
     rows: list[tuple[str, list[str]]] = []
     for index, variant in enumerate(result.variants):
         counts = variant.counts
@@ -108,7 +108,7 @@ def _variants(result: Result, console: Console) -> None:
         _one_by_one(heads, rows, console)
     about = [f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."] if shown is not None else []
     if jobs and (shown is not None or len(jobs) > 1):
-        about.append(f"Step, {_unit(result, jobs[0])}/s and network share: {jobs[0]}.")
+        about.append(f"Step, {_unit(result, jobs[0])}/s and exposed communication: {jobs[0]}.")
     if about:
         console.print(Text(" ".join(about), style="dim"))
     for index, variant in enumerate(result.variants):
@@ -121,7 +121,7 @@ def _other_jobs(result: Result, console: Console) -> None:
     names = job_names(result)[1:]
     for unit in dict.fromkeys(_unit(result, name) for name in names):
         _heading(console, "Other jobs" if unit == "tokens" else f"Other jobs, by {unit}")
-        table = _side_by_side(["step", f"{unit}/s", "network"], [])
+        table = _side_by_side(["step", f"{unit}/s", "exposed"], [])
         for name in (n for n in names if _unit(result, n) == unit):
             for index, variant in enumerate(result.variants):
                 table.add_row(Text(letter(index), style="bold cyan"), Text(name), *_job_cells(variant, name))
@@ -259,12 +259,21 @@ def _rooms(result: Result, console: Console) -> None:
 
 
 def _error(result: Result, console: Console) -> None:
-    """How far off the prediction may be, from the first step or else the first curve."""
+    """How far off the predictions may be: of each job's step, or else of the curves."""
     _heading(console, "Expected error")
-    steps = [job.step for v in result.variants for job in v.jobs if job.step is not None]
     points = [p for v in result.variants for curve in v.curves for p in curve.points]
-    if steps:
-        subject, low, high = "Step times", steps[0].error_low, steps[0].error_high
+    names: dict[tuple[float, float], list[str]] = {}
+    for name in job_names(result):
+        for variant in result.variants:
+            if (job := job_of(variant, name)) is not None and job.step is not None:
+                names.setdefault((job.step.error_low, job.step.error_high), []).append(name)
+                break
+    if len(names) > 1:
+        for (low, high), jobs in names.items():
+            console.print(Text(_told(f"Step times of {', '.join(jobs)}", low, high)))
+        return
+    if names:
+        subject, (low, high) = "Step times", next(iter(names))
     elif points:
         # Bands differ by size and algorithm; the widest holds for each, and the report lists them.
         subject = "Collectives, in the widest of their bands"
@@ -272,7 +281,12 @@ def _error(result: Result, console: Console) -> None:
     else:
         console.print(Text("Nothing was predicted, so there is no error to state."))
         return
+    console.print(Text(_told(subject, low, high)))
+
+
+def _told(subject: str, low: float, high: float) -> str:
+    """'Step times: 80 % of measurements are expected at 0.88 to 1.20 times the predicted time.'"""
     lean = " Predictions of this kind tend to be too fast." if low > 1 else ""
     lean = " Predictions of this kind tend to be too slow." if high < 1 else lean
     band = f"{low:.2f} to {high:.2f} times the predicted time"
-    console.print(Text(f"{subject}: 80 % of measurements are expected at {band}.{lean}"))
+    return f"{subject}: 80 % of measurements are expected at {band}.{lean}"

@@ -93,9 +93,12 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     close = [d for d in designs if d.step.step_time <= fastest * (1 + CLOSE)]
     best = min(close, key=lambda d: (d.parts, d.step.step_time))
     verb = "Build" if len({d.parts for d in designs}) > 1 else "Choose" if len(designs) > 1 else "You have"
+    step = best.step
+    low, high = step.step_time * step.error_low, step.step_time * step.error_high
     sentence = (
-        f"{verb} '{best.variant.name}': {_parts(*best.parts)}, {show_time(best.step.step_time)} a step"
-        f"{_of_job(best.variant)}, {best.step.tokens_per_second:,.0f} {best.step.unit}/s"
+        f"{verb} '{best.variant.name}': {_parts(*best.parts)}, {show_time(step.step_time)} a step"
+        f"{_of_job(best.variant)} (80 % of measurements: {show_time(low)} to {show_time(high)}), "
+        f"{step.tokens_per_second:,.0f} {step.unit}/s"
     )
     dearer = [d for d in close if d.parts != best.parts]
     if dearer:
@@ -119,7 +122,7 @@ def bottleneck(base: VariantResult) -> str:
     if step is None:
         return ""
     exposed = {s.kind: s.exposed for s in step.shares if s.kind in KIND_NAMES and s.exposed > 0}
-    between = sum(_between_servers(base, step, kind) * seconds for kind, seconds in exposed.items())
+    between = exposed_between(base, step)
     compute = sum(s.exposed for s in step.shares if s.kind == "compute")
     other = max(s.exposed for s in step.shares if s.kind not in KIND_NAMES)
     inside = sum(exposed.values()) - between
@@ -160,6 +163,15 @@ def bottleneck(base: VariantResult) -> str:
         if heaviest.prediction.bottleneck is not None:
             sentence += f", whose busiest link is {heaviest.prediction.bottleneck.name}"
     return sentence + "."
+
+
+def exposed_between(variant: VariantResult, step: StepResult) -> float:
+    """Exposed communication whose busiest link is a cable between servers; the rest is inside them. [s]"""
+    return sum(
+        _between_servers(variant, step, s.kind) * s.exposed
+        for s in step.shares
+        if s.kind in KIND_NAMES and s.exposed > 0
+    )
 
 
 def _of_job(variant: VariantResult) -> str:

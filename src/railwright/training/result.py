@@ -106,6 +106,7 @@ class StepResult:
     step_time [s]; tokens per step; mfu against the dense peak of `dtype`, model FLOPs with full attention
     scores (Megatron SC'21 convention); `tokens_total`, `time_to_train`, `gpu_hours` for the token budget
     error_low, error_high   80 % band of measured/predicted step time of this family
+    error_source   the published records that band was made of
     unit   what `tokens` counts: 'tokens', or 'samples' of a recommendation model
     feed   what it reads; the step's time includes what it waits for that
     stage  the pipeline stage that shares and collectives are of
@@ -126,6 +127,7 @@ class StepResult:
     gpu_hours: float
     error_low: float
     error_high: float
+    error_source: str = ""
     warnings: tuple[str, ...] = ()
     unit: str = "tokens"
     feed: Feed | None = None

@@ -118,6 +118,7 @@ def simulate(
         gpu_hours=job.tokens / tokens * step_time * gpus / 3600.0,
         error_low=band.low,
         error_high=band.high,
+        error_source=band.source,
         warnings=(*warnings, *groups.notes, *notes),
         stage=chosen,
     )
