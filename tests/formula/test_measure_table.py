@@ -1,5 +1,8 @@
 """The validation table's arithmetic, by hand."""
 
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable, quantile
 
 
@@ -52,3 +55,26 @@ def test_detail_names_records_and_reasons():
     text = "\n".join(table().lines(detail=True))
     assert "too new" in text
     assert text.index(" b:") < text.index(" a:")  # worst first
+
+
+def test_columns_stay_apart_where_errors_are_of_thousands_of_per_cent():
+    """2605.0% fills a column of seven, and ran into the one before."""
+    rows = tuple(Row("far", name, "", 27.05, 1.0, "s", "") for name in "ab")
+    line = next(s for s in ValidationTable(rows, (), {}).lines() if s.startswith("far"))
+    assert line.split() == ["far", "2", "0", *3 * ["2605%"], *2 * ["+2605%"]]
+
+
+def test_what_is_not_predicted_is_skipped_and_left_out_is_said_of_the_fit_alone():
+    lines = table().lines(detail=True)
+    assert lines[0].split()[:3] == ["family", "points", "skip"]
+    assert "  skipped (1): too new" in lines
+    unseen = Row("steps", "a", "", 1.1, 1.0, "s", "", left_out=1.2)
+    found = ValidationTable((unseen,), (), {}).lines(detail=True)
+    assert "  median where the fit has not seen the record: 20.0%" in found
+
+
+def test_the_command_says_what_its_columns_mean_and_what_was_fitted():
+    printed = " ".join(CliRunner().invoke(app, ["validate", "designs"]).stdout.split())
+    assert "Errors are predicted / measured - 1" in printed
+    assert "skip: records this version does not model" in printed
+    assert "fitted to the records of these rows" in printed

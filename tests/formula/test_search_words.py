@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
 from railwright.search import Space, search
 from railwright.search.explain import explain
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.units import show_time
 from training_cases import DENSE, MOE, job, machine
 
 WIDE = replace(DENSE, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672, layers=2)
+
+STUDY = """\
+railwright: 1
+name: small
+cluster:
+  servers: 2
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+jobs:
+  - {name: tune, model: llama-3-8b, sequence: 4096, global_batch: 32, tokens: 1e9, layout: {tensor: 8}}
+"""
+FEW = """\
+tensor: [4, 8]
+pipeline: [1]
+micro_batch: [1]
+recompute: [selective]
+zero: [1]
+overlap_tp: [false]
+schedule: [auto]
+"""
 
 FIXED: dict[str, tuple[object, ...]] = {
     "pipeline": (1,),
@@ -121,3 +146,22 @@ def test_reasons_are_those_that_move_a_share_as_it_moved() -> None:
     turns = between(job(expert=2), job(expert=8, overlap=Overlap(ep=True)), moe=True)
     (expert,) = [w for w in turns if "expert all-to-all" in w]
     assert ("saves" in expert) == ("take turns" in expert) == ("groups of 8" not in expert)
+
+
+def test_the_list_says_how_far_to_trust_it(tmp_path) -> None:
+    """The band of the steps, and that neighbours in the list may change places; in the JSON too."""
+    study = tmp_path / "study.yaml"
+    study.write_text(STUDY, encoding="utf-8")
+    space = tmp_path / "space.yaml"
+    space.write_text(FEW, encoding="utf-8")
+    arguments = ["search", str(study), "--space", str(space), "-q"]
+    best = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["best"][0]
+    low, high = best["error_low"], best["error_high"]
+    assert low < 1 < high
+    printed = " ".join(CliRunner().invoke(app, arguments).stdout.split())
+    times = [show_time(best["step_seconds"] * factor) for factor in (low, high)]
+    assert f"expected at {low:.2f} to {high:.2f} times the predicted ones" in printed
+    assert (
+        f"for the first {times[0]} to {times[1]}. Layouts a few per cent apart may change places" in printed
+    )
+    assert "net GB: what one GPU sends a step in groups that span servers" in printed

@@ -191,7 +191,12 @@ def _show(result: SearchResult) -> None:
     if result.own is not None:
         rows.append(_row("own", result.own))
     print_table(header, rows)
-    print_words("\nGiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors.")
+    print_words(
+        "\nGiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors. "
+        "net GB: what one GPU sends a step in groups that span servers. pp x v: stages, and virtual ones on "
+        "each. mb: sequences of a microbatch. sp: sequence parallelism."
+    )
+    print_words(_trust(result.best[0]))
     if len(result.front) > 1:
         typer.echo("\nFaster, leaner or lighter on the network than any other that was simulated:\n")
         shown = result.front[: max(len(result.best), 5)]
@@ -201,6 +206,19 @@ def _show(result: SearchResult) -> None:
     typer.echo("")
     for sentence in result.words:
         print_words(sentence)
+
+
+def _trust(best: Candidate) -> str:
+    """How far off the steps may be, and what that means for layouts close to each other."""
+    from railwright.units import show_time
+
+    low, high = best.step.error_low, best.step.error_high
+    return (
+        f"80 % of measured steps are expected at {low:.2f} to {high:.2f} times the predicted ones, for the "
+        f"first {show_time(low * best.time)} to {show_time(high * best.time)}. Layouts a few per cent apart "
+        "may change places: measure the first few. 'railwright validate training' prints how well published "
+        "layouts are ranked."
+    )
 
 
 def _row(title: str, one: Candidate) -> tuple[str, ...]:
@@ -260,6 +278,8 @@ def _plain(result: SearchResult) -> dict[str, Any]:
 def _candidate(one: Candidate) -> dict[str, Any]:
     return {
         "step_seconds": one.time,
+        "error_low": one.step.error_low,
+        "error_high": one.step.error_high,
         "bound_seconds": one.bound,
         "memory_bytes": one.memory,
         "held_bytes": one.held.reserved + one.held.system if one.held else None,

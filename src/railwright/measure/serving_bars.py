@@ -1,4 +1,4 @@
-"""What issue 7 asks of predicted serving: every bar with what is reached, by slice, model and GPU."""
+"""What is asked of predicted serving (issue 7): every bar with what is reached, by slice, model and GPU."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def reached(rows: Sequence[Row], skipped: Sequence[Skipped]) -> list[Reached]:
 
 def lines(found: Sequence[Reached]) -> list[str]:
     """The bars as text of 80 columns."""
-    head = f"{'bar of issue 7':<38}{'asked':<16}{'reached':<22}"
+    head = f"{'bar of serving':<38}{'asked':<16}{'reached':<22}"
     return [head, *(f"{b.what:<38}{b.asked:<16}{b.reached:<22}{'met' if b.met else 'NOT'}" for b in found)]
 
 

@@ -175,13 +175,15 @@ class ValidationTable:
         return quantile(ratios, tail), quantile(ratios, 1 - tail)
 
     def lines(self, detail: bool = False) -> list[str]:
-        """The table as text of 80 columns; with `detail` the worst records and why others were left out."""
-        out = [f"{'family':<27}{'points':>7}{'out':>5}" + "".join(f"{h:>7}" for h in HEADS) + f"{'worst':>8}"]
+        """The table as text of 80 columns; with `detail` the worst records and why others were skipped."""
+        out = [
+            f"{'family':<27}{'points':>7}{'skip':>5}" + "".join(f"{h:>7}" for h in HEADS) + f"{'worst':>8}"
+        ]
         for s in self.families():
             line = f"{s.family:<27}{s.records:>7}{s.skipped:>5}"
             if s.records:
-                line += "".join(f"{v:>7.1%}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
-                line += f"{s.bias:>+7.1%}{s.worst:>+8.1%}"
+                line += "".join(f"{_percent(v):>7}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
+                line += f"{_percent(s.bias, '+'):>7}{_percent(s.worst, '+'):>8}"
             if s.bar is not None:
                 line += "  met" if s.passed else " MISS"
             out.append(line)
@@ -193,14 +195,14 @@ class ValidationTable:
         return out
 
     def _detail(self, s: FamilySummary) -> list[str]:
-        """A family's bar, its worst records and why others were left out."""
+        """A family's bar, its worst records and why others were skipped."""
         out = [f"{s.family}:"]
         if s.bar is not None:
             out.append(f"  bar: {s.bar.lines()}")
             if s.bar.reproduced:
                 out.append(f"  within half of the measured gain, with its sign: {s.reproduced:.0%}")
         if s.left_out:
-            out.append(f"  median with each record left out: {s.left_out:.1%}")
+            out.append(f"  median where the fit has not seen the record: {s.left_out:.1%}")
         mine = sorted((r for r in self.rows if r.family == s.family), key=lambda r: -abs(r.error))
         out += [
             f"  {r.error:>+7.1%}  {r.predicted:>11.5g} predicted  {r.measured:>11.5g} measured  "
@@ -211,4 +213,9 @@ class ValidationTable:
         if len(mine) > WORST:
             out.append(f"  … and {len(mine) - WORST} more, all closer")
         reasons = Counter(left.reason for left in self.skipped if left.family == s.family)
-        return out + [f"  left out ({n}): {why}" for why, n in reasons.most_common()]
+        return out + [f"  skipped ({n}): {why}" for why, n in reasons.most_common()]
+
+
+def _percent(value: float, sign: str = "") -> str:
+    """'-12.3%'; from 1,000 % on without a decimal, which would run into the column before."""
+    return f"{value:{sign}.{0 if abs(value) >= 9.9995 else 1}%}"

@@ -1,4 +1,4 @@
-"""What issue 6 asks of predicted training steps: every bar with what is reached, met or not."""
+"""What is asked of predicted training steps (issue 6): every bar with what is reached, met or not."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def reached(
 
 def lines(found: Sequence[Reached]) -> list[str]:
     """The bars as text of 80 columns."""
-    head = f"{'bar of issue 6':<38}{'asked':<16}{'reached':<22}"
+    head = f"{'bar of training':<38}{'asked':<16}{'reached':<22}"
     return [head, *(f"{b.what:<38}{b.asked:<16}{b.reached:<22}{'met' if b.met else 'NOT'}" for b in found)]
 
 

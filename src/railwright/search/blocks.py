@@ -53,7 +53,7 @@ def blocks(
     """All blocks of a space whose layouts the training room accepts, and what it refused, most first.
 
     Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every
-    structure and micro batch, and once for every other choice of a structure.
+    structure and microbatch, and once for every other choice of a structure.
     """
     gpus = job_gpus(job, fabric)
     found: list[Block] = []

@@ -66,7 +66,7 @@ class Effort:
 class SearchResult:
     """The best layouts of a space.
 
-    best      fastest first, one per structure, micro batch and recomputation, placed as is best
+    best      fastest first, one per structure, microbatch and recomputation, placed as is best
     front     layouts of which none is faster, leaner and lighter on the network than another
     proof     every layout that was not evaluated takes at least this [s]; infinite where none is left
     own       the job as written; own_refused says why it cannot run, '' where it can
