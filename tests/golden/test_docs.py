@@ -1,4 +1,4 @@
-"""The Python in the documentation runs as it stands, from the root of a clone."""
+"""The Python in the documentation runs as it stands, from the root of a clone, and its lists are lists."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+\S")
 BLOCKS = [
     pytest.param(page, code, id=f"{page.stem}-{nth}")
     for page in sorted((ROOT / "docs").glob("*.md"))
@@ -21,3 +23,17 @@ def test_the_python_of_a_page_runs(page, code, monkeypatch, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())
+def test_lists_begin_behind_a_blank_line(page):
+    """MkDocs (Python-Markdown) runs a list on the line after a sentence into that sentence."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    run_on, inside, before = [], False, ""
+    for line in text.splitlines():
+        item = ITEM.match(line) is not None
+        if item and not inside and before.strip() and not before.startswith("#"):
+            run_on.append(line)
+        inside = item or (inside and bool(line.strip()))
+        before = line
+    assert not run_on
