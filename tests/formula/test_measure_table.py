@@ -62,6 +62,8 @@ def test_columns_stay_apart_where_errors_are_of_thousands_of_per_cent():
     rows = tuple(Row("far", name, "", 27.05, 1.0, "s", "") for name in "ab")
     line = next(s for s in ValidationTable(rows, (), {}).lines() if s.startswith("far"))
     assert line.split() == ["far", "2", "0", *3 * ["2605%"], *2 * ["+2605%"]]
+    rows = (Row("far", "a", "", 4.929, 1.0, "s", ""),)
+    assert "392.9% 392.9% 392.9%  +393% +392.9%" in ValidationTable(rows, (), {}).lines()[1]
 
 
 def test_what_is_not_predicted_is_skipped_and_left_out_is_said_of_the_fit_alone():

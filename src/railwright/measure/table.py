@@ -182,8 +182,8 @@ class ValidationTable:
         for s in self.families():
             line = f"{s.family:<27}{s.records:>7}{s.skipped:>5}"
             if s.records:
-                line += "".join(f"{_percent(v):>7}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
-                line += f"{_percent(s.bias, '+'):>7}{_percent(s.worst, '+'):>8}"
+                line += "".join(f"{_percent(v, 7):>7}" for v in (s.median_abs, s.mean_abs, s.p90_abs))
+                line += f"{_percent(s.bias, 7, '+'):>7}{_percent(s.worst, 8, '+'):>8}"
             if s.bar is not None:
                 line += "  met" if s.passed else " MISS"
             out.append(line)
@@ -216,6 +216,7 @@ class ValidationTable:
         return out + [f"  skipped ({n}): {why}" for why, n in reasons.most_common()]
 
 
-def _percent(value: float, sign: str = "") -> str:
-    """'-12.3%'; from 1,000 % on without a decimal, which would run into the column before."""
-    return f"{value:{sign}.{0 if abs(value) >= 9.9995 else 1}%}"
+def _percent(value: float, width: int, sign: str = "") -> str:
+    """'-12.3%'; without the decimal where that would fill the column and run into the one before."""
+    text = f"{value:{sign}.1%}"
+    return text if len(text) < width else f"{value:{sign}.0%}"
