@@ -101,6 +101,26 @@ def test_a_rank_computes_one_thing_at_a_time_and_its_host_another() -> None:
     assert replay(trace({}, nodes), machine(1)).time == pytest.approx(3e-3)
 
 
+def test_an_instant_is_the_hosts_only_where_nothing_else_runs() -> None:
+    """1.02 ms of transfer beside 3 ms of launches: the transfer has its instants, the host what is left."""
+    launch = Node(0, "launch", "host", (), 3e-3)
+    result = replay(trace(everyone(2), *([(launch, reduce(1, MB, "all 0"))] * 2)), machine(1), priced(1e9))
+    one = shares(result, 0)
+    assert one.communication == {"all": pytest.approx(1.02e-3)}
+    assert one.host == pytest.approx(3e-3 - 1.02e-3)
+
+
+def test_a_replayed_step_has_the_shares_of_the_predicted_one() -> None:
+    """Experts whose launches bind, gradients behind the backward pass: kind by kind as `training` says."""
+    work = job(expert=4, tensor=2, sequence_parallel=True, overlap=Overlap(dp=False))
+    traced, step = step_trace(work, MOE, machine(2))
+    one = busiest(replay(traced, machine(2)))
+    for kind in ("tp", "ep", "dp"):
+        told = sum(s for family, s in one.communication.items() if family.split()[-1] == kind)
+        expected = sum(s.exposed for s in step.shares if s.kind == kind)
+        assert told == pytest.approx(expected, abs=1e-4 * step.step_time), kind
+
+
 LAYOUTS: dict[str, tuple[bool, dict[str, object]]] = {
     "data parallel": (False, {}),
     "buckets not hidden": (False, {"overlap": Overlap(dp=False)}),

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from railwright.traces.graph import ALONE, Node, StepTrace
 from railwright.traces.replaying import Replayed
+from railwright.training.result import COMMUNICATION
 
 
 @dataclass(frozen=True)
 class RankShares:
     """Seconds of one rank; compute, host, exposed communication of every family and idle add up to the step.
 
-    host  of its host, and copies between its memory and the host's
+    host  of its host, and copies to and from the host's memory, while it neither computes nor communicates
     idle  waiting for other ranks, before the first and after the last node too
     """
 
@@ -34,7 +35,11 @@ class PathShare:
 
 
 def shares(replayed: Replayed, rank: int) -> RankShares:
-    """What each instant of a rank went to: computing, else its host, else a transfer, else nothing."""
+    """What each instant of a rank went to: computing, else a transfer, else its host, else nothing.
+
+    As in a step's own shares (`training.breakdown`): of several transfers the innermost, and the host only
+    where nothing else runs.
+    """
     edges: list[tuple[float, int, str]] = []
     for node, run in zip(replayed.nodes[rank], replayed.runs[rank], strict=True):
         kind = node.kind if node.kind in ALONE else f"+{_family(replayed, node.group)}"
@@ -48,15 +53,20 @@ def shares(replayed: Replayed, rank: int) -> RankShares:
     now = 0.0
     for instant, starts, kind in [*edges, (replayed.time, 0, "")]:
         if instant > now:
-            active = [one for one, count in sorted(running.items()) if count]
-            chosen = next(
-                (one for one in ("compute", "host") if running[one]), active[0] if active else "idle"
-            )
+            active = [one for one, count in running.items() if count]
+            chosen = "compute" if running["compute"] else min(active, key=_inward, default="idle")
             spent[chosen] += instant - now
             now = instant
         running[kind] += 1 if starts else -1
     communication = {kind[1:]: seconds for kind, seconds in sorted(spent.items()) if kind.startswith("+")}
     return RankShares(rank, spent["compute"], spent["host"], communication, spent["idle"])
+
+
+def _inward(kind: str) -> tuple[bool, int, str]:
+    """Order of what may stand for an instant: transfers from the innermost family out, then the host."""
+    family = kind.split()[-1].removeprefix("+")
+    place = COMMUNICATION.index(family) if family in COMMUNICATION else len(COMMUNICATION)
+    return kind == "host", place, kind
 
 
 def busiest(replayed: Replayed) -> RankShares:
