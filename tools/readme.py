@@ -72,6 +72,19 @@ def example_answer(result: Result) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().strip().splitlines()]  # type: ignore[attr-defined]
 
 
+def sections(lines: list[str]) -> list[str]:
+    """The detailed table as Markdown: the summary and the bars, then a heading for every family."""
+    blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n")]
+    found: list[str] = []
+    for block in blocks:
+        name = block[0].removesuffix(":")
+        if name != block[0]:
+            found += [f"## {name[0].upper()}{name[1:]}", "", "```text", *block[1:], "```", ""]
+        else:
+            found += ["```text", *block, "```", ""]
+    return found[:-1]
+
+
 def wanted() -> Iterator[tuple[Path, str]]:
     """Each file as it should read; the bands first, because the example quotes them once they are written."""
     import railwright
@@ -89,7 +102,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     readme = filled(readme, "effects", example_effects(result), fence="")
     yield README, filled(readme, "validate", table.lines())
     page = VALIDATION.read_text(encoding="utf-8")
-    yield VALIDATION, filled(page, "validate-detail", table.lines(detail=True))
+    yield VALIDATION, filled(page, "validate-detail", sections(table.lines(detail=True)), fence="")
 
 
 def main(arguments: list[str]) -> int:

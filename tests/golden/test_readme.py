@@ -42,3 +42,14 @@ def test_the_two_commands_are_one_line_each():
             check=True,
         )
         assert ran.stdout.count("\n") == 1
+
+
+def test_every_family_of_the_validation_page_has_a_heading():
+    """Eleven hundred lines in one block cannot be searched by a table of contents."""
+    page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", page, re.M)
+    assert "Training dense A100 16-bit" in headings
+    assert "Memory resident" in headings
+    first = page[: page.index("## ")]
+    families = re.findall(r"^(.{27}|.{28,}?) *\d+ +\d+(?: |$)", first, re.M)
+    assert len(headings) == len(set(headings)) == len([f for f in families if f.strip() != "family"])
