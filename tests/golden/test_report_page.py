@@ -142,6 +142,15 @@ def test_sections_come_in_the_order_question_answer_why(html):
     assert places == sorted(places)
 
 
+def test_whoever_wants_another_layout_is_sent_to_the_search(html):
+    assert "'railwright search' finds the fastest of all" in section(html, "sensitivity")
+    result = example_result()
+    base = result.variants[0]
+    ranking = replace(base.jobs[0], step=replace(base.jobs[0].step, unit="samples"))
+    samples = page(replace(result, variants=(replace(base, jobs=(ranking,)),)))
+    assert "railwright search" not in samples, "it searches layouts of transformers"
+
+
 def test_sensitivity_has_the_largest_effect_first(html):
     section = html[html.index('id="sensitivity"') : html.index('id="published"')]
     names = ("Overlap the expert all-to-all", "Expert imbalance 1.5", "ECMP routing", "NIC latency doubled")
