@@ -15,6 +15,8 @@ from railwright.report.results_json import results, to_text
 from railwright.spec import load_study_text, override, template
 from railwright.spec.study import Variant
 from railwright.study.answer import bottleneck, exposed_between
+from railwright.study.evaluate import Workshop
+from railwright.study.published import PREDICTORS
 from railwright.study.result import Result, VariantResult
 from railwright.units import show_time
 
@@ -138,6 +140,12 @@ def test_shares_add_up_to_the_step(result):
         step = v.jobs[0].step
         assert step is not None
         assert sum(s.exposed for s in step.shares) == pytest.approx(step.step_time, rel=1e-9)
+
+
+def test_an_effect_published_of_mixtral_stands_beside_no_other_model():
+    """A row named 'Mixtral 8x7B …' held the gain of whatever mixture of experts the study trains."""
+    other = override(load_study_text(template("rail-240")), {"jobs.0.model": "qwen3-30b-a3b"})
+    assert PREDICTORS["pxn-mixtral"].predict([other], Workshop.of(other)) == ""
 
 
 def test_published_effects_stand_beside_predictions_with_what_would_move_them(result):

@@ -107,8 +107,8 @@ def _all_to_all_gain(sizes: Values) -> Callable[[Study, Workshop], Values]:
 
 
 def _training_gain(study: Study, workshop: Workshop) -> Values:
-    """Throughput of the first job (a MoE) with PXN over without, minus 1."""
-    if not study.jobs or not architecture(study.jobs[0].model).is_moe:
+    """Throughput of the first job with PXN over without, minus 1, where it is the published one."""
+    if not study.jobs or architecture(study.jobs[0].model) != architecture("mixtral-8x7b"):
         return ()
     gain = pxn_gain(study, workshop)
     return () if gain is None else (gain,)
