@@ -12,6 +12,7 @@ import pytest
 import railwright as rw
 from railwright.report.html import page
 from railwright.report.results_json import results, to_text
+from railwright.report.trace import trace
 from railwright.spec import load_study_text, override, template
 from railwright.spec.study import Variant
 from railwright.study.answer import bottleneck, exposed_between
@@ -283,3 +284,13 @@ jobs:
     assert "q: sequence_parallel does nothing while layout.tensor is 1." in warnings
     assert "q: all servers share one set of leaves, so placement spread is the same as packed." in warnings
     assert not [w for w in warnings if w.count("q: ") != 1]
+
+
+def test_lanes_of_the_trace_add_up_to_the_breakdown(result):
+    """One stage, whole step drawn: each lane's slices are that kind's busy time, the path's are the step."""
+    step = result.variants[0].jobs[0].step
+    events = [e for e in trace(result)["traceEvents"] if e["ph"] == "X"]
+    for share in step.shares:
+        lane = [e["dur"] for e in events if e["pid"] == 0 and e["cat"].split(",")[0] == share.kind]
+        assert sum(lane) == pytest.approx(share.busy * 1e6, rel=1e-5), share.kind
+    assert sum(e["dur"] for e in events if e["pid"] == 1) == pytest.approx(step.step_time * 1e6, rel=1e-6)
