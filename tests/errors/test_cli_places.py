@@ -199,3 +199,89 @@ def refused(*arguments: str) -> str:
     ran = CliRunner().invoke(app, list(arguments))
     assert ran.exit_code == 2, ran.output
     return ran.output
+
+
+CHANGED = """\
+railwright: 1
+name: changed
+cluster:
+  servers: 2
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+jobs:
+  - {name: tune, model: llama-3.1-8b, sequence: 4096, global_batch: 64, tokens: 1e9}
+recommendations:
+  - {name: ranking, model: dlrm-dcnv2, global_batch: 65536, samples: 1e9}
+variants:
+  - {name: works, set: {nccl.pxn: false, jobs.tune.layout.tensor: 2}}
+  - name: odd
+    set:
+      nccl.pxn: false
+      jobs.tune.layout.tensor: 3
+  - name: together
+    set:
+      jobs.tune.layout.tensor: 8
+      jobs.tune.layout.pipeline: 4
+  - name: no room
+    set:
+      cluster.servers: 500
+      cluster.compute.family: single-switch
+  - {name: batch, set: {recommendations.ranking.global_batch: 65537}}
+sensitivity:
+  - {name: stages, set: {jobs.0.layout.pipeline: 5}}
+"""
+
+
+def test_check_names_the_change_that_breaks_a_variant(tmp_path: Path) -> None:
+    """At the change itself, or at all of them where it takes several; `run` would predict the others only."""
+    file = tmp_path / "s.yaml"
+    file.write_text(CHANGED)
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert said.exit_code == 2
+    places = [line.removeprefix(f"{file}:")[:68] for line in said.output.splitlines()[1:]]
+    wanted = [
+        "16:32: jobs.tune (variant 'odd'): layout.tensor 3 does not divide",
+        "19:7: jobs.tune (variant 'together'): 16 GPUs are not a multiple",
+        "23:7: cluster.compute (variant 'no room'): single-switch: 500",
+        "25:63: recommendations.ranking (variant 'batch'): glob",
+        "27:50: jobs.tune (sensitivity 'stages'): 16 GPUs are",
+    ]
+    assert [place[: len(want)] for place, want in zip(places, wanted, strict=True)] == wanted
+
+
+def test_check_tells_what_is_wrong_with_the_study_itself_once(tmp_path: Path) -> None:
+    """A variant that changes nothing about it does not repeat it; recommendation jobs are looked at too."""
+    file = tmp_path / "s.yaml"
+    head = CHANGED.partition("variants:")[0].replace("65536", "65537")
+    file.write_text(head + "variants:\n  - {name: pxn, set: {nccl.pxn: false}}\n")
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert said.exit_code == 2
+    (line,) = said.output.splitlines()
+    assert line.startswith(f"Error: {file}:10:5: recommendations.ranking: global_batch 65537 is not a mult")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("dgx-h100", "dgx-a100", "jobs.tune: a100-sxm-80 has no mxfp8 tensor cores"),
+        ("tensor: 2", "tensor: 2, placement: expert-across", "jobs.tune: placement expert-across puts the 4"),
+    ],
+)
+def test_check_refuses_what_run_would(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """Number formats that a GPU has not, and placements that a cluster has no servers for."""
+    job = "{name: tune, model: mixtral-8x7b, sequence: 4096, global_batch: 64, tokens: 1e9, dtype: mxfp8, "
+    job += "layout: {expert: 4, tensor: 2, zero: 1, recompute: full}}"
+    file = tmp_path / "s.yaml"
+    file.write_text((CHANGED.partition("jobs:")[0] + f"jobs:\n  - {job}\n").replace(old, new))
+    for command in (["check", str(file)], ["run", str(file), "-o", str(tmp_path / "out")]):
+        said = CliRunner().invoke(app, command)
+        assert said.exit_code == 2
+        assert f"{file}:8:5: {words}" in said.output
+
+
+def test_a_calibration_that_is_not_there_is_told_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(CHANGED.partition("variants:")[0] + "calibration: gone.yaml\n")
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert said.exit_code == 2
+    assert f"{file}:11:14: calibration: " in said.output

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from railwright.cli.places import job_mistake, mistake_at, steps, study_document
-from railwright.errors import Mistake, RailwrightError, SpecError
+from railwright.cli.places import SECTIONS, mistake_at, steps, study_document
+from railwright.errors import PlanError, RailwrightError, SpecError
 
 if TYPE_CHECKING:
     from railwright.collectives import Machine
     from railwright.spec import Study
+    from railwright.spec.recommendation import RecommendationJob
     from railwright.spec.serving import ServingJob
     from railwright.spec.training import TrainingJob
-
-Job = TypeVar("Job")
+    from railwright.study.evaluate import Workshop
 
 LookUp = tuple[str, Callable[[], object]]
 """A field, and what raises RailwrightError where nobody knows its value."""
@@ -50,18 +50,77 @@ def refuse_unknown_names(study: Study, file: str) -> None:
 
 def refuse_impossible_layouts(study: Study, file: str) -> None:
     """Raise SpecError with every job that cannot be cut over the study's GPUs as it says, or does not fit
-    into their memory, each at its line of the file."""
-    from railwright.catalog import load_catalog
-    from railwright.collectives import Machine, NcclSettings
+    into their memory, each at its line of the file; and with every variant and row of the sensitivity table
+    whose changes make a job or the fabric impossible, at the change.
 
-    nccl = NcclSettings(**study.nccl.model_dump())
-    machine = Machine.of(study.cluster, load_catalog(study.catalog), nccl)
-    found = [
-        *(_refusal(file, "jobs", _check_training, job, machine) for job in study.jobs),
-        *(_refusal(file, "serving", _check_serving, job, machine) for job in study.serving),
-    ]
-    if any(found):
-        raise SpecError(filter(None, found))
+    Raises PlanError where the study's own fabric is impossible, as `build` does.
+    """
+    from railwright.study.evaluate import Workshop
+
+    workshop = Workshop.of(study)
+    written = _refused(study, workshop.machine(study))
+    document = study_document(file)
+    found = [mistake_at(document, file, *refused) for refused in written]
+    for kind in ("variants", "sensitivity"):
+        for index, changed in enumerate(getattr(study, kind)):
+            for refused in _refused_changed(study, changed.set, workshop, kind):
+                if refused in written:
+                    continue  # the study's own mistake, told once
+                path = (kind, index, "set", *_culprit(study, changed.set, workshop, kind, refused))
+                field = f"{refused.field} ({kind.removesuffix('s')} '{changed.name}')"
+                found.append(mistake_at(document, file, path, field, refused.said))
+    if found:
+        raise SpecError(found)
+
+
+class _Refused(NamedTuple):
+    """What cannot work: its place in the study, what a message calls it, and why."""
+
+    path: tuple[str | int, ...]
+    field: str
+    said: str
+
+
+def _refused(study: Study, machine: Machine, sections: tuple[str, ...] = SECTIONS) -> list[_Refused]:
+    """Jobs of these sections that a machine cannot run."""
+    found = []
+    for section in sections:
+        for index, job in enumerate(getattr(study, section)):
+            try:
+                _CHECKS[section](job, machine)
+            except RailwrightError as error:
+                said = str(error).removeprefix(f"{job.name}: ")
+                found.append(_Refused((section, index), f"{section}.{job.name}", said))
+    return found
+
+
+def _refused_changed(
+    study: Study, changes: Mapping[str, Any], workshop: Workshop, kind: str
+) -> list[_Refused]:
+    """What cannot work with some fields changed, of what `run` predicts again for variants or sensitivity."""
+    from railwright.spec import override
+
+    changed = override(study, changes)
+    try:
+        machine = workshop.machine(changed)
+    except PlanError as error:
+        return [_Refused(("cluster", "compute"), "cluster.compute", str(error))]
+    if kind == "variants":
+        return _refused(changed, machine, ("jobs", "recommendations"))
+    return _refused(changed.model_copy(update={"jobs": changed.jobs[:1]}), machine, ("jobs",))
+
+
+def _culprit(
+    study: Study, changes: Mapping[str, Any], workshop: Workshop, kind: str, refused: _Refused
+) -> tuple[str, ...]:
+    """The change that is refused with the same words alone; () where it takes several."""
+    for key, value in changes.items():
+        try:
+            if refused in _refused_changed(study, {key: value}, workshop, kind):
+                return (key,)
+        except SpecError:
+            continue  # takes its value together with another change only
+    return ()
 
 
 def _names(study: Study) -> Iterator[LookUp]:
@@ -73,6 +132,10 @@ def _names(study: Study) -> Iterator[LookUp]:
 
     catalog = load_catalog(study.catalog)
     compute = study.cluster.compute
+    if study.calibration is not None:
+        from railwright.measure.calibrate_profile import profile_of
+
+        yield "calibration", partial(profile_of, study)
     yield "cluster.server", partial(find, catalog.servers, study.cluster.server)
     for field in ("switch", "spine_switch", "core_switch"):
         if (name := getattr(compute, field)) is not None:
@@ -116,24 +179,20 @@ def _served(job: ServingJob) -> Iterator[LookUp]:
     yield field, partial(engine_of, job.model_copy(update={"name": field}))
 
 
-def _refusal(
-    file: str, section: str, check: Callable[[Job, Machine], None], job: Job, machine: Machine
-) -> Mistake | None:
-    """What is wrong with a job, at its line where that can be found; None where nothing is."""
-    try:
-        check(job, machine)
-    except RailwrightError as error:
-        return job_mistake(file, str(error), (section,)) or Mistake(file, 0, 0, "", f"{section}.{error}")
-    return None
-
-
 def _check_training(job: TrainingJob, machine: Machine) -> None:
+    from railwright.compute import profile_of
+    from railwright.compute.time import peak_rate
     from railwright.model import load_model
     from railwright.training.memory import check_memory
+    from railwright.training.placement import place
     from railwright.training.plan import check
 
     arch, fabric = load_model(job.model), machine.network.fabric
     check(job, arch, fabric)
+    place(job, fabric)
+    peak_rate(machine.gpu, job.dtype)
+    if "attention" in job.dtype_also:
+        profile_of(machine.gpu).attention_row("forward", job.dtype)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
 
 
@@ -142,3 +201,17 @@ def _check_serving(job: ServingJob, machine: Machine) -> None:
     from railwright.serving.predict import check_replicas
 
     check_replicas(job, load_model(job.model), machine)
+
+
+def _check_recommendation(job: RecommendationJob, machine: Machine) -> None:
+    from railwright.model.dlrm import load_recommender
+    from railwright.training.dlrm import tables_of
+
+    tables_of(job, load_recommender(job.model), machine)
+
+
+_CHECKS: dict[str, Callable[[Any, Machine], None]] = {
+    "jobs": _check_training,
+    "recommendations": _check_recommendation,
+    "serving": _check_serving,
+}

@@ -129,7 +129,7 @@ def steps(study: Study, field: str) -> tuple[str | int, ...]:
     """A dotted field that calls jobs by their names ('jobs.tune.model') as a path ('jobs', 0, 'model')."""
     section, _, rest = field.partition(".")
     if section not in SECTIONS:
-        return (section, *rest.split("."))
+        return tuple(field.split("."))
     names = [job.name for job in getattr(study, section)]
     index = next(i for i, name in enumerate(names) if rest.startswith(f"{name}."))
     return (section, index, *rest.removeprefix(f"{names[index]}.").split("."))

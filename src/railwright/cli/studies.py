@@ -82,8 +82,8 @@ def run(
 def check(study: StudyArgument) -> None:
     """Report every mistake in a study.
 
-    Each with its line and column, what is allowed, and the nearest known name; a layout that cannot work or
-    does not fit into memory, with what would. No time is predicted.
+    Each with its line and column, what is allowed, and the nearest known name; a layout, of the study or of a
+    variant, that cannot work or does not fit into memory, with what would. No time is predicted.
     """
     from railwright.cli.checking import refuse_impossible_layouts, refuse_unknown_names
 

@@ -18,6 +18,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.compute import kernel_time
 from railwright.errors import PlanError
+from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Operator
 from railwright.model.dlrm import Recommender
 from railwright.model.dlrm_operators import INDEX_BYTES, dense_blocks, lookup_operator, update_operators
@@ -69,12 +70,9 @@ def simulate_recommendation(
     Raises PlanError where batch, GPUs or tables do not go together.
     """
     fabric = machine.network.fabric
-    gpus = job.gpus or fabric.num_gpus
-    per_server = min(fabric.gpus_per_server, gpus)
-    _check(job, gpus, fabric.num_gpus, per_server)
-    samples = job.global_batch // gpus
-    rest = _others(job, model, samples)
-    tables = shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
+    gpus, per_server = _gpus(job, fabric)
+    tables = tables_of(job, model, machine)
+    rest = _others(job, model, job.global_batch // gpus)
     step = _Step(job, model, machine, tables, gpus, per_server, predict or network_predict, kernel)
     done = run(step.tasks(), constant("compute_slowdown_in_overlap") if job.overlap else 1.0)
     memory = {"embedding tables": tables.memory, **rest}
@@ -100,6 +98,21 @@ def simulate_recommendation(
         unit="samples",
     )
     return fed(alone, feed_of_samples(job, model, gpus, per_server))
+
+
+def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> Sharding:
+    """The job's tables over its GPUs. Raises PlanError where batch, GPUs, memory or tables do not fit."""
+    fabric = machine.network.fabric
+    gpus, per_server = _gpus(job, fabric)
+    _check(job, gpus, fabric.num_gpus, per_server)
+    rest = _others(job, model, job.global_batch // gpus)
+    return shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
+
+
+def _gpus(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
+    """GPUs of the job, and those of one server that it uses."""
+    gpus = job.gpus or fabric.num_gpus
+    return gpus, min(fabric.gpus_per_server, gpus)
 
 
 @dataclass
