@@ -12,9 +12,11 @@ from railwright.catalog import load_catalog
 from railwright.catalog.parts import Gpu, Server
 from railwright.cli.main import app
 from railwright.errors import PlanError
+from railwright.fabric import count
 from railwright.model import flops_per_token, load_model
 from railwright.spec import load_study
 from railwright.study.evaluate import Workshop
+from railwright.study.rooms import money
 from railwright.training import simulate
 from railwright.training.demand import Pace, Range, demand, predicted_pace, published_pace, usual_server
 from training_cases import DENSE, job, machine
@@ -58,6 +60,22 @@ def test_energy_is_server_power_times_hours_times_pue() -> None:
     watts = (6500 / 8 + 40) * 1.2
     assert found.power.middle == pytest.approx(80 * watts)
     assert found.energy.middle == pytest.approx(found.gpu_hours.middle * 3600 * watts)
+
+
+def test_idle_gpus_of_the_servers_draw_their_share() -> None:
+    """20 GPUs on three DGX A100: 4 of 24 idle at 30 % of 812.5 W. On 4 of each server: 20 used, 20 idle."""
+    gpu, server = parts()
+    part = 6500 / 8
+    for per_server, idle in ((None, 4), (4, 20)):
+        found = demand(
+            DENSE, 1e12, 4096, gpu, server, "bf16", gpus=20, pace=PACE, per_server=per_server, idle_share=0.3
+        )
+        assert found.idle.middle == idle
+        assert found.power.middle == pytest.approx((20 + 0.3 * idle) * part)
+        assert found.energy.middle == pytest.approx(found.gpu_hours.middle * 3600 * found.power.middle / 20)
+    fleet = demand(DENSE, 1e12, 4096, gpu, server, "bf16", days=1, pace=PACE, per_server=5, idle_share=0.3)
+    assert fleet.gpus.middle % 5 == 0
+    assert fleet.idle.middle == fleet.gpus.middle / 5 * 3
 
 
 def test_half_the_time_at_work_takes_twice_as_long() -> None:
@@ -158,6 +176,23 @@ def test_a_job_on_part_of_the_cluster_pays_for_its_own_gpus(part: str, tmp_path:
     assert found["gpus"]["middle"] == 16
     assert found["gpu_hours"]["low"] == pytest.approx(step.gpu_hours * step.error_low)
     assert "on 16 GPUs" in found["pace"]["source"]
+    assert found["idle"]["middle"] == (0 if part.startswith("servers") else 16)
+    workshop = Workshop.of(study)
+    switches = count(workshop.machine(study).network.fabric, workshop.catalog).switch_power / 32
+    watts = 10200 / 8 * (16 + 0.3 * found["idle"]["middle"]) + 16 * switches
+    assert found["power"]["middle"] == pytest.approx(watts)
+    words = CliRunner().invoke(app, ["demand", str(file)]).output
+    assert ("leaves 16 GPUs of its servers idle, at 30 %" in words) == part.startswith("gpus")
+
+
+def test_money_counts_the_gpus_of_a_job_on_part_of_each_server(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY.format(part="gpus_per_server: 4") + "money: {}\n")
+    study = load_study(file)
+    workshop = Workshop.of(study)
+    step = simulate(study.jobs[0], load_model("llama-3.1-8b"), workshop.machine(study))
+    (run,) = money(study, workshop).runs
+    assert run.gpu_hours == pytest.approx(step.gpu_hours)
 
 
 @pytest.mark.parametrize(

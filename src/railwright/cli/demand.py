@@ -117,6 +117,7 @@ def _of_model(
                 gpus=gpus,
                 pue=pue,
                 availability=availability,
+                idle_share=_idle_share(),
             )
         )
     return found
@@ -140,7 +141,7 @@ def _of_study(
     from railwright.training import simulate
     from railwright.training.demand import demand as needed
     from railwright.training.demand import predicted_pace
-    from railwright.training.plan import job_gpus
+    from railwright.training.plan import domain_of, job_gpus
 
     asked = open_study(name)
     refuse_unknown_names(asked, name)
@@ -166,7 +167,16 @@ def _of_study(
         pue=pue,
         availability=availability,
         network_power=switches / fabric.num_gpus,
+        per_server=domain_of(job, fabric),
+        idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
     )
+
+
+def _idle_share(prices: str | None = None) -> float:
+    """Share of its maximum that a machine draws which does nothing; the high end, as all power here."""
+    from railwright.cost.prices import find_price, price_book
+
+    return find_price(price_book(prices), "power-idle").high
 
 
 def _job(jobs: tuple[TrainingJob, ...], name: str | None, study: str) -> TrainingJob:
@@ -208,6 +218,13 @@ def _print(found: list[Demand], *, alone: bool) -> None:
         f"PUE {first.pue:g}; availability {first.availability:g}"
         + (": nothing fails." if first.availability == 1.0 else ".")
     )
+    for one in found:
+        if one.idle.high:
+            print_words(
+                f"The run leaves {_range(one.idle, show_count)} GPUs of its servers idle, at "
+                f"{100 * one.idle_share:.0f} % of their part of the power; where other work has them, that "
+                "is not this run's."
+            )
     if alone:
         print_words("One server; give --days for the fleet that a deadline takes, or --gpus for its days.")
 

@@ -106,6 +106,7 @@ def money(
     from railwright.cost import Case, compare, levels, price_book
     from railwright.cost.quantities import quantities
     from railwright.training import simulate
+    from railwright.training.plan import job_gpus
 
     asked = study.money or Money()
     machine = workshop.machine(study)
@@ -115,7 +116,7 @@ def money(
     runs = []
     for job in study.jobs:
         step = simulate(job, load_model(job.model), machine)
-        gpus = job.gpus or machine.network.fabric.num_gpus
+        gpus = job_gpus(job, machine.network.fabric)
         if failing is not None and failing.job == job.name:
             runs.append(TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput))
         else:

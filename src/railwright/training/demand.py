@@ -31,6 +31,11 @@ class Range:
     middle: float
     high: float
 
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """Low, middle, high."""
+        return self.low, self.middle, self.high
+
     def times(self, factor: float) -> Range:
         """The range times a positive factor."""
         return Range(self.low * factor, self.middle * factor, self.high * factor)
@@ -56,11 +61,12 @@ class Demand:
     pace          model FLOPs a second of one GPU [flop/s]
     mfu           pace over the dense peak of `dtype`
     gpu_hours     at work, over `availability`
-    gpus          for `days`, or as given; whole servers [GPUs]
+    gpus          for `days`, or as given; whole servers, or what the run uses of each [GPUs]
     days          with `gpus`, or as given
     sustained     model FLOPs a second the deadline asks of the whole fleet [flop/s]
     fleet_peak    dense peak of the fleet [flop/s]
-    power         what the fleet draws, with cooling and losses [W]
+    idle          GPUs of its servers that the run leaves idle [GPUs]
+    power         what the fleet and those draw, with cooling and losses [W]
     energy        of the whole run, likewise [J]
     """
 
@@ -77,11 +83,13 @@ class Demand:
     gpus: Range
     days: Range
     sustained: Range
+    idle: Range
     power: Range
     energy: Range
     fleet_peak: Range
     pue: float
     availability: float
+    idle_share: float
 
 
 def demand(
@@ -98,6 +106,8 @@ def demand(
     pue: float = 1.0,
     availability: float = 1.0,
     network_power: float = 0.0,
+    per_server: int | None = None,
+    idle_share: float = 0.0,
 ) -> Demand:
     """What training `arch` on `tokens` tokens takes; with `days` the fleet for it, with `gpus` its time.
 
@@ -106,24 +116,36 @@ def demand(
     availability  time at work over wall-clock time, 0..1; what failures, restarts and checkpoints cost is not
                   predicted here, so 1 is the run in which nothing happens
     network_power of the fabric's switches, per GPU [W]
+    per_server    GPUs of each server that the run uses; None: all
+    idle_share    of its part of a server's power that a GPU of the run's servers draws which the run leaves
+                  idle; 0: other work has those GPUs and pays for them
 
-    Power is the server's catalogued maximum: an upper bound, since training rarely draws it.
+    Power is the server's catalogued maximum, an equal part of it each GPU: an upper bound, since training
+    rarely draws it.
     Raises PlanError for a deadline and a fleet at once, and for figures that make no sense.
     """
     _check(tokens, sequence, days, gpus, pue, availability)
+    used = per_server or server.gpus
     per_token = flops_per_token(arch, sequence).total
     flops = per_token * tokens
     known = pace or published_pace(arch, gpu, dtype)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
     if days is not None:
         needed = hours.times(1.0 / (days * 24.0))
-        fleet = Range(*(_whole(n, server) for n in (needed.low, needed.middle, needed.high)))
+        fleet = Range(*(used * _servers(n, used) for n in needed.ends))
         time = Range(days, days, days)
     elif gpus is not None:
         fleet, time = Range(gpus, gpus, gpus), hours.times(1.0 / (gpus * 24.0))
     else:
-        fleet, time = Range(server.gpus, server.gpus, server.gpus), hours.times(1.0 / (server.gpus * 24.0))
-    watts = (server.power_max / server.gpus + network_power) * pue
+        fleet, time = Range(used, used, used), hours.times(1.0 / (used * 24.0))
+
+    idle = Range(*(max(_servers(n, used) * server.gpus - n, 0.0) for n in fleet.ends))
+    power = Range(
+        *(
+            (server.power_max / server.gpus * (n + still * idle_share) + n * network_power) * pue
+            for n, still in zip(fleet.ends, idle.ends, strict=True)
+        )
+    )
     return Demand(
         model=arch.name,
         gpu=gpu.name,
@@ -138,11 +160,13 @@ def demand(
         gpus=fleet,
         days=time,
         sustained=time.under(flops / DAY),
-        power=fleet.times(watts),
-        energy=hours.times(watts * HOUR),
+        idle=idle,
+        power=power,
+        energy=Range(*(HOUR * h * p / n for h, p, n in zip(hours.ends, power.ends, fleet.ends, strict=True))),
         fleet_peak=fleet.times(peak_rate(gpu, dtype)),
         pue=pue,
         availability=availability,
+        idle_share=idle_share,
     )
 
 
@@ -195,9 +219,9 @@ def _around(flops: float, low: float, high: float) -> Range:
     return Range(flops / high, flops / math.sqrt(low * high), flops / low)
 
 
-def _whole(gpus: float, server: Server) -> float:
-    """Up to whole servers."""
-    return math.ceil(gpus / server.gpus * (1 - 1e-12)) * server.gpus
+def _servers(gpus: float, used: int) -> int:
+    """Servers for this many GPUs, `used` of each."""
+    return math.ceil(gpus / used * (1 - 1e-12))
 
 
 def _check(
