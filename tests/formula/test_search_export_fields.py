@@ -14,7 +14,7 @@ from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.plan import data_parallel
+from railwright.training.sizes import data_parallel
 from training_cases import DENSE, MOE, changed, job, machine
 
 STAGED: dict[str, object] = {"pipeline": 2}

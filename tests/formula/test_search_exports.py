@@ -18,7 +18,7 @@ from railwright.spec.load import load_study_text
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.plan import data_parallel
+from railwright.training.sizes import data_parallel
 from training_cases import DENSE, MOE, changed, job, machine
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())

@@ -20,7 +20,7 @@ from railwright.search.pricing import PASSING
 from railwright.search.space import apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.plan import data_parallel
+from railwright.training.sizes import data_parallel
 from training_cases import DENSE, MOE, job, machine
 
 WINDOWS = replace(DENSE, sliding_window=512, full_every=6)

@@ -12,7 +12,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.buckets import bucket_threshold, buckets_of, make_buckets
-from railwright.training.placement import Sizes
+from railwright.training.sizes import Sizes
 from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 

@@ -12,7 +12,7 @@ from railwright.training import simulate
 from railwright.training.constants import constant
 from railwright.training.lanes import Task, run
 from railwright.training.lockstep import MAXIMA, WAIT, amax_over, in_step, pass_wait, without_waits
-from railwright.training.placement import Sizes
+from railwright.training.sizes import Sizes
 from railwright.training.stragglers import largest_normal
 from training_cases import DENSE, MOE, job, machine
 

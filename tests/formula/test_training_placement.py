@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from railwright.spec.training import Layout
 from railwright.training.placement import Groups, place
+from railwright.training.sizes import Sizes
 from training_cases import job, machine
 
 
@@ -52,3 +54,12 @@ def test_thirty_servers_are_not_a_multiple_of_eight_and_it_says_so() -> None:
 def test_a_job_on_part_of_the_cluster_takes_the_first_gpus() -> None:
     groups = place(job(gpus=16, tensor=2), machine(4).network.fabric)
     assert sorted(int(g) for c in groups.tp for g in c.gpus) == list(range(16))
+
+
+def test_copies_of_experts_that_are_cut_less_than_the_rest() -> None:
+    """Tensor 4 with whole experts: 2 copies of the rest are 8 of experts."""
+    sizes = Sizes.under(Layout(tensor=4, expert_tensor=1, context=2, pipeline=2), 1)
+    assert (sizes.replicas, sizes.expert_replicas, sizes.copies) == (2, 8, 8)
+    assert sizes.degrees() == {"tp": 4, "ep": 1, "pp": 2, "cp": 2, "dp": 8}
+    cut = Sizes.under(Layout(tensor=4, expert=4, expert_tensor=4), 4)
+    assert (cut.replicas, cut.expert_replicas, cut.copies) == (4, 1, 4)

@@ -19,10 +19,11 @@ from railwright.training.lanes import LANES, Task, run
 from railwright.training.offload import copy_times
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
-from railwright.training.plan import check, job_gpus
+from railwright.training.plan import check
 from railwright.training.quick import KINDS, finish_times, pass_times, step_seconds
 from railwright.training.route import Route, Shape
 from railwright.training.schedule import schedule
+from railwright.training.sizes import job_gpus
 from railwright.training.stage import PassBook
 from railwright.training.step import kernel_timer
 from railwright.training.work import Work

@@ -141,7 +141,7 @@ def _of_study(
     from railwright.training import simulate
     from railwright.training.demand import demand as needed
     from railwright.training.demand import predicted_pace
-    from railwright.training.plan import domain_of, job_gpus
+    from railwright.training.sizes import domain_of, job_gpus
 
     asked = open_study(name)
     refuse_unknown_names(asked, name)

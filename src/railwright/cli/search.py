@@ -125,7 +125,7 @@ def _run(
     from railwright.model import load_model
     from railwright.search import search as run_search
     from railwright.study.evaluate import Workshop
-    from railwright.training.plan import data_parallel
+    from railwright.training.sizes import data_parallel
 
     arch = load_model(chosen.model)
     machine = Workshop.of(asked).machine(asked)

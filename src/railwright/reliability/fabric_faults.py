@@ -26,7 +26,7 @@ from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.placement import allocated
-from railwright.training.plan import job_gpus
+from railwright.training.sizes import job_gpus
 
 Tell = Callable[[str], None]
 SAME = 1e-3

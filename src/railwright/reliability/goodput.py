@@ -42,7 +42,7 @@ from railwright.reliability.tornado import tornado
 from railwright.reliability.words import answer
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
-from railwright.training.placement import Sizes
+from railwright.training.sizes import Sizes
 
 Tell = Callable[[str], None]
 SOFTWARE = ("software",)

@@ -19,7 +19,7 @@ from railwright.spec.reliability import Flaps, Reliability
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
 from railwright.training.placement import allocated
-from railwright.training.plan import job_gpus
+from railwright.training.sizes import job_gpus
 
 SERVER_OUT = ("gpu", "hbm", "sdc", "nic", "link", "node", "psu", "host", "fan", "psu-drained")
 """Components whose failure sends one server to repair."""

@@ -20,9 +20,10 @@ from railwright.search.space import CHOICES, OF_OVERLAP, Block, Space, apply, se
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
-from railwright.training.placement import Sizes, place
-from railwright.training.plan import check, job_gpus
+from railwright.training.placement import place
+from railwright.training.plan import check
 from railwright.training.schedule import SHARED, schedule_name
+from railwright.training.sizes import Sizes, job_gpus
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
@@ -164,8 +165,7 @@ def _has_copies(structure: Mapping[str, Any], data: int) -> bool:
     """Whether several ranks hold the same parameters: experts that are cut less than the rest have copies on
     tensor ranks too."""
     names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
-    sizes = Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data)
-    return max(sizes.replicas, sizes.expert_replicas) > 1
+    return Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data).copies > 1
 
 
 def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:

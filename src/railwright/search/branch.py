@@ -35,9 +35,10 @@ from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
 from railwright.training.eras import era_of
-from railwright.training.plan import check, data_parallel
+from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
+from railwright.training.sizes import data_parallel
 
 Objective = Literal["time", "memory"]
 Progress = Callable[[str, float], None]
@@ -389,8 +390,7 @@ def _down(values: NDArray[np.float64]) -> Floats32:
 def _lacking(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
     """What the framework of the job's software does not have of the best layout."""
     name = era_of(best.job).framework
-    if name not in FRAMEWORKS:
+    if name not in FRAMEWORKS or not (lacks := FRAMEWORKS[name].lacks(best.job, arch, data)):
         return ()
-    lacks = FRAMEWORKS[name].lacks(best.job, arch, data)
     words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
-    return (f"{words} `--framework {name}` finds the best.",) if lacks else ()
+    return (f"{words} `--framework {name}` finds the best.",)

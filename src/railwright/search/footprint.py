@@ -23,8 +23,8 @@ from railwright.search.space import Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.plan import data_parallel
 from railwright.training.route import Chunk
+from railwright.training.sizes import data_parallel
 from railwright.training.stages import StageShape
 from railwright.training.states import AT_STEP, state_parts
 

@@ -37,10 +37,10 @@ from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_time
 from railwright.training.placement import GroupKind, Groups, place
-from railwright.training.plan import domain_of, job_gpus
 from railwright.training.quick import pass_times
 from railwright.training.route import Kind
 from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
+from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer

@@ -31,7 +31,7 @@ from railwright.training import simulate
 from railwright.training.cached import crowded, reserved
 from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
-from railwright.training.plan import domain_of, job_gpus
+from railwright.training.sizes import domain_of, job_gpus
 from railwright.units import show_rate
 
 Tell = Callable[[str], None]

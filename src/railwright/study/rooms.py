@@ -106,7 +106,7 @@ def money(
     from railwright.cost import Case, compare, levels, price_book
     from railwright.cost.quantities import quantities
     from railwright.training import simulate
-    from railwright.training.plan import job_gpus
+    from railwright.training.sizes import job_gpus
 
     asked = study.money or Money()
     machine = workshop.machine(study)

@@ -25,7 +25,7 @@ from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.eras import era_of, pace_of
 from railwright.training.placement import GroupKind
-from railwright.training.plan import job_gpus
+from railwright.training.sizes import job_gpus
 from railwright.training.step import kernel_timer
 from railwright.training.timeline import Lane
 

@@ -27,9 +27,8 @@ from railwright.traces.reading import content
 from railwright.traces.refusal import wrong
 from railwright.training import Event, StepResult, place
 from railwright.training.lockstep import MAXIMA
-from railwright.training.placement import Sizes
-from railwright.training.plan import job_gpus
 from railwright.training.schedule import TOGETHER, order_name
+from railwright.training.sizes import Sizes, job_gpus
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 KINDS = (POLICY, "HYBRID_TRANSFORMER", "MICRO")

@@ -17,7 +17,7 @@ from railwright.training.communication import WEIGHT_BYTES, Prices
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.lanes import Task
-from railwright.training.placement import Sizes
+from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 
 BucketKind = Literal["dp", "expert_dp"]

@@ -23,11 +23,12 @@ from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, is_needed, layer_kept_parts, scores_once
 from railwright.training.memory import GIB, SYSTEM
-from railwright.training.plan import data_parallel, job_gpus, microbatches
+from railwright.training.plan import microbatches
 from railwright.training.replay import Replay
 from railwright.training.replay_deepspeed import DeepSpeedReplay
 from railwright.training.result import Memory
 from railwright.training.schedule import order_name, route_of, schedule
+from railwright.training.sizes import data_parallel, job_gpus
 from railwright.training.stages import stage_shapes
 from railwright.training.tape import LayerPlan
 

@@ -27,7 +27,8 @@ from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.lanes import Task, is_ahead
-from railwright.training.placement import GroupKind, Sizes
+from railwright.training.placement import GroupKind
+from railwright.training.sizes import Sizes
 from railwright.training.stragglers import largest_normal
 
 Way = Literal["forward", "backward"]

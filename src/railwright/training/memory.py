@@ -14,9 +14,10 @@ from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, layer_kept, stage_activations
-from railwright.training.plan import check, data_parallel, job_gpus, microbatches
+from railwright.training.plan import check, microbatches
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
+from railwright.training.sizes import data_parallel, job_gpus
 from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.states import AT_STEP, state_parts
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.spec.training import Layout, TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training.plan import domain_of, job_gpus
+from railwright.training.sizes import Sizes, domain_of
 
 Ints = NDArray[np.int32]
 GroupKind = Literal[
@@ -40,59 +40,6 @@ GroupKind = Literal[
     "embedding",
     "mirror",
 ]
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the groups: T, C, D, P, E, F as in the legend; shard: ranks that share one copy (HSDP)."""
-
-    tensor: int
-    context: int
-    data: int
-    pipeline: int
-    expert: int
-    expert_tensor: int
-    shard: int
-
-    @property
-    def replicas(self) -> int:
-        """Ranks that hold the same dense parameters: D C."""
-        return self.data * self.context
-
-    @property
-    def expert_replicas(self) -> int:
-        """Ranks that hold the same experts."""
-        return self.replicas * self.tensor // (self.expert * self.expert_tensor)
-
-    def over(self, zero: int) -> tuple[int, int]:
-        """Ranks among which gradients and states of a GPU's dense and expert parameters are divided.
-
-        Groups that share one copy (HSDP) share its experts too: they have no expert parallelism.
-        """
-        if zero == 0:
-            return 1, 1
-        if zero == 3 and self.shard < self.replicas:
-            return self.shard, self.shard
-        return self.replicas, self.expert_replicas
-
-    @classmethod
-    def of(cls, job: TrainingJob, fabric: Fabric) -> Sizes:
-        """Sizes of a job that passed `plan.check`."""
-        layout = job.layout
-        return cls.under(layout, job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline))
-
-    @classmethod
-    def under(cls, layout: Layout, data: int) -> Sizes:
-        """Sizes of a layout with so many data-parallel ranks."""
-        return cls(
-            layout.tensor,
-            layout.context,
-            data,
-            layout.pipeline,
-            layout.expert,
-            layout.expert_tensor or layout.tensor,
-            layout.shard or data * layout.context,
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from railwright.training.formats import check_formats
 from railwright.training.lora import check_adapters
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
+from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
 
 MOST_MICROBATCHES = 100_000
 """Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
@@ -47,46 +48,6 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_formats(job, arch)
     check_again(job, arch)
     return _warnings(job, arch, fabric)
-
-
-def job_gpus(job: TrainingJob, fabric: Fabric) -> int:
-    """GPUs of a job: what it asks for, else all of its servers, else all of the cluster."""
-    if job.gpus is not None:
-        return job.gpus
-    servers = fabric.num_servers if job.servers is None else len(job.servers)
-    return servers * domain_of(job, fabric)
-
-
-def domain_of(job: TrainingJob, fabric: Fabric) -> int:
-    """GPUs of one server that a job uses."""
-    return job.gpus_per_server or fabric.gpus_per_server
-
-
-def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
-    """Data-parallel size: what tensor, context and pipeline parallelism leave.
-
-    Dense parameters are replicated over this times `layout.context` ranks (`placement.Sizes`).
-    """
-    layout = job.layout
-    return job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
-
-
-def degrees(job: TrainingJob, data: int) -> dict[str, int]:
-    """Sizes of a job's parallelisms by their names in `overlap`.
-
-    What `overlap.dp` hides is between ranks that hold the same parameters: context-parallel ones too, and
-    tensor-parallel ones where experts are cut less than the rest.
-    """
-    cut = job.layout
-    copies = data * cut.context
-    experts = copies * cut.tensor // (cut.expert * (cut.expert_tensor or cut.tensor))
-    return {
-        "tp": cut.tensor,
-        "ep": cut.expert,
-        "pp": cut.pipeline,
-        "cp": cut.context,
-        "dp": max(copies, experts),
-    }
 
 
 def rows_of(job: TrainingJob) -> int:
@@ -184,7 +145,7 @@ def _check_blocking(job: TrainingJob, data: int) -> None:
     """Where the host waits for every kernel, messages are kernels too: none runs beside compute."""
     if not job.launch_blocking:
         return
-    cut = degrees(job, data)
+    cut = Sizes.under(job.layout, data).degrees()
     hidden = [f"overlap.{kind}" for kind, size in cut.items() if size > 1 and getattr(job.overlap, kind)]
     if hidden:
         raise PlanError(

@@ -12,7 +12,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import BUCKETS, copied, second_gradients
 from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards, master_of
-from railwright.training.placement import Sizes
+from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 
 WEIGHT_BYTES = {

@@ -31,10 +31,11 @@ from railwright.training.memory import check_memory, peak_memory
 from railwright.training.offload import copy_times, update_time
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
-from railwright.training.plan import check, domain_of, job_gpus, microbatches
+from railwright.training.plan import check, microbatches
 from railwright.training.result import StepResult
 from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
+from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.work import Work

@@ -23,9 +23,9 @@ from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import hides_sends
-from railwright.training.plan import data_parallel, degrees, domain_of, job_gpus
 from railwright.training.result import StepResult
 from railwright.training.schedule import SHARED, in_pairs, schedule_name
+from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
 from railwright.training.step import simulate
 
 ROUNDING = 1e-9
@@ -184,7 +184,7 @@ def _hides_more(job: TrainingJob, kind: str, data: int) -> bool:
     'pp'  only where the job's framework hides sends under its schedule
     'ep'  not where the schedule hides them by itself, nor beside another microbatch where there is none
     """
-    if getattr(job.overlap, kind) or degrees(job, data)[kind] == 1:
+    if getattr(job.overlap, kind) or Sizes.under(job.layout, data).degrees()[kind] == 1:
         return False
     changed = _with_flags(job, (kind,))
     if kind == "cp":

@@ -1,0 +1,105 @@
+"""How many GPUs a job takes, and the sizes of its groups; `placement` says which GPUs they are.
+
+Legend: T, C, D, P tensor-, context-, data- and pipeline-parallel sizes; E, F expert-parallel size and
+tensor-parallel size inside an expert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railwright.fabric.graph import Fabric
+from railwright.spec.training import Layout, TrainingJob
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the groups: T, C, D, P, E, F as in the legend; shard: ranks that share one copy (HSDP)."""
+
+    tensor: int
+    context: int
+    data: int
+    pipeline: int
+    expert: int
+    expert_tensor: int
+    shard: int
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same dense parameters: D C."""
+        return self.data * self.context
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts."""
+        return self.replicas * self.tensor // (self.expert * self.expert_tensor)
+
+    @property
+    def copies(self) -> int:
+        """Ranks that hold the same parameters, the more of dense ones and experts."""
+        return max(self.replicas, self.expert_replicas)
+
+    def degrees(self) -> dict[str, int]:
+        """Sizes of the parallelisms by their names in `overlap`.
+
+        What `overlap.dp` hides is between ranks that hold the same parameters: context-parallel ones too,
+        and tensor-parallel ones where experts are cut less than the rest.
+        """
+        return {
+            "tp": self.tensor,
+            "ep": self.expert,
+            "pp": self.pipeline,
+            "cp": self.context,
+            "dp": self.copies,
+        }
+
+    def over(self, zero: int) -> tuple[int, int]:
+        """Ranks among which gradients and states of a GPU's dense and expert parameters are divided.
+
+        Groups that share one copy (HSDP) share its experts too: they have no expert parallelism.
+        """
+        if zero == 0:
+            return 1, 1
+        if zero == 3 and self.shard < self.replicas:
+            return self.shard, self.shard
+        return self.replicas, self.expert_replicas
+
+    @classmethod
+    def of(cls, job: TrainingJob, fabric: Fabric) -> Sizes:
+        """Sizes of a job that passed `plan.check`."""
+        return cls.under(job.layout, data_parallel(job, fabric))
+
+    @classmethod
+    def under(cls, layout: Layout, data: int) -> Sizes:
+        """Sizes of a layout with so many data-parallel ranks."""
+        return cls(
+            layout.tensor,
+            layout.context,
+            data,
+            layout.pipeline,
+            layout.expert,
+            layout.expert_tensor or layout.tensor,
+            layout.shard or data * layout.context,
+        )
+
+
+def job_gpus(job: TrainingJob, fabric: Fabric) -> int:
+    """GPUs of a job: what it asks for, else all of its servers, else all of the cluster."""
+    if job.gpus is not None:
+        return job.gpus
+    servers = fabric.num_servers if job.servers is None else len(job.servers)
+    return servers * domain_of(job, fabric)
+
+
+def domain_of(job: TrainingJob, fabric: Fabric) -> int:
+    """GPUs of one server that a job uses."""
+    return job.gpus_per_server or fabric.gpus_per_server
+
+
+def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
+    """Data-parallel size: what tensor, context and pipeline parallelism leave.
+
+    Dense parameters are replicated over this times `layout.context` ranks (`Sizes.replicas`).
+    """
+    layout = job.layout
+    return job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
