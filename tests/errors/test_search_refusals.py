@@ -133,7 +133,11 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     assert "\nown " in shown
     assert "more steps in the same time" in shown
     assert "--tensor-model-parallel-size 4" in run("--export", "megatron")
+    refused = CliRunner().invoke(app, [*asked, "--export", "torchtitan"])
+    assert "it lacks recomputation of core_attn" in refused.output
+    study.write_text(STUDY.replace("tensor: 8", "tensor: 8, recompute_modules: [ops]"))
     assert "tensor_parallel_degree = 4" in run("--export", "torchtitan")
+    study.write_text(STUDY)
     assert "tensor_model_parallel_size=4" in run("--export", "nemo")
     fragment = run("--export", "study")
     assert json.loads(run("--export", "study", "--json")) == json.loads(first) | {"export": fragment}

@@ -194,6 +194,22 @@ def test_what_megatron_refuses_is_not_written() -> None:
     assert "needs sequence parallelism" in plain
 
 
+@pytest.mark.parametrize(
+    ("arch", "told"),
+    [
+        (replace(MOE, mtp_layers=1, mtp_dense=True), "by a dense MLP: --mtp-num-layers 1 builds it like"),
+        (replace(MOE, mtp_layers=1), ""),
+        (replace(DENSE, mtp_layers=1), ""),
+    ],
+    ids=["dense beside experts", "experts", "dense"],
+)
+def test_megatron_builds_multi_token_prediction_like_the_last_layer(arch: object, told: str) -> None:
+    """gpt_builders.py: the spec of the last layer of the decoder is that of the extra ones."""
+    for form in ("megatron", "nemo"):
+        found = [line for line in _written((arch, job()), form).splitlines() if "multi-token" in line]
+        assert [told in line for line in found] == ([True] if told else [])
+
+
 def test_torchtitan_cuts_the_model_as_predicted() -> None:
     """Its own count of stages, ceil((layers + first less + last less) / layers per stage), is the layout's;
     uneven pieces are named module by module."""

@@ -110,6 +110,48 @@ def test_what_megatron_refuses_of_experts(layout: dict[str, Any], missing: str) 
     assert lacks("megatron", MOE, **layout) == lacks("nemo", MOE, **layout) == missing
 
 
+NARROW = "narrow or offloaded optimizer states that are not sharded"
+KEPT = "master weights as remainders"
+AT_ONCE = "beside fp8 whose scaling is not delayed"
+
+
+@pytest.mark.parametrize(
+    ("data", "layout", "states", "missing"),
+    [
+        (1, {"zero": 0}, {"moment_dtype": "bf16"}, ""),
+        (2, {"zero": 0}, {"moment_dtype": "bf16"}, NARROW),
+        (2, {"zero": 1}, {"moment_dtype": "bf16"}, ""),
+        # one copy of the dense parameters, two of every expert
+        (1, {**SP, "zero": 0, "expert_tensor": 1}, {"moment_dtype": "bf16"}, NARROW),
+        (1, {**SP, "zero": 0, "expert_tensor": 1, "expert": 2}, {"moment_dtype": "bf16"}, ""),
+        (2, {"zero": 1}, {"master": "remainder"}, ""),
+        (2, {"zero": 2}, {"master": "remainder"}, f"{KEPT} under Megatron-FSDP"),
+        (2, {"zero": 1}, {"master": "remainder", "dtype": "nvfp4"}, ""),
+        (2, {"zero": 1}, {"master": "remainder", "dtype": "fp8", "amax_over": "stage"}, ""),
+        (2, {"zero": 1}, {"master": "remainder", "dtype": "fp8"}, f"{KEPT} {AT_ONCE}"),
+        (2, {"zero": 1}, {"master": "remainder", "dtype": "mxfp8"}, f"{KEPT} {AT_ONCE}"),
+    ],
+    ids=str,
+)
+def test_what_megatron_keeps_of_narrow_states(
+    data: int, layout: dict[str, Any], states: dict[str, Any], missing: str
+) -> None:
+    """optimizer_config.py, __post_init__, and optimizer/__init__.py at the commit that the exports name."""
+    wanted = job(batch=64, **layout).model_copy(update=states)
+    assert "; ".join(FRAMEWORKS["megatron"].lacks(wanted, MOE, data)) == missing
+
+
+@pytest.mark.parametrize(
+    ("modules", "missing"),
+    [(("ops",), ""), (("core_attn",), "recomputation of core_attn"), (("mlp", "layernorm"), "recomputation")],
+)
+def test_torchtitan_recomputes_by_operators_only(modules: tuple[str, ...], missing: str) -> None:
+    """distributed/activation_checkpoint.py: 'op', or all of every n-th layer."""
+    found = lacks("torchtitan", DENSE, zero=3, recompute="selective", recompute_modules=modules)
+    assert found.startswith(missing)
+    assert bool(found) == bool(missing)
+
+
 WHOLE = "parameters that are not sharded beside other than data parallelism"
 STAGED = "experts in fp8 beside a pipeline or context parallelism"
 BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor parallelism"
@@ -243,7 +285,9 @@ def test_a_best_layout_that_the_jobs_own_software_does_not_run_is_told() -> None
 
 def test_a_space_of_which_a_framework_runs_nothing_is_refused() -> None:
     space = Space({"pipeline": (2,), "schedule": ("zb-v",), "virtual_pipeline": (1,)})
-    with pytest.raises(PlanError, match=r"Megatron-LM runs none of the [\d,]+ layouts of the space; give it"):
+    with pytest.raises(
+        PlanError, match=r"Megatron-LM runs none of the [\d,]+ layouts of the space; it lacks schedule"
+    ):
         search(job(batch=64), DENSE, machine(1), space, framework="megatron")
     with pytest.raises(RailwrightError, match=r"no framework 'megatorn'; did you mean 'megatron'"):
         search(job(batch=64), DENSE, machine(1), space, framework="megatorn")

@@ -16,14 +16,14 @@ import numpy as np
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.search.space import CHOICES, OF_OVERLAP, Block, Space, apply, setting_of
+from railwright.search.space import CHOICES, OF_OVERLAP, Block, Space, apply, copies, setting_of
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import check
 from railwright.training.schedule import SHARED, schedule_name
-from railwright.training.sizes import Sizes, job_gpus
+from railwright.training.sizes import job_gpus
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
@@ -136,7 +136,7 @@ def _choices(
     """Values of every choice; one without effect keeps its first value, or False where True is refused or
     means nothing.  How states are shared changes memory even where no rank has a copy of them."""
     local = job.global_batch // data if data else 0
-    shared = _has_copies(structure, data)
+    shared = copies(structure, data) > 1
     effective = {
         "sequence_parallel": structure["tensor"] > 1,
         "overlap_tp": structure["tensor"] > 1,
@@ -159,13 +159,6 @@ def _choices(
         )
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
-
-
-def _has_copies(structure: Mapping[str, Any], data: int) -> bool:
-    """Whether several ranks hold the same parameters: experts that are cut less than the rest have copies on
-    tensor ranks too."""
-    names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
-    return Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data).copies > 1
 
 
 def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:

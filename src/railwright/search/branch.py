@@ -23,7 +23,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.blocks import Refusal, blocks
 from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
-from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs
+from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs, runs_none
 from railwright.search.front import Tried, front_of, lean, limit, ranked
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
@@ -180,10 +180,7 @@ class _Run:
             bounds = np.broadcast_to(_down(least)[:, None, None, None], shape)
             self.seconds.append(np.where(able, bounds, np.float32(np.inf)))
         if self.only and all(np.isinf(memory).all() for memory in self.memory):
-            raise PlanError(
-                f"{self.job.name}: {self.only.title} runs none of the {self.layouts:,} layouts of the space; "
-                "give it the schedules and overlaps that the framework has, or search without one."
-            )
+            raise PlanError(runs_none(self.only, self.blocks, self.job, self.arch))
         if not self.fitting:
             raise PlanError(self._nothing_fits())
 

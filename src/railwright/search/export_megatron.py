@@ -15,6 +15,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
+    keeps_remainders,
     narrow,
     takes_no_turns,
     unsaid,
@@ -95,7 +96,7 @@ def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("the loss is predicted as Transformer Engine's kernel, which pretrain_gpt.py refuses")
     if job.lora:
         found.append(f"adapters of rank {job.lora.rank} (lora): pretrain_gpt.py trains all weights")
-    if narrow(job) and job.master == "fp32":
+    if narrow(job) and job.master == "fp32" and keeps_remainders(job):
         found.append("master weights whole in fp32: its precision-aware optimizer keeps remainders alone")
     return [f"# {sentence}" for sentence in found]
 

@@ -6,13 +6,15 @@ Sources: those of `export_megatron`, at the same commits.
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import kinds_present, layer_kinds
 from railwright.spec.training import TrainingJob
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 """What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
+
+WORDS = {"dense": "a dense MLP", "moe": "experts"}
 
 
 def unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
@@ -67,8 +69,15 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("gradients reduced once per step (reduce_each: false): Megatron-FSDP does so every time")
     if layout.zero == 3 and overlap.prefetch != 1:
         found.append(f"parameters gathered {overlap.prefetch} layers ahead: Megatron-FSDP counts in elements")
-    if layout.zero >= 2 and job.master == "remainder":
-        found.append("master weights as remainders: Megatron-FSDP keeps them whole in fp32")
+    if kept := whole_masters(job):
+        found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
+    kinds = layer_kinds(arch)
+    if arch.mtp_layers and kinds[-1] != kinds[arch.layers - 1]:
+        own, last = WORDS[kinds[-1]], WORDS[kinds[arch.layers - 1]]
+        found.append(
+            f"multi-token prediction by {own}: --mtp-num-layers {arch.mtp_layers} builds it like the model's "
+            f"last layer, by {last}; pretrain_hybrid.py takes others behind the / of --hybrid-layer-pattern"
+        )
     if layout.context > 1 and layout.context_kind == "ring" and not overlap.cp:
         found.append("a ring of keys and values that is not hidden: Transformer Engine hides it")
     if job.gradient_dtype not in (None, "fp32") and (job.gradient_dtype == "fp16") != (job.dtype == "fp16"):
@@ -82,6 +91,28 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
 def narrow(job: TrainingJob) -> bool:
     """Whether the optimizer's states take less than fp32: --use-precision-aware-optimizer."""
     return job.moment_dtype != "fp32" or job.master == "remainder"
+
+
+def whole_masters(job: TrainingJob) -> str:
+    """Where Megatron keeps fp32 master weights whole although the job keeps remainders; '' where it does not,
+    or keeps them in host memory.
+
+    Source: Megatron-FSDP, get_megatron_optimizer; optimizer_config.py and distrib_optimizer.py, where
+    Megatron itself holds fp32 master weights unless use_precision_aware_optimizer_no_fp8_or_ds_fp8.
+    """
+    if job.master != "remainder" or keeps_remainders(job):
+        return ""
+    if job.layout.zero >= 2:
+        return "under Megatron-FSDP"
+    return "" if "optimizer" in job.layout.offload else "beside fp8 whose scaling is not delayed"
+
+
+def keeps_remainders(job: TrainingJob) -> bool:
+    """Whether the master weights that narrow states go with are remainders of bf16 weights: Transformer
+    Engine's FusedAdam keeps those (store_param_remainders), where it is the one to keep them."""
+    at_once = job.dtype == "mxfp8" or (job.dtype == "fp8" and amax_over(job) == "none")
+    elsewhere = job.layout.zero >= 2 or "optimizer" in job.layout.offload
+    return job.dtype != "fp16" and not at_once and not elsewhere
 
 
 def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ matter (`export_megatron`, `export_torchtitan`, with the versions that were read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -17,18 +18,19 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
-from railwright.search.export_megatron_words import MODULES, narrow, ungraphed
+from railwright.search.export_megatron_words import MODULES, narrow, ungraphed, whole_masters
 from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.pricing import PASSING
 from railwright.search.space import Block, apply, setting_of
 from railwright.spec.training import TrainingJob
 from railwright.training.schedule import SHARED
+from railwright.training.sizes import Sizes
 
 Bools = NDArray[np.bool_]
 Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]
 """(axis -> value, job, model) -> what a framework has not, in words.  Of a layout it looks at the axes of
-STRUCTURE and CHOICES and at `copies` alone, of numbers whether they are 1, 2 or more; of the job at what is
-no axis."""
+STRUCTURE and CHOICES, at `replicas` (ranks with the same dense parameters) and `copies` (the same, or those
+with the same experts) alone, of numbers whether they are 1, 2 or more; of the job at what is no axis."""
 
 STRUCTURE = ("schedule", "virtual_pipeline", "pipeline", "tensor", "context", "context_kind", "expert")
 PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep")
@@ -48,8 +50,9 @@ class Framework:
 
     def lacks(self, job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         """What of a job's layout the framework has not, in words; `data` its data-parallel size."""
-        copies = data * job.layout.context
-        return self.rule(_few({**setting_of(job), "copies": copies}), job, arch)
+        sizes = Sizes.under(job.layout, data)
+        counts = {"replicas": sizes.replicas, "copies": sizes.copies}
+        return self.rule(_few({**setting_of(job), **counts}), job, arch)
 
 
 def framework_named(name: str) -> Framework:
@@ -66,8 +69,8 @@ def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer
 
     job  whose other fields count; its own layout does not
     """
-    copies = block.data * block.structure["context"]
-    few = _few({**{a: block.structure[a] for a in STRUCTURE}, "copies": copies})
+    counts = {"replicas": block.data * block.structure["context"], "copies": block.copies}
+    few = _few({**{a: block.structure[a] for a in STRUCTURE}, **counts})
     values = tuple(block.of(axis) for axis in CHOICES)
     able = _able(framework, tuple(few.items()), values, job, arch)
     # every axis of a class of passes, then zero, offload, overlap_dp and overlap_pp
@@ -82,9 +85,21 @@ def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer
     return np.any(flat, axis=2), np.any(flat, axis=(3, 4))
 
 
+def runs_none(framework: Framework, space: Sequence[Block], job: TrainingJob, arch: Transformer) -> str:
+    """That a framework runs no layout of a space, with what it lacks most often for the first of a block."""
+    firsts = [(apply(job, block.at((0,) * len(block.shape))), block.data) for block in space]
+    lacking = Counter(lack for first, data in firsts for lack in framework.lacks(first, arch, data))
+    most = "; ".join(lack for lack, _ in lacking.most_common(3))
+    count = sum(block.size for block in space)
+    return (
+        f"{job.name}: {framework.title} runs none of the {count:,} layouts of the space; it lacks "
+        f"{most}. Give the job and the space what the framework has, or search without one."
+    )
+
+
 def _few(setting: Mapping[str, Any]) -> dict[str, Any]:
     """The same with numbers from MANY on alike, so that many structures share what is found for one."""
-    counts = (*STRUCTURE, "copies")
+    counts = (*STRUCTURE, "replicas", "copies")
     return {k: min(v, MANY) if k in counts and isinstance(v, int) else v for k, v in setting.items()}
 
 
@@ -108,7 +123,8 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
     """Sources: Megatron-LM, TransformerConfig.__post_init__ (overlap_moe_expert_parallel_comm,
     tp_comm_overlap, cpu_offloading, recompute_modules), core/transformer/moe/moe_layer.py (forward), core/
     pipeline_parallel/combined_1f1b.py (Megatron-FSDP, zero 2 and 3), training/arguments.py (overlap_p2p_
-    comm), core/optimizer/__init__.py (precision-aware optimizer), and `export_megatron_words.ungraphed`;
+    comm), core/optimizer/__init__.py (precision-aware optimizer), and `export_megatron_words`, ungraphed and
+    whole_masters;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [_schedule(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
     again, virtual = setting["recompute"], setting["virtual_pipeline"]
@@ -136,6 +152,8 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
         found.append("activations offloaded beside a pipeline or recomputation")
     if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
         found.append("narrow or offloaded optimizer states that are not sharded")
+    if kept := whole_masters(apply(job, setting)):
+        found.append(f"master weights as remainders {kept}")
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
@@ -153,7 +171,8 @@ def _context(kind: str, arch: Transformer) -> list[str]:
 def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
     """Sources, of the version in `export_torchtitan`: config/job_config.py; models/*/infra/parallelize.py and
     distributed/utils.py (DistributedDataParallel, and no 16 bits without FSDP); components/quantization/
-    (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/parallelize.py (attention sinks)."""
+    (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/parallelize.py (attention sinks);
+    distributed/activation_checkpoint.py ('selective' is by operators, or whole layers, every n-th)."""
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
     known = several or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [_schedule(setting)]
@@ -169,10 +188,12 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("context parallelism over heads")
     if apart and arch.attention_sinks:
         found.append("context parallelism beside attention sinks")
-    if (setting["zero"] == 0 or setting["copies"] == 1) and (staged or cut or apart or experts):
+    if (setting["zero"] == 0 or setting["replicas"] == 1) and (staged or cut or apart or experts):
         found.append("parameters that are not sharded beside other than data parallelism")
     if setting["schedule"] == "dualpipe-v" and experts and setting["recompute"] != "none":
         found.append("DualPipeV with expert parallelism and recomputation")
+    if setting["recompute"] == "selective" and job.layout.recompute_modules != ("ops",):
+        found.append(f"recomputation of {', '.join(job.layout.recompute_modules)}")
     found += _quantized(job.dtype, arch, staged or apart, cut)
     if not setting["overlap_dp"]:
         found.append("data parallelism that is not hidden")

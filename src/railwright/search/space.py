@@ -14,6 +14,7 @@ from typing import Any
 from railwright.errors import Mistake, SpecError, nearest
 from railwright.spec.check import flaw_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.training.sizes import Sizes
 
 STRUCTURE = (
     "tensor",
@@ -127,6 +128,11 @@ class Block:
     def size(self) -> int:
         return prod(self.shape)
 
+    @property
+    def copies(self) -> int:
+        """Ranks that hold the same parameters."""
+        return copies(self.structure, self.data)
+
     def of(self, axis: str) -> tuple[Any, ...]:
         """Values of one choice."""
         return dict(self.choices)[axis]
@@ -134,6 +140,12 @@ class Block:
     def at(self, index: tuple[int, ...]) -> dict[str, Any]:
         """Axis -> value of one layout."""
         return {**self.structure, **{a: v[i] for (a, v), i in zip(self.choices, index, strict=True)}}
+
+
+def copies(structure: Mapping[str, Any], data: int) -> int:
+    """Ranks that hold the same parameters, dense ones or experts, under a structure."""
+    names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
+    return Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data).copies
 
 
 def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
