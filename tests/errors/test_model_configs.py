@@ -319,16 +319,16 @@ def test_what_python_itself_cannot_read_is_refused_like_any_other_file(tmp_path,
         load_model(tmp_path / "config.json")
 
 
-def test_a_key_written_twice_is_refused(save):
+@pytest.mark.parametrize("indent", [1, "\t"])
+def test_a_key_written_twice_is_refused(save, indent):
+    """At the second one, whatever other objects of the file have the key too."""
     path = save()
-    lines = json.dumps(GOOD, indent=1).replace(
+    text = json.dumps(GOOD, indent=indent).replace(
         '"hidden_size": 256', '"hidden_size": 256,\n "hidden_size": 512'
     )
-    path.write_text(lines)
-    with pytest.raises(
-        SpecError, match=r"config\.json:5: hidden_size: written twice; the first is in line 4"
-    ):
+    path.write_text(text.replace("{", '{"vision_config": {"hidden_size": 1},', 1))
+    with pytest.raises(SpecError, match=r"config\.json:5:2: hidden_size: written twice; .* in line 4"):
         load_model(path)
-    path.write_text(lines.replace("{", '{"vision_config": {"hidden_size": 1},', 1))
-    with pytest.raises(SpecError, match=r"config\.json: hidden_size: written twice in one object"):
+    path.write_text(json.dumps(GOOD).replace("{", '{"text": {"a": 1, "a": 2},', 1))
+    with pytest.raises(SpecError, match=r"config\.json:1:19: text\.a: written twice; .* in line 1"):
         load_model(path)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
@@ -16,6 +15,7 @@ from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
 from railwright.model.families import FAMILIES, HYBRIDS, MARKS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
+from railwright.spec.document import read_json
 
 _FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
 
@@ -43,27 +43,7 @@ def bundled_models() -> tuple[str, ...]:
 
 def parse_config(text: str, file: str, name: str) -> Transformer:
     """A Transformer from the text of a config.json; `file` is what errors call it."""
-    try:
-        config = json.loads(text, object_pairs_hook=_object)
-    except _Doubled as error:
-        raise SpecError([_twice(str(error), text, file)]) from None
-    except json.JSONDecodeError as error:
-        raise SpecError(
-            [
-                Mistake(
-                    file,
-                    error.lineno,
-                    error.colno,
-                    "",
-                    f"not valid JSON ({error.msg}); a whole Hugging Face config.json is expected, "
-                    "perhaps this one is cut off.",
-                )
-            ]
-        ) from None
-    except (RecursionError, ValueError):
-        # Python stops at some thousand digits of one number, and at some thousand brackets.
-        reason = "a number is too long or the nesting too deep to be a Hugging Face config.json."
-        raise SpecError([Mistake(file, 0, 0, "", reason)]) from None
+    config = read_json(text, file, "Hugging Face config.json")
     if not isinstance(config, dict):
         raise SpecError(
             [Mistake(file, 0, 0, "", f"a JSON object is expected, this is a {type(config).__name__}.")]
@@ -77,28 +57,6 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     arch = replace(family(keys, name), yarn=_yarn(keys))
     keys.check(arch)
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
-
-
-class _Doubled(ValueError):
-    """A key that one object of a JSON text has twice; Python's reader would take the last."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _Doubled(key)
-        found[key] = value
-    return found
-
-
-def _twice(key: str, text: str, file: str) -> Mistake:
-    """The mistake of a doubled key; with its line where no other object has the key too."""
-    places = [match.start() for match in re.finditer(rf"{re.escape(json.dumps(key))}\s*:", text)]
-    if len(places) != 2:
-        return Mistake(file, 0, 0, key, "written twice in one object; delete one.")
-    first, second = (text.count("\n", 0, place) + 1 for place in places)
-    return Mistake(file, second, 0, key, f"written twice; the first is in line {first}, delete one.")
 
 
 def _yarn(keys: Keys) -> bool:

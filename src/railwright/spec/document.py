@@ -1,7 +1,8 @@
-"""YAML text as plain values, with the place of every key and value for mistakes to point at."""
+"""YAML and JSON text as plain values, with the place of every key and value for mistakes to point at."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +120,38 @@ def read_yaml(text: str, name: str) -> Document:
     except RecursionError:
         raise SpecError([Mistake(name, 0, 0, "", "nested too deeply to be a study")]) from None
     return Document(name, plain, walk.keys, walk.values, tuple(walk.mistakes))
+
+
+def read_json(text: str, name: str, kind: str) -> Any:
+    """What JSON text of somebody else's holds; `name` is how mistakes call the file.
+
+    kind  what is expected, e.g. 'Hugging Face config.json'
+    Raises SpecError where the text is not JSON, cannot be read, or an object has a key twice, of which
+    Python's reader would take the last.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except _Doubled:
+        # JSON is YAML but for tabs, which no JSON string holds.
+        raise SpecError(read_yaml(text.replace("\t", " "), name).mistakes) from None
+    except json.JSONDecodeError as error:
+        message = f"not valid JSON ({error.msg}); a whole {kind} is expected, perhaps this one is cut off."
+        raise SpecError([Mistake(name, error.lineno, error.colno, "", message)]) from None
+    except (RecursionError, ValueError):
+        # Python stops at some thousand digits of one number, and at some thousand brackets.
+        message = f"a number is too long or the nesting too deep to be a {kind}."
+        raise SpecError([Mistake(name, 0, 0, "", message)]) from None
+
+
+class _Doubled(ValueError):
+    """An object of a JSON text has a key twice."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Doubled
+    return found
 
 
 @dataclass
