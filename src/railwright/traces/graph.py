@@ -67,6 +67,8 @@ class StepTrace:
     nodes    rank -> its nodes, in program order; called again for every pass over them
     groups   name -> communicator
     gpus     rank -> GPU of the fabric
+    alike    all ranks do the same: their nodes differ in the names of groups alone, groups of one family have
+             the same number of ranks, and no rank sends to one other
     """
 
     name: str
@@ -75,6 +77,7 @@ class StepTrace:
     groups: dict[str, Group]
     gpus: tuple[int, ...]
     notes: tuple[str, ...] = field(default=())
+    alike: bool = False
 
     def __iter__(self) -> Iterator[tuple[int, tuple[Node, ...]]]:
         return ((rank, self.nodes(rank)) for rank in range(self.ranks))

@@ -71,7 +71,7 @@ def _inward(kind: str) -> tuple[bool, int, str]:
 
 def busiest(replayed: Replayed) -> RankShares:
     """Shares of the rank that waits least for others, the first of equals."""
-    every = [shares(replayed, rank) for rank in range(replayed.trace.ranks)]
+    every = [shares(replayed, rank) for rank in range(_different(replayed))]
     least = min(one.idle for one in every)
     return next(one for one in every if one.idle <= least + 1e-9 * replayed.time)
 
@@ -82,7 +82,7 @@ def critical_path(replayed: Replayed) -> tuple[PathShare, ...]:
     The seconds of all kinds add up to the step.
     """
     at: tuple[int, int] | None = max(
-        ((rank, i) for rank, runs in enumerate(replayed.runs) for i in range(len(runs))),
+        ((rank, i) for rank in range(_different(replayed)) for i in range(len(replayed.runs[rank]))),
         key=lambda one: (replayed.runs[one[0]][one[1]].end, -one[0], -one[1]),
         default=None,
     )
@@ -119,6 +119,11 @@ def on_one_processor(replayed: Replayed) -> StepTrace:
         return tuple(found)
 
     return replace(replayed.trace, nodes=nodes)
+
+
+def _different(replayed: Replayed) -> int:
+    """Ranks, from the first, of which the others are copies."""
+    return 1 if replayed.trace.alike else replayed.trace.ranks
 
 
 def _family(replayed: Replayed, group: str) -> str:

@@ -5,6 +5,8 @@ of a group run in program order, as a communicator's do.  A collective begins wh
 it and takes what `pricing` says; communications that cross servers and meet on a rank share its NIC evenly in
 the part that is bound by bandwidth (as in `training.lanes`).  A send does not wait for its receiver.
 Computing takes what the trace says: what communication beside it slowed down is in there already.
+Of ranks that are all alike (`StepTrace.alike`) the first is placed and stands for all: they begin together,
+do the same, and a collective takes the same in all groups of its family, so nobody ever waits for anybody.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from railwright.traces.pricing import Price, Prices
 from railwright.training.communication import Predict
 
 MOST_NODES = 3_000_000
-"""Nodes of all ranks together: about 3 GB, and a minute of one core."""
+"""Nodes of all ranks that are placed, together: about 3 GB, and a minute of one core."""
 
 
 class Run(NamedTuple):
@@ -84,7 +86,7 @@ class _Replay:
         self.trace = trace
         self.nodes: list[tuple[Node, ...]] = []
         total = 0
-        for _, nodes in trace:
+        for _, nodes in [(0, trace.nodes(0))] if trace.alike else trace:
             self.nodes.append(nodes)
             total += len(nodes)
             if total > MOST_NODES:
@@ -128,7 +130,8 @@ class _Replay:
                 self._progress(a, now)
         placed = tuple(self._placed(rank) for rank in range(len(self.nodes)))
         time = max((run.end for runs in placed for run in runs), default=0.0)
-        return Replayed(self.trace, time, tuple(self.nodes), placed)
+        times = self.trace.ranks if self.trace.alike else 1
+        return Replayed(self.trace, time, tuple(self.nodes) * times, placed * times)
 
     def _placed(self, rank: int) -> tuple[Run, ...]:
         found = []
@@ -197,11 +200,15 @@ class _Replay:
     def _meet(self, group: str, now: float) -> None:
         """Begin the collective whose turn it is, if all its members have come."""
         meeting = self.meetings.get((group, self.turn[group]))
-        if meeting is None or meeting.begun or len(meeting.came) < len(self.trace.groups[group].ranks):
+        if meeting is None or meeting.begun or len(meeting.came) < self._members(group):
             return
         meeting.begun = True
         rank, i = meeting.came[0]
         self._begin(self.prices.collective(self.nodes[rank][i]), meeting.came, now)
+
+    def _members(self, group: str) -> int:
+        """Ranks of a group that are placed."""
+        return 1 if self.trace.alike else len(self.trace.groups[group].ranks)
 
     def _begin(self, price: Price, members: list[tuple[int, int]], now: float) -> None:
         latest = max(members, key=lambda one: self.reached[one[0]][one[1]])

@@ -12,6 +12,7 @@ the replicas of an expert.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -256,7 +257,7 @@ def step_trace(work: Workload, name: str) -> StepTrace:
     def nodes(rank: int) -> tuple[Node, ...]:
         return tuple(_nodes(work, of_rank[rank]))
 
-    return StepTrace(name, work.gpus, nodes, groups, tuple(range(work.gpus)), tuple(notes))
+    return StepTrace(name, work.gpus, nodes, groups, tuple(range(work.gpus)), tuple(notes), alike=True)
 
 
 def _timed(events: list[Event]) -> Iterator[tuple[float, Row]]:
@@ -337,10 +338,12 @@ def _op(comm: str) -> Op | None:
 def _groups(work: Workload) -> dict[str, Group]:
     """Megatron's order, as in SimAI's MockNcclGroup: tensor fastest, then data, then pipeline."""
     found: dict[str, Group] = {}
+    count: dict[str, int] = defaultdict(int)
     data = work.gpus // (work.tensor * work.pipeline)
 
     def add(family: str, ranks: list[int]) -> None:
-        name = f"{family} {sum(1 for g in found.values() if g.family == family)}"
+        name = f"{family} {count[family]}"
+        count[family] += 1
         found[name] = Group(name, tuple(ranks), family)
 
     for p in range(work.pipeline):
