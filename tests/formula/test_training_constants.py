@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from railwright.measure.training import records
 from railwright.training import constants, error_band, simulate
-from railwright.training.constants import family_of
+from railwright.training.constants import MEASURED, family_of, unmeasured
 from training_cases import MOE, job, machine, priced, roofline
 
 
@@ -23,6 +24,13 @@ def test_an_unvalidated_family_gets_the_band_of_its_kind_of_model() -> None:
     band = error_band("dense MI250X 16-bit")
     assert band.low < 1 < band.high
     assert "all dense" in band.source
+
+
+def test_gpus_without_a_published_step_are_named() -> None:
+    assert {record["gpu"].split("-")[0] for record in records()} == set(MEASURED)
+    assert unmeasured("h100-sxm") == unmeasured("a100-sxm-40") == ()
+    (told,) = unmeasured("mi300x")
+    assert "No published training step on mi300x" in told
 
 
 def test_a_step_carries_the_band_of_its_family() -> None:

@@ -146,7 +146,10 @@ def _run(
 
 def _job(asked: Study, name: str | None) -> TrainingJob:
     if not asked.jobs:
-        raise RailwrightError("the study has no job to search a layout for; give it one under 'jobs:'")
+        other = "; recommendation jobs have no layout to search" if asked.recommendations else ""
+        raise RailwrightError(
+            f"'{asked.name}' has no training job to search a layout for{other}; give it one under 'jobs:'"
+        )
     if name is None:
         return asked.jobs[0]
     names = [one.name for one in asked.jobs]

@@ -48,12 +48,30 @@ def error_band(family: str) -> ErrorBand:
     return ErrorBand(float(row["low"]), float(row["high"]), str(row["source"]))
 
 
+MEASURED = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
+"""GPUs of the published steps behind the error bands (measure/data/training.csv; a test compares)."""
+
+
+def unmeasured(gpu: str) -> tuple[str, ...]:
+    """What a reader of the error band must know of a GPU (catalogue name) that no published step ran on."""
+    if _model(gpu) in MEASURED:
+        return ()
+    return (
+        f"No published training step on {gpu} was compared with our predictions: the error band is that of "
+        f"{', '.join(MEASURED)}, and this GPU's may be wider.",
+    )
+
+
 def family_of(is_moe: bool, gpu: str, dtype: str) -> str:
     """Steps that share kernels and constants: kind of model, GPU and width of the products.
 
     gpu  catalogue name; its first word counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
     """
-    return f"{'moe' if is_moe else 'dense'} {gpu.split('-')[0].upper()} {width_of(dtype)}"
+    return f"{'moe' if is_moe else 'dense'} {_model(gpu)} {width_of(dtype)}"
+
+
+def _model(gpu: str) -> str:
+    return gpu.split("-")[0].upper()
 
 
 def width_of(dtype: str) -> str:

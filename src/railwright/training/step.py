@@ -20,7 +20,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
-from railwright.training.constants import error_band, family_of
+from railwright.training.constants import error_band, family_of, unmeasured
 from railwright.training.costs import KernelTime
 from railwright.training.deepspeed import update_operators
 from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
@@ -120,7 +120,7 @@ def simulate(
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,
-        warnings=(*warnings, *groups.notes, *notes),
+        warnings=(*warnings, *groups.notes, *notes, *unmeasured(machine.gpu.name)),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))
