@@ -285,3 +285,25 @@ def test_a_calibration_that_is_not_there_is_told_at_its_line(tmp_path: Path) -> 
     said = CliRunner().invoke(app, ["check", str(file)])
     assert said.exit_code == 2
     assert f"{file}:11:14: calibration: " in said.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("servers: 2", "servers: 2000000", "6:21: cluster.compute: rail-optimised: 3 tiers cannot join"),
+        ("jobs:", "catalog: gone.yaml\njobs:", "7:10: catalog: "),
+        (
+            "servers: 2",
+            "servers: '2'",
+            "4:12: cluster.servers: '2' is not allowed; write a whole number (without",
+        ),
+        ("tokens: 1e9", "tokens: '1e9'", "is not allowed; write a number (without quotes)"),
+        ("tokens: 1e9", "tokens: 1e9, layout: {zero: '1'}", "write one of 0, 1, 2, 3 (without quotes)"),
+    ],
+)
+def test_a_mistake_is_told_where_it_stands(tmp_path: Path, old: str, new: str, said: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(CHANGED.partition("recommendations:")[0].replace(old, new))
+    found = CliRunner().invoke(app, ["check", str(file)])
+    assert found.exit_code == 2
+    assert said in found.output

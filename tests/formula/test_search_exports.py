@@ -210,6 +210,27 @@ def test_megatron_builds_multi_token_prediction_like_the_last_layer(arch: object
         assert [told in line for line in found] == ([True] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("zero", "states", "told"),
+    [
+        (1, {}, ""),
+        (1, {"dtype": "mxfp8"}, "beside fp8 whose scaling is not delayed"),
+        (1, {"dtype": "fp8", "amax_over": "none"}, "beside fp8 whose scaling is not delayed"),
+        (1, {"dtype": "fp8", "amax_over": "stage"}, ""),
+        (2, {}, "under Megatron-FSDP"),
+        (2, {"dtype": "mxfp8"}, "under Megatron-FSDP"),
+    ],
+)
+def test_megatron_says_where_its_master_weights_are_whole(
+    zero: int, states: dict[str, object], told: str
+) -> None:
+    """optimizer_config.py: use_precision_aware_optimizer_no_fp8_or_ds_fp8; Megatron-FSDP keeps its own."""
+    text = _written((DENSE, changed(job(zero=zero), master="remainder", **states)), "megatron")
+    found = [line for line in text.splitlines() if "master weights as remainders" in line]
+    assert bool(found) == bool(told)
+    assert all(line.endswith(told) for line in found)
+
+
 def test_torchtitan_cuts_the_model_as_predicted() -> None:
     """Its own count of stages, ceil((layers + first less + last less) / layers per stage), is the layout's;
     uneven pieces are named module by module."""

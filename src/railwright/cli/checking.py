@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ from railwright.cli.places import SECTIONS, mistake_at, steps, study_document
 from railwright.errors import PlanError, RailwrightError, SpecError
 
 if TYPE_CHECKING:
+    from railwright.catalog import Catalog
     from railwright.collectives import Machine
     from railwright.spec import Study
     from railwright.spec.recommendation import RecommendationJob
@@ -51,15 +53,17 @@ def refuse_unknown_names(study: Study, file: str) -> None:
 def refuse_impossible_layouts(study: Study, file: str) -> None:
     """Raise SpecError with every job that cannot be cut over the study's GPUs as it says, or does not fit
     into their memory, each at its line of the file; and with every variant and row of the sensitivity table
-    whose changes make a job or the fabric impossible, at the change.
-
-    Raises PlanError where the study's own fabric is impossible, as `build` does.
+    whose changes make a job or the fabric impossible, at the change; or with the study's own fabric.
     """
     from railwright.study.evaluate import Workshop
 
     workshop = Workshop.of(study)
-    written = _refused(study, workshop.machine(study))
     document = study_document(file)
+    try:
+        written = _refused(study, workshop.machine(study))
+    except PlanError as error:
+        place = ("cluster", "compute", "family")
+        raise SpecError([mistake_at(document, file, place, "cluster.compute", str(error))]) from None
     found = [mistake_at(document, file, *refused) for refused in written]
     for kind in ("variants", "sensitivity"):
         for index, changed in enumerate(getattr(study, kind)):
@@ -125,21 +129,18 @@ def _culprit(
 
 def _names(study: Study) -> Iterator[LookUp]:
     """Everything that a study calls by a name."""
-    from railwright.catalog import find, load_catalog
+    from railwright.catalog import load_catalog
     from railwright.model import load_model
     from railwright.model.dlrm import load_recommender
     from railwright.training.eras import known_era
 
-    catalog = load_catalog(study.catalog)
-    compute = study.cluster.compute
+    yield "catalog", partial(load_catalog, study.catalog)
+    with suppress(RailwrightError):
+        yield from _parts(study, load_catalog(study.catalog))
     if study.calibration is not None:
         from railwright.measure.calibrate_profile import profile_of
 
         yield "calibration", partial(profile_of, study)
-    yield "cluster.server", partial(find, catalog.servers, study.cluster.server)
-    for field in ("switch", "spine_switch", "core_switch"):
-        if (name := getattr(compute, field)) is not None:
-            yield f"cluster.compute.{field}", partial(find, catalog.switches, name)
     for job in study.jobs:
         yield f"jobs.{job.name}.model", partial(load_model, job.model)
         yield f"jobs.{job.name}.software", partial(known_era, job.software)
@@ -165,6 +166,16 @@ def _names(study: Study) -> Iterator[LookUp]:
         yield "site.power.pdu", partial(find_part, parts.pdus, power.pdu, "PDU")
         if power.busway is not None:
             yield "site.power.busway", partial(find_part, parts.busways, power.busway, "busway")
+
+
+def _parts(study: Study, catalog: Catalog) -> Iterator[LookUp]:
+    from railwright.catalog import find
+
+    compute = study.cluster.compute
+    yield "cluster.server", partial(find, catalog.servers, study.cluster.server)
+    for field in ("switch", "spine_switch", "core_switch"):
+        if (name := getattr(compute, field)) is not None:
+            yield f"cluster.compute.{field}", partial(find, catalog.switches, name)
 
 
 def _served(job: ServingJob) -> Iterator[LookUp]:

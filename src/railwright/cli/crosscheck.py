@@ -67,7 +67,9 @@ def crosscheck(
     known: dict[str, RoutingName] = {"adaptive": "adaptive", "ecmp": "ecmp", "static": "static"}
     chosen = routing or compute.routing
     if chosen not in known:
-        raise RailwrightError(f"no routing '{chosen}'{nearest(chosen, known)}; known are {', '.join(known)}")
+        raise RailwrightError(
+            f"no routing '{chosen}'{nearest(chosen, known) or ';'} known are {', '.join(known)}"
+        )
     if limit <= 0:
         raise RailwrightError(f"--limit {limit:g} leaves no time; give seconds above 0")
     number = min(fabric.num_gpus, USUAL_RANKS) if ranks is None else ranks

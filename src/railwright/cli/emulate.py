@@ -166,7 +166,7 @@ def _timed(text: str) -> tuple[str, When]:
     whens: dict[str, When] = {"": "during", "during": "during", "before": "before", "known": "known"}
     if word not in whens:
         raise RailwrightError(
-            f"--dead '{text}': no time '{word}'{nearest(word, whens)}; known are during, before, known"
+            f"--dead '{text}': no time '{word}'{nearest(word, whens) or ';'} known are during, before, known"
         )
     return element, whens[word]
 

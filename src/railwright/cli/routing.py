@@ -53,7 +53,7 @@ def route(
     name, _, flavour = engine.partition(":")
     if name not in ("own", "opensm") or (name == "own" and flavour):
         raise RailwrightError(
-            f"no routing engine '{engine}'{nearest(engine, ('own', 'opensm'))}; known are own and "
+            f"no routing engine '{engine}'{nearest(engine, ('own', 'opensm')) or ';'} known are own and "
             "opensm[:ftree|updn|minhop|dor]"
         )
     if tables is not None and engine != "own":

@@ -164,7 +164,9 @@ def parts(
     known = load_site_parts(_open(study).site.parts if study and _open(study).site else None)  # type: ignore[union-attr]
     names = [f.name for f in fields(SiteParts)]
     if kind is not None and kind not in names:
-        raise RailwrightError(f"no kind of part '{kind}'{nearest(kind, names)}; kinds are {', '.join(names)}")
+        raise RailwrightError(
+            f"no kind of part '{kind}'{nearest(kind, names) or ';'} kinds are {', '.join(names)}"
+        )
     wanted = [kind] if kind else names
     if as_json:
         tree = {name: {k: asdict(v) for k, v in getattr(known, name).items()} for name in wanted}

@@ -53,7 +53,9 @@ def export(
 
     known = (*FORMATS, "perfetto")
     if format not in known:
-        raise PlanError(f"no trace format '{format}'{nearest(format, known)}; known are {', '.join(known)}")
+        raise PlanError(
+            f"no trace format '{format}'{nearest(format, known) or ';'} known are {', '.join(known)}"
+        )
     asked, machine = _machine(study, variant)
     chosen = _job(asked, job)
     arch = load_model(chosen.model)

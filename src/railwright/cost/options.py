@@ -188,12 +188,12 @@ def check_region(book: Book, region: str) -> None:
     priced = sorted(item.split("/")[1] for item in book if item.startswith("electricity/"))
     if region not in priced:
         raise RailwrightError(
-            f"money.region: no price of electricity in '{region}'{nearest(region, priced)}; known are "
+            f"money.region: no price of electricity in '{region}'{nearest(region, priced) or ';'} known are "
             f"{', '.join(priced)}; or add electricity/{region} to your prices (money.prices)"
         )
     if region not in regions():
         raise RailwrightError(
-            f"money.region: no carbon intensity of '{region}'{nearest(region, regions())}; known are "
+            f"money.region: no carbon intensity of '{region}'{nearest(region, regions()) or ';'} known are "
             f"{', '.join(regions())}"
         )
 

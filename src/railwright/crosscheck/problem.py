@@ -121,7 +121,7 @@ def make_problem(
     """
     if pattern not in PATTERNS:
         raise PlanError(
-            f"no pattern '{pattern}'{nearest(pattern, PATTERNS)}; known are {', '.join(PATTERNS)}"
+            f"no pattern '{pattern}'{nearest(pattern, PATTERNS) or ';'} known are {', '.join(PATTERNS)}"
         )
     have = network.fabric.num_gpus
     if not 2 <= num_ranks <= have:

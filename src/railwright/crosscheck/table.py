@@ -52,7 +52,7 @@ def crosscheck(
     for name in only:
         if name not in SIMULATORS:
             raise PlanError(
-                f"no simulator '{name}'{nearest(name, SIMULATORS)}; known are {', '.join(SIMULATORS)}"
+                f"no simulator '{name}'{nearest(name, SIMULATORS) or ';'} known are {', '.join(SIMULATORS)}"
             )
     if folder.exists() and not folder.is_dir():
         raise PlanError(f"'{folder}' is a file; name a folder")

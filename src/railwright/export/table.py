@@ -132,7 +132,7 @@ def render(
     """
     if format not in EXPORTS:
         raise PlanError(
-            f"no export format '{format}'{nearest(format, EXPORTS)}; known are {', '.join(EXPORTS)}"
+            f"no export format '{format}'{nearest(format, EXPORTS) or ';'} known are {', '.join(EXPORTS)}"
         )
     title = "".join(c if c.isprintable() else " " for c in study_name)
     sheet = Sheet(fabric, catalog or load_catalog(), " ".join(title.split()))

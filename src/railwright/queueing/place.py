@@ -203,4 +203,4 @@ def policy_named(name: str) -> Policy:
     for known in POLICIES:
         if known == name:
             return known
-    raise PlanError(f"no placement '{name}'{nearest(name, POLICIES)}; known are {', '.join(POLICIES)}")
+    raise PlanError(f"no placement '{name}'{nearest(name, POLICIES) or ';'} known are {', '.join(POLICIES)}")

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
-from railwright.search.export_megatron_words import MODULES, narrow, ungraphed, whole_masters
+from railwright.search.export_megatron_words import (
+    MODULES,
+    keeps_remainders,
+    narrow,
+    ungraphed,
+    whole_masters,
+)
 from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.pricing import PASSING
 from railwright.search.space import Block, apply, setting_of
@@ -152,11 +158,16 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
         found.append("activations offloaded beside a pipeline or recomputation")
     if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
         found.append("narrow or offloaded optimizer states that are not sharded")
-    if kept := whole_masters(apply(job, setting)):
+    if setting["zero"] >= 2 and (kept := whole_masters(apply(job, setting))) and _could_keep(job):
         found.append(f"master weights as remainders {kept}")
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
+
+
+def _could_keep(job: TrainingJob) -> bool:
+    """Whether remainders are a matter of the layout, rather than of number formats under all of them."""
+    return keeps_remainders(apply(job, {"zero": 1, "offload": ()}))
 
 
 def _context(kind: str, arch: Transformer) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -119,7 +120,9 @@ def flaw_of(error: Mapping[str, Any]) -> Flaw:
         wanted = f"one of {context['expected'].replace(' or ', ', ')}" if "," in context["expected"] else None
         wanted = wanted or context["expected"]
         if isinstance(value, str):
-            near = nearest(value, [w.strip("'") for w in wanted.removeprefix("one of ").split(", ")])
+            choices = wanted.removeprefix("one of ").split(", ")
+            # names are listed in quotes, numbers without
+            near = _UNQUOTED if value in choices else nearest(value, [w.strip("'") for w in choices])
             return Flaw(path, f"'{value}' is not allowed; write {wanted}{near}")
     elif kind in _BOUNDS:
         word, key = _BOUNDS[kind]
@@ -138,6 +141,8 @@ def flaw_of(error: Mapping[str, Any]) -> Flaw:
     return Flaw(path, f"{_say(value)} is not allowed; write {wanted}{hint}")
 
 
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -149,6 +154,7 @@ _WANTED = {
     "tuple_type": "a list (one line per entry, each after '- ')",
     "dict_type": "dotted fields with their values, like 'nccl.pxn: false'",
 }
+_UNQUOTED = " (without quotes)"
 _BOUNDS = {
     "greater_than": ("above", "gt"),
     "greater_than_equal": ("at least", "ge"),
@@ -163,6 +169,8 @@ def _hint(kind: str, value: Any) -> str:
         return f" (put it in quotes: '{_say(value)}')"
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f", {int(value)}"
+    if kind in ("int_type", "float_type") and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return _UNQUOTED
     if (
         kind == "bool_type"
         and isinstance(value, str)

@@ -36,7 +36,7 @@ def export(
     """
     if format not in FORMATS:
         raise PlanError(
-            f"no trace format '{format}'{nearest(format, FORMATS)}; known are {', '.join(FORMATS)}"
+            f"no trace format '{format}'{nearest(format, FORMATS) or ';'} known are {', '.join(FORMATS)}"
         )
     target = Path(folder)
     refuse_filled(target)
