@@ -350,6 +350,20 @@ def test_an_eager_loss_keeps_its_softmax_in_fp32_beside_the_logits() -> None:
     assert logits[1] - logits[0] == 8 * 1024 * DENSE.vocab * 4
 
 
+@pytest.mark.parametrize(
+    ("software", "at_work", "waiting"), [("megatron-2025", 2, 2), ("nemo-2024", 6, 4), ("fsdp-2024", 12, 4)]
+)
+def test_passes_that_wait_under_gpipe_hold_what_their_loss_kept(
+    software: str, at_work: int, waiting: int
+) -> None:
+    # the last of 4 stages holds 8 passes; gradients of logits are those of one
+    wanted = job(pipeline=4, schedule="gpipe", sequence=4096).model_copy(update={"software": software})
+    last = peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).stages[3]
+    assert (last.moment, last.passes) == ("head backward", 8)
+    norms = 8 * 2 * 2 * DENSE.hidden
+    assert last.parts["logits"] == 4096 * (norms + (at_work + 7 * waiting) * DENSE.vocab)
+
+
 @pytest.mark.parametrize(("software", "hidden"), [("xla-2024", 2), ("xla-2025", 1)])
 def test_jax_saves_what_it_names(software: str, hidden: int) -> None:
     """The layer's input, queries, keys and values, and PaXML's output projection (dgxc-benchmarking)."""

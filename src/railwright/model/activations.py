@@ -28,6 +28,12 @@ pytorch/cross_entropy.py).
 'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax; its backward writes the gradients of
 log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
 
+WAITING_LOGIT_BYTES: dict[KeptLoss, float] = {"fused": ELEMENT, "unfused": 4.0, "eager": 4.0}
+"""Bytes of one logit between the forward and the backward pass of the loss.
+'fused' the logits themselves; 'unfused' the softmax; 'eager' the log-softmax, one tensor that log_softmax and
+nll_loss both keep, while the cast to fp32 keeps nothing (torch.autograd.graph.saved_tensors_hooks around
+torch.nn.functional.cross_entropy(logits.float(), targets), PyTorch 2.13)."""
+
 NARROW_QKV = 2 * (1.0 + 1 / 32)
 """Bytes of one element of queries, keys and values that an attention in MXFP8 keeps: straight and transposed,
 with a scale byte per 32 (Transformer Engine 2.16, dot_product_attention/backends.py, FusedAttnFunc).  They

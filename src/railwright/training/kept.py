@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import KEPT_INPUT, KeptLoss, Recompute
+from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLoss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
@@ -82,6 +82,7 @@ class StageActivations:
 
     chunks              kept by one forward pass of each chunk
     embedded            of those, what the embedding keeps, tensor by tensor
+    waiting             what the head and its loss keep of a pass between their forward and backward pass
     always              tensors of fixed size that stay
     layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
                         stage has no such part
@@ -89,6 +90,7 @@ class StageActivations:
 
     chunks: tuple[float, ...]
     embedded: tuple[float, ...]
+    waiting: float
     always: dict[str, float]
     layer_backward: dict[str, float]
     head_backward: dict[str, float]
@@ -108,9 +110,11 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
     )
     again = _recomputed(job, arch, kinds, kept)
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
+    head = any(chunk.head for chunk in shape.chunks)
     return StageActivations(
         chunks,
         _embedded(job, arch),
+        _waiting(job, arch) if head else 0.0,
         {
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
@@ -122,7 +126,7 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
             "activation gradients": flowing,
             "layer on its way to the host": max(_on_its_way(job, chunk, kept) for chunk in shape.chunks),
         },
-        _head(job, arch) if any(chunk.head for chunk in shape.chunks) else {},
+        _head(job, arch) if head else {},
         _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
     )
 
@@ -271,8 +275,7 @@ def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> fl
 
 def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
-    layout, rows = job.layout, _rows(job)
-    loss = "unfused" if unfuses_loss(job) else LOSS.get(job.software, "unfused")
+    layout, rows, loss = job.layout, _rows(job), _loss(job)
     logits = head_activation_bytes(
         arch, rows, tp=layout.tensor, sequence_parallel=layout.sequence_parallel, loss=loss
     )
@@ -288,6 +291,18 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     if layout.zero < 3 and not job.lora:
         parts["gradient of the head"] = ELEMENT * arch.vocab * arch.hidden / layout.tensor
     return parts
+
+
+def _waiting(job: TrainingJob, arch: Transformer) -> float:
+    """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]"""
+    layout, rows = job.layout, _rows(job)
+    split = layout.tensor if layout.sequence_parallel else 1
+    logits = WAITING_LOGIT_BYTES[_loss(job)] * arch.vocab / layout.tensor
+    return rows * (1 + arch.mtp_layers) * (2 * ELEMENT * arch.hidden / split + logits)
+
+
+def _loss(job: TrainingJob) -> KeptLoss:
+    return "unfused" if unfuses_loss(job) else LOSS.get(job.software, "unfused")
 
 
 def _sent(job: TrainingJob, arch: Transformer) -> float:

@@ -122,11 +122,11 @@ def _stage(
     others: dict[str, float] = {}
     if tensors.head_backward:
         ends = max(at_head, key=lambda m: _bytes(m, tensors))
-        one, many = tensors.head_backward["logits"], _with_logits(job, shape, ends)
-        parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, "logits": many * one}
+        # the other passes wait for their backward pass, behind the head's first one too
+        others = {"logits": (_with_logits(job, shape, ends) - 1) * tensors.waiting}
+        logits = {"logits": tensors.head_backward["logits"] + others["logits"]}
+        parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, **logits}
         found["head backward"], passes["head backward"] = {**always, **parts}, sum(ends)
-        # behind the head's first backward pass the other passes still have theirs
-        others = {"logits": (many - 1) * one}
         found["a layer backward"] |= others
     if tensors.embedding_backward:
         ends = max(at_embedding, key=lambda m: _bytes(m, tensors))

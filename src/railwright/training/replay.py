@@ -188,12 +188,17 @@ class Replay:
         flight.more += [output, self.take(part)]
         if self.split > 1:
             self.once(self.full)
-        # without those two, which are counted with them
-        logits = self.tensors.head_backward["logits"] - 2 * part
+        # without those two, which are counted with it
+        flight.more.append(self.take(self.tensors.waiting - 2 * part))
+        self.give(self.loss())
+
+    def loss(self) -> list[Block]:
+        """What a pass of the loss makes beside what it keeps between its passes, as so many copies of 16-bit
+        logits."""
+        beside = self.tensors.head_backward["logits"] - self.tensors.waiting
         one = ELEMENT * self.rows * self.arch.vocab / self.job.layout.tensor
-        flight.more += [self.take(one) for _ in range(int(logits / one))]
-        if logits % one >= 1:
-            flight.more.append(self.take(logits % one))
+        sizes = [one] * int(beside / one + 1e-9)
+        return [self.take(size) for size in (*sizes, beside - sum(sizes)) if size >= 1]
 
     def arrived(self, unit: Unit, flight: Flight) -> Block:
         """What the first layer of a pass reads; an embedding keeps what its norm and its dropout need."""
@@ -210,11 +215,11 @@ class Replay:
         if not self.shape.chunks[unit.chunk].head:
             return self.returned(self.flights[unit.chunk, unit.microbatch])
         flight, parts = self.flights[unit.chunk, unit.microbatch], self.tensors.head_backward
-        flowing = self.take(self.full)
+        beside, flowing = self.loss(), self.take(self.full)
         self.once(parts.get("gathered input", 0.0))
         self.weight_gradient(parts.get("gradient of the head", 0.0), unit)
         gradient = self.take(self.full / self.split)
-        self.give([flowing, *flight.more])
+        self.give([flowing, *beside, *flight.more])
         flight.more = []
         return gradient
 
