@@ -73,6 +73,14 @@ CASES += [
     for stages in (1, 4)
     for some in ({}, {"offload_layers": 3})
 ]
+# a forward and a backward pass together, each with a layer on its way
+CASES += [
+    (
+        "megatron-2025",
+        MOE,
+        {"pipeline": 2, "schedule": "dualpipe-v", "expert": 4, "offload": ("activations",)},
+    )
+]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +163,17 @@ def test_a_step_leaves_nothing_behind_but_the_optimizers_moments(
         held.append(replay.memory.allocated)
     # a block keeps up to 1 MiB that it is not worth splitting off
     assert held == pytest.approx([held[0]] * 3, abs=len(replay.weights) * MIB)
+
+
+@pytest.mark.parametrize("layers", [None, 6])
+@pytest.mark.parametrize("again", ["none", "full"])
+def test_passes_that_take_turns_have_a_layer_each_on_its_way(again: str, layers: int | None) -> None:
+    wanted = wide(expert=4, offload=("activations",), offload_layers=layers, recompute=again)
+    wanted = wanted.model_copy(update={"overlap": Overlap(ep=True)})
+    total = peak_memory(wanted, MOE, FABRIC, CAPACITY)
+    found = cached(wanted, MOE, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)
 
 
 def test_a_forward_pass_beside_a_backward_one_holds_one_more_layer() -> None:

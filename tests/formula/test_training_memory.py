@@ -293,6 +293,29 @@ def test_offloaded_layers_leave_every_pass_but_the_one_at_work() -> None:
     assert kept(offload=sent, pipeline=8) == (layer, 0)
 
 
+def test_a_forward_and_a_backward_pass_together_have_two_layers_each() -> None:
+    def way(arch: Transformer, hidden: bool = False, **layout: object) -> float:
+        wanted = job(
+            recompute="full",
+            offload=("activations",),
+            overlap=Overlap(ep=hidden),
+            gpus=32,
+            batch=64,
+            **layout,
+        )  # type: ignore[arg-type]
+        found = stage_activations(wanted, arch, stage_shapes(arch, wanted.layout)[0])
+        return found.layer_backward["layer on its way to the host"] / (1024 * 2 * 1024)
+
+    # of each pass the last layer of its chunk stays; zb-v runs one pass after the other
+    assert way(DENSE, pipeline=2, schedule="zb-v") == 1
+    assert way(DENSE, pipeline=2, schedule="dualpipe") == way(DENSE, pipeline=2, schedule="dualpipe-v") == 2
+    assert way(DENSE, pipeline=2, schedule="dualpipe", offload_layers=4) == 0
+    # of passes that take turns one layer each is counted; in chunks of two layers three are there at most
+    assert way(MOE, hidden=True, expert=4) == 2
+    assert way(MOE, hidden=True, expert=4, offload_layers=6) == 1
+    assert way(MOE, hidden=True, expert=4, pipeline=2, virtual_pipeline=2) == 1
+
+
 def test_offloaded_layers_leave_what_a_pass_keeps_beside_its_layers() -> None:
     # DeepSeek-V3 joins two hidden states for its extra layer: inputs and outputs of two norms stay, 4 x 2
     # bytes per row and number of the hidden size, beside the last layer's input

@@ -16,7 +16,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, unfuses_loss
 from railwright.training.route import Chunk
-from railwright.training.schedule import route_of
+from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.stages import StageShape
 
 LOSS: dict[str, KeptLoss] = {
@@ -149,10 +149,22 @@ def layers_away(job: TrainingJob, layers: int) -> int:
 
 
 def _on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) -> float:
-    """What the pass at work holds beyond the layers that stay: one goes while the next computes, and comes
-    back beside the one behind it, so two are there, which matters where one stays. [byte]"""
-    away = layers_away(job, len(chunk.layers))
-    return kept[chunk.layers[away - 1]] if away and len(chunk.layers) - away == 1 else 0.0
+    """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
+    a backward one under `paired`, one layer). [byte]
+
+    Of a pass one layer goes while the next computes, or comes back beside the one behind it, so two are
+    there: of a forward and a backward pass together four, or three that take turns in two layers.
+    """
+    layers = len(chunk.layers)
+    away = layers_away(job, layers)
+    if not away:
+        return 0.0
+    needed, counted = 2, layers - away
+    if in_pairs(job):
+        needed, counted = 4 if layers > 2 else 3, counted + 1
+    elif order_name(job) in SHARED:
+        needed, counted = 4, 2 * counted
+    return max(needed - counted, 0) * kept[chunk.layers[away - 1]]
 
 
 def layer_kept_parts(

@@ -139,14 +139,21 @@ class Replay:
             self.together(*unit.passes)
 
     def together(self, ahead: Unit, back: Unit) -> None:
-        """A forward pass beside a backward one; Megatron's combined ones take turns layer by layer."""
+        """A forward pass beside a backward one; Megatron's combined ones take turns layer by layer.
+
+        A layer of the one leaves for the host while one of the other comes back.
+        """
         gradient, flight = self.turned(back), Flight()
         output = self.arrived(ahead, flight)
         kinds, other = self.shape.chunks[ahead.chunk].layers, self.flights[back.chunk, back.microbatch]
         while len(flight.layers) < len(kinds):
+            self.depart(flight, kinds)
             output = self.layer(flight, kinds, output)
             if self.layered and other.layers:
                 gradient = self.layer_back(other, gradient, self.gradients(back))
+        if other.layers and not self.layered:
+            gradient = self.layer_back(other, gradient, self.gradients(back))
+        self.depart(flight, kinds)
         self.finish(back, gradient)
         self.leave(ahead, flight, output)
 
@@ -156,19 +163,21 @@ class Replay:
         output = self.arrived(unit, flight)
         while len(flight.layers) < len(kinds):
             output = self.layer(flight, kinds, output)
+            self.depart(flight, kinds)
         return flight, output
 
     def layer(self, flight: Flight, kinds: Sequence[Layer], entry: Block) -> Block:
         """The next layer's forward pass; returns its output."""
-        number = len(flight.layers)
-        plans = self.plans[kinds[number]]
+        plans = self.plans[kinds[len(flight.layers)]]
         done, output = forward(self.memory, plans[self.turn % len(plans)], entry)
         self.turn += 1
         flight.layers.append(done)
-        # the layer before has left while this one computed
-        if 1 <= number <= layers_away(self.job, len(kinds)):
-            flight.layers[number - 1].send(self.memory)
         return output
+
+    def depart(self, flight: Flight, kinds: Sequence[Layer]) -> None:
+        """The layer before the last one has left for the host while that computed."""
+        if 2 <= len(flight.layers) <= layers_away(self.job, len(kinds)) + 1:
+            flight.layers[-2].send(self.memory)
 
     def layer_back(
         self, flight: Flight, gradient: Block, into: list[Block] | None, named: bool = False
