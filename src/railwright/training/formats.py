@@ -18,7 +18,12 @@ dot_product_attention/utils.py, combine_and_quantize)."""
 
 
 FP32_SHARDS = ("fsdp-2023", "fsdp-2024")
-"""Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision)."""
+"""Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision).
+
+So are weights that LoRA froze: FSDP shards a parameter in the type it was loaded in, whether it trains or not
+(torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_dtype_attrs), and both load all of them in fp32
+(llm-foundry, models/consts.py, _MASTER_WEIGHTS_PRECISION; torchtitan, components/lora.py, whose adapters have
+the type of the weights, float32 by default: config, training.dtype)."""
 
 
 def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:

@@ -1,0 +1,63 @@
+"""What stays on the GPU of activations that go to the host."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.model import load_model
+from railwright.model.architecture import Transformer
+from railwright.spec.training import Overlap
+from railwright.training.kept import stage_activations
+from railwright.training.stages import stage_shapes
+from training_cases import DENSE, MOE, job
+
+
+def test_offloaded_layers_leave_every_pass_but_the_one_at_work() -> None:
+    def kept(**layout: object) -> tuple[float, float]:
+        wanted = job(recompute="full", **layout)  # type: ignore[arg-type]
+        found = stage_activations(wanted, DENSE, stage_shapes(DENSE, wanted.layout)[0])
+        return found.chunks[0], found.layer_backward["layer on its way to the host"]
+
+    sent = ("activations",)
+    (whole, way), layer = kept(), 1024 * 2 * 1024
+    assert (whole, way) == (8 * layer, 0)
+    # all but the last of 8 layers go; while that one runs back the one before it comes back
+    assert kept(offload=sent) == (layer, layer)
+    # 3 of 8 go: 5 are more than the two that a pass at work needs
+    assert kept(offload=sent, offload_layers=3) == (5 * layer, 0)
+    # a stage of two layers; one of a single layer needs that at once
+    assert kept(offload=sent, pipeline=4) == (layer, layer)
+    assert kept(offload=sent, pipeline=8) == (layer, 0)
+
+
+def test_a_forward_and_a_backward_pass_together_have_two_layers_each() -> None:
+    def way(arch: Transformer, hidden: bool = False, **layout: object) -> float:
+        wanted = job(
+            recompute="full",
+            offload=("activations",),
+            overlap=Overlap(ep=hidden),
+            gpus=32,
+            batch=64,
+            **layout,
+        )  # type: ignore[arg-type]
+        found = stage_activations(wanted, arch, stage_shapes(arch, wanted.layout)[0])
+        return found.layer_backward["layer on its way to the host"] / (1024 * 2 * 1024)
+
+    # of each pass the last layer of its chunk stays; zb-v runs one pass after the other
+    assert way(DENSE, pipeline=2, schedule="zb-v") == 1
+    assert way(DENSE, pipeline=2, schedule="dualpipe") == way(DENSE, pipeline=2, schedule="dualpipe-v") == 2
+    assert way(DENSE, pipeline=2, schedule="dualpipe", offload_layers=4) == 0
+    # of passes that take turns one layer each is counted; in chunks of two layers three are there at most
+    assert way(MOE, hidden=True, expert=4) == 2
+    assert way(MOE, hidden=True, expert=4, offload_layers=6) == 1
+    assert way(MOE, hidden=True, expert=4, pipeline=2, virtual_pipeline=2) == 1
+
+
+def test_offloaded_layers_leave_what_a_pass_keeps_beside_its_layers() -> None:
+    # DeepSeek-V3 joins two hidden states for its extra layer: inputs and outputs of two norms stay, 4 x 2
+    # bytes per row and number of the hidden size, beside the last layer's input
+    arch = load_model("deepseek-v3")
+    wanted = job(expert=8, sequence=4096, offload=("activations",), recompute="full")
+    (shape,) = stage_shapes(arch, wanted.layout)
+    (kept,) = stage_activations(wanted, arch, shape).chunks
+    assert kept == pytest.approx(4096 * arch.hidden * (2 + 4 * 2))
