@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.spec.training import TrainingJob
+from railwright.training.cached import cached
 from railwright.training.deepspeed import BUCKET, BUCKETS, SECOND_GRADIENTS, communicators, copied
 from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
@@ -63,10 +64,38 @@ def test_the_systems_part_by_hand() -> None:
 
 
 def test_copies_at_the_step() -> None:
-    """A bucket of 5e8 gradients and this rank's share, both in 16 bits; what ZeRO does not shard is flattened
-    in fp32 instead."""
-    assert copied(1e8) == {BUCKETS: 2.0 * (BUCKET + 1e8)}
+    """A bucket of 5e8 gradients and this rank's share, both in 16 bits; what ZeRO does not shard is
+    flattened in fp32 instead; what goes to the host leaves the bucket alone."""
+    assert copied(1e8, 1, offload=False) == {BUCKETS: 2.0 * (BUCKET + 1e8)}
     shape = stage_shapes(DENSE, under("megatron-2021").layout)[0]
-    for zero, size in ((1, 2.0 * (BUCKET + shape.dense_total / 8)), (0, 4.0 * shape.dense_total)):
-        parts = state_parts(under("megatron-2021", dtype="fp16", zero=zero), shape, 8)
+    whole = shape.dense_total
+    cases = [(1, (), 2.0 * (BUCKET + whole / 8)), (0, (), 4.0 * whole), (1, ("optimizer",), 2.0 * BUCKET)]
+    for zero, offload, size in cases:
+        parts = state_parts(under("megatron-2021", dtype="fp16", zero=zero, offload=offload), shape, 8)
         assert sum(parts.get(name, 0.0) for name in AT_STEP) == pytest.approx(size)
+
+
+def test_zero_offload_adds_a_gradient_in_a_buffer_as_large_as_the_largest() -> None:
+    wanted = under("megatron-2021", dtype="fp16", zero=1, offload=("optimizer",))
+    ends, middle = (stage_shapes(DENSE, wanted.layout)[stage] for stage in (0, 1))
+    sizes = [
+        stage_activations(wanted, DENSE, shape).always["gradient on its way to the host"]
+        for shape in (ends, middle)
+    ]
+    # the embedding; gate and up projection are one weight
+    assert sizes == [2.0 * 32000 * 1024, 2.0 * 2 * 4096 * 1024]
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("offload", [(), ("optimizer",)])
+def test_tensors_at_their_most_are_what_memory_adds_up(
+    dtype: str, zero: int, offload: tuple[str, ...]
+) -> None:
+    wanted = job(batch=128, tensor=2, dtype=dtype, zero=zero, offload=offload)
+    wanted = wanted.model_copy(update={"software": "megatron-2021"})
+    fabric = machine(4).network.fabric
+    total = peak_memory(wanted, DENSE, fabric, 80e9)
+    found = cached(wanted, DENSE, fabric, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)

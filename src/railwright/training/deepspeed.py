@@ -61,14 +61,32 @@ def update_operators(job: TrainingJob, held: float, replicas: int) -> tuple[Oper
 
 
 def second_gradients(trained: float, zero: int, gradient: float) -> dict[str, float]:
-    """Bytes that BF16_Optimizer holds beside sums of `gradient` bytes each."""
-    return {SECOND_GRADIENTS: 2.0 * trained} if zero == 1 and gradient == 4.0 else {}
+    """Bytes that BF16_Optimizer holds beside sums of `gradient` bytes each; it is all there is for bf16 in
+    pipelines, which shard no gradients (engine.py, _configure_optimizer; pipe/engine.py, __init__)."""
+    return {SECOND_GRADIENTS: 2.0 * trained} if zero < 2 and gradient == 4.0 else {}
 
 
-def copied(shard: float) -> dict[str, float]:
-    """Bytes at the optimizer's step with gradients in 16 bits: the bucket they are averaged in, and this
-    rank's share of them, copied out of it (zero/stage_1_and_2.py, reduce_gradients, copy_grads_in_partition).
+def copied(shard: float, zero: int, offload: bool) -> dict[str, float]:
+    """Bytes at the optimizer's step beside gradients in 16 bits.
 
-    shard  parameters of this rank's share
+    ZeRO-1: the bucket they are averaged in, and this rank's share of them, copied out of it (zero/
+    stage_1_and_2.py, reduce_gradients, copy_grads_in_partition); offloaded, the share goes to the host one by
+    one.  Without ZeRO all of them flattened in fp32 (fp16/fused_optimizer.py, step).  By its code the widened
+    ones are there beside the flat ones; vTrain's 3.6B, which ran on 80 GB, would need 82.4 GiB of 80 then.
+
+    shard    parameters of this rank's share
+    offload  the optimizer to the host, which DeepSpeed's ZeRO does alone
     """
-    return {BUCKETS: 2.0 * (BUCKET + shard)}
+    if offload:
+        return {BUCKETS: 2.0 * BUCKET}
+    return {BUCKETS: 2.0 * (BUCKET + shard) if zero else 4.0 * shard}
+
+
+def on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
+    """Bytes of the buffer in which ZeRO-Offload adds a gradient to what the host has of it.
+
+    largest  parameters of the stage's largest weight
+    Source: zero/stage_1_and_2.py, temp_grad_buffer_for_gpu_offload.
+    """
+    offload = era_of(job).deepspeed and "optimizer" in job.layout.offload and job.layout.zero < 2
+    return {"gradient on its way to the host": 2.0 * largest} if offload else {}

@@ -14,6 +14,7 @@ from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
+from railwright.training.deepspeed import on_its_way
 from railwright.training.eras import era_of, unfuses_loss
 from railwright.training.route import Chunk
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
@@ -118,6 +119,7 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
         {
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
+            **on_its_way(job, _largest(job, arch, shape)),
             "buffers of what a stage receives": _neighbours(shape) * _sent(job, arch),
         },
         {
@@ -269,7 +271,21 @@ def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> fl
     layout = job.layout
     if job.software not in PLACEHOLDERS or layout.zero == 3 or job.lora:
         return 0.0
-    shapes = {
+    return ELEMENT * sum(m * n for m, n in _weights(job, arch, kinds))
+
+
+def _largest(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
+    """Parameters of the largest weight of a stage."""
+    kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
+    embedding = shape.embedding * any(c.embedding for c in shape.chunks)
+    head = shape.head * any(c.head for c in shape.chunks)
+    return max(embedding, head, *(float(m * n) for m, n in _weights(job, arch, kinds)))
+
+
+def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tuple[int, int]]:
+    """Shapes of the weights of a stage's layers."""
+    layout = job.layout
+    return {
         (op.m, op.n)
         for kind in kinds
         for op in layer_operators(
@@ -282,7 +298,6 @@ def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> fl
             expert_tp=layout.expert_tensor if kind == "moe" else None,
         ).backward_weight
     }
-    return ELEMENT * sum(m * n for m, n in shapes)
 
 
 def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:

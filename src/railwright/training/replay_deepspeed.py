@@ -117,24 +117,48 @@ class DeepSpeedReplay(Replay):
         """Gradients are averaged, looked through and flattened; the new weights are gathered in buckets."""
         if not self.sums:
             self._average()
+            self.live, self.seen = [], set()
         total = sum(self.weights)
         self.once(2 * total / max(1, total // BUCKET))
 
     def _average(self) -> None:
-        """Gradients go through a bucket; those of the weights that reach into this rank's share are copied
-        out of it, and each is widened to look for overflows, and for its norm (zero/stage_1_and_2.py,
-        reduce_ipg_grads, copy_grads_in_partition, _has_inf_or_nan, get_grad_norm_direct, step)."""
+        """Gradients go through a bucket; those of weights that reach into this rank's share are copied out of
+        it, and each is widened to look for overflows, and for its norm (zero/stage_1_and_2.py,
+        reduce_ipg_grads, copy_grads_in_partition, _has_inf_or_nan, get_grad_norm_direct, step).
+
+        Offloaded, they are widened in the bucket and go to the host.
+        """
+        if not self.job.layout.zero and self.state:
+            self._flatten()
+            return
         mine = _reached(self.weights, self.ranks if self.job.layout.zero else 1)
         bucket = self.take(2 * BUCKET)
-        copied = self.take(2 * sum(whole for whole, _ in mine))
-        self.give([*self.live, bucket])
-        self.live, self.seen = [], set()
+        copied = [self.take(2 * sum(whole for whole, _ in mine))] if self.state else []
+        self.give(self.live)
+        if not self.state:
+            self._widen(mine)
+            self.give([bucket])
+            return
+        self.give([bucket])
+        self._widen(mine)
+        flat = self.take(self.state / 2)
+        wide = self.take(self.state)
+        self.give([flat, *copied, wide])
+
+    def _widen(self, mine: list[tuple[float, float]]) -> None:
+        """Overflows are looked for in 32 bits, norms taken in 64."""
         for width in (4, 8):
             for _, part in mine:
                 self.once(width * part)
-        flat = self.take(self.state / 2)
-        wide = self.take(self.state)
-        self.give([flat, copied, wide])
+
+    def _flatten(self) -> None:
+        """Without ZeRO: averaged in a bucket as large as they are, then all widened and joined (engine.py,
+        allreduce_bucket; fp16/fused_optimizer.py, step)."""
+        self.once(2 * min(BUCKET, sum(self.weights)))
+        flat = self.take(4 * sum(self.weights))
+        for weight in self.weights:
+            self.once(4 * weight)
+        self.give([*self.live, flat])
 
 
 def _reached(weights: list[float], ranks: int) -> list[tuple[float, float]]:

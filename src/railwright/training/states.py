@@ -79,10 +79,15 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
         parts["gathered weights"] = ENDS_BYTES * _gathered(job, shape)
     if era_of(job).deepspeed:
         parts |= second_gradients(dense + expert, layout.zero, gradient)
-    if "optimizer" not in layout.offload:
+    offload = "optimizer" in layout.offload
+    if not offload:
         parts["optimizer states"] = (master + 2 * moments) * shard
-        if gradient < 4.0 and job.moment_dtype == "fp32" and master_of(job) == "fp32":
-            parts |= copied(shard) if era_of(job).deepspeed and layout.zero else {COPY: 4.0 * shard}
+    if gradient < 4.0 and job.moment_dtype == "fp32" and master_of(job) == "fp32":
+        # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
+        if era_of(job).deepspeed and layout.zero < 2:
+            parts |= copied(shard, layout.zero, offload)
+        elif not offload:
+            parts[COPY] = 4.0 * shard
     return parts
 
 
