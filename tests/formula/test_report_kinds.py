@@ -1,6 +1,7 @@
 """Every kind of time of a step is drawn, named and coloured, so that its parts add up for a reader.
 
-Kinds are the lanes of a step (`training.lanes.LANES`), the bubble, and waiting for data.
+Kinds are the lanes of a step (`training.lanes.LANES`), the bubble, the update on the host, and waiting
+for data.
 """
 
 from __future__ import annotations
@@ -9,19 +10,24 @@ from dataclasses import replace
 
 import pytest
 
+from railwright.model import count_parameters
 from railwright.report.figures import KIND_NAMES, KINDS, exposed
 from railwright.report.page_step import LOOK_NAMES, step_section
 from railwright.report.style import DRAWINGS
+from railwright.report.timeline_drawing import look_of
+from railwright.report.trace import step_events
 from railwright.search.explain import NAMES
+from railwright.study.answer import bottleneck
 from railwright.training import simulate
 from railwright.training.critical import LANE_WORDS, critical_path
 from railwright.training.lanes import LANES
-from railwright.training.result import StepResult
+from railwright.training.offload import host_update
+from railwright.training.result import ADAM, StepResult
 from railwright.units import show_share
 from report_fixture import example_result
 from training_cases import DENSE, job, machine
 
-EVERY = (*LANES, "bubble", "data")
+EVERY = (*LANES, "bubble", ADAM, "data")
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -49,6 +55,30 @@ def test_parts_of_a_bar_add_up_with_activations_on_the_host() -> None:
     path = critical_path(step.timeline)
     assert path is not None
     assert any("copies to and from host memory" in sentence for sentence in path.sentences())
+
+
+def test_an_update_on_the_host_is_no_compute() -> None:
+    """Breakdown, timeline, critical path, trace and answer call it CPU Adam, and what it moves copies."""
+    on_gpu, on_host = (
+        simulate(job(gpus=8, zero=1, offload=offload), DENSE, machine(1)) for offload in ((), ("optimizer",))
+    )
+    parameters = count_parameters(DENSE).total / 8
+    update = host_update(parameters, 4.0, 8, machine(1))
+    assert exposed(on_host, ADAM) == pytest.approx(update.adam)
+    assert exposed(on_host, "copy") == pytest.approx(update.down + update.up)
+    assert exposed(on_host, "compute") < exposed(on_gpu, "compute")
+    assert sum(exposed(on_host, kind) for kind in KINDS) == pytest.approx(on_host.step_time)
+    (adam,) = (e for e in on_host.timeline.events if e.kind == ADAM)
+    assert (adam.lane, look_of(adam), adam.end - adam.start) == ("host", "k-adam", pytest.approx(update.adam))
+    path = critical_path(on_host.timeline)
+    assert path is not None
+    assert "CPU Adam" in path.sentences()[0]
+    assert "CPU Adam" in {one.get("name") for one in step_events(on_host)}
+    result = example_result()
+    first = result.variants[0]
+    slow = replace(first, jobs=(replace(first.jobs[0], step=on_host), *first.jobs[1:]))
+    assert "CPU Adam (the optimizer on the host)" in bottleneck(slow)
+    assert "CPU Adam" in str(step_section(replace(result, variants=(slow,))))
 
 
 def test_a_breakdown_says_which_pipeline_stage_it_is_of() -> None:

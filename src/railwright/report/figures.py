@@ -18,7 +18,7 @@ from railwright.units import show_time
 SMALL = float(2**20)
 """Size that stands for small messages where the sweep has it. [byte]"""
 
-KINDS = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "bubble", "host", "copy", "data")
+KINDS = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "bubble", "host", "copy", "adam", "data")
 """Order of the kinds of time in every breakdown."""
 
 KIND_NAMES = {
@@ -32,6 +32,7 @@ KIND_NAMES = {
     "bubble": "bubble",
     "host": "host",
     "copy": "host copies",
+    "adam": "CPU Adam",
     "data": "waiting for data",
 }
 

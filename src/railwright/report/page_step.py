@@ -28,6 +28,7 @@ LOOK_NAMES = {
     "k-dp": "data parallel",
     "k-host": "host",
     "k-copy": "host copies",
+    "k-adam": "CPU Adam",
     "k-bubble": "bubble",
     "k-data": "waiting for data",
 }

@@ -7,7 +7,7 @@ LIGHT = """
 --s0:#0b6570;--s1:#a34700;--s2:#7b3fa0;--s3:#1f5fbf;--s4:#b3261e;--s5:#4d6b00;--s6:#8a2a66;--s7:#56626e;
 --r0:#2b6cb0;--r1:#0f8b8d;--r2:#3f8f3f;--r3:#8f8a1d;--r4:#c9791a;--r5:#c8502f;--r6:#b03a79;--r7:#7352b3;
 --compute:#7fa9c9;--attention:#a9c6dc;--backward:#5f8db3;--optimizer:#9aa7b3;
---tp:#e0a030;--ep:#d1603d;--cp:#b8a12c;--emb:#4f9d8f;--pp:#9a6bb8;--dp:#c98bb0;--host:#8794a0;--copy:#5f6f9e;--data:#7d9b3f;--idle:#eef1f3;--bubble:#d5dce2;--event:#0d151c;
+--tp:#e0a030;--ep:#d1603d;--cp:#b8a12c;--emb:#4f9d8f;--pp:#9a6bb8;--dp:#c98bb0;--host:#8794a0;--copy:#5f6f9e;--adam:#a8774e;--data:#7d9b3f;--idle:#eef1f3;--bubble:#d5dce2;--event:#0d151c;
 --gain:#2f7fb8;--loss:#c8662b;--box:#fff;--edge:#8a96a2
 """.replace("\n", "")
 
@@ -16,7 +16,7 @@ DARK = """
 --s0:#5fc9d3;--s1:#f2a65a;--s2:#cfa2ec;--s3:#86b6ff;--s4:#ff8f85;--s5:#b4cf5f;--s6:#f09ccb;--s7:#a2aeb9;
 --r0:#6ea8e6;--r1:#45bfc1;--r2:#78c478;--r3:#c9c455;--r4:#efab5c;--r5:#ee8a6c;--r6:#e07fb2;--r7:#ab8fe6;
 --compute:#6f9fc6;--attention:#9cc0da;--backward:#5688b0;--optimizer:#8a97a3;
---tp:#d6992f;--ep:#d9714f;--cp:#bda83f;--emb:#5aac9d;--pp:#a57fc4;--dp:#bd7fa4;--host:#7d8892;--copy:#7f90c4;--data:#94b354;--idle:#222a32;--bubble:#3b4752;--event:#0b1015;
+--tp:#d6992f;--ep:#d9714f;--cp:#bda83f;--emb:#5aac9d;--pp:#a57fc4;--dp:#bd7fa4;--host:#7d8892;--copy:#7f90c4;--adam:#c08d62;--data:#94b354;--idle:#222a32;--bubble:#3b4752;--event:#0b1015;
 --gain:#5aa7dc;--loss:#e58a52;--box:#1a222a;--edge:#71808d
 """.replace("\n", "")
 
@@ -126,6 +126,7 @@ svg.bar.thin{height:.9rem}
 .k-cp{fill:var(--cp);background:var(--cp)}.k-emb{fill:var(--emb);background:var(--emb)}
 .k-pp{fill:var(--pp);background:var(--pp)}.k-dp{fill:var(--dp);background:var(--dp)}
 .k-host{fill:var(--host);background:var(--host)}.k-copy{fill:var(--copy);background:var(--copy)}.k-data{fill:var(--data);background:var(--data)}
+.k-adam{fill:var(--adam);background:var(--adam)}
 .k-bubble{fill:var(--bubble);background:var(--bubble)}
 rect.k-bubble{stroke:var(--edge);stroke-width:.6;stroke-dasharray:2 2}
 .swatch.k-bubble{outline:1px dashed var(--edge)}

@@ -47,8 +47,8 @@ def look_of(event: Event) -> str:
     """Class that colours an event: by kind for compute, else by lane."""
     if event.kind == "bubble":
         return "k-bubble"
-    if event.kind == "data":
-        return "k-data"
+    if event.kind in ("data", "adam"):
+        return f"k-{event.kind}"
     if event.lane == "compute":
         return COMPUTE_LOOKS.get(event.kind, "k-compute")
     return f"k-{event.lane}"

@@ -29,6 +29,7 @@ NAMES = {
     "dp": "exposed data-parallel communication",
     "host": "waiting for launches",
     "copy": "waiting for copies to and from host memory",
+    "adam": "CPU Adam, the optimizer on the host",
 }
 
 ONE_FORM = ("1f1b", "interleaved", "gpipe")

@@ -35,7 +35,7 @@ from railwright.training.host import relieved
 from railwright.training.kept import layers_away
 from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
-from railwright.training.offload import copy_times, update_time
+from railwright.training.offload import copy_times, host_update
 from railwright.training.placement import GroupKind, Groups, place
 from railwright.training.quick import pass_times
 from railwright.training.route import Kind
@@ -317,7 +317,7 @@ class Pricer:
         held = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
         if "optimizer" in job.layout.offload:
             here = min(domain_of(job, self.machine.network.fabric), prices.groups.grid.size)
-            return update_time(held, gradient_bytes(job), here, self.machine) + self.pace.step
+            return sum(host_update(held, gradient_bytes(job), here, self.machine)) + self.pace.step
         update = update_operators(job, held, prices.groups.sizes.replicas)
         return sum(self.kernel(op) for op in update) + self.pace.step
 

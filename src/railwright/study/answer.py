@@ -33,6 +33,7 @@ WAITS = {
     "host": "waiting for launches",
     "bubble": "the pipeline bubble",
     "copy": "copies to and from host memory",
+    "adam": "CPU Adam (the optimizer on the host)",
     "data": "waiting for data",
 }
 """What a step spends on neither compute nor communication."""

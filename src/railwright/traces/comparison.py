@@ -144,7 +144,7 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
     for share in step.shares:
         if share.kind == "compute":
             compute = share.exposed
-        elif share.kind in ("bubble", "host", "data"):
+        elif share.kind in ("bubble", "host", "data", "adam"):
             found[IDLE] += share.exposed
         elif share.kind == "copy":
             found[COPY] += share.exposed
@@ -152,7 +152,8 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
             found[_label(share.kind)] += share.exposed
     parts = {name: _alone(job, arch, machine, kinds) for name, kinds in _KERNELS.items()}
     parts["optimizer"] = max(
-        (e.end - e.start for e in step.timeline.events if e.kind == "optimizer"), default=0.0
+        (e.end - e.start for e in step.timeline.events if (e.lane, e.kind) == ("compute", "optimizer")),
+        default=0.0,
     )
     parts["memory"] = max(0.0, parts["memory"] - parts["optimizer"])
     whole = sum(parts.values())

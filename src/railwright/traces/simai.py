@@ -122,7 +122,7 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
             last.append(Row(_plain(event.name), weight=part))
         else:
             backward[behind] = replace(backward[behind], weight=part)
-    optimizer = sum(e.end - e.start for e in events if e.kind == "optimizer")
+    optimizer = sum(e.end - e.start for e in events if e.kind in ("optimizer", "adam"))
     last.append(Row("optimizer", weight=Part(optimizer)))
     layout = job.layout
     gpus = job_gpus(job, fabric)

@@ -164,6 +164,7 @@ class _Writer:
         lanes: dict[str, _Lane] = defaultdict(_Lane)
         received: dict[Unit, int] = {}
         ended: dict[Unit, _Lane] = defaultdict(_Lane)
+        agreed = False
 
         def put(draft: _Draft) -> int:
             drafts.append(replace(draft, node=replace(draft.node, index=len(drafts))))
@@ -174,7 +175,8 @@ class _Writer:
             inside = event.lane not in ("pp", "dp")
             if sends and (unit is None or (stage, unit) not in self.messages):
                 continue
-            if event.kind == "optimizer" and len(self.grid) > 1:
+            if event.kind == "optimizer" and len(self.grid) > 1 and not agreed:
+                agreed = True
                 ready = [
                     n for lane in lanes.values() if (n := lane.until(event.start + self.eps)) is not None
                 ]

@@ -13,8 +13,9 @@ from typing import Protocol
 
 from railwright.training.communication import Prices
 from railwright.training.lanes import LANES, Pass
+from railwright.training.offload import ON_GPU, HostUpdate
 from railwright.training.pipeline import Placed
-from railwright.training.result import Share, UsedCollective
+from railwright.training.result import ADAM, Share, UsedCollective
 from railwright.training.stage import Stage
 
 
@@ -28,6 +29,7 @@ class Ending:
     barrier    all stages' gradients complete
     optimizer  its length
     end        parameters gathered, where that is not overlapped with the next step
+    host       of `optimizer`, what is copied to and from host memory and updated there
     """
 
     finish: float
@@ -37,6 +39,12 @@ class Ending:
     barrier: float
     optimizer: float
     end: float
+    host: HostUpdate = ON_GPU
+
+    @property
+    def on_gpu(self) -> float:
+        """The optimizer's length on the GPU itself."""
+        return self.optimizer - sum(self.host)
 
 
 class _HasStage(Protocol):
@@ -78,12 +86,15 @@ def shares(
     busy["dp"] = sum(s.end - s.start for s in stage.dp_spans)
     exposed["dp"] += (ending.reduced - ending.finish) + (ending.ready - ending.tied_start)
     exposed["bubble"] += _end_bubble(ending)
-    exposed["compute"] += ending.optimizer
-    busy["compute"] += ending.optimizer
+    moved = {"compute": ending.on_gpu, "copy": ending.host.down + ending.host.up, ADAM: ending.host.adam}
+    for kind, seconds in moved.items():
+        exposed[kind] += seconds
+        busy[kind] += seconds
     exposed["dp"] += ending.end - (ending.barrier + ending.optimizer)  # exactly 0 where nothing is gathered
     exposed["bubble"] += step_time - ending.end
     busy["bubble"] = exposed["bubble"]
-    kinds = [k for k in (*LANES, "bubble") if k not in ("host", "cp", "emb", "copy") or busy[k]]
+    always = ("compute", "tp", "ep", "pp", "dp", "bubble")
+    kinds = [k for k in (*LANES, "bubble", ADAM) if k in always or busy[k]]
     return tuple(Share(kind, busy[kind], exposed[kind]) for kind in kinds)
 
 

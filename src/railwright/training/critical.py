@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES
 from railwright.training.timeline import Event, Timeline
 
@@ -169,7 +170,7 @@ def what_of(event: Event) -> str:
     """What an event is called in a sum: its kind of compute, or what its lane does."""
     if event.lane == "compute":
         return event.kind
-    if event.kind == "data":
+    if event.kind in ("data", ADAM):
         return event.name
     return LANE_WORDS.get(event.lane, event.lane)
 

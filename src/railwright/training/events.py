@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from railwright.training.breakdown import Ending
 from railwright.training.lanes import Span, ahead_of, is_ahead
 from railwright.training.pipeline import Placed
+from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES, Unit
 from railwright.training.stage import Stage
 from railwright.training.stages import StageShape
@@ -104,13 +105,18 @@ def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> lis
 
 
 def _ended(rank: int, ending: Ending, span: float) -> list[Event]:
-    optimizer = ending.barrier + ending.optimizer
+    host, copied = ending.host, ending.barrier + ending.host.down
+    updated = copied + ending.on_gpu
+    back = updated + host.adam
     waits = [
         (ending.reduced, ending.tied_start),
         (ending.ready, ending.barrier),
         (ending.end, span),
     ]
     return [
-        Event(rank, "compute", "optimizer", "optimizer", ending.barrier, optimizer),
+        Event(rank, "copy", "gradients to the host", "optimizer", ending.barrier, copied),
+        Event(rank, "compute", "optimizer", "optimizer", copied, updated),
+        Event(rank, "host", "CPU Adam", ADAM, updated, back),
+        Event(rank, "copy", "weights from the host", "optimizer", back, back + host.up),
         *(Event(rank, "compute", "waiting for another stage", "bubble", a, b) for a, b in waits if b > a),
     ]

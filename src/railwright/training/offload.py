@@ -8,6 +8,8 @@ pytorch/cpu_offload.py (copies beside compute).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
@@ -42,10 +44,24 @@ def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[La
     return {kind: layer_kept(job, arch, kind) / host_link(machine) for kind in kinds_present(arch)}
 
 
-def update_time(parameters: float, gradient: float, ranks: int, machine: Machine) -> float:
-    """An optimizer step on the host: gradients down, Adam, 16-bit parameters up. [s]
+class HostUpdate(NamedTuple):
+    """An optimizer step on the host: gradients down, Adam, 16-bit parameters up. [s]"""
+
+    down: float = 0.0
+    adam: float = 0.0
+    up: float = 0.0
+
+
+ON_GPU = HostUpdate()
+"""Nothing of it runs on the host."""
+
+
+def host_update(parameters: float, gradient: float, ranks: int, machine: Machine) -> HostUpdate:
+    """How long each part of it takes, one after the other.
 
     parameters  of this GPU's shard; gradient  bytes of one; ranks  of the job on one server share its cores
     """
-    moved = parameters * (gradient + WEIGHT_BYTES)
-    return moved / host_link(machine) + parameters * ranks * HOST_ADAM
+    link = host_link(machine)
+    return HostUpdate(
+        parameters * gradient / link, parameters * ranks * HOST_ADAM, parameters * WEIGHT_BYTES / link
+    )

@@ -28,7 +28,7 @@ from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
-from railwright.training.offload import copy_times, update_time
+from railwright.training.offload import ON_GPU, copy_times, host_update
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check, microbatches
@@ -218,12 +218,13 @@ def endings_of(
     for s, one in enumerate(staged):
         if "optimizer" in layout.offload:
             here = min(domain_of(job, prices.machine.network.fabric), prices.groups.grid.size)
-            optimizer = update_time(held[s], each, here, prices.machine) + pace.step
+            host, own = host_update(held[s], each, here, prices.machine), 0.0
         else:
             update = update_operators(job, held[s], sizes.replicas)
-            optimizer = sum(timed(op) for op in update) + pace.step
+            host, own = ON_GPU, sum(timed(op) for op in update)
+        optimizer = sum(host) + own + pace.step
         end = one.stage.gather(barrier + optimizer)
-        endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end))
+        endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host))
     return endings
 
 

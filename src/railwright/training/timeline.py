@@ -17,7 +17,7 @@ class Event:
     rank    pipeline stage index (its representative GPU)
     lane    'compute' or the communication kind: 'tp', 'ep', 'pp', 'dp'; 'host' for framework
             time, 'copy' to and from host memory
-    kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer',
+    kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer', 'adam',
             'all_to_all', 'all_gather', 'reduce_scatter', 'send', 'bubble', …
     start, end  [s]
     size    nccl-tests' S of a communication; 0 for compute, and for the later parts of one in parts [byte]
