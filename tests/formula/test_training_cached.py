@@ -235,6 +235,25 @@ def test_the_fullest_gpu_and_a_warning_where_holes_do_not_fit() -> None:
     assert ("expandable_segments:True" in told) == (squeezed.growing < squeezed.reserved)
 
 
+def test_stages_that_hold_and_run_the_same_are_replayed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of GPipe's stages but the ends; 1F1B's hold one pass less each."""
+    replayed = []
+
+    def counted(*args: object, **options: object) -> object:
+        replayed.append(args[3])
+        return cached(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("railwright.training.cached.cached", counted)
+    for schedule_, stages in (("gpipe", [7, 1, 0, 7]), ("1f1b", [7, 6, 5, 4, 3, 2, 1, 0, 0])):
+        wanted = wide(pipeline=8, schedule=schedule_)
+        replayed.clear()
+        held = reserved(wanted, DENSE, FABRIC, peak_memory(wanted, DENSE, FABRIC, CAPACITY))
+        assert replayed == stages
+        each = [cached(wanted, DENSE, FABRIC, stage) for stage in range(8)]
+        assert held is not None
+        assert held.reserved == max(one.reserved for one in each if one is not None)
+
+
 def test_what_is_missing_is_told() -> None:
     held = Reserved(3, int(80 * GIB), int(6 * GIB), int(75 * GIB), 3 * GIB, 4, 2 * GIB)
     assert crowded(held, 79 * GIB) == (

@@ -57,24 +57,28 @@ class Allocator:
 
     def take(self, size: float) -> Block:
         """A block for a tensor of so many bytes: the smallest free one that holds it, cut to its size."""
-        need = max(BLOCK, -(-int(size) // BLOCK) * BLOCK)
+        need = -(-int(size) // BLOCK) * BLOCK or BLOCK
         small = need <= SMALL
         block = self._found(need, small) or self._asked(need, small)
         rest = block.size - need
-        if rest >= BLOCK if small or self.expandable else rest > SMALL:
+        if rest and (rest >= BLOCK if small or self.expandable else rest > SMALL):
             self._cut(block, need)
         block.free = False
         self.allocated += block.size
-        self.most_allocated = max(self.most_allocated, self.allocated)
+        if self.allocated > self.most_allocated:
+            self.most_allocated = self.allocated
         return block
 
     def give(self, block: Block) -> None:
         """Free a block; it joins free neighbours of its segment."""
         self.allocated -= block.size
-        for near in (block.before, block.behind):
-            if near is not None and near.free:
-                self._remove(near)
-                block = self._join(near, block) if near is block.before else self._join(block, near)
+        before, behind = block.before, block.behind
+        if before is not None and before.free:
+            self._remove(before)
+            block = self._join(before, block)
+        if behind is not None and behind.free:
+            self._remove(behind)
+            block = self._join(block, behind)
         block.free = True
         self._insert(block)
 
@@ -84,7 +88,8 @@ class Allocator:
         if at == len(pool):
             return None
         block = pool.pop(at)[3]
-        self._unused.pop(block, None)
+        if block.before is None and block.behind is None:
+            del self._unused[block]
         return block
 
     def _asked(self, need: int, small: bool) -> Block:
@@ -154,4 +159,5 @@ class Allocator:
     def _remove(self, block: Block) -> None:
         pool = self._free[block.small]
         del pool[bisect_left(pool, (block.size, block.segment, block.offset))]
-        self._unused.pop(block, None)
+        if block.before is None and block.behind is None:
+            del self._unused[block]

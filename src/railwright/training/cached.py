@@ -27,6 +27,7 @@ from railwright.training.plan import microbatches
 from railwright.training.replay import Replay
 from railwright.training.replay_deepspeed import DeepSpeedReplay
 from railwright.training.result import Memory
+from railwright.training.route import Unit
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import data_parallel, job_gpus
 from railwright.training.stages import stage_shapes
@@ -97,12 +98,7 @@ def cached(
     if era.allocator == "jax":
         return None
     ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
-    count, name = microbatches(job, data_parallel(job, fabric)), order_name(job)
-    if name != "gpipe":
-        # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
-        count = min(count, 3 * layout.pipeline if layout.pipeline > 1 else 3)
-    order = schedule(layout.pipeline, route_of(layout).chunks, count, name)[stage]
-    shape = stage_shapes(arch, layout, job.lora)[stage]
+    order, shape = _order(job, fabric, stage), stage_shapes(arch, layout, job.lora)[stage]
     plans = {kind: _plans(job, arch, kind) for kind in {k for c in shape.chunks for k in c.layers}}
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
     # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
@@ -132,7 +128,11 @@ def reserved(
     stages  that are looked at; default: all
     """
     looked = range(job.layout.pipeline) if stages is None else stages
-    found = {stage: cached(job, arch, fabric, stage) for stage in looked}
+    # stages that hold and run the same are replayed once: all of GPipe's but the ends
+    alike = {stage: _alike(job, arch, fabric, stage) for stage in looked}
+    first = {key: stage for stage, key in reversed(alike.items())}
+    once = {key: cached(job, arch, fabric, stage) for key, stage in first.items()}
+    found = {stage: once[key] for stage, key in alike.items()}
     most, stage = max((one.reserved if one else 0, stage) for stage, one in found.items())
     one, grown = found[stage], cached(job, arch, fabric, stage, expandable=True)
     if one is None or grown is None:
@@ -168,6 +168,22 @@ def crowded(held: Reserved, capacity: float) -> str:
             f"{(held.growing + held.system) / GIB:.1f} GiB"
         )
     return text + "."
+
+
+def _order(job: TrainingJob, fabric: Fabric, stage: int) -> tuple[Unit, ...]:
+    """Passes of a stage that are replayed, in their order."""
+    layout = job.layout
+    count, name = microbatches(job, data_parallel(job, fabric)), order_name(job)
+    if name != "gpipe":
+        # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
+        count = min(count, 3 * layout.pipeline if layout.pipeline > 1 else 3)
+    return schedule(layout.pipeline, route_of(layout).chunks, count, name)[stage]
+
+
+def _alike(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> tuple[object, ...]:
+    """What a replay of a stage depends on: all but where in the model its layers are."""
+    shape = stage_shapes(arch, job.layout, job.lora)[stage]
+    return _order(job, fabric, stage), replace(shape, first=())
 
 
 def _plans(job: TrainingJob, arch: Transformer, kind: Layer) -> list[LayerPlan]:
