@@ -66,11 +66,12 @@ def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> No
             assert found.second <= found.reserved
             assert found.retries == 0
             tensors = stage.total - stage.parts[SYSTEM]
-            if eras()[software].deepspeed:
-                assert found.allocated >= 0.5 * tensors
-            elif layout["zero"] == 1 or "activations" in layout["offload"]:
-                # weights start twice, which a stage of few activations never holds again; two passes at once
-                # have two layers on their way to the host
+            plain = layout["schedule"] in ("auto", "gpipe") and layout["virtual_pipeline"] == 1
+            if eras()[software].deepspeed and not plain:
+                # its pipelines have no other order
+                assert found.allocated >= 0.7 * tensors
+            elif layout["zero"] == 1:
+                # weights start twice, which a stage of few activations never holds again
                 assert found.allocated >= 0.9 * tensors
             else:
                 assert found.allocated == pytest.approx(tensors, rel=0.1)

@@ -10,7 +10,7 @@ from railwright.errors import PlanError
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
 from railwright.training.held import held_sets
-from railwright.training.memory import peak_memory
+from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
 from railwright.training.schedule import in_flight, orders_of, route_of
@@ -89,6 +89,38 @@ def test_less_per_gpu_never_needs_more(
         for modules in (("core_attn",), ("moe_act",), ("layernorm",)):
             some = peak(arch, **{**fields, "recompute": "selective", "recompute_modules": modules})
             assert some.parts.get("activations", 0) <= base.parts.get("activations", 0) * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([DENSE, MOE]),
+    st.sampled_from((1, 2, 3)),
+    st.sampled_from(SIZES),
+    st.sampled_from(("auto", "gpipe", "zb-h1")),
+    st.sampled_from(("megatron-2021", "megatron-2025", "fsdp-2024")),
+)
+def test_more_shards_and_more_recomputation_never_need_more(
+    arch: Transformer, zero: int, pipeline: int, schedule: str, software: str
+) -> None:
+    fabric = machine(4).network.fabric
+
+    def held(gpus: int, recompute: str, micro_batch: int = 1) -> float:
+        # as many microbatches on any number of GPUs
+        one = job(
+            gpus=gpus,
+            batch=8 * gpus * micro_batch // pipeline,
+            micro_batch=micro_batch,
+            pipeline=pipeline,
+            schedule=schedule,
+            zero=zero,
+            recompute=recompute,
+        ).model_copy(update={"software": software})
+        memory = peak_memory(one, arch, fabric, 80e9)
+        return max(stage.total - stage.parts[SYSTEM] for stage in memory.stages)
+
+    by_shards = [held(gpus, "none") for gpus in (8, 16, 32)]
+    assert by_shards == sorted(by_shards, reverse=True)
+    assert held(16, "full") <= held(16, "selective") <= held(16, "none") <= held(16, "none", 2)
 
 
 @settings(max_examples=80, deadline=None)
