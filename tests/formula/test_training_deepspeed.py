@@ -99,3 +99,16 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
     found = cached(wanted, DENSE, fabric, 0)
     assert found is not None
     assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)
+
+
+@pytest.mark.parametrize("schedule", ["dualpipe", "dualpipe-v"])
+@pytest.mark.parametrize("offload", [(), ("activations",)])
+def test_two_passes_together_can_be_replayed(schedule: str, offload: tuple[str, ...]) -> None:
+    """Chunks of one or two layers: the engine frees the gradient that a pass begins with once."""
+    wanted = job(gpus=32, batch=64, sequence=4096, pipeline=4, zero=0, schedule=schedule, offload=offload)
+    wanted = wanted.model_copy(update={"software": "megatron-2021"})
+    fabric = machine(4).network.fabric
+    for stage in peak_memory(wanted, DENSE, fabric, 80e9).stages:
+        found = cached(wanted, DENSE, fabric, stage.stage)
+        assert found is not None
+        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)

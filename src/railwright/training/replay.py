@@ -60,6 +60,8 @@ class Replay:
         self.flights: dict[tuple[int, int], Flight] = {}
         self.moment = 0.0
         self.layered = in_pairs(job)
+        # a forward pass whose layer goes to the host beside the next backward pass of a layer
+        self.leaving: tuple[Flight, Sequence[Layer]] | None = None
 
     def _weights(self) -> list[float]:
         """Parameters of the stage's weights in the order they are made; those of norms and biases are spread
@@ -152,8 +154,9 @@ class Replay:
             if self.layered and other.layers:
                 gradient = self.layer_back(other, gradient, self.gradients(back))
         if other.layers and not self.layered:
-            gradient = self.layer_back(other, gradient, self.gradients(back))
-        self.depart(flight, kinds)
+            self.leaving = (flight, kinds)
+        else:
+            self.depart(flight, kinds)
         self.finish(back, gradient)
         self.leave(ahead, flight, output)
 
@@ -185,7 +188,11 @@ class Replay:
         """The last layer's backward pass that is left; it and the one before come back from the host."""
         for done in flight.layers[-2:]:
             done.fetch(self.memory)
-        return backward(self.memory, flight.layers.pop(), gradient, into, named)
+        gradient = backward(self.memory, flight.layers.pop(), gradient, into, named)
+        if self.leaving:
+            self.depart(*self.leaving)
+            self.leaving = None
+        return gradient
 
     def leave(self, unit: Unit, flight: Flight, output: Block) -> None:
         """The end of a forward pass: norm, product and loss, or the next stage."""
