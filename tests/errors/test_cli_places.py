@@ -290,7 +290,11 @@ def test_a_calibration_that_is_not_there_is_told_at_its_line(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("servers: 2", "servers: 2000000", "6:21: cluster.compute: rail-optimised: 3 tiers cannot join"),
+        (
+            "servers: 2",
+            "servers: 2000000",
+            "6:45: cluster.compute.switch: rail-optimised: 3 tiers cannot join",
+        ),
         ("jobs:", "catalog: gone.yaml\njobs:", "7:10: catalog: "),
         (
             "servers: 2",

@@ -245,9 +245,16 @@ def test_whole_layers_as_graphs_where_scripts_say_so() -> None:
     assert job_of(first("nemo-llama3-70b-B200")).cuda_graphs == ()
 
 
+def test_torchtitan_s_pipelines_gather_and_reduce_once_a_step() -> None:
+    """parallelize_llama.py, apply_fsdp; torch.distributed.pipelining, stage.py."""
+    staged = job_of(first("torchtitan-llama3.1-405b", vpp="2"))
+    assert (staged.micro_batch, staged.layout.reshard, staged.layout.reduce_each) == (4, False, False)
+    assert job_of(first("torchtitan-llama3-8b-long")).layout.reshard
+
+
 def test_rows_that_we_read_ourselves_say_where_and_count_for_no_bar() -> None:
     own = [r for r in RECORDS.values() if r["quality"] == "R"]
-    assert len(own) == 107
+    assert len(own) == 124
     assert all(r["source"] and r["software"] and r["mbs"] for r in own)
     assert all(bool(r["step_time_s"]) != bool(r["tokens_s_gpu"]) for r in own)
     assert {architecture_of(r).name for r in own} >= {"gpt3-20b", "nemotron-22b", "mixtral-8x22b"}

@@ -62,6 +62,8 @@ def refuse_impossible_layouts(study: Study, file: str) -> None:
     try:
         written = _refused(study, workshop.machine(study))
     except PlanError as error:
+        if error.field:
+            raise  # told at its own line (cli.places)
         place = ("cluster", "compute", "family")
         raise SpecError([mistake_at(document, file, place, "cluster.compute", str(error))]) from None
     found = [mistake_at(document, file, *refused) for refused in written]

@@ -177,6 +177,10 @@ def _sharding(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
         return {"zero": 3, "shard": int(record["gpus_per_node"])}
     if record["fsdp"] not in ("", "False"):
         return {"zero": 3, "shard": int(record["fsdp"])}
+    if record["family"].startswith("torchtitan") and _number(record, "pp") > 1:
+        # parallelize_llama.py, apply_fsdp: no reshard_after_forward; torch.distributed.pipelining, stage.py,
+        # backward_maybe_with_nosync: gradients are reduced after the last microbatch
+        return {"zero": 3, "reshard": False, "reduce_each": False}
     return {"zero": int(record["zero"]) if record["zero"] else habits.zero}
 
 
