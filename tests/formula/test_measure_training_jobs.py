@@ -68,6 +68,10 @@ def test_eras_follow_the_release() -> None:
     hopper = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.06")
     assert habits_of(hopper).era == "megatron-2025"
     assert habits_of(first("mbridge-llama3-70b", software="Megatron-Bridge 25.09")).era == "megatron-2025"
+    titan = [
+        habits_of(first("torchtitan", software=f"torchtitan {date}")).era for date in ("2024-12", "2025-06")
+    ]
+    assert titan == ["fsdp-2024", "fsdp-2025"]
     nemo = {name: habits_of(first("dgxc-llama3-70b", software=f"NeMo {name}")).era for name in NEMO}
     assert nemo == NEMO
 

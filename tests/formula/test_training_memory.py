@@ -187,7 +187,7 @@ def test_frozen_weights_have_neither_gradients_nor_states() -> None:
     assert parts["optimizer states"] == pytest.approx(12 * adapters / 32)
 
 
-@pytest.mark.parametrize(("software", "byte"), [("fsdp-2023", 4), ("fsdp-2024", 4), ("megatron-2025", 2)])
+@pytest.mark.parametrize(("software", "byte"), [("fsdp-2023", 4), ("fsdp-2025", 4), ("megatron-2025", 2)])
 def test_frozen_shards_have_the_type_that_weights_are_loaded_in(software: str, byte: int) -> None:
     # llm-foundry and torchtitan load fp32 and freeze it; FSDP gathers 16 bits of it
     parts = states(lora=Lora(rank=16), zero=3, software=software)
@@ -332,7 +332,8 @@ def test_an_eager_loss_keeps_its_softmax_in_fp32_beside_the_logits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("software", "at_work", "waiting"), [("megatron-2025", 2, 2), ("nemo-2024", 6, 4), ("fsdp-2024", 12, 4)]
+    ("software", "at_work", "waiting"),
+    [("megatron-2025", 2, 2), ("nemo-2024", 6, 4), ("fsdp-2024", 12, 4), ("fsdp-2025", 4, 2)],
 )
 def test_passes_that_wait_under_gpipe_hold_what_their_loss_kept(
     software: str, at_work: int, waiting: int

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
+from railwright.measure.vtrain import TRACED
 from railwright.spec.training import Overlap
 from railwright.training.cached import cached
 from railwright.training.eras import eras
@@ -17,6 +18,9 @@ from training_cases import DENSE, MOE, job, machine
 FABRIC = machine(4).network.fabric
 
 PARTS = [("core_attn",), ("mlp",), ("layernorm", "mla_up_proj"), ("moe",), ("moe_act",), ("ops",)]
+ERAS = [name for name, era in eras().items() if era.allocator != "jax" and name != TRACED]
+"""Frameworks that train; the traced one is a profiler's."""
+
 LAYOUTS = st.fixed_dictionaries(
     {
         "tensor": st.sampled_from([1, 2, 4]),
@@ -39,7 +43,7 @@ LAYOUTS = st.fixed_dictionaries(
 @given(
     LAYOUTS,
     st.sampled_from([DENSE, MOE]),
-    st.sampled_from([name for name, era in eras().items() if era.allocator != "jax"]),
+    st.sampled_from(ERAS),
     st.sampled_from(["bf16", "fp8", "mxfp8"]),
     st.booleans(),
 )
@@ -74,4 +78,6 @@ def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> No
                 # weights start twice, which a stage of few activations never holds again
                 assert found.allocated >= 0.9 * tensors
             else:
-                assert found.allocated == pytest.approx(tensors, rel=0.1)
+                # with one or two stages logits of one direction wait beside the other's forward pass
+                few = layout["schedule"].startswith("dualpipe") and layout["pipeline"] <= 2
+                assert found.allocated == pytest.approx(tensors, rel=0.13 if few else 0.1)

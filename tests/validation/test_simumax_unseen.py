@@ -121,10 +121,10 @@ def test_a_step_nobody_fitted(case: Case) -> None:
 
 
 def test_their_mean_is_what_the_documentation_says() -> None:
-    # docs/training/calibration.md: 3.6 % off, bias -2.6 %, memory 0.9 %
+    # docs/training/calibration.md: 4.3 % off, bias -3.9 %, memory 0.9 %
     times, memories = zip(*map(_errors, CASES), strict=True)
-    assert mean(map(abs, times)) == pytest.approx(0.036, abs=0.004)
-    assert mean(times) == pytest.approx(-0.026, abs=0.005)
+    assert mean(map(abs, times)) == pytest.approx(0.043, abs=0.004)
+    assert mean(times) == pytest.approx(-0.039, abs=0.005)
     assert mean(map(abs, memories)) == pytest.approx(0.009, abs=0.002)
 
 

@@ -66,12 +66,14 @@ def test_each_stage_has_its_own_peak(model: str, stage: int, mib: float) -> None
 
 @dataclass(frozen=True)
 class Titan:
-    """A row of torchtitan's benchmarks/llama3_h100_202412_torchtitan.md: 8B, 2 sequences of 8,192 tokens."""
+    """A row of torchtitan's benchmarks/llama3_h100_202412_torchtitan.md, or of llama3-8b_h200_202506_trainy-
+    whitefiber.md, whose loss is compiled too: 8B, 2 sequences of 8,192 tokens."""
 
     gpus: int
     dtype: str
     gib: float
     band: float
+    gpu: str = "H100"
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,8 @@ class Titan:
         Titan(128, "fp8", 61.8, 0.025),
         Titan(8, "bf16", 82.4, 0.07),
         Titan(128, "bf16", 67.0, 0.07),
+        Titan(32, "fp8", 47.96, 0.05, "H200"),
+        Titan(64, "fp8", 46.97, 0.05, "H200"),
     ],
     ids=str,
 )
@@ -100,9 +104,9 @@ def test_torchtitan_peaks(row: Titan) -> None:
         tokens=1e9,
         dtype=row.dtype,  # type: ignore[arg-type]
         layout=Layout(zero=3, recompute="selective", recompute_modules=("ops",)),
-        software="fsdp-2024",
+        software="fsdp-2025" if row.gpu == "H200" else "fsdp-2024",
     )
-    machine = machine_of("H100", row.gpus, None)
+    machine = machine_of(row.gpu, row.gpus, None)
     found = cached(job, architecture_of(record), machine.network.fabric, 0)
     assert found is not None
     assert found.reserved / GIB == pytest.approx(row.gib, rel=row.band)

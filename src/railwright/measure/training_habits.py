@@ -96,6 +96,9 @@ def habits_of(record: Mapping[str, str]) -> Habits:
         return replace(found, era="megatron-2025", master="fp32")
     if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
         return replace(found, era="megatron-2025-unfused")
+    if name == "torchtitan" and not software.startswith("torchtitan 2024"):
+        # components/loss.py compiles the loss since 2 April 2025 (bbb1b616)
+        return replace(found, era="fsdp-2025")
     if recipe_of(record).get("fused"):
         return replace(found, era="megatron-2026-06-01" if software == SPILLED_BIASES else "megatron-2026")
     return found

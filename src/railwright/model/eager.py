@@ -14,12 +14,13 @@ from railwright.model.kernels import Block, elementwise
 Part = Literal["rotary", "router", "loss"]
 """What eager software runs operation by operation."""
 
-Loss = Literal["fused", "compiled", "eager", "traced"]
+Loss = Literal["fused", "compiled", "torch", "eager", "traced"]
 """How the cross-entropy passes over the logits."""
 
 LOSS_MOVED: dict[Loss, tuple[float, float, float]] = {
     "fused": (2.0, 1.0, 2.0),
     "compiled": (5.0, 4.0, 5.0),
+    "torch": (7.0, 4.0, 13.0),
     "eager": (11.0, 8.0, 7.0),
     "traced": (3.0, 1.0, 6.0),
 }
@@ -27,6 +28,9 @@ LOSS_MOVED: dict[Loss, tuple[float, float, float]] = {
 fused: read for the maximum and the sum of exponentials, read again and replaced by their gradient; backward
 that is scaled in place.  Source: Transformer Engine, common/triton/cross_entropy.py.
 compiled: one pass each for cast, maximum, and normalised probabilities, which are kept; an estimate.
+torch: PyTorch's own cross entropy: a cast to fp32, whose log-softmax reads each row three times; backward
+zeros for the gradient, the log-softmax's from two readings of it and one of the result, and a cast.  Source:
+ATen, native/cuda/SoftMax.cu (cunn_SoftMaxForward, cunn_SoftMaxBackward) and Loss.cu.
 eager: cast, maximum, difference, exponential, sum and quotient each their own kernel, in fp32; backward the
 product with the incoming gradient and a cast.  Source: Megatron-LM, core/tensor_parallel/cross_entropy.py.
 traced: PyTorch's softmax over the sequence in 16 bits, which reads three times forward and four times

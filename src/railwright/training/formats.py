@@ -17,7 +17,7 @@ TOKENS = 128
 dot_product_attention/utils.py, combine_and_quantize)."""
 
 
-FP32_SHARDS = ("fsdp-2023", "fsdp-2024")
+FP32_SHARDS = ("fsdp-2023", "fsdp-2024", "fsdp-2025")
 """Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision).
 
 So are weights that LoRA froze: FSDP shards a parameter in the type it was loaded in, whether it trains or not

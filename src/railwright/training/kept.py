@@ -26,11 +26,12 @@ LOSS: dict[str, KeptLoss] = {
     "megatron-2026": "fused",
     "megatron-2026-06-01": "fused",
     "fsdp-2024": "eager",
+    "fsdp-2025": "compiled",
 }
 """Eras whose loss keeps 16-bit logits and writes their gradient in place (Megatron-Bridge,
 scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'), or that call PyTorch's cross entropy
-(torchtitan, fms-fsdp).  Others keep the softmax in fp32, or as much (flash-attn's kernel: logits and their
-gradient in 16 bits)."""
+(torchtitan, fms-fsdp) or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or as
+much (flash-attn's kernel: logits and their gradient in 16 bits)."""
 
 DROPOUT = {"megatron-2021": 0.1, "megatron-2022": 0.1}
 """Dropout of GPT-like models by era (Korthikanti et al. 2022, section 4)."""
