@@ -95,3 +95,15 @@ def test_help_reads_well_in_eighty_columns_without_colour():
         assert max(len(line) for line in shown.splitlines()) <= 80
         assert "\x1b" not in shown
         assert "..." not in shown.partition("Commands:")[2], "a command's first sentence must fit its line"
+
+
+def test_the_package_itself_runs() -> None:
+    """Where a virtual environment's scripts are not on the path; a user's mistake ends as in the command."""
+    told = subprocess.run([sys.executable, "-m", "railwright", "--version"], capture_output=True, text=True)
+    assert (told.returncode, told.stdout.split()[0]) == (0, "railwright")
+    wrong = subprocess.run(
+        [sys.executable, "-m", "railwright", "check", "absent.yaml"], capture_output=True, text=True
+    )
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("Error: ")
+    assert "Traceback" not in wrong.stderr

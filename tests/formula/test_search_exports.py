@@ -387,8 +387,9 @@ def test_torchtitan_compiles() -> None:
     """As it is predicted; asynchronous tensor parallelism is refused without."""
     both = tomllib.loads(_written((DENSE, job()), "torchtitan"))
     assert both["compile"] == {"enable": True, "components": ["model", "loss"]}
-    eager = tomllib.loads(_written((DENSE, changed(job(), unfused=("loss",))), "torchtitan"))
-    assert eager["compile"]["components"] == ["model"]
+    for told in ({"unfused": ("loss",)}, {"software": "fsdp-2024"}):
+        eager = tomllib.loads(_written((DENSE, changed(job(), **told)), "torchtitan"))
+        assert eager["compile"]["components"] == ["model"]
 
 
 @pytest.mark.parametrize("text", ["true", "123", "null", "1e3", 'a "b"', "a\\b", "a: b", "a #b", "a b", "07"])

@@ -11,8 +11,10 @@ from math import gcd
 from typing import Any
 
 from railwright.model.architecture import Transformer
+from railwright.model.eager import Loss
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
@@ -42,6 +44,9 @@ SCHEDULES = {
 """Names of torch.distributed.pipelining's schedules.  ZB-H1 with virtual stages is InterleavedZeroBubble,
 which wants two stages per rank."""
 
+COMPILED: tuple[Loss, ...] = ("fused", "compiled")
+"""Losses in as few kernels as torchtitan's compiled one has; any other is predicted as not compiled."""
+
 
 def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     """Sections of a torchtitan TOML file."""
@@ -54,7 +59,8 @@ def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     }
     if "optimizer" in layout.offload:
         training["enable_cpu_offload"] = True
-    parts = ["model"] if "loss" in job.unfused else ["model", "loss"]
+    # asynchronous tensor parallelism must be compiled, and the loss is where it is predicted so (eras.yaml)
+    parts = ["model", "loss"] if loss_of(job) in COMPILED else ["model"]
     checkpoint: dict[str, Any] = {"mode": layout.recompute}
     if layout.recompute == "selective":
         checkpoint["selective_ac_option"] = "op"
@@ -63,7 +69,6 @@ def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         ("training", training),
         ("parallelism", _parallelism(job, arch, data)),
         ("activation_checkpoint", checkpoint),
-        # what is predicted is compiled (eras.yaml, fsdp-2024), and asynchronous tensor parallelism must be
         ("compile", {"enable": True, "components": parts}),
     ]
     if job.data.workers != Data().workers:
