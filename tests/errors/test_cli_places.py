@@ -260,6 +260,31 @@ def test_check_tells_what_is_wrong_with_the_study_itself_once(tmp_path: Path) ->
     assert line.startswith(f"Error: {file}:10:5: recommendations.ranking: global_batch 65537 is not a mult")
 
 
+def test_check_asks_the_network_where_gpus_may_not_reach_each_other(tmp_path: Path) -> None:
+    """Rails that meet nowhere, and an expert group that crosses them, without PXN or without a spine."""
+    file = tmp_path / "s.yaml"
+    rails = (
+        "railwright: 1\nname: rails\ncluster:\n  servers: 4\n  server: dgx-h100\n"
+        "  compute: {family: rail-only, switch: qm9700}\n"
+        "jobs:\n  - {name: tune, model: mixtral-8x7b, sequence: 4096, global_batch: 64, tokens: 1e9, "
+        "layout: {tensor: 4, expert: 8, expert_tensor: 4, sequence_parallel: true}}\n"
+    )
+    file.write_text(rails)
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 0
+    file.write_text(rails + "nccl: {pxn: false}\n")
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert said.exit_code == 2
+    assert "s.yaml:8:5: jobs.tune: " in said.output
+    assert "a rail-only fabric joins each rail to itself alone; switch PXN on" in said.output
+    meet = rails.replace("rail-only", "rail-optimised") + "nccl: {pxn: false}\n"
+    file.write_text(meet)
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 0
+    file.write_text(meet.replace("jobs:", "  faults: [{element: spine-01}]\njobs:"))
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert "s.yaml:9:5: jobs.tune: " in said.output
+    assert "no live path leads from" in said.output
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

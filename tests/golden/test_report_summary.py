@@ -106,6 +106,14 @@ def test_a_study_without_some_parts_still_prints(missing):
     assert "Rails with PXN" in text
 
 
+def test_files_without_anything_in_them_are_called_so():
+    result = example_result()
+    bare = tuple(replace(v, jobs=(), curves=()) for v in result.variants)
+    text = printed(replace(result, variants=bare, sensitivity=(), published=()), folder="out")
+    assert "trace.json   no events: no job runs" in text
+    assert "sweeps.csv   no points: no sweep runs" in text
+
+
 def test_brackets_in_names_are_text_not_markup():
     result = example_result()
     odd = replace(result.variants[0], name="rails [bold]x[/bold]")

@@ -207,6 +207,16 @@ def _check_training(job: TrainingJob, machine: Machine) -> None:
     if "attention" in job.dtype_also:
         profile_of(machine.gpu).attention_row("forward", job.dtype)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
+    if _may_lack_paths(machine):
+        from railwright.training import simulate
+
+        simulate(job, arch, machine, most_events=0)
+
+
+def _may_lack_paths(machine: Machine) -> bool:
+    """Whether two GPUs may have no way to each other: only routing a job's own messages tells."""
+    fabric = machine.network.fabric
+    return (fabric.family == "rail-only" and not machine.nccl.pxn) or bool((fabric.capacity == 0).any())
 
 
 def _check_serving(job: ServingJob, machine: Machine) -> None:

@@ -23,6 +23,7 @@ from railwright.report.figures import (
     sweeps,
 )
 from railwright.report.money import money_words
+from railwright.report.trace import traced
 from railwright.study.result import Result, VariantResult
 from railwright.units import show_change, show_count, show_power, show_rate, show_share, show_size, show_time
 
@@ -57,9 +58,11 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
         about = {
             "report.html": "the whole report, for any browser",
             "result.json": "every number",
-            "trace.json": "one training step, for ui.perfetto.dev",
+            "trace.json": (
+                "one training step, for ui.perfetto.dev" if traced(result) else "no events: no job runs"
+            ),
             "cables.csv": "every cable, port by port",
-            "sweeps.csv": "every point of the curves",
+            "sweeps.csv": "every point of the curves" if sweeps(result) else "no points: no sweep runs",
         }
         width = max(len(str(Path(folder) / name)) for name in about)
         for name, what in about.items():
