@@ -6,8 +6,10 @@ Everything here is made up by simple formulas; nothing of it is a prediction.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -298,3 +300,10 @@ def toy_counts(fabric: Fabric) -> Counts:
         hops_max=3 if spines else 1,
         bisection=NDR * fabric.num_gpus / 2,
     )
+
+
+def section_text(html: str, name: str) -> str:
+    """One section of the page as text, a space between cells."""
+    found = re.search(rf'<section id="{name}">(.*?)</section>', html, re.S)
+    assert found
+    return " ".join(unescape(re.sub("<[^>]+>", " ", found[1])).replace("\u00a0", " ").split())

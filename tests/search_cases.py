@@ -18,6 +18,18 @@ from railwright.training import simulate
 from railwright.training.result import StepResult
 from training_cases import DENSE, MOE, job, machine
 
+STUDY = """\
+railwright: 1
+name: small
+cluster:
+  servers: 2
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+jobs:
+  - {name: tune, model: llama-3-8b, sequence: 4096, global_batch: 32, tokens: 1e9, layout: {tensor: 8}}
+"""
+"""One job of a small cluster, as a file."""
+
 PACKED = job(batch=16, sequence=8192).model_copy(update={"sample_length": 512})
 TORCHAO = job(batch=32, dtype="fp8").model_copy(update={"software": "fsdp-2024"})
 DELAYED = job(batch=32, dtype="fp8").model_copy(update={"amax_over": "stage"})

@@ -86,3 +86,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if not offered:
         return ""
     return "; did you mean " + ", ".join(f"'{c}'" for c in offered) + "?"
+
+
+def among(name: str, known: Iterable[str]) -> str:
+    """'; did you mean 'x'? known are x, y' behind a name that is none of them, or '; known are x, y'."""
+    names = tuple(known)
+    return f"{nearest(name, names) or ';'} known are {', '.join(names)}"

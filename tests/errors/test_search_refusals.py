@@ -13,18 +13,9 @@ from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.search import Space, search
 from railwright.training import peak_memory
+from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
 
-STUDY = """\
-railwright: 1
-name: small
-cluster:
-  servers: 2
-  server: dgx-h100
-  compute: {family: rail-optimised, switch: qm9700}
-jobs:
-  - {name: tune, model: llama-3-8b, sequence: 4096, global_batch: 32, tokens: 1e9, layout: {tensor: 8}}
-"""
 SPACE = """\
 tensor: [4, 8]
 pipeline: [1, 2]

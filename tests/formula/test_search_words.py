@@ -15,20 +15,11 @@ from railwright.search.space import setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.units import show_time
+from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
 
 WIDE = replace(DENSE, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672, layers=2)
 
-STUDY = """\
-railwright: 1
-name: small
-cluster:
-  servers: 2
-  server: dgx-h100
-  compute: {family: rail-optimised, switch: qm9700}
-jobs:
-  - {name: tune, model: llama-3-8b, sequence: 4096, global_batch: 32, tokens: 1e9, layout: {tensor: 8}}
-"""
 FEW = """\
 tensor: [4, 8]
 pipeline: [1]

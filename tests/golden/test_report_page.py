@@ -14,7 +14,7 @@ from railwright.report import page
 from railwright.spec.study import Variant
 from railwright.study.result import JobResult, VariantResult
 from railwright.units import show_time
-from report_fixture import example_result, example_study, toy_fabric, variant
+from report_fixture import example_result, example_study, section_text, toy_fabric, variant
 
 VOID = {"br", "col", "hr", "link", "meta"}
 
@@ -143,7 +143,7 @@ def test_sections_come_in_the_order_question_answer_why(html):
 
 
 def test_whoever_wants_another_layout_is_sent_to_the_search(html):
-    assert "'railwright search' finds the fastest of all" in section(html, "sensitivity")
+    assert "'railwright search' finds the fastest of all" in section_text(html, "sensitivity")
     result = example_result()
     base = result.variants[0]
     ranking = replace(base.jobs[0], step=replace(base.jobs[0].step, unit="samples"))
@@ -376,63 +376,3 @@ def test_kernel_constants_are_assumptions_only_where_a_job_runs_kernels():
     )
     assert with_job
     assert not without
-
-
-def section(html: str, name: str) -> str:
-    """One section of the page as text, a space between cells."""
-    found = re.search(rf'<section id="{name}">(.*?)</section>', html, re.S)
-    assert found
-    return " ".join(unescape(re.sub("<[^>]+>", " ", found[1])).replace("\u00a0", " ").split())
-
-
-def test_the_band_stands_under_every_key_figure_that_has_one(html):
-    """0.88 to 1.22 times a step; a rate goes the other way, 1/1.22 to 1/0.88."""
-    step = example_result().variants[0].jobs[0].step
-    keys = html[html.index('class="keys"') : html.index("<nav")].replace("\u00a0", " ")
-    assert f"80 %: {show_time(0.88 * step.step_time)} to {show_time(1.22 * step.step_time)}" in keys
-    rate = step.tokens_per_second
-    assert f"80 %: {rate / 1.22:,.0f} to {rate / 0.88:,.0f}" in keys
-    assert keys.count("80 %: ") == 6, "step, tokens/s, MFU, time for all tokens, two bus bandwidths"
-
-
-def test_the_band_of_each_step_stands_beside_it(html):
-    table = section(html, "variants")
-    times = [v.jobs[0].step.step_time for v in example_result().variants]
-    for name, factor in (("from", 0.88), ("to", 1.22)):
-        assert f"80 % of measurements {name} " + " ".join(show_time(factor * t) for t in times) in table
-
-
-def test_samples_are_not_called_tokens():
-    result = example_result()
-    base = result.variants[0]
-    job = base.jobs[0]
-    ranking = replace(base, jobs=(replace(job, step=replace(job.step, unit="samples")),))
-    table = section(page(replace(result, variants=(ranking,))), "variants")
-    assert "samples/s" in table
-    assert "time for all samples" in table
-    assert "tokens" not in table
-
-
-def test_every_band_says_what_it_is_of_and_was_made_of():
-    """Sizes tell the bands of one algorithm apart; the note on a band is in its row, not in the list."""
-    result = example_result()
-    base = result.variants[0]
-    curve = base.curves[0]
-    points = tuple(
-        replace(p, error_low=0.5 if i < 2 else 0.9, error_high=1.5, notes=("error band: 7 published curves",))
-        for i, p in enumerate(curve.points)
-    )
-    job = base.jobs[0]
-    told = replace(job, step=replace(job.step, error_source="23 records of 4 families"))
-    one = replace(base, curves=(replace(curve, points=points),), jobs=(told,))
-    text = section(page(replace(result, variants=(one,))), "error")
-    assert "0.88 to 1.22 23 records of 4 families" in text
-    rows = re.findall(r"all-to-all \(\w+\), ([^)]+?) (0\.\d\d) to 1\.50 7 published curves", text)
-    assert len(rows) == len(set(rows)) >= 2
-    assert "error band" not in text
-
-
-def test_exposed_communication_says_how_much_of_it_leaves_the_servers(html):
-    text = section(html, "step")
-    assert "exposed between servers of the step all communication hidden" in text
-    assert "network" not in text

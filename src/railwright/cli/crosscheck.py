@@ -54,7 +54,7 @@ def crosscheck(
     Writes fabric and traffic in the formats of SimGrid, htsim, ASTRA-sim and SimAI, runs those that are
     installed, and prints their times beside ours.  Exit status 1 when one that is installed fails.
     """
-    from railwright.errors import RailwrightError, nearest
+    from railwright.errors import RailwrightError, among
 
     asked, catalog, fabric = open_fabric(study, variant)
 
@@ -67,9 +67,7 @@ def crosscheck(
     known: dict[str, RoutingName] = {"adaptive": "adaptive", "ecmp": "ecmp", "static": "static"}
     chosen = routing or compute.routing
     if chosen not in known:
-        raise RailwrightError(
-            f"no routing '{chosen}'{nearest(chosen, known) or ';'} known are {', '.join(known)}"
-        )
+        raise RailwrightError(f"no routing '{chosen}'{among(chosen, known)}")
     if limit <= 0:
         raise RailwrightError(f"--limit {limit:g} leaves no time; give seconds above 0")
     number = min(fabric.num_gpus, USUAL_RANKS) if ranks is None else ranks

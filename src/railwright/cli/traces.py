@@ -10,7 +10,7 @@ import typer
 from railwright.cli.fabric import JsonOption, VariantOption, open_fabric
 from railwright.cli.groups import group
 from railwright.cli.studies import StudyArgument
-from railwright.errors import PlanError, nearest
+from railwright.errors import PlanError, among, nearest
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine
@@ -53,9 +53,7 @@ def export(
 
     known = (*FORMATS, "perfetto")
     if format not in known:
-        raise PlanError(
-            f"no trace format '{format}'{nearest(format, known) or ';'} known are {', '.join(known)}"
-        )
+        raise PlanError(f"no trace format '{format}'{among(format, known)}")
     asked, machine = _machine(study, variant)
     chosen = _job(asked, job)
     arch = load_model(chosen.model)
@@ -141,7 +139,7 @@ def _machine(study: str, variant: str | None) -> tuple[Study, Machine]:
 
 
 def _job(asked: Study, name: str | None) -> TrainingJob:
-    from railwright.errors import RailwrightError, nearest
+    from railwright.errors import RailwrightError
 
     jobs = {one.name: one for one in asked.jobs}
     if not jobs:

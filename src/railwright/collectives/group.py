@@ -91,6 +91,11 @@ class Group:
         return min(self.usable_nic, pcie_link(self.nic_slot))
 
     @property
+    def rings_alone(self) -> str:
+        """Why nothing but rings is modelled among its GPUs; '' where more is."""
+        return "only rings are modelled on AMD GPUs" if self.generation == "cdna" else ""
+
+    @property
     def medium(self) -> str:
         """What joins the ranks of one node: 'nvlink' or 'pci'."""
         return "nvlink" if self.scale_up else "pci"

@@ -59,9 +59,8 @@ def _wire(protocol: str) -> float:
 
 
 def _unavailable(op: Op, group: Group, sharp: bool) -> str:
-    if group.generation == "cdna":
-        return "only rings are modelled on AMD GPUs"
-    return "" if group.ranks == group.nodes and group.nodes > 1 else "PAT is used with one GPU per node only"
+    alone = group.ranks == group.nodes and group.nodes > 1
+    return group.rings_alone or ("" if alone else "PAT is used with one GPU per node only")
 
 
 PAT = Algorithm(

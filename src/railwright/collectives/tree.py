@@ -84,9 +84,7 @@ def _wire(protocol: str) -> float:
 
 
 def _unavailable(op: Op, group: Group, sharp: bool) -> str:
-    if group.generation == "cdna":
-        return "only rings are modelled on AMD GPUs"
-    return ""
+    return group.rings_alone
 
 
 TREE = Algorithm(

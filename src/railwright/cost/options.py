@@ -183,19 +183,16 @@ def electricity(region: str) -> str:
 def check_region(book: Book, region: str) -> None:
     """Raises RailwrightError for a region without a price of electricity or without carbon intensity."""
     from railwright.cost.prices import regions
-    from railwright.errors import nearest
+    from railwright.errors import among
 
     priced = sorted(item.split("/")[1] for item in book if item.startswith("electricity/"))
     if region not in priced:
         raise RailwrightError(
-            f"money.region: no price of electricity in '{region}'{nearest(region, priced) or ';'} known are "
-            f"{', '.join(priced)}; or add electricity/{region} to your prices (money.prices)"
+            f"money.region: no price of electricity in '{region}'{among(region, priced)}; "
+            f"or add electricity/{region} to your prices (money.prices)"
         )
     if region not in regions():
-        raise RailwrightError(
-            f"money.region: no carbon intensity of '{region}'{nearest(region, regions()) or ';'} known are "
-            f"{', '.join(regions())}"
-        )
+        raise RailwrightError(f"money.region: no carbon intensity of '{region}'{among(region, regions())}")
 
 
 def with_defaults(book: Book) -> dict[str, Price]:

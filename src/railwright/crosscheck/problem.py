@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.catalog.parts import Catalog
-from railwright.errors import PlanError, nearest
+from railwright.errors import PlanError, among
 from railwright.export.sheet import METRE
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, Solution, solve
@@ -120,9 +120,7 @@ def make_problem(
     Raises PlanError for an unknown pattern, a wrong number of ranks, or a size below one byte per message.
     """
     if pattern not in PATTERNS:
-        raise PlanError(
-            f"no pattern '{pattern}'{nearest(pattern, PATTERNS) or ';'} known are {', '.join(PATTERNS)}"
-        )
+        raise PlanError(f"no pattern '{pattern}'{among(pattern, PATTERNS)}")
     have = network.fabric.num_gpus
     if not 2 <= num_ranks <= have:
         raise PlanError(f"{num_ranks} ranks are asked for; it can be 2 to {have}, the GPUs of the fabric")

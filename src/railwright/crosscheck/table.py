@@ -9,7 +9,7 @@ from pathlib import Path
 from railwright.crosscheck import astra, htsim, simai, simgrid
 from railwright.crosscheck.outcome import Answer, CrossCheck, Failed, Found, Row, Status
 from railwright.crosscheck.problem import Problem
-from railwright.errors import PlanError, nearest
+from railwright.errors import PlanError, among
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ def crosscheck(
     """
     for name in only:
         if name not in SIMULATORS:
-            raise PlanError(
-                f"no simulator '{name}'{nearest(name, SIMULATORS) or ';'} known are {', '.join(SIMULATORS)}"
-            )
+            raise PlanError(f"no simulator '{name}'{among(name, SIMULATORS)}")
     if folder.exists() and not folder.is_dir():
         raise PlanError(f"'{folder}' is a file; name a folder")
     if folder.exists() and not force and any(folder.iterdir()):

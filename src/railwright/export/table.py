@@ -8,7 +8,7 @@ from pathlib import Path
 
 from railwright.catalog import load_catalog
 from railwright.catalog.parts import Catalog
-from railwright.errors import PlanError, nearest
+from railwright.errors import PlanError, among
 from railwright.export import (
     astra,
     bom,
@@ -131,9 +131,7 @@ def render(
     Raises PlanError for a format that does not exist or that cannot say this fabric.
     """
     if format not in EXPORTS:
-        raise PlanError(
-            f"no export format '{format}'{nearest(format, EXPORTS) or ';'} known are {', '.join(EXPORTS)}"
-        )
+        raise PlanError(f"no export format '{format}'{among(format, EXPORTS)}")
     title = "".join(c if c.isprintable() else " " for c in study_name)
     sheet = Sheet(fabric, catalog or load_catalog(), " ".join(title.split()))
     return EXPORTS[format].function(sheet)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-Graph = Literal["attention", "mlp", "router", "step"]
+from railwright.spec.training import Graph
 
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
     ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},

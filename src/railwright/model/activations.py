@@ -30,7 +30,12 @@ components/loss.py; its 8B on H200 in June 2025 took 15 GiB less than on H100 be
 'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax; its backward writes the gradients of
 log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py)."""
 
-WAITING_LOGIT_BYTES: dict[KeptLoss, float] = {"fused": ELEMENT, "compiled": 2.0, "unfused": 4.0, "eager": 4.0}
+WAITING_LOGIT_BYTES: dict[KeptLoss, float] = {
+    "fused": ELEMENT,
+    "compiled": ELEMENT,
+    "unfused": 4.0,
+    "eager": 4.0,
+}
 """Bytes of one logit between the forward and the backward pass of the loss.
 'fused' and 'compiled' the logits themselves; 'unfused' the softmax; 'eager' the log-softmax, one tensor that
 log_softmax and nll_loss both keep, while the cast to fp32 keeps nothing (torch.autograd.graph.

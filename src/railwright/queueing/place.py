@@ -198,9 +198,9 @@ def _same_rails(site: Site, free: list[int], hosts: int, each: int) -> Allocatio
 
 def policy_named(name: str) -> Policy:
     """The policy. Raises PlanError for one that does not exist."""
-    from railwright.errors import nearest
+    from railwright.errors import among
 
     for known in POLICIES:
         if known == name:
             return known
-    raise PlanError(f"no placement '{name}'{nearest(name, POLICIES) or ';'} known are {', '.join(POLICIES)}")
+    raise PlanError(f"no placement '{name}'{among(name, POLICIES)}")

@@ -13,7 +13,7 @@ from railwright.fabric.graph import Fabric
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult
-from railwright.units import show_time
+from railwright.units import show_rate, show_time
 
 SMALL = float(2**20)
 """Size that stands for small messages where the sweep has it. [byte]"""
@@ -105,6 +105,11 @@ def show_band(value: float, low: float, high: float, show: Callable[[float], str
     low, high   the band of measured over predicted of that value
     """
     return f"{show(value * low)} to {show(value * high)}"
+
+
+def busbw_band(point: CollectivePrediction) -> str:
+    """'42.9 GB/s to 52.1 GB/s': the band of a bus bandwidth, which is the lower the longer a call takes."""
+    return show_band(point.busbw, 1 / point.error_high, 1 / point.error_low, show_rate)
 
 
 def pxn_pairs(result: Result) -> tuple[tuple[int, int], ...]:

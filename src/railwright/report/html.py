@@ -10,6 +10,7 @@ import base64
 import hashlib
 
 from railwright.report.figures import (
+    busbw_band,
     job_names,
     job_of,
     large_point,
@@ -167,14 +168,8 @@ def _keys(result: Result) -> Html | None:
         curves = dict(sweep.curves)
         if 0 in curves:
             point = large_point(curves[0].points)
-            rate = (1 / point.error_high, 1 / point.error_low)
-            found.append(
-                (
-                    f"{sweep.title} bus bandwidth at {show_size(point.size)}",
-                    show_rate(point.busbw),
-                    show_band(point.busbw, *rate, show_rate),
-                )
-            )
+            title = f"{sweep.title} bus bandwidth at {show_size(point.size)}"
+            found.append((title, show_rate(point.busbw), busbw_band(point)))
     if base.counts is not None:
         c = base.counts
         found += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.report.charts import Axes, Line, badge, line_chart
-from railwright.report.figures import Sweeps, large_point, letter, pxn_pairs, show_band, sweeps
+from railwright.report.figures import Sweeps, busbw_band, large_point, letter, pxn_pairs, sweeps
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
@@ -90,7 +90,7 @@ def _limits(result: Result, sweep: Sweeps) -> Html:
             [
                 join([badge(index, letter(index)), result.variants[index].name]),
                 show_rate(p.busbw),
-                show_band(p.busbw, 1 / p.error_high, 1 / p.error_low, show_rate),
+                busbw_band(p),
                 show_time(p.time),
                 f"{longest.name}, {show_share(longest.seconds / p.time)}" if longest is not None else "–",
                 _busiest(p),
@@ -138,7 +138,7 @@ def _busiest(p: CollectivePrediction) -> str:
 
 
 def _tip(p: CollectivePrediction) -> str:
-    band = show_band(p.busbw, 1 / p.error_high, 1 / p.error_low, show_rate)
+    band = busbw_band(p)
     return (
         f"{show_size(p.size)}: {show_rate(p.busbw)} (80 %: {band}), {show_time(p.time)}, "
         f"{p.algorithm}/{p.protocol}"

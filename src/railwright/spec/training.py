@@ -10,6 +10,8 @@ from railwright.spec.dataset import Data
 from railwright.spec.lora import Lora
 from railwright.spec.section import Name, Section, not_bool
 
+Graph = Literal["attention", "mlp", "router", "step"]
+
 RecomputeModule = Literal[
     "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "ops"
 ]
@@ -179,7 +181,7 @@ class TrainingJob(Section):
         description="servers that one token's experts may lie on; one copy goes to each, and is passed on "
         "inside it (DeepEP); default: any, and every expert's copy crosses the network (NCCL)",
     )
-    cuda_graphs: tuple[Literal["attention", "mlp", "router", "step"], ...] = Field(
+    cuda_graphs: tuple[Graph, ...] = Field(
         default=(),
         description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
         "dense layer), router (with what prepares the dispatch), or the whole step",

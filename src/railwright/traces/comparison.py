@@ -25,6 +25,7 @@ from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.eras import era_of, pace_of
 from railwright.training.placement import GroupKind
+from railwright.training.result import ADAM
 from railwright.training.sizes import job_gpus
 from railwright.training.step import kernel_timer
 from railwright.training.timeline import Lane
@@ -144,7 +145,7 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
     for share in step.shares:
         if share.kind == "compute":
             compute = share.exposed
-        elif share.kind in ("bubble", "host", "data", "adam"):
+        elif share.kind in ("bubble", "host", "data", ADAM):
             found[IDLE] += share.exposed
         elif share.kind == "copy":
             found[COPY] += share.exposed

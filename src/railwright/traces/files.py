@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from railwright.collectives.machine import Machine
-from railwright.errors import PlanError, nearest
+from railwright.errors import PlanError, among
 from railwright.export.files import refuse_filled
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
@@ -35,9 +35,7 @@ def export(
     and a folder that is there and not empty.
     """
     if format not in FORMATS:
-        raise PlanError(
-            f"no trace format '{format}'{nearest(format, FORMATS) or ';'} known are {', '.join(FORMATS)}"
-        )
+        raise PlanError(f"no trace format '{format}'{among(format, FORMATS)}")
     target = Path(folder)
     refuse_filled(target)
     files, step = FORMATS[format](job, arch, machine)

@@ -28,6 +28,7 @@ from railwright.traces.reading import content
 from railwright.traces.refusal import wrong
 from railwright.training import Event, StepResult, place
 from railwright.training.lockstep import MAXIMA
+from railwright.training.result import ADAM
 from railwright.training.schedule import TOGETHER, order_name
 from railwright.training.sizes import Sizes, job_gpus
 
@@ -122,7 +123,7 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
             last.append(Row(_plain(event.name), weight=part))
         else:
             backward[behind] = replace(backward[behind], weight=part)
-    optimizer = sum(e.end - e.start for e in events if e.kind in ("optimizer", "adam"))
+    optimizer = sum(e.end - e.start for e in events if e.kind in ("optimizer", ADAM))
     last.append(Row("optimizer", weight=Part(optimizer)))
     layout = job.layout
     gpus = job_gpus(job, fabric)

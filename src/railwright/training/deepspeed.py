@@ -82,7 +82,7 @@ def copied(shard: float, zero: int, offload: bool) -> dict[str, float]:
     return {BUCKETS: 2.0 * (BUCKET + shard) if zero else 4.0 * shard}
 
 
-def on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
+def gradient_on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
     """Bytes of the buffer in which ZeRO-Offload adds a gradient to what the host has of it.
 
     largest  parameters of the stage's largest weight

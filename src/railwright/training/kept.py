@@ -14,7 +14,7 @@ from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
-from railwright.training.deepspeed import on_its_way
+from railwright.training.deepspeed import gradient_on_its_way
 from railwright.training.eras import era_of, unfuses_loss
 from railwright.training.route import Chunk
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
@@ -120,14 +120,16 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
         {
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
-            **on_its_way(job, _largest(job, arch, shape)),
+            **gradient_on_its_way(job, _largest(job, arch, shape)),
             "buffers of what a stage receives": _neighbours(shape) * _sent(job, arch),
         },
         {
             "layer being recomputed": again,
             "output of the layer being recomputed": _output(job, arch),
             "activation gradients": flowing,
-            "layer on its way to the host": max(_on_its_way(job, chunk, kept) for chunk in shape.chunks),
+            "layer on its way to the host": max(
+                _layer_on_its_way(job, chunk, kept) for chunk in shape.chunks
+            ),
         },
         _head(job, arch) if head else {},
         _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
@@ -151,7 +153,7 @@ def layers_away(job: TrainingJob, layers: int) -> int:
     return max(min(share, layers - 1), 0)
 
 
-def _on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) -> float:
+def _layer_on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) -> float:
     """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
     a backward one under `paired`, one layer). [byte]
 
