@@ -1,7 +1,8 @@
 """Keep the README true: run its commands, and keep the figures it quotes equal to what the tool prints.
 
 readme.py command run|test   print the one-line command under that marker, for .ci/run
-readme.py write              put `railwright validate`'s table into README.md and docs/validation.md, the
+readme.py write              put `railwright validate`'s table into README.md and docs/validation.md, what
+                             it finds of training steps, drawn, into docs/training/validation.md, the
                              example's answer into README.md, and the bands of the training families into
                              src/railwright/training/data/error_band.yaml
 readme.py check              exit 1 if any of them differs from what `write` would put there
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from railwright.measure.table import ValidationTable
+    from railwright.measure.training_errors import Records, Table
     from railwright.study.result import Result
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 VALIDATION = ROOT / "docs" / "validation.md"
+TRAINING = ROOT / "docs" / "training"
 BANDS = ROOT / "src" / "railwright" / "training" / "data" / "error_band.yaml"
 EXAMPLE = ROOT / "examples" / "mixtral-240-h100.yaml"
 
@@ -85,17 +89,47 @@ def sections(lines: list[str]) -> list[str]:
     return found[:-1]
 
 
+def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Path, str]]:
+    """docs/training/validation.md and its two drawings: what `railwright validate training --html` shows."""
+    from railwright.measure import training_bars
+    from railwright.measure.training_errors import by_family, in_short, left_out, steps_of, worst
+    from railwright.report.scatter import picture
+    from railwright.report.training_page import errors_drawing, steps_drawing
+
+    steps = steps_of(table.rows, records)
+    page = (TRAINING / "validation.md").read_text(encoding="utf-8")
+    page = filled(page, "short", [in_short(steps)], fence="")
+    goals = training_bars.reached(table.rows, table.skipped, records)
+    page = filled(page, "goals", training_bars.lines(goals))
+    for block, found in (
+        ("worst", worst(steps)),
+        ("families", by_family(steps, records)),
+        ("left-out", left_out(table.skipped)),
+    ):
+        page = filled(page, block, markdown(found), fence="")
+    yield TRAINING / "validation.md", page
+    yield TRAINING / "validation-steps.svg", picture(steps_drawing(steps, records))
+    yield TRAINING / "validation-errors.svg", picture(errors_drawing(steps, records))
+
+
+def markdown(table: Table) -> list[str]:
+    """A head and rows as a Markdown table."""
+    heads, rows = table
+    return ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows)]
+
+
 def wanted() -> Iterator[tuple[Path, str]]:
     """Each file as it should read; the bands first, because the example quotes them once they are written."""
     import railwright
     from railwright.measure import validate
     from railwright.measure.training import records
     from railwright.measure.training_bands import bands
+    from railwright.measure.training_errors import steps_of
     from railwright.training import error_band
 
     table = validate()
-    steps = [r for r in table.rows if r.family.startswith("training ")]
-    yield BANDS, bands(steps, {r["id"]: r["family"] for r in records()})
+    carried = {r["id"]: r for r in records()}
+    yield BANDS, bands(steps_of(table.rows, carried), {name: r["family"] for name, r in carried.items()})
     error_band.cache_clear()
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))
@@ -103,6 +137,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     yield README, filled(readme, "validate", table.lines())
     page = VALIDATION.read_text(encoding="utf-8")
     yield VALIDATION, filled(page, "validate-detail", sections(table.lines(detail=True)), fence="")
+    yield from training_page(table, carried)
 
 
 def main(arguments: list[str]) -> int:
@@ -115,7 +150,7 @@ def main(arguments: list[str]) -> int:
             path.write_text(text, encoding="utf-8")
         return 0
     if arguments == ["check"]:
-        stale = [p.name for p, text in wanted() if p.read_text(encoding="utf-8") != text]
+        stale = [p.name for p, text in wanted() if not p.exists() or p.read_text(encoding="utf-8") != text]
         if stale:
             print(f"stale: {', '.join(stale)}; run `.venv/bin/python tools/readme.py write` and commit")
         return bool(stale)

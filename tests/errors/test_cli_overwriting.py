@@ -33,6 +33,7 @@ COMMANDS = [
     ("bench", "pairs", "--json"),
     ("bench", "rails", "--json"),
     ("diagnose", "study.yaml", "--steps", "steps.csv", "--html"),
+    ("validate", "training", "--html"),
     ("init",),
 ]
 

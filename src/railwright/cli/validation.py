@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,10 @@ def validate(
         str | None, typer.Argument(metavar="[FAMILY]", help="One family; default: all.")
     ] = None,
     detail: Annotated[bool, typer.Option("--detail", "-d", help="The twenty worst of each family.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Training: drawn as a page, with the reasons of misses."),
+    ] = None,
 ) -> None:
     """Replay published measurements.
 
@@ -32,9 +37,31 @@ def validate(
     from railwright.cli.tables import print_words
     from railwright.measure import validate as replay
 
+    if html is not None:
+        _refuse(html, family)
     found = replay(family)
+    if html is not None:
+        from railwright.export.files import write_new
+        from railwright.measure.training import records
+        from railwright.report.training_page import training_page
+
+        write_new({html: training_page(found, {r["id"]: r for r in records()})})
     for line in found.lines(detail=detail or family is not None):
         typer.echo(line)
     print_words(f"\n{LEGEND}")
+    if html is not None:
+        typer.echo(f"\n{html}")
     if not found.passed:
         raise typer.Exit(MISSED)
+
+
+def _refuse(html: Path, family: str | None) -> None:
+    """Before anything is computed: a family without a page, or a file that is there."""
+    from railwright.errors import RailwrightError
+    from railwright.export.files import refuse_existing
+
+    if family != "training":
+        raise RailwrightError(
+            f"--html: only training is drawn; railwright validate training --html {html} writes the page"
+        )
+    refuse_existing([html])

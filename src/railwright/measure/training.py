@@ -16,6 +16,7 @@ from railwright.measure.korthikanti import korthikanti_rows
 from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of, machine_for
+from railwright.measure.training_reasons import reason_of
 from railwright.measure.vtrain import single_rows
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -91,7 +92,17 @@ def record_row(record: Mapping[str, str], family: str) -> Row:
         _left_out().get(record["family"], {}).get(f"{job.software} | {pace_keys(machine.gpu, job.dtype)[0]}")
     )
     left_out = seconds if pace is None else _simulated(*same, waiting(Pace(**pace), gpus))[0]
-    return Row(family, record["id"], what, seconds, measured, "s/step", record["source"], left_out=left_out)
+    return Row(
+        family,
+        record["id"],
+        what,
+        seconds,
+        measured,
+        "s/step",
+        record["source"],
+        reason_of(record, seconds / measured - 1),
+        left_out=left_out,
+    )
 
 
 ANY = "record"

@@ -148,17 +148,24 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return result
 
 
-def marker(index: int, x: float, y: float, tip: str, size: float = 3.2) -> Html:
-    """A line's own shape at one point: circle, square, diamond, triangle, in turn."""
-    look, s = f"mark {colour(index)}", size
+def marker(shape: int, x: float, y: float, tip: str, size: float = 3.2, *, look: str | None = None) -> Html:
+    """A line's own shape at one point: circle, square, diamond, triangle, in turn.
+
+    tip   '' for no tooltip
+    look  class of its colour; None: that of the line with this shape
+    """
+    look, s = f"mark {colour(shape) if look is None else look}", size
+    inside = [tag("title", tip)] if tip else []
     shapes = (
-        lambda: tag("circle", tag("title", tip), class_=look, cx=x, cy=y, r=s),
-        lambda: tag("rect", tag("title", tip), class_=look, x=x - s, y=y - s, width=2 * s, height=2 * s),
-        lambda: _polygon(look, tip, [(x, y - 1.4 * s), (x + 1.4 * s, y), (x, y + 1.4 * s), (x - 1.4 * s, y)]),
-        lambda: _polygon(look, tip, [(x, y - 1.3 * s), (x + 1.3 * s, y + s), (x - 1.3 * s, y + s)]),
-        lambda: _polygon(look, tip, [(x, y + 1.3 * s), (x + 1.3 * s, y - s), (x - 1.3 * s, y - s)]),
+        lambda: tag("circle", *inside, class_=look, cx=x, cy=y, r=s),
+        lambda: tag("rect", *inside, class_=look, x=x - s, y=y - s, width=2 * s, height=2 * s),
+        lambda: _polygon(
+            look, inside, [(x, y - 1.4 * s), (x + 1.4 * s, y), (x, y + 1.4 * s), (x - 1.4 * s, y)]
+        ),
+        lambda: _polygon(look, inside, [(x, y - 1.3 * s), (x + 1.3 * s, y + s), (x - 1.3 * s, y + s)]),
+        lambda: _polygon(look, inside, [(x, y + 1.3 * s), (x + 1.3 * s, y - s), (x - 1.3 * s, y - s)]),
     )
-    return shapes[index % len(shapes)]()
+    return shapes[shape % len(shapes)]()
 
 
 def _line_chart(
@@ -254,9 +261,9 @@ def _long_name(line: Line) -> str:
     return f"{line.letter}  {name}"
 
 
-def _polygon(look: str, tip: str, points: Sequence[tuple[float, float]]) -> Html:
+def _polygon(look: str, inside: Sequence[Html], points: Sequence[tuple[float, float]]) -> Html:
     text = " ".join(f"{number(x)},{number(y)}" for x, y in points)
-    return tag("polygon", tag("title", tip), class_=look, points=text)
+    return tag("polygon", *inside, class_=look, points=text)
 
 
 def _bar(rects: Sequence[Html], label: str) -> Html:

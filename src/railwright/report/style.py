@@ -116,6 +116,8 @@ svg .mark:hover{stroke:var(--ink);stroke-width:2}
 .curve.s6,.lead.s6{stroke:var(--s6)}.curve.s7,.lead.s7{stroke:var(--s7)}
 .mark.s0{fill:var(--s0)}.mark.s1{fill:var(--s1)}.mark.s2{fill:var(--s2)}.mark.s3{fill:var(--s3)}
 .mark.s4{fill:var(--s4)}.mark.s5{fill:var(--s5)}.mark.s6{fill:var(--s6)}.mark.s7{fill:var(--s7)}
+svg.scatter{width:100%;max-width:40rem;height:auto}.scatter .rule.whole{stroke-dasharray:none}
+.scatter .dots .mark{stroke-width:.5;opacity:.8}.scatter .mark.plain{fill:var(--soft)}
 svg.bar{width:100%;height:1.35rem;background:var(--idle);border-radius:3px}
 svg.bar.thin{height:.9rem}
 .diverge{width:11rem}.diverge svg.bar{height:1rem;background:var(--wash);margin-top:.25rem}
@@ -202,13 +204,14 @@ summary{list-style:none}summary::-webkit-details-marker{display:none}
 """
 
 
+COLOURS = f":root{{{LIGHT};color-scheme:light dark}}\n@media (prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+
+
+def drawing_style() -> str:
+    """The CSS of a drawing that stands alone."""
+    return f"{COLOURS}svg{{background:var(--paper)}}{DRAWINGS}"
+
+
 def stylesheet() -> str:
     """The whole CSS of the page."""
-    return (
-        f":root{{{LIGHT};color-scheme:light dark}}\n"
-        f"@media (prefers-color-scheme:dark){{:root{{{DARK}}}}}"
-        + PAGE
-        + DRAWINGS
-        + NARROW
-        + PRINT.replace("LIGHT", LIGHT)
-    )
+    return COLOURS + PAGE + DRAWINGS + NARROW + PRINT.replace("LIGHT", LIGHT)
