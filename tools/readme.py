@@ -92,6 +92,7 @@ def sections(lines: list[str]) -> list[str]:
 def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Path, str]]:
     """docs/training/validation.md and its two drawings: what `railwright validate training --html` shows."""
     from railwright.measure import training_bars
+    from railwright.measure.training import fitted_families
     from railwright.measure.training_errors import by_family, in_short, left_out, steps_of, worst
     from railwright.report.scatter import picture
     from railwright.report.training_page import errors_drawing, steps_drawing
@@ -103,7 +104,7 @@ def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Pa
     page = filled(page, "goals", training_bars.lines(goals))
     for block, found in (
         ("worst", worst(steps)),
-        ("families", by_family(steps, records)),
+        ("families", by_family(steps, records, fitted_families())),
         ("left-out", left_out(table.skipped)),
     ):
         page = filled(page, block, markdown(found), fence="")

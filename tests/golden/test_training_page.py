@@ -40,7 +40,7 @@ def table() -> ValidationTable:
 
 
 def test_a_familys_errors_by_hand() -> None:
-    heads, rows = by_family(some(), CARRIED)
+    heads, rows = by_family(some(), CARRIED, {"dgxc-llama3-70b-H100"})
     assert heads == ("family", "steps", "fitted", "left out", "bias", "worst")
     # fitted (10 + 0 + 20)/3; left out: 12.2, 2 and 18.4 %
     assert rows[0] == ("dgxc-llama3-70b-H100", "3", "10.0%", "10.9%", "-3.3%", "-20.0%")
@@ -86,8 +86,8 @@ def test_a_drawing_stands_alone() -> None:
 
 
 def test_the_page_has_a_tooltip_on_every_dot() -> None:
-    page = training_page(table(), CARRIED)
-    assert page == training_page(table(), CARRIED)
+    page = training_page(table(), CARRIED, ())
+    assert page == training_page(table(), CARRIED, ())
     assert page.count("s predicted,") == 2 * len(some())
     for heading in ("Predicted against measured", "The twenty worst, and why", "By family", "Not predicted"):
         assert f"<h2>{heading}</h2>" in page

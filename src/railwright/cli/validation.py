@@ -42,10 +42,10 @@ def validate(
     found = replay(family)
     if html is not None:
         from railwright.export.files import write_new
-        from railwright.measure.training import records
+        from railwright.measure.training import fitted_families, records
         from railwright.report.training_page import training_page
 
-        write_new({html: training_page(found, {r["id"]: r for r in records()})})
+        write_new({html: training_page(found, {r["id"]: r for r in records()}, fitted_families())})
     for line in found.lines(detail=detail or family is not None):
         typer.echo(line)
     print_words(f"\n{LEGEND}")

@@ -89,7 +89,9 @@ def record_row(record: Mapping[str, str], family: str) -> Row:
     else:
         measured = tokens / (float(record["tokens_s_gpu"]) * gpus)
     pace = (
-        _left_out().get(record["family"], {}).get(f"{job.software} | {pace_keys(machine.gpu, job.dtype)[0]}")
+        fitted_families()
+        .get(record["family"], {})
+        .get(f"{job.software} | {pace_keys(machine.gpu, job.dtype)[0]}")
     )
     left_out = seconds if pace is None else _simulated(*same, waiting(Pace(**pace), gpus))[0]
     return Row(
@@ -119,8 +121,8 @@ def _simulated(
 
 
 @lru_cache(maxsize=1)
-def _left_out() -> dict[str, dict[str, dict[str, Any]]]:
-    """Family -> era and GPU -> factors fitted without it (tools/fit_training.py); others no fit has seen."""
+def fitted_families() -> dict[str, dict[str, dict[str, Any]]]:
+    """Family -> era and GPU -> factors fitted without it (tools/fit_training.py); no fit has seen others."""
     text = resources.files("railwright.measure").joinpath("data/training_left_out.json")
     found: dict[str, dict[str, dict[str, Any]]] = json.loads(text.read_text(encoding="utf-8"))
     return found

@@ -6,7 +6,7 @@ Tables are a head and rows of text; the validation page and its HTML twin print 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from statistics import mean
 
 from railwright.measure.table import Row, Skipped
@@ -30,16 +30,16 @@ def generation_of(row: Row) -> tuple[str, str]:
     return kind, gpu
 
 
-def by_family(steps: Sequence[Row], records: Records) -> Table:
+def by_family(steps: Sequence[Row], records: Records, fitted: Container[str]) -> Table:
     """Every family with its number of steps, and its errors fitted and left out of the fit.
 
-    What no fit has ever seen has no error 'fitted'.
+    fitted  families that a fit has seen; others have no error of that name
     """
     heads = ("family", "steps", "fitted", "left out", "bias", "worst")
     families: dict[str, list[Row]] = {}
     for row in steps:
         families.setdefault(records[row.record]["family"], []).append(row)
-    return heads, [_family(name, families[name]) for name in sorted(families)]
+    return heads, [_family(name, families[name], name in fitted) for name in sorted(families)]
 
 
 def worst(steps: Sequence[Row]) -> Table:
@@ -67,10 +67,8 @@ def in_short(steps: Sequence[Row]) -> str:
     )
 
 
-def _family(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+def _family(name: str, rows: Sequence[Row], fitted: bool) -> tuple[str, ...]:
     errors = [r.error for r in rows]
-    # A prediction that leaving the family out does not change was never fitted to it.
-    fitted = any(r.left_out != r.predicted for r in rows)
     unseen = [abs(e) for r in rows if (e := r.error_left_out) is not None]
     return (
         name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from railwright import __version__
 from railwright.measure.table import Row, ValidationTable
@@ -44,10 +44,11 @@ NOTE = (
 )
 
 
-def training_page(table: ValidationTable, records: Records) -> str:
+def training_page(table: ValidationTable, records: Records, fitted: Container[str]) -> str:
     """The page; the same validation gives the same text.
 
     records  record -> its row of the carried tables (`measure.training.records`)
+    fitted   families that a fit has seen (`measure.training.fitted_families`)
     """
     steps = steps_of(table.rows, records)
     sections: list[tuple[str, Html]] = [
@@ -60,7 +61,7 @@ def training_page(table: ValidationTable, records: Records) -> str:
             join(
                 [
                     tag("p", NOTE, class_="note"),
-                    _table("Errors by family", by_family(steps, records), "12345"),
+                    _table("Errors by family", by_family(steps, records, fitted), "12345"),
                 ]
             ),
         ),
