@@ -181,6 +181,12 @@ def show_time(value: float) -> str:
     return _show(value, steps, first={"min": 120.0, "h": 7200.0, "d": 2 * 86400.0})
 
 
+def trace_time(value: float) -> float:
+    """A moment in microseconds, to the whole nanoseconds that trace viewers keep: an event's end is then the
+    next one's start, and not after it. [s]"""
+    return round(float(value) * 1e6, 3)
+
+
 def show_power(value: float) -> str:
     """A power, '10.2 kW'. [W]"""
     return _show(value, (("W", 1.0), ("kW", 1e3), ("MW", 1e6), ("GW", 1e9)))

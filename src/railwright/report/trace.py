@@ -15,8 +15,10 @@ from railwright.study.result import JobResult, Result
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult, UsedCollective
 from railwright.training.timeline import Event
+from railwright.units import trace_time
 
-MICROSECONDS = 1e6
+THREADS = 1000
+"""From lane to lane: Perfetto puts the thread with its process's number first, so none has a stage's."""
 LANES = ("compute", "tp", "cp", "ep", "emb", "pp", "dp", "copy", "host")
 LANE_NAMES = {
     "compute": "compute",
@@ -59,7 +61,7 @@ def step_events(step: StepResult) -> list[dict[str, Any]]:
         for place, lane in enumerate(LANES):
             events = [e for e in step.timeline.events if e.rank == rank and e.lane == lane]
             for row, members in enumerate(_rows(events)):
-                thread = place * 10 + row + 1
+                thread = THREADS * (place + 1) + row
                 name = LANE_NAMES[lane] + (f" ({row + 1})" if row else "")
                 found.append(_named("thread_name", rank, thread, {"name": name}))
                 found.append(_named("thread_sort_index", rank, thread, {"sort_index": thread}))
@@ -73,9 +75,10 @@ def _path(path: CriticalPath, step: StepResult) -> list[dict[str, Any]]:
     return [
         _named("process_name", process, 0, {"name": "critical path"}),
         _named("process_sort_index", process, 0, {"sort_index": -1}),
-        _named("thread_name", process, 1, {"name": "what sets the step's length"}),
+        _named("thread_name", process, THREADS, {"name": "what sets the step's length"}),
         *(
-            _complete(event, 1, step, True) | {"pid": process, "name": f"stage {event.rank}: {event.name}"}
+            _complete(event, THREADS, step, True)
+            | {"pid": process, "name": f"stage {event.rank}: {event.name}"}
             for event in path.events
         ),
     ]
@@ -112,7 +115,7 @@ def _complete(event: Event, thread: int, step: StepResult, critical: bool = Fals
         }
         if p.bottleneck is not None:
             args["bottleneck"] = p.bottleneck.name
-    start, end = round(event.start * MICROSECONDS, 3), round(event.end * MICROSECONDS, 3)
+    start, end = trace_time(event.start), trace_time(event.end)
     return {
         "name": event.name,
         "cat": f"{event.lane},{event.kind}",
@@ -139,7 +142,7 @@ def _rows(events: list[Event]) -> list[list[Event]]:
     rows: list[list[Event]] = []
     for event in sorted(events, key=lambda e: (e.start, e.end, e.name)):
         for row in rows:
-            if row[-1].end <= event.start + 1e-12:
+            if trace_time(row[-1].end) <= trace_time(event.start):
                 row.append(event)
                 break
         else:

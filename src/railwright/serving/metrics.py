@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from railwright.serving import kernel_rows as r
 from railwright.serving.simulate import Run
 from railwright.spec.serving import Slo
+from railwright.units import trace_time
 
 Floats = NDArray[np.float64]
 
@@ -151,6 +152,7 @@ class Timeline:
     """A replica's steps over time.
 
     start, end   (E,) of each run of like steps [s];  steps in it
+    lane         (E,) which of its batches in flight, from 0: with pipeline stages they run beside each other
     decoders, chunks, tokens  (E,) requests that decode, parts of prompts and their tokens
     waiting      (E,) requests in its queue at the end
     held         (E,) share of its blocks of keys and values in use
@@ -159,6 +161,7 @@ class Timeline:
     replica: int
     start: Floats
     end: Floats
+    lane: Floats
     steps: Floats
     decoders: Floats
     chunks: Floats
@@ -188,8 +191,11 @@ def timelines(run: Run) -> tuple[Timeline, ...]:
             log = run.log[run.home[run.log[:, r.LOG_LANE].astype(int)] == v]
             log = log[np.argsort(log[:, r.LOG_END], kind="stable")]
             start, end, steps, decoders, chunks, tokens, queue = (log[:, column] for column in _COLUMNS)
+            lane = log[:, r.LOG_LANE] - np.flatnonzero(run.home == v)[0]
             found.append(
-                Timeline(v, start, end, steps, decoders, chunks, tokens, queue, log[:, r.LOG_USED] / blocks)
+                Timeline(
+                    v, start, end, lane, steps, decoders, chunks, tokens, queue, log[:, r.LOG_USED] / blocks
+                )
             )
         first += pool.replicas
     return tuple(found)
@@ -205,30 +211,44 @@ def perfetto(run: Run) -> dict[str, Any]:
     return {"displayTimeUnit": "ms", "traceEvents": events}
 
 
+LANE = 1000
+"""Threads count from here: Perfetto takes 0, and the number of the process, for its main thread."""
+
+
 def _step_events(run: Run) -> Iterator[dict[str, Any]]:
     for line in timelines(run):
         pid = line.replica + 1
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"replica {line.replica}"}}
+        for lane in sorted({int(lane) for lane in line.lane}):
+            name = "steps" if not line.lane.any() else f"steps of batch {lane + 1}"
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": LANE + lane, "args": {"name": name}}
+        joins: dict[float, int] = {}
         for k in range(len(line.start)):
             mixed = line.chunks[k] > 0
             name = ("mixed" if line.decoders[k] else "prefill") if mixed else "decode"
-            begin, end = line.start[k] * 1e6, line.end[k] * 1e6
+            begin, end = trace_time(line.start[k]), trace_time(line.end[k])
             yield {
                 "ph": "X",
                 "name": name,
                 "pid": pid,
-                "tid": 0,
+                "tid": LANE + int(line.lane[k]),
                 "ts": begin,
-                "dur": end - begin,
+                "dur": round(end - begin, 3),
                 "args": {"steps": int(line.steps[k]), "prompt tokens": int(line.tokens[k])},
             }
-            counters = {
-                "decoding": float(line.decoders[k]),
-                "waiting": float(line.waiting[k]),
-                "KV in use (%)": round(100 * float(line.held[k]), 2),
-            }
-            for what, value in counters.items():
-                yield {"ph": "C", "name": what, "pid": pid, "ts": end, "args": {what: value}}
+            for ts, change in ((begin, 1), (end, -1)):
+                joins[ts] = joins.get(ts, 0) + change * int(line.decoders[k])
+            yield _counter(pid, end, "requests", "waiting", float(line.waiting[k]))
+            yield _counter(pid, end, "KV", "in use (%)", round(100 * float(line.held[k]), 2))
+        decoding = 0
+        for ts in sorted(joins):
+            decoding += joins[ts]
+            yield _counter(pid, ts, "requests", "decoding", decoding)
+
+
+def _counter(pid: int, ts: float, name: str, what: str, value: float) -> dict[str, Any]:
+    """Perfetto calls it by both names; its value holds from here on."""
+    return {"ph": "C", "name": name, "pid": pid, "ts": ts, "args": {what: value}}
 
 
 def _request_events(run: Run) -> Iterator[dict[str, Any]]:
@@ -236,7 +256,8 @@ def _request_events(run: Run) -> Iterator[dict[str, Any]]:
     for i in range(min(len(run.work), DRAWN)):
         moments = (("waits", run.sent[i], run.admitted[i]), ("prefill", run.admitted[i], run.first[i]))
         for name, begin, end in (*moments, ("decode", run.first[i], run.done[i])):
-            one = {"cat": "request", "name": name, "id": i, "pid": 0, "tid": 0}
+            # A local id keeps it in its process; a plain one belongs to none.
+            one = {"cat": "request", "name": name, "id2": {"local": hex(i)}, "pid": 0, "tid": 0}
             args = {"prompt": int(run.work.prompt[i]), "output": int(run.work.output[i])}
-            yield {"ph": "b", "ts": begin * 1e6, "args": args, **one}
-            yield {"ph": "e", "ts": end * 1e6, **one}
+            yield {"ph": "b", "ts": trace_time(begin), "args": args, **one}
+            yield {"ph": "e", "ts": trace_time(end), **one}
