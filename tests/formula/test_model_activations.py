@@ -161,7 +161,7 @@ def test_gradients_behind_the_activation_by_hand():
     assert layer_gradient_bytes(arch, "dense", 1, dtype="fp8") == 2 * 4096 + (2 + 4 - 1) * 14336
 
 
-@pytest.mark.parametrize(("loss", "logit"), [("fused", 2), ("unfused", 4), ("eager", 12)])
+@pytest.mark.parametrize(("loss", "logit"), [("fused", 2), ("unfused", 4), ("eager", 12), ("eager, cut", 16)])
 def test_bytes_of_a_logit(loss, logit):
     arch = load_model("llama-3-8b")
     inputs = 2 * 2 * 4096

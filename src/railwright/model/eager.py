@@ -14,13 +14,14 @@ from railwright.model.kernels import Block, elementwise
 Part = Literal["rotary", "router", "loss"]
 """What eager software runs operation by operation."""
 
-Loss = Literal["fused", "compiled", "torch", "eager", "traced"]
+Loss = Literal["fused", "compiled", "torch", "torch, cut", "eager", "traced"]
 """How the cross-entropy passes over the logits."""
 
 LOSS_MOVED: dict[Loss, tuple[float, float, float]] = {
     "fused": (2.0, 1.0, 2.0),
     "compiled": (5.0, 4.0, 5.0),
     "torch": (7.0, 4.0, 13.0),
+    "torch, cut": (11.0, 8.0, 19.0),
     "eager": (11.0, 8.0, 7.0),
     "traced": (3.0, 1.0, 6.0),
 }
@@ -31,6 +32,9 @@ compiled: one pass each for cast, maximum, and normalised probabilities, which a
 torch: PyTorch's own cross entropy: a cast to fp32, whose log-softmax reads each row three times; backward
 zeros for the gradient, the log-softmax's from two readings of it and one of the result, and a cast.  Source:
 ATen, native/cuda/SoftMax.cu (cunn_SoftMaxForward, cunn_SoftMaxBackward) and Loss.cu.
+torch, cut: PyTorch's loss_parallel over tensor ranks: cast, maximum, difference, exponential, sum and
+difference again each their own kernel, in fp32; backward zeros, exponential, sum, product and a cast. Source:
+PyTorch 2.13, distributed/tensor/parallel/loss.py.
 eager: cast, maximum, difference, exponential, sum and quotient each their own kernel, in fp32; backward the
 product with the incoming gradient and a cast.  Source: Megatron-LM, core/tensor_parallel/cross_entropy.py.
 traced: PyTorch's softmax over the sequence in 16 bits, which reads three times forward and four times

@@ -178,8 +178,11 @@ def paced(profile: Profile, pace: Pace) -> Profile:
 
 
 def loss_of(job: TrainingJob) -> Loss:
-    """How a job's cross-entropy passes over the logits."""
-    return "eager" if unfuses_loss(job) else era_of(job).loss
+    """How a job's cross-entropy passes over the logits; PyTorch's has other kernels over tensor ranks."""
+    if unfuses_loss(job):
+        return "eager"
+    loss = era_of(job).loss
+    return "torch, cut" if loss == "torch" and job.layout.tensor > 1 else loss
 
 
 def unfuses_loss(job: TrainingJob) -> bool:

@@ -33,6 +33,9 @@ scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'), or that
 (torchtitan, fms-fsdp) or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or as
 much (flash-attn's kernel: logits and their gradient in 16 bits)."""
 
+CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
+"""What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
+
 DROPOUT = {"megatron-2021": 0.1, "megatron-2022": 0.1}
 """Dropout of GPT-like models by era (Korthikanti et al. 2022, section 4)."""
 
@@ -332,7 +335,8 @@ def _waiting(job: TrainingJob, arch: Transformer) -> float:
 
 
 def _loss(job: TrainingJob) -> KeptLoss:
-    return "unfused" if unfuses_loss(job) else LOSS.get(job.software, "unfused")
+    kept = "unfused" if unfuses_loss(job) else LOSS.get(job.software, "unfused")
+    return CUT.get(kept, kept) if job.layout.tensor > 1 else kept
 
 
 def _sent(job: TrainingJob, arch: Transformer) -> float:
