@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from railwright.measure.training_recipes import recipe_of
 from railwright.model.eager import Part
+from railwright.training.eras import eras
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,11 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     if recipe_of(record).get("fused"):
         return replace(found, era="megatron-2026-06-01" if software == SPILLED_BIASES else "megatron-2026")
     return found
+
+
+def framework_of(record: Mapping[str, str]) -> str:
+    """The framework that a record ran on (`training.eras.Era.framework`)."""
+    return eras()[habits_of(record).era].framework
 
 
 OF_2025 = re.compile(r"(NeMo|Nemo|Release) 25\.|\(recipes\)")

@@ -71,7 +71,7 @@ class Era:
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
-    framework  whose schedules and overlaps it has (`search.frameworks`); 'other': not known there
+    framework  whose schedules and overlaps it has (`search.frameworks`, which knows some of them)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 

@@ -102,7 +102,7 @@ def simulate(
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.attended).total * tokens
-    band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype))
+    band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype), era_of(job).framework)
     step = StepResult(
         step_time=step_time,
         tokens=tokens,
