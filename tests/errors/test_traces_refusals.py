@@ -293,6 +293,19 @@ def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
     assert set(FORMATS) == {"chakra", "goal", "simai"}
 
 
+@pytest.mark.parametrize(("format", "most"), [("goal", "goal.MOST_LINES"), ("chakra", "chakra.MOST_NODES")])
+def test_nothing_is_left_of_a_trace_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, most: str
+) -> None:
+    """Refused when its first lines are written already."""
+    whole, _ = export(job(tensor=2), DENSE, machine(1), format, tmp_path / "whole")
+    monkeypatch.setattr(f"railwright.traces.{most}", 100)
+    with pytest.raises(PlanError, match="more than 100"):
+        export(job(tensor=2), DENSE, machine(1), format, tmp_path / "out")
+    assert whole
+    assert not any((tmp_path / "out").iterdir())
+
+
 @pytest.mark.parametrize(
     ("moe", "layout", "says"),
     [
