@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
 from railwright.spec.training import Overlap
 from railwright.traces import FORMATS, chakra_read, export, load, replay, simai
@@ -378,4 +380,36 @@ def test_simai_has_no_passes_that_run_together(tmp_path: Path, layout: dict[str,
     arch = MOE if "expert" in layout else DENSE
     with pytest.raises(PlanError, match=r"set overlap\.ep to false, or take another layout\.schedule"):
         export(job(batch=32, sequence=512, **layout), arch, machine(2), "simai", tmp_path / "out")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+RECOMMENDS = """
+railwright: 1
+name: Mixed
+cluster:
+  servers: 1
+  server: dgx-h100
+  compute: {family: single-switch, switch: qm9700}
+recommendations:
+  - {name: ranking, model: dlrm-dcnv2, global_batch: 8192, samples: 4.2e9}
+"""
+TRAINS = "jobs:\n  - {name: tune, model: llama-3.1-8b, global_batch: 8, sequence: 1024, tokens: 1e9}\n"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "name", "says"),
+    [
+        (TRAINS, "ranking", "'ranking' is a recommendation job; a trace is of a training job"),
+        (TRAINS, "tunes", "has no job 'tunes'; did you mean 'tune'?"),
+        (TRAINS, "x", "has no job 'x'; its training jobs are tune"),
+        ("", None, "'Mixed' has no training job; a trace is of one"),
+    ],
+)
+def test_a_job_that_has_no_trace(tmp_path: Path, jobs: str, name: str | None, says: str) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(RECOMMENDS + jobs, encoding="utf-8")
+    asked = ["trace", "export", str(study), "-o", str(tmp_path / "out"), *(["--job", name] if name else [])]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
     assert not (tmp_path / "out").exists()
