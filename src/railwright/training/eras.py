@@ -127,13 +127,18 @@ def hides_sends(job: TrainingJob) -> bool:
 
 
 def pace_of(job: TrainingJob, gpu: Gpu, gpus: int | None = None) -> Pace:
-    """The factors of a job's era on a GPU: its own, else its generation's, else those of isolated kernels.
+    """The factors of a job's era on a GPU, with the wait for the slowest.
 
-    gpus  in the job, for the wait for the slowest; default: as many as the job asks for
+    gpus  in the job; default: as many as the job asks for
     """
+    return waiting(pace_alone(job, gpu), gpus or job.gpus or 1)
+
+
+def pace_alone(job: TrainingJob, gpu: Gpu) -> Pace:
+    """The factors without that wait: the GPU's own, else its generation's, else those of isolated kernels."""
     known = era_of(job).pace
     own, kin = pace_keys(gpu, job.dtype)
-    return waiting(known.get(own) or known.get(kin) or Pace(), gpus or job.gpus or 1)
+    return known.get(own) or known.get(kin) or Pace()
 
 
 def waiting(pace: Pace, gpus: int) -> Pace:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import Era, Pace, eras
+from railwright.units import show_time
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Heads and rows."""
@@ -95,8 +96,12 @@ def titled(key: str) -> str:
 
 
 def factors(pace: Pace) -> str:
-    """'products 1.33, attention 1.37, memory-bound kernels 1.26 times as long as alone'."""
-    return (
+    """'products 1.33, attention 1.37, memory-bound kernels 1.26 times as long as alone; …'."""
+    if pace == Pace():
+        return "kernels as long as alone"
+    told = (
         f"products {pace.gemm:.3g}, attention {pace.attention:.3g}, memory-bound kernels {pace.memory:.3g} "
         "times as long as alone"
     )
+    told += f"; {show_time(pace.gap)} more between two kernels" if pace.gap else ""
+    return told + (f"; {show_time(pace.step)} more a step" if pace.step else "")
