@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from railwright.measure.training_recipes import recipe_of
 from railwright.model.eager import Part
+from railwright.spec.training import Software
 from railwright.training.eras import eras
 
 
@@ -26,7 +27,7 @@ class Habits:
     source    where that is read
     """
 
-    era: str
+    era: Software
     sequence_parallel: bool = True
     tp: bool = False
     dp: bool = True
@@ -90,7 +91,7 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     software, name = record["software"], record["family"].split("-")[0]
     if software.startswith(("MaxText", "PaXML")):
         # paxml/configure.sh: ENABLE_TE=1, of March 2024; maxtext: quantization=fp8, of December 2024
-        era = "xla-2024" if software.startswith("PaXML") else "xla-2025"
+        era: Software = "xla-2024" if software.startswith("PaXML") else "xla-2025"
         return Habits(era, source="JAX: XLA hides what it can")
     found = HABITS.get(name, HABITS[""])
     if found is HABITS[""] and OF_2025.search(software):
