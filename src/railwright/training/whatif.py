@@ -22,7 +22,7 @@ from railwright.traffic.demand import Communicator
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
-from railwright.training.eras import Pace, hides_sends, pace_of
+from railwright.training.eras import Pace, hides_sends, pace_alone
 from railwright.training.result import StepResult
 from railwright.training.schedule import SHARED, in_pairs, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
@@ -235,7 +235,7 @@ def _all_alike(job: TrainingJob, machine: Machine) -> Case | None:
     """No GPU is slower than another; None for one GPU."""
     if job_gpus(job, machine.network.fabric) == 1:
         return None
-    return Case(job, machine, pace=pace_of(job, machine.gpu, 1))
+    return Case(job, machine, pace=pace_alone(job, machine.gpu))
 
 
 def _one_slower(job: TrainingJob, machine: Machine) -> Case | None:
