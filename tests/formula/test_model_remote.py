@@ -160,6 +160,18 @@ def test_jais_is_gpt_2_unless_its_keys_say_alibi_and_swiglu():
     assert gated.alibi
 
 
+def test_falcon_under_its_first_names():
+    names = {"hidden_size": HIDDEN, "n_layer": LAYERS, "n_head": HEADS, "vocab_size": VOCAB, "alibi": False}
+    later = {"num_kv_heads": 2, "new_decoder_architecture": True}
+    assert read("RefinedWeb", names, n_head_kv=2).kv_heads == 2
+    assert total("RefinedWeb", names, n_head_kv=2) == total("falcon", BASE, **later)
+    flags = {"multi_query": True, "parallel_attn": True, "bias": False}
+    assert total("RefinedWebModel", names, **flags) == total("falcon", BASE, **flags)
+    assert total("RefinedWebModel", names, bias=True) == total(
+        "falcon", BASE, multi_query=False, parallel_attn=False, bias=True
+    )
+
+
 def test_stablelm_and_phi_4_multimodal_under_their_first_names():
     assert total("stablelm_epoch", num_key_value_heads=8) == total("stablelm", num_key_value_heads=8)
     assert total("phi4mm", num_key_value_heads=2) == total("phi3", num_key_value_heads=2)

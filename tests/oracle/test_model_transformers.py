@@ -48,7 +48,10 @@ def test_every_family_is_counted_somewhere():
     # Kimi K2 are bundled; Qwen's flat configs are read as their text, Phi's first name as its later one
     remote = {"grok-1", "kimi_k2", "internlm", "internlm2", "deepseek", "qwen", "baichuan", "chatglm", "mimo"}
     remote |= {"bailing_moe", "minicpm", "exaone", "Yi", "aquila", "xverse", "skywork", "orion", "jais"}
-    assert set(FAMILIES) - counted == remote | {"qwen2_vl", "qwen2_5_vl", "phi4mm", "stablelm_epoch"}
+    assert set(FAMILIES) - counted == remote | {"qwen2_vl", "qwen2_5_vl", "phi4mm", "stablelm_epoch"} | {
+        "RefinedWeb",
+        "RefinedWebModel",
+    }
 
 
 def test_every_decoder_of_transformers_is_read_or_refused_with_its_own_reason():

@@ -18,6 +18,7 @@ _GPT = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
+_FALCON = {"n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_head_kv": "num_kv_heads"}
 _MOSAIC = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
 
 OTHER_NAMES: dict[str, dict[str, str]] = {
@@ -31,6 +32,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "num_attention_heads": "attention_heads",
         "num_hidden_layers": "num_layers",
     },
+    **dict.fromkeys(("RefinedWeb", "RefinedWebModel"), _FALCON),
     "exaone": {"num_layers": "num_hidden_layers"},
     "qwen": {"kv_channels": "head_dim"},
     "mpt": _MOSAIC,
@@ -132,6 +134,9 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "cohere2_moe": {**_WIDE, **_WINDOW},
     "mimo": {"num_key_value_heads": 32, **_LATE},
     "stablelm_epoch": {"num_key_value_heads": 32},
+    # Falcon's first names: the code of the 40B knows the later decoder only
+    "RefinedWeb": {"new_decoder_architecture": True},
+    "RefinedWebModel": {"multi_query": False, "parallel_attn": False},
 }
 """model_type -> keys that whoever writes a config may leave out."""
 

@@ -130,6 +130,8 @@ FAMILIES: dict[str, Family] = {
     "skywork": remote.llama_alike,
     "orion": remote.orion,
     "stablelm_epoch": dense.stablelm,
+    "RefinedWeb": dense.falcon,
+    "RefinedWebModel": dense.falcon,
 }
 
 NOT_DECODERS = (
@@ -211,6 +213,12 @@ REFUSED = {
     "nemotron-nas": "leaves attention or the MLP out of some layers",
     "hunyuan": "has layers that share keys and values",
     **dict.fromkeys(("step3_text", "step3_vl"), "makes queries by two products with a norm between them"),
+    **dict.fromkeys(
+        ("llada", "llada_moe", "llada2_moe", "Dream", "diffusion_gemma", "diffusion_gemma_text"),
+        "fills in masked tokens instead of giving the next one (diffusion)",
+    ),
+    "telechat": "has biases on the last products of attention and MLP alone",
+    "solar": "adds what a few layers gave to the inputs of later ones",
     **dict.fromkeys(("hrm_text", "ouro", "iquestloopcoder"), _REPEATED),
     "gpt_neox_japanese": "has a bias in its last layer alone",
     "openai-gpt": "norms the sums behind its blocks, and has no norm behind the last layer",
