@@ -290,9 +290,8 @@ def persimmon(keys: Keys, name: str) -> Transformer:
 
 def phi(keys: Keys, name: str) -> Transformer:
     """Phi-1 to Phi-2: biases everywhere, on the LM head too; attention and MLP side by side, one norm."""
-    without(keys, "qk_layernorm")
     untied(keys)
-    return replace(
+    arch = replace(
         plain(keys, name),
         gated=False,
         norm_bias=True,
@@ -303,6 +302,7 @@ def phi(keys: Keys, name: str) -> Transformer:
         parallel_blocks=True,
         norms_per_layer=1,
     )
+    return replace(normed_queries(arch), qk_norm_bias=True) if keys.flag("qk_layernorm", False) else arch
 
 
 def opt(keys: Keys, name: str) -> Transformer:

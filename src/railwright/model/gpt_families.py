@@ -45,8 +45,10 @@ def gpt_neo(keys: Keys, name: str) -> Transformer:
 
 def _global_layers(keys: Keys, layers: int) -> list[bool]:
     """Which layers see the whole sequence, of [[[kind, …], times], …] under `attention_types`."""
-    # the class' own default, of a model with 24 layers
-    types = keys.raw("attention_types") or [[["global", "local"], 12]]
+    types = keys.raw("attention_types")
+    if types is None:
+        # the class' own default, of a model with 24 layers
+        types = [[["global", "local"], 12]]
     right = isinstance(types, list) and all(_is_run(run) for run in types)
     right = right and sum(len(kinds) * times for kinds, times in types) == layers
     keys.need(
