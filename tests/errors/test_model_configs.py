@@ -129,13 +129,54 @@ def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
         (["llama"], "['llama'] is no name; a Hugging Face config.json names its architecture there"),
         ("bert", "'bert' is not a decoder-only transformer"),
         ("lama", "'lama' is not supported; did you mean 'llama'"),
-        ("rwkv", "Supported: llama, mistral, mixtral"),
+        ("rwkv", "'rwkv' is not a decoder-only transformer"),
+        ("my-own", "Supported: llama, mistral, mixtral"),
     ],
 )
 def test_an_architecture_that_is_not_read(save, kind, says):
     with pytest.raises(SpecError, match="model_type") as caught:
         load_model(save(model_type=kind))
     assert says in str(caught.value)
+
+
+LAYERS = {key: GOOD[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
+
+
+@pytest.mark.parametrize(
+    ("more", "nearest"),
+    [
+        (
+            {"intermediate_size": 512},
+            "llama, qwen2 (biases) or qwen3 (normed queries and keys) (a gated MLP)",
+        ),
+        ({"intermediate_size": 512, "sliding_window": 64}, "mistral (a gated MLP, windows)"),
+        ({"layer_types": ["full_attention"] * 4, "sliding_window": 64}, "ministral, olmo3 or gemma3_text"),
+        ({"intermediate_size": 512, "num_local_experts": 8}, "mixtral, granitemoe or gpt_oss"),
+        ({"num_experts": 8}, "qwen3_moe or olmoe"),
+        ({"num_experts": 8, "num_shared_experts": 1}, "exaone_moe, hy_v3 or bailing_moe"),
+        (
+            {"num_experts": 8, "shared_expert_intermediate_size": 64},
+            "qwen2_moe (experts beside a shared one)",
+        ),
+        ({"n_routed_experts": 8}, "glm4_moe, dots1 or deepseek"),
+        ({"n_routed_experts": 8, "kv_lora_rank": 64}, "deepseek_v3 or deepseek_v2 (latent attention)"),
+        ({"n_embd": 256}, "gpt2, gptj or jais"),
+    ],
+)
+def test_an_unknown_architecture_is_told_the_families_whose_keys_it_has(tmp_path, more, nearest):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "my-own", **LAYERS, **more}))
+    with pytest.raises(SpecError, match="change model_type to the family's name") as caught:
+        load_model(path)
+    assert f"Its keys are nearest to those of {nearest}" in str(caught.value)
+
+
+def test_an_unknown_architecture_with_keys_of_its_own_is_told_all_families(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "my-own", "width": 8}')
+    with pytest.raises(SpecError, match="is not supported") as caught:
+        load_model(path)
+    assert "nearest to those" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", [{}, None, "absent", [1], 7])
@@ -172,6 +213,12 @@ def test_a_nested_language_model_that_is_not_read_is_refused_as_it_would_be_alon
         ("glm_moe_dsa", "sparse attention"),
         ("jetmoe", "routes its attention heads"),
         ("gemma3n", "embeddings in every layer"),
+        ("afmoe", "gates"),
+        ("axk2", "sparse attention"),
+        ("openelm", "another MLP in every layer"),
+        ("arctic", "a dense MLP beside the experts"),
+        ("bitnet", "weights of three values"),
+        ("ctrl", "a bias on an LM head that is tied"),
     ],
 )
 def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says):
@@ -226,6 +273,9 @@ ERNIE = {
     "num_hidden_layers": 6,
 }
 FALCON = {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2}
+GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 8, "n_layer": 2}
+NEO = {"model_type": "gpt_neo", "num_layers": 4, "num_heads": 8}
+GLM = {"model_type": "chatglm", "num_layers": 2, "padded_vocab_size": 1000, "ffn_hidden_size": 512}
 GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers": 6}
 
 
@@ -236,7 +286,7 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ({**QWEN, "mlp_only_layers": "0,1"}, "mlp_only_layers"),
         ({**QWEN, "mlp_only_layers": [0, "1"]}, "mlp_only_layers"),
         ({**LLAMA4, "moe_layers": ["1", "3"]}, "moe_layers"),
-        ({**LLAMA4, "no_rope_layers": [0, 1, 1, 0]}, "no_rope_layers"),
+        ({**LLAMA4, "no_rope_layers": [0, 1, 0, 0]}, "no_rope_layers"),
         ({**LLAMA4, "no_rope_layers": ["yes", 1, 1, 0]}, "no_rope_layers"),
         ({"model_type": "bloom", "n_embed": 250, "n_head": 8, "n_layer": 2}, "n_head"),
         ({"model_type": "mpt", "d_model": 250, "n_heads": 8, "n_layers": 2}, "n_heads"),
@@ -258,7 +308,10 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ),
         ({**ERNIE, "moe_layer_end_index": 3}, "moe_layer_end_index"),
         ({**ERNIE, "use_bias": True}, "use_bias"),
-        ({**GEMMA, "layer_types": ["full_attention", *["sliding_attention"] * 5]}, "layer_types"),
+        (
+            {**GEMMA, "layer_types": ["sliding_attention", "full_attention", *["sliding_attention"] * 4]},
+            "layer_types",
+        ),
         ({**GEMMA, "layer_types": ["sliding_attention"] * 5}, "layer_types"),
         ({**GEMMA, "layer_types": ["linear_attention"] * 6}, "layer_types"),
         ({**GEMMA, "sliding_window_pattern": 0}, "sliding_window_pattern"),
@@ -302,6 +355,23 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
             "num_ln_in_parallel_attn",
         ),
         ({**FALCON, "parallel_attn": False}, "parallel_attn"),
+        ({"model_type": "phi", "tie_word_embeddings": True}, "tie_word_embeddings"),
+        ({"model_type": "phimoe", "lm_head_bias": True, "tie_word_embeddings": True}, "tie_word_embeddings"),
+        ({**GPTJ, "tie_word_embeddings": True}, "tie_word_embeddings"),
+        ({**GPTJ, "n_embd": 250}, "n_head"),
+        ({**NEO, "attention_types": [[["global", "local"], 3]]}, "attention_types"),
+        ({**NEO, "attention_types": [[["global", "near"], 2]]}, "attention_types"),
+        ({**NEO, "attention_types": ["global"] * 4}, "attention_types"),
+        ({**NEO, "attention_types": [[["local", "global", "global", "local"], 1]]}, "attention_types"),
+        ({"model_type": "minicpm", "sparse_config": {"topk": 64}}, "sparse_config"),
+        ({"model_type": "xverse", "num_experts": 64}, "num_experts"),
+        ({"model_type": "chatglm"}, "padded_vocab_size"),
+        ({**GLM, "add_bias_linear": True}, "add_bias_linear"),
+        ({**GLM, "post_layer_norm": False}, "post_layer_norm"),
+        (
+            {"model_type": "cohere2_moe", "num_experts": 8, "first_k_dense_replace": 2},
+            "prefix_dense_sliding_window_pattern",
+        ),
         ({"model_type": "hunyuan_v1_dense", "use_cla": True, "cla_share_factor": 2}, "use_cla"),
         ({"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2, 2, 1, 2]}, "moe_topk"),
     ],

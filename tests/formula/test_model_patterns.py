@@ -140,11 +140,15 @@ def test_a_pattern_is_found_where_there_is_one_and_says_the_same_layers(length):
         if found:
             first, step = found
             assert [i >= first and (i - first) % step == 0 for i in range(length)] == list(marks)
-        full = [[e > 0 and (i + 1) % e == 0 for i in range(length)] for e in range(length + 2)]
-        every = window_pattern(marks)
-        assert (every is not None) == (list(marks) in full)
-        if every is not None:
-            assert [every > 0 and (i + 1) % every == 0 for i in range(length)] == list(marks)
+        full = {
+            (e, early): [e > 0 and (i + (not early)) % e == 0 for i in range(length)]
+            for e in range(length + 2)
+            for early in (False, True)
+        }
+        seen = window_pattern(marks)
+        assert (seen is not None) == (list(marks) in full.values())
+        if seen is not None:
+            assert full[seen] == list(marks)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,13 @@ def test_a_stage_of_many_counts_the_most_full_layers_it_can_hold():
     assert full_layers(gemma, 4) == 3
     assert full_layers(replace(gemma, sliding_window=0), 4) == 16
     assert full_layers(replace(gemma, full_every=0), 4) == 0
+
+
+def test_the_first_of_every_few_layers_may_see_everything_instead_of_the_last():
+    # 0, 6, …, 60: one more than with the last of every six, and as many in a stage
+    gemma = replace(load_model("gemma-3-27b"), full_first=True)
+    assert full_layers(gemma) == 11
+    assert full_layers(gemma, 4) == 3
 
 
 @pytest.mark.parametrize(

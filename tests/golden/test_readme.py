@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from railwright.model.families import FAMILIES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -53,3 +55,14 @@ def test_every_family_of_the_validation_page_has_a_heading():
     first = page[: page.index("## ")]
     families = re.findall(r"^(.{27}|.{28,}?) *\d+ +\d+(?: |$)", first, re.M)
     assert len(headings) == len(set(headings)) == len([f for f in families if f.strip() != "family"])
+
+
+def test_the_readme_counts_the_model_types_that_are_read():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"any of {len(FAMILIES)} Hugging Face model types" in text
+
+
+def test_the_page_of_models_names_every_model_type_that_is_read():
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[\w.-]+", page[page.index("## Families") : page.index("## Layers that differ")]))
+    assert set(FAMILIES) - named == set()

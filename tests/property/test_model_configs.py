@@ -14,10 +14,36 @@ from railwright.model.families import FAMILIES
 from railwright.model.pattern import kinds_present, layer_kinds
 
 ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
+LLAMA = {
+    "num_hidden_layers": 6,
+    "hidden_size": 256,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "intermediate_size": 320,
+    "vocab_size": 1000,
+    "num_nextn_predict_layers": 1,
+}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64, "first_k_dense_replace": 2}
+GPT = {"n_layer": 6, "n_embd": 256, "n_head": 8, "vocab_size": 1000, "activation_function": "swiglu"}
+CHATGLM = {"num_layers": 6, "padded_vocab_size": 1000, "ffn_hidden_size": 320, "multi_query_group_num": 2}
+REMOTE = (
+    *(
+        {"model_type": kind, **LLAMA}
+        for kind in ("internlm", "qwen", "baichuan", "mimo", "minicpm", "orion", "Yi")
+    ),
+    {"model_type": "deepseek", **LLAMA, **EXPERTS, "n_routed_experts": 8, "n_shared_experts": 2},
+    {"model_type": "bailing_moe", **LLAMA, **EXPERTS, "num_experts": 8, "use_qk_norm": True, "n_group": 2},
+    {"model_type": "jais", **GPT, "position_embedding_type": "alibi"},
+    {"model_type": "chatglm", **LLAMA, **CHATGLM, "kv_channels": 32, "multi_query_attention": True},
+    {"model_type": "RefinedWebModel", **LLAMA, "n_layer": 6, "n_head": 8, "multi_query": True},
+)
+"""Families that transformers has no class for."""
+
 PATTERNS = (
     *("layer_types", "mlp_layer_types", "moe_layers", "no_rope_layers", "mlp_only_layers", "moe_topk"),
     *("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "moe_layer_end_index", "sliding_window"),
     *("sliding_window_pattern", "max_window_layers", "use_sliding_window", "text_config", "attn_config"),
+    *("attention_types", "prefix_dense_sliding_window_pattern", "first_k_dense_replace", "use_mla"),
 )
 WEIRD = st.one_of(
     st.none(),
@@ -28,12 +54,14 @@ WEIRD = st.one_of(
     st.fixed_dictionaries({"model_type": st.one_of(st.sampled_from(list(FAMILIES)), st.just([]), st.none())}),
 )
 
+CONFIGS = (*(row["config"] for row in ROWS), *REMOTE)
+
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_a_config_is_read_or_refused(data: st.DataObject) -> None:
     """Any keys of a good config of any family replaced by anything."""
-    config = dict(data.draw(st.sampled_from(ROWS))["config"])
+    config = dict(data.draw(st.sampled_from(CONFIGS)))
     keys = st.one_of(st.sampled_from(sorted(config)), st.sampled_from(PATTERNS))
     for key in data.draw(st.lists(keys, min_size=1, max_size=3)):
         config[key] = data.draw(WEIRD)

@@ -25,7 +25,76 @@ def shape(kind, layers, hidden, heads, kv_heads, ffn, vocab, **more):
     }
 
 
+def neo(layers, hidden, heads):
+    """GPT-Neo's keys; every other layer has a window."""
+    pattern = [[["global", "local"], layers // 2]]
+    names = {"num_layers": layers, "hidden_size": hidden, "num_heads": heads, "attention_types": pattern}
+    return {"model_type": "gpt_neo", "vocab_size": 50257, "max_position_embeddings": 2048, **names}
+
+
 EXACT = {
+    "gpt-j-6b": (
+        {
+            "model_type": "gptj",
+            "n_layer": 28,
+            "n_embd": 4096,
+            "n_head": 16,
+            "n_positions": 2048,
+            "vocab_size": 50400,
+        },
+        6_050_882_784,
+    ),
+    "codegen-16b": (
+        {
+            "model_type": "codegen",
+            "n_layer": 34,
+            "n_embd": 6144,
+            "n_head": 24,
+            "n_positions": 2048,
+            "vocab_size": 51200,
+        },
+        16_032_155_648,
+    ),
+    "gpt-neo-125m": (neo(12, 768, 12), 125_198_592),
+    "gpt-neo-1.3b": (neo(24, 2048, 16), 1_315_575_808),
+    "gpt-neo-2.7b": (neo(32, 2560, 20), 2_651_307_520),
+    "olmo-7b": (shape("olmo", 32, 4096, 32, 32, 11008, 50304), 6_888_095_744),
+    "olmo-1b": (shape("olmo", 16, 2048, 16, 16, 8192, 50304, tie_word_embeddings=True), 1_176_764_416),
+    "xglm-7.5b": (
+        {
+            "model_type": "xglm",
+            "num_layers": 32,
+            "d_model": 4096,
+            "attention_heads": 32,
+            "ffn_dim": 16384,
+            "vocab_size": 256008,
+        },
+        7_492_771_840,
+    ),
+    "biogpt": (
+        shape("biogpt", 24, 1024, 16, 16, 4096, 42384, max_position_embeddings=1024),
+        346_763_264,
+    ),
+    "minicpm3-4b": (
+        shape(
+            "minicpm3",
+            62,
+            2560,
+            40,
+            40,
+            6400,
+            73448,
+            q_lora_rank=768,
+            kv_lora_rank=256,
+            qk_nope_head_dim=64,
+            qk_rope_head_dim=32,
+        ),
+        4_073_875_968,
+    ),
+    "vaultgemma-1b": (
+        shape("vaultgemma", 26, 1152, 4, 4, 6912, 256000, head_dim=256, sliding_window=512),
+        1_038_741_120,
+    ),
     "bloom-176b": (
         {"model_type": "bloom", "n_layer": 70, "n_embed": 14336, "n_head": 112, "vocab_size": 250880},
         176_247_271_424,
@@ -236,6 +305,29 @@ EXACT = {
 }
 
 ROUNDED = {
+    "cwm": (shape("cwm", 64, 6144, 48, 8, 21504, 128256), 3.2e10, 0.02),
+    "mistral-small-4": (
+        shape(
+            "mistral4",
+            36,
+            4096,
+            32,
+            32,
+            12288,
+            131072,
+            q_lora_rank=1024,
+            kv_lora_rank=256,
+            qk_nope_head_dim=64,
+            qk_rope_head_dim=64,
+            v_head_dim=128,
+            n_routed_experts=128,
+            num_experts_per_tok=4,
+            n_shared_experts=1,
+            moe_intermediate_size=2048,
+        ),
+        1.19e11,
+        0.001,
+    ),
     "k-exaone": (
         shape(
             "exaone_moe",

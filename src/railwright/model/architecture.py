@@ -29,9 +29,11 @@ class Transformer:
     attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
     attention_sinks  one learned logit per head (gpt-oss)
     qk_norm       queries and keys are normed; qk_norm_gains says with which learned gains: those of one
-                  'head', shared by all of them, those of 'all' heads (OLMo 2), or 'none' (Llama 4)
+                  'head', shared by all of them, those of 'all' heads (OLMo 2), or 'none' (Llama 4);
+                  qk_norm_bias says that they have biases too (Persimmon)
     mlp_bias, router_bias, norm_bias, head_bias   biases of the MLP or experts, of the router, of the norms,
                   of an LM head that is not tied
+    norm_gain     the norms have learned gains; without, they have no parameters at all (OLMo of 2024)
     parallel_blocks  attention and MLP of a layer read the same input and their outputs are added at once, so
                   that tensor parallelism sums them in one all-reduce (GPT-NeoX, Falcon)
     norms_per_layer  norms of width `hidden` in one layer: 2, 4 where outputs are normed too, or 1 where
@@ -44,6 +46,7 @@ class Transformer:
     sliding_window       attention window in tokens, 0 = none
     full_every           of the layers of a windowed model the last of so many sees the whole sequence, the
                          others the window; 0 = all are windowed
+    full_first           it is the first of so many, not the last (CWM, GPT-Neo)
     window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
                          not see each other (Llama 4's chunked attention), instead of looking so far back
     mtp_layers    extra multi-token-prediction layers
@@ -80,10 +83,12 @@ class Transformer:
     attention_sinks: bool = False
     qk_norm: bool = False
     qk_norm_gains: Literal["head", "all", "none"] = "head"
+    qk_norm_bias: bool = False
     mlp_bias: bool = False
     router_bias: bool = False
     norm_bias: bool = False
     head_bias: bool = False
+    norm_gain: bool = True
     parallel_blocks: bool = False
     norms_per_layer: int = 2
     shared_gate: bool = False
@@ -93,6 +98,7 @@ class Transformer:
     embedding_norm: bool = False
     sliding_window: int = 0
     full_every: int = 0
+    full_first: bool = False
     window_chunked: bool = False
     mtp_layers: int = 0
     mtp_dense: bool = False

@@ -18,17 +18,28 @@ _GPT = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
+_FALCON = {"n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_head_kv": "num_kv_heads"}
 _MOSAIC = {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
 
 OTHER_NAMES: dict[str, dict[str, str]] = {
     "bloom": {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
     "gpt2": _GPT,
     "gpt_bigcode": _GPT,
+    **dict.fromkeys(("gpt-sw3", "gptj", "codegen", "jais"), _GPT),
+    "gpt_neo": {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
+    "xglm": {
+        "hidden_size": "d_model",
+        "num_attention_heads": "attention_heads",
+        "num_hidden_layers": "num_layers",
+    },
+    **dict.fromkeys(("RefinedWeb", "RefinedWebModel"), _FALCON),
+    "exaone": {"num_layers": "num_hidden_layers"},
+    "qwen": {"kv_channels": "head_dim"},
     "mpt": _MOSAIC,
     "dbrx": {**_MOSAIC, "max_position_embeddings": "max_seq_len"},
-    **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1"), _EXPERTS),
-    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "hy_v3"), _LOCAL),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"), _ROUTED),
+    **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
+    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     "hunyuan_v1_moe": {"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
@@ -101,6 +112,31 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "starcoder2": {"num_key_value_heads": 2},
     "stablelm": {"num_key_value_heads": 32},
     "internlm3": {"num_key_value_heads": 2, **_WIDE},
+    "emu3_text_model": {"num_key_value_heads": 8},
+    "phi4_multimodal": {"num_key_value_heads": 8},
+    "vaultgemma": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
+    "helium": {"num_key_value_heads": 20, **_WIDE},
+    "jais2": {"attention_bias": True, "mlp_bias": True},
+    "cwm": {"num_key_value_heads": 8, "sliding_window": 8192, **_WIDE},
+    "iquestcoder": {"num_key_value_heads": 8, **_WIDE},
+    "granite_swa": {"num_key_value_heads": 4, "sliding_window": 128},
+    "granitemoe_swa": {"sliding_window": 128},
+    "mistral4": {
+        "q_lora_rank": 1024,
+        "n_routed_experts": 128,
+        "n_shared_experts": 1,
+        "rope_parameters": {"rope_type": "yarn"},
+    },
+    "minicpm3": {"q_lora_rank": 768, "tie_word_embeddings": True},
+    "youtu": {"q_lora_rank": 1536, "tie_word_embeddings": True},
+    "mellum": {"num_key_value_heads": 4, "sliding_window": 1024, **_WIDE},
+    "kolibri1": {"num_key_value_heads": 4, "sliding_window": 513, **_WIDE},
+    "cohere2_moe": {**_WIDE, **_WINDOW},
+    "mimo": {"num_key_value_heads": 32, **_LATE},
+    "stablelm_epoch": {"num_key_value_heads": 32},
+    # Falcon's first names: the code of the 40B knows the later decoder only
+    "RefinedWeb": {"new_decoder_architecture": True},
+    "RefinedWebModel": {"multi_query": False, "parallel_attn": False},
 }
 """model_type -> keys that whoever writes a config may leave out."""
 

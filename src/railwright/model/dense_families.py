@@ -17,6 +17,7 @@ from railwright.model.family_parts import (
     normed_queries,
     plain,
     tied,
+    untied,
     window_of,
     windowed,
     without,
@@ -44,7 +45,7 @@ def qwen3(keys: Keys, name: str) -> Transformer:
 
 
 def nemotron(keys: Keys, name: str) -> Transformer:
-    """Nemotron-4: an MLP of two matrices, norms with biases."""
+    """Nemotron-4 and Jais 2: an MLP of two matrices, norms with biases."""
     return replace(plain(keys, name), gated=False, norm_bias=True)
 
 
@@ -76,6 +77,23 @@ def glm(keys: Keys, name: str) -> Transformer:
 def glm4(keys: Keys, name: str) -> Transformer:
     """GLM-4 of 2025 (9B, 32B): outputs are normed too."""
     return replace(glm(keys, name), norms_per_layer=4)
+
+
+def vaultgemma(keys: Keys, name: str) -> Transformer:
+    """VaultGemma: Gemma 2 without norms of outputs."""
+    arch = gemma(keys, name)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+
+
+def olmo(keys: Keys, name: str) -> Transformer:
+    """OLMo of 2024: Llama's layers, norms without parameters."""
+    return replace(plain(keys, name), mlp_bias=False, norm_gain=False)
+
+
+def nanochat(keys: Keys, name: str) -> Transformer:
+    """nanochat: an MLP of two matrices, norms without parameters, one of them behind the embedding."""
+    arch = replace(plain(keys, name), gated=False, norm_gain=False, embedding_norm=True)
+    return normed_queries(arch, "none")
 
 
 def olmo2(keys: Keys, name: str) -> Transformer:
@@ -117,6 +135,28 @@ def smollm3(keys: Keys, name: str) -> Transformer:
     window = window_of(keys) if keys.flag("use_sliding_window", False) else 0
     arch = tied(keys, plain(keys, name))
     return windowed(keys, arch, window, full_layers_of(keys, arch.layers, 0) if window else [True])
+
+
+def cwm(keys: Keys, name: str) -> Transformer:
+    """CWM: Llama's layers; the first of every four sees everything, the others have a window."""
+    arch = replace(plain(keys, name), attention_bias=False, output_bias=False)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
+
+
+def granite_swa(keys: Keys, name: str) -> Transformer:
+    """Granite with windows as CWM's, and a learned sink per head; tied embeddings."""
+    arch = replace(tied(keys, plain(keys, name)), attention_sinks=True)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
+
+
+def helium(keys: Keys, name: str) -> Transformer:
+    """Helium: no bias on attention's output."""
+    return replace(plain(keys, name), output_bias=False)
+
+
+def hyperclovax(keys: Keys, name: str) -> Transformer:
+    """HyperCLOVA X: outputs are normed too, unless the keys say otherwise."""
+    return replace(plain(keys, name), norms_per_layer=4 if keys.flag("use_post_norm", True) else 2)
 
 
 def seed_oss(keys: Keys, name: str) -> Transformer:
@@ -234,10 +274,24 @@ def gpt_neox(keys: Keys, name: str) -> Transformer:
     )
 
 
+def persimmon(keys: Keys, name: str) -> Transformer:
+    """Persimmon: GPT-NeoX' biases, one block behind the other, as many heads of keys as of queries."""
+    arch = replace(
+        plain(keys, name),
+        gated=False,
+        norm_bias=True,
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+    )
+    arch = replace(arch, kv_heads=arch.heads)
+    return replace(normed_queries(arch), qk_norm_bias=True) if keys.flag("qk_layernorm", True) else arch
+
+
 def phi(keys: Keys, name: str) -> Transformer:
     """Phi-1 to Phi-2: biases everywhere, on the LM head too; attention and MLP side by side, one norm."""
-    without(keys, "qk_layernorm")
-    return replace(
+    untied(keys)
+    arch = replace(
         plain(keys, name),
         gated=False,
         norm_bias=True,
@@ -248,6 +302,7 @@ def phi(keys: Keys, name: str) -> Transformer:
         parallel_blocks=True,
         norms_per_layer=1,
     )
+    return replace(normed_queries(arch), qk_norm_bias=True) if keys.flag("qk_layernorm", False) else arch
 
 
 def opt(keys: Keys, name: str) -> Transformer:

@@ -22,6 +22,7 @@ from railwright.model.family_parts import (
     plain,
     routed,
     tied,
+    untied,
     window_of,
     windowed,
     without,
@@ -48,6 +49,8 @@ def grok(keys: Keys, name: str) -> Transformer:
 def phimoe(keys: Keys, name: str) -> Transformer:
     """Phi-3.5-MoE: norms with biases, and perhaps one on the LM head."""
     head = keys.flag("lm_head_bias", False)
+    if head:
+        untied(keys)
     return replace(mixtral(keys, name), norm_bias=True, head_bias=head)
 
 
@@ -56,6 +59,12 @@ def granitemoe(keys: Keys, name: str) -> Transformer:
     arch = _everywhere(keys, plain(keys, name), "num_local_experts", "num_experts_per_tok")
     shared = keys.whole("shared_intermediate_size", 0, least=0)
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+
+
+def granitemoe_swa(keys: Keys, name: str) -> Transformer:
+    """Granite's experts with a learned sink per head; the first of every four layers sees everything."""
+    arch = replace(granitemoe(keys, name), attention_sinks=True)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def granitemoehybrid(keys: Keys, name: str) -> Transformer:
@@ -76,7 +85,7 @@ def granitemoehybrid(keys: Keys, name: str) -> Transformer:
 
 
 def olmoe(keys: Keys, name: str) -> Transformer:
-    """OLMoE: norms over all heads of queries and keys."""
+    """OLMoE and FlexOlmo: norms over all heads of queries and keys."""
     return _everywhere(keys, olmo2(keys, name), "num_experts", "num_experts_per_tok")
 
 
@@ -169,23 +178,33 @@ def llama4(keys: Keys, name: str) -> Transformer:
 
 
 def deepseek(keys: Keys, name: str) -> Transformer:
-    """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash: latent attention, shared experts."""
+    """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral 4: latent attention, shared experts.
+
+    MiniCPM 3 and Youtu have no experts.  DeepSeek's small vision models leave latent attention out (use_mla).
+    """
+    if not keys.flag("use_mla", True):
+        return deepseek_moe(keys, name)
     without(keys, "attention_bias")
+    kind, llama = keys.raw("model_type"), plain(keys, name)
     base = replace(
-        plain(keys, name),
+        llama,
         head_dim=keys.whole("qk_nope_head_dim"),
         attention="mla",
         q_lora=keys.whole("q_lora_rank", 0),
         kv_lora=keys.whole("kv_lora_rank"),
         rope_dim=keys.whole("qk_rope_head_dim"),
-        v_head_dim=keys.whole("v_head_dim"),
+        v_head_dim=keys.whole("v_head_dim", llama.hidden // llama.heads if kind == "minicpm3" else None),
         mtp_layers=extra_layers(keys),
     )
-    kind = keys.raw("model_type")
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
-    biased = method == "noaux_tc" or (method is None and kind != "deepseek_v2")
+    biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
     return _shared_experts(keys, base, biased=biased, leading=int(kind == "glm4_moe_lite"))
+
+
+def deepseek_moe(keys: Keys, name: str) -> Transformer:
+    """DeepSeekMoE 16B: Llama's layers with the experts of its successors."""
+    return _shared_experts(keys, plain(keys, name), biased=False)
 
 
 def _shared_experts(keys: Keys, base: Transformer, *, biased: bool, leading: int = 0) -> Transformer:
@@ -258,6 +277,22 @@ def _numbered_experts(keys: Keys, base: Transformer, leading: int, pattern: str)
         width=keys.whole("moe_intermediate_size"),
         shared=keys.whole("num_shared_experts", 1, least=0),
         router_bias=True,
+    )
+
+
+def aria(keys: Keys, name: str) -> Transformer:
+    """Aria's language model: experts as wide as intermediate_size in every layer, some always on."""
+    without(keys, "mlp_bias")
+    base = plain(keys, name)
+    return routed(
+        keys,
+        base,
+        [True] * base.layers,
+        "moe_num_experts",
+        experts="moe_num_experts",
+        per_token="moe_topk",
+        width=base.ffn,
+        shared=keys.whole("moe_num_shared_experts", 2, least=0),
     )
 
 

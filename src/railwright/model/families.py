@@ -7,6 +7,9 @@ from typing import Any
 
 from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
+from railwright.model import gpt_families as gpt
+from railwright.model import remote_families as remote
+from railwright.model import windowed_expert_families as windowed
 from railwright.model.architecture import Transformer
 from railwright.model.family_parts import plain
 from railwright.model.keys import Keys
@@ -83,12 +86,71 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_moe_text": moe.qwen3_moe,
     "glm4v_text": dense.glm4,
     "glm4v_moe_text": moe.glm4_moe,
+    "emu3_text_model": plain,
+    "phi4_multimodal": dense.mistral,
+    "phi4mm": dense.mistral,
+    "olmo": dense.olmo,
+    "flex_olmo": moe.olmoe,
+    "nanochat": dense.nanochat,
+    "helium": dense.helium,
+    "persimmon": dense.persimmon,
+    "vaultgemma": dense.vaultgemma,
+    "hyperclovax": dense.hyperclovax,
+    "jais2": dense.nemotron,
+    "cwm": dense.cwm,
+    "iquestcoder": plain,
+    "granite_swa": dense.granite_swa,
+    "granitemoe_swa": moe.granitemoe_swa,
+    "mistral4": moe.deepseek,
+    "minicpm3": moe.deepseek,
+    "youtu": moe.deepseek,
+    "aria_text": moe.aria,
+    "mellum": windowed.mellum,
+    "kolibri1": windowed.kolibri,
+    "cohere2_moe": windowed.cohere2_moe,
+    "gpt-sw3": dense.gpt2,
+    "gptj": gpt.gptj,
+    "codegen": gpt.gptj,
+    "gpt_neo": gpt.gpt_neo,
+    "xglm": gpt.xglm,
+    "biogpt": gpt.biogpt,
+    "jais": gpt.jais,
+    "deepseek": moe.deepseek_moe,
+    "qwen": remote.qwen,
+    "baichuan": remote.baichuan,
+    "internlm": dense.internlm2,
+    "chatglm": remote.chatglm,
+    "mimo": remote.mimo,
+    "bailing_moe": remote.bailing_moe,
+    "minicpm": remote.minicpm,
+    "exaone": remote.llama_alike,
+    "Yi": remote.llama_alike,
+    "aquila": remote.llama_alike,
+    "xverse": remote.llama_alike,
+    "skywork": remote.llama_alike,
+    "orion": remote.orion,
+    "stablelm_epoch": dense.stablelm,
+    "RefinedWeb": dense.falcon,
+    "RefinedWebModel": dense.falcon,
 }
 
 NOT_DECODERS = (
     *("bert", "roberta", "albert", "distilbert", "electra", "deberta", "deberta-v2", "modernbert"),
     *("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "xlm-roberta"),
     *("clip", "siglip", "vit", "whisper", "wav2vec2", "mamba", "mamba2"),
+    *(
+        "bert-generation",
+        "big_bird",
+        "camembert",
+        "data2vec-text",
+        "ernie",
+        "esm",
+        "megatron-bert",
+        "reformer",
+    ),
+    *("rembert", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta-xl", "xlnet", "xmod"),
+    *("bigbird_pegasus", "blenderbot", "blenderbot-small", "mvp", "plbart", "prophetnet", "trocr", "t5gemma"),
+    *("musicgen", "musicgen_melody", "rwkv", "rwkv5", "rwkv6", "rwkv7", "xlstm"),
 )
 """Architectures that are certainly not decoder-only transformers."""
 
@@ -96,20 +158,76 @@ HYBRIDS = (
     *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba"),
     *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax"),
     *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
-    *("minimax_text_01", "minimax_m1"),
+    *("minimax_text_01", "minimax_m1", "lfm3", "plamo2", "qwen4_exp", "qwen4_exp_text"),
+    *("glm5_next", "glm5_next_text"),
 )
 """Architectures that mix attention with state-space, recurrent or linear-attention layers."""
 
 _SPARSE = "attends to a few keys that an indexer chooses for each query (sparse attention)"
 
+_GATED = "multiplies what attention gives by gates, which are one product more"
+_WIDER = "has wider heads in the layers that see the whole sequence"
+_POOLED = "gives one vector for a text, not the next token"
+_SPEAKS = "has tables of sounds beside that of the text, and a second decoder for them"
+_REPEATED = "runs its layers several times for one token"
+
 REFUSED = {
-    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa"), _SPARSE),
+    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa", "axk2", "hy_v4"), _SPARSE),
+    **dict.fromkeys(("dots3_note", "dots3_note_text", "mistral_large4", "mistral_large4_text"), _SPARSE),
+    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), _SPARSE),
+    "phi3small": "attends to blocks of keys (block-sparse attention)",
     "jetmoe": "routes its attention heads as experts",
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "has embeddings in every layer, and layers that share keys"),
-    **dict.fromkeys(("gemma4", "gemma4_text"), "has wider heads in the layers that see the whole sequence"),
+    **dict.fromkeys(("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"), _WIDER),
+    **dict.fromkeys(
+        ("gemma4_assistant", "gemma4_unified_assistant"),
+        "drafts for another model, whose keys and values it reads",
+    ),
     "mimo_v2_flash": "has other key-value heads in the layers with a window",
     "longcat_flash": "has two attention blocks in a layer, and experts that do nothing",
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
+    **dict.fromkeys(
+        ("afmoe", "beam", "laguna", "muse_glimmer", "muse_glimmer_text", "step3p5", "step3p7"), _GATED
+    ),
+    **dict.fromkeys(
+        ("muse_spark", "muse_spark_text"), "has experts of another width than the layers they are in"
+    ),
+    **dict.fromkeys(
+        ("ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), "has experts of two widths, for text and for images"
+    ),
+    "axk1": "has one norm more in the layers with experts than in the others",
+    "arctic": "has a dense MLP beside the experts of every layer",
+    "git": "is the name of an image captioner, which Grok-2 has too, with a dense MLP beside its experts",
+    "zaya": "convolves queries, keys and values, and has a router of several layers",
+    **dict.fromkeys(
+        ("inkling", "inkling_text", "inkling2", "inkling2_text"),
+        "convolves what it adds to the stream, and has products for relative positions",
+    ),
+    **dict.fromkeys(("baichuan_m1", "yuan"), "convolves neighbouring tokens in front of attention"),
+    "bitnet": "multiplies by weights of three values, and has norms inside attention and MLP",
+    "diffllama": "subtracts two attentions from each other",
+    "doge": "drops keys by a mask that it learns, and has gains on what it adds up",
+    "flint": "sees the whole sequence in its first two layers and then in one of every four",
+    "openelm": "has other heads and another MLP in every layer",
+    "deci": "has other key-value heads in some layers",
+    "nemotron-nas": "leaves attention or the MLP out of some layers",
+    "hunyuan": "has layers that share keys and values",
+    **dict.fromkeys(("step3_text", "step3_vl"), "makes queries by two products with a norm between them"),
+    **dict.fromkeys(
+        ("llada", "llada_moe", "llada2_moe", "Dream", "diffusion_gemma", "diffusion_gemma_text"),
+        "fills in masked tokens instead of giving the next one (diffusion)",
+    ),
+    "telechat": "has biases on the last products of attention and MLP alone",
+    "solar": "adds what a few layers gave to the inputs of later ones",
+    **dict.fromkeys(("hrm_text", "ouro", "iquestloopcoder"), _REPEATED),
+    "gpt_neox_japanese": "has a bias in its last layer alone",
+    "openai-gpt": "norms the sums behind its blocks, and has no norm behind the last layer",
+    "ctrl": "has a bias on an LM head that is tied to the embedding",
+    "cpmant": "has embeddings of segments and prompts, and learns a bias for distances",
+    "modernbert-decoder": "has no norm in its first layer, and one product more in front of the LM head",
+    "blt": "reads bytes in patches whose length depends on the text",
+    **dict.fromkeys(("moshi", "csm"), _SPEAKS),
+    **dict.fromkeys(("cohere_compass", "cohere_compass_text"), _POOLED),
 }
 """Decoders with something in their layers that is not modelled: what that is."""
 

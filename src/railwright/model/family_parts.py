@@ -128,21 +128,26 @@ def windowed(
     """
     if not window or all(full):
         return replace(arch, sliding_window=0, full_every=0)
-    every = window_pattern(full)
+    found = window_pattern(full)
     keys.need(
-        every is not None,
+        found is not None,
         pattern if keys.raw("layer_types") is None else "layer_types",
-        "only the last of every so many layers may see the whole sequence while the others have a window; "
+        "only the last or the first of every so many layers may see the whole sequence while the others have "
+        "a window; "
         f"here {_numbers(full)} of {len(full)} see it (counted from 0).",
     )
-    return replace(arch, sliding_window=window, full_every=every or 0)
+    every, first = found or (0, False)
+    return replace(arch, sliding_window=window, full_every=every, full_first=first)
 
 
-def full_layers_of(keys: Keys, layers: int, every: int) -> list[bool]:
-    """Which layers see the whole sequence: as `layer_types` says, else the last of `every`; none for 0."""
+def full_layers_of(keys: Keys, layers: int, every: int, *, first: bool = False) -> list[bool]:
+    """Which layers see the whole sequence: as `layer_types` says, else the last of `every`; none for 0.
+
+    first  without `layer_types` it is the first of `every` instead
+    """
     types = keys.raw("layer_types")
     if types is None:
-        return [every > 0 and (i + 1) % every == 0 for i in range(layers)]
+        return [every > 0 and (i + (not first)) % every == 0 for i in range(layers)]
     known = ("full_attention", "sliding_attention", "chunked_attention")
     right = isinstance(types, list) and len(types) == layers and all(t in known for t in types)
     keys.need(right, "layer_types", f"{layers} of {', '.join(known)} are expected, one for each layer.")
@@ -214,6 +219,15 @@ def extra_layers(keys: Keys) -> int:
     """Multi-token-prediction layers; transformers since version 5 writes the second key."""
     key = "num_nextn_predict_layers"
     return keys.whole(key if keys.raw(key) is not None else "num_mtp_layers", 0, least=0)
+
+
+def untied(keys: Keys) -> None:
+    """Complain where a head that has a bias of its own is tied to the embedding."""
+    keys.need(
+        not keys.flag("tie_word_embeddings", False),
+        "tie_word_embeddings",
+        "a tied LM head with a bias is not supported; it must be false.",
+    )
 
 
 def normed_queries(arch: Transformer, gains: Literal["head", "all", "none"] = "head") -> Transformer:

@@ -15,6 +15,7 @@ from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
 from railwright.model.families import FAMILIES, HYBRIDS, MARKS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
+from railwright.model.nearest_families import nearest_families
 from railwright.spec.document import read_json
 
 _FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
@@ -80,8 +81,9 @@ def _family(keys: Keys) -> Family:
         return FAMILIES[kind]
     raise keys.refuse(
         "model_type",
-        f"'{kind}' is not supported{nearest(kind, FAMILIES) or '.'} Supported: {', '.join(FAMILIES)}. "
-        "An architecture with the same layers can be given under one of these.",
+        f"'{kind}' is not supported{nearest(kind, FAMILIES) or '.'} {nearest_families(keys)}"
+        "Where the layers are the same, change model_type to the family's name and check the count of "
+        f"parameters with 'railwright model show'. Supported: {', '.join(FAMILIES)}.",
     )
 
 

@@ -24,6 +24,10 @@ INNER = {
     "qwen3_vl_moe": "qwen3_vl_moe_text",
     "glm4v": "glm4v_text",
     "glm4v_moe": "glm4v_moe_text",
+    "emu3": "emu3_text_model",
+    "aria": "aria_text",
+    "fuyu": "persimmon",
+    "got_ocr2": "qwen2",
 }
 """Multimodal families, and the model_type of a language model that does not name its own."""
 

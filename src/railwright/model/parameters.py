@@ -68,7 +68,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias if moe else 0
     shared = _shared(arch) if moe else 0
     mlp_moe = arch.experts * expert + router + shared
-    norm = _norm(arch)
+    norm = norm_parameters(arch)
     norms = (arch.norms_per_layer * arch.layers + 1 + arch.embedding_norm) * norm
     total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
     idle = moe * (arch.experts - arch.experts_per_token) * expert
@@ -101,7 +101,7 @@ def layer_parameters(
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp=tp, ep=ep, expert_tp=expert_tp))
-    norms = arch.norms_per_layer * _norm(arch)
+    norms = arch.norms_per_layer * norm_parameters(arch)
     whole = _replicated_attention(arch, tp)
     cut = (_attention(arch) - _replicated_attention(arch, 1)) / tp
     if layer == "dense":
@@ -113,7 +113,12 @@ def layer_parameters(
 
 def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:
     """Parameters of multi-token prediction on one GPU beside its layers: a joining product, three norms."""
-    return arch.mtp_layers * (2 * arch.hidden**2 / tp + 3 * _norm(arch))
+    return arch.mtp_layers * (2 * arch.hidden**2 / tp + 3 * norm_parameters(arch))
+
+
+def norm_parameters(arch: Transformer) -> int:
+    """Gains and biases of one norm of width `hidden`."""
+    return arch.hidden * (arch.norm_gain + arch.norm_bias)
 
 
 def _attention(arch: Transformer) -> int:
@@ -138,10 +143,11 @@ def _replicated_attention(arch: Transformer, tp: int) -> float:
 
 
 def _qk_gains(arch: Transformer) -> int:
-    """Learned gains of the norms of queries and keys in one layer."""
+    """Learned gains and biases of the norms of queries and keys in one layer."""
     if not arch.qk_norm or arch.qk_norm_gains == "none":
         return 0
-    return arch.head_dim * (2 if arch.qk_norm_gains == "head" else arch.heads + arch.kv_heads)
+    heads = 2 if arch.qk_norm_gains == "head" else arch.heads + arch.kv_heads
+    return arch.head_dim * heads * (1 + arch.qk_norm_bias)
 
 
 def _mlp(arch: Transformer, width: int) -> int:
@@ -154,7 +160,3 @@ def _shared(arch: Transformer) -> int:
     if not arch.shared_ffn:
         return 0
     return _mlp(arch, arch.shared_ffn) + arch.hidden * arch.shared_gate
-
-
-def _norm(arch: Transformer) -> int:
-    return arch.hidden * (1 + arch.norm_bias)

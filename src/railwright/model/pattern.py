@@ -48,7 +48,7 @@ def stage_kinds(arch: Transformer, stages: int) -> tuple[Layer, ...]:
 
 
 def full_layers(arch: Transformer, stages: int = 1) -> int:
-    """Layers that see the whole sequence: the last of every `full_every`, or none of a windowed model.
+    """Layers that see the whole sequence: one of every `full_every`, or none of a windowed model.
 
     stages  of a pipeline; the most such layers that one of several can hold
     """
@@ -57,7 +57,9 @@ def full_layers(arch: Transformer, stages: int = 1) -> int:
         return layers
     if not arch.full_every:
         return 0
-    return layers // arch.full_every if stages == 1 else ceil(layers / arch.full_every)
+    if stages == 1 and not arch.full_first:
+        return layers // arch.full_every
+    return ceil(layers / arch.full_every)
 
 
 def windowed_share(arch: Transformer) -> float:
@@ -77,8 +79,13 @@ def expert_pattern(routed: Sequence[bool]) -> tuple[int, int] | None:
     return (held[0], step) if held == list(range(held[0], len(routed), step)) else None
 
 
-def window_pattern(full: Sequence[bool]) -> int | None:
-    """full_every of layers with a window except where `full`; None where no number says so."""
-    every = full.index(True) + 1 if any(full) else 0
-    regular = [every > 0 and (i + 1) % every == 0 for i in range(len(full))]
-    return every if regular == list(full) else None
+def window_pattern(full: Sequence[bool]) -> tuple[int, bool] | None:
+    """(full_every, full_first) of layers with a window except where `full`; None where they do not say it."""
+    seen = [i for i, sees in enumerate(full) if sees]
+    if not seen:
+        return 0, False
+    last = seen[0] + 1
+    if seen == list(range(last - 1, len(full), last)):
+        return last, False
+    every = seen[1] if len(seen) > 1 else len(full)
+    return (every, True) if seen == list(range(0, len(full), every)) else None

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
 from railwright.model.architecture import Transformer
+from railwright.model.parameters import norm_parameters
 from railwright.model.pattern import Layer, layer_kinds
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout
@@ -177,7 +178,7 @@ def _embedding(arch: Transformer, layout: Layout) -> float:
     """Input table and positions; with a tied table on one stage also the final norm."""
     count = count_parameters(arch)
     norms = (0 if _matrix(arch, layout) else 1) + arch.embedding_norm
-    return count.embedding / layout.tensor + count.positions + norms * _final_norm(arch)
+    return count.embedding / layout.tensor + count.positions + norms * norm_parameters(arch)
 
 
 def _head(arch: Transformer, layout: Layout) -> float:
@@ -187,14 +188,10 @@ def _head(arch: Transformer, layout: Layout) -> float:
     extra = mtp_end_parameters(arch, tp=layout.tensor)
     if not arch.tied_embeddings:
         extra += tied_parameters(arch, layout)
-    return extra + (matrix / layout.tensor + _final_norm(arch) if matrix else 0.0)
+    return extra + (matrix / layout.tensor + norm_parameters(arch) if matrix else 0.0)
 
 
 def _matrix(arch: Transformer, layout: Layout) -> int:
     """The output matrix; a tied one is a second copy only on another stage."""
     count = count_parameters(arch)
     return count.head or (count.embedding if route_of(layout).ends_apart else 0)
-
-
-def _final_norm(arch: Transformer) -> int:
-    return arch.hidden * (1 + arch.norm_bias)

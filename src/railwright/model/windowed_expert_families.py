@@ -1,0 +1,81 @@
+"""Families of decoders with experts in every layer or behind leading dense ones, and windows in most layers.
+
+Each function knows what its family fixes outside the config, as in that family's configuration and modelling
+code in huggingface/transformers (5.23).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.model.architecture import Transformer
+from railwright.model.family_parts import (
+    behind_dense,
+    extra_layers,
+    full_layers_of,
+    normed_queries,
+    plain,
+    routed,
+    tied,
+    window_of,
+    windowed,
+)
+from railwright.model.keys import Keys
+
+
+def mellum(keys: Keys, name: str) -> Transformer:
+    """Mellum 2: Qwen 3's attention; experts in all layers, windows in none, unless the keys list them."""
+    base = replace(normed_queries(plain(keys, name)), mtp_layers=extra_layers(keys))
+    types = keys.raw("layer_types")
+    full = full_layers_of(keys, base.layers, 1 if types is None else 0)
+    return routed(
+        keys,
+        windowed(keys, base, window_of(keys), full),
+        behind_dense(keys, base.layers, 0),
+        "mlp_layer_types",
+        experts="num_local_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+    )
+
+
+def kolibri(keys: Keys, name: str) -> Transformer:
+    """Kolibri: a shared expert, outputs are normed too; one layer in five sees everything."""
+    width = keys.whole("moe_intermediate_size")
+    shared = keys.whole("shared_expert_intermediate_size", 512, least=0)
+    base = plain(keys.filled({"intermediate_size": width}), name)
+    arch = routed(
+        keys,
+        replace(normed_queries(base), norms_per_layer=4),
+        [True] * base.layers,
+        "num_local_experts",
+        experts="num_local_experts",
+        per_token="num_experts_per_tok",
+        width=width,
+        router_bias=True,
+    )
+    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 5))
+
+
+def cohere2_moe(keys: Keys, name: str) -> Transformer:
+    """Cohere 2 with experts: the leading dense layers have a width and a pattern of windows of their own."""
+    base = replace(tied(keys, plain(keys, name)), norms_per_layer=1, parallel_blocks=True)
+    leading = min(keys.whole("first_k_dense_replace", 0, least=0), base.layers)
+    early = keys.whole("prefix_dense_sliding_window_pattern", 1)
+    every = keys.whole("sliding_window_pattern", 4)
+    if keys.raw("layer_types") is None:
+        full = full_layers_of(keys, leading, early) + full_layers_of(keys, base.layers - leading, every)
+    else:
+        full = full_layers_of(keys, base.layers, 0)
+    dense = replace(base, ffn=keys.whole("prefix_dense_intermediate_size", base.ffn))
+    return routed(
+        keys,
+        windowed(keys, dense, window_of(keys), full, "prefix_dense_sliding_window_pattern"),
+        behind_dense(keys, base.layers, leading),
+        "mlp_layer_types",
+        experts="num_experts",
+        per_token="num_experts_per_tok",
+        width=base.ffn,
+        shared=keys.whole("num_shared_experts", 0, least=0),
+    )
