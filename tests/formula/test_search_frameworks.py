@@ -14,6 +14,7 @@ from railwright.errors import PlanError, RailwrightError
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
+from railwright.search.dispatcher import Hosts
 from railwright.search.export import FORMS
 from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.search.pricing import PASSING
@@ -211,7 +212,7 @@ def test_an_export_says_in_a_comment_what_is_lacking(form: str) -> None:
     for arch, name, overlap, tensor in product((DENSE, MOE), names, overlaps, (1, 2)):
         expert = 4 if arch is MOE else 1
         one = job(batch=64, schedule=name, pipeline=2, tensor=tensor, expert=expert, overlap=overlap)
-        lines = FORMS[form][1](one, arch, 4)  # type: ignore[arg-type]
+        lines = FORMS[form][1](one, arch, Hosts(4))  # type: ignore[arg-type]
         comments = [line for line in lines if line.startswith("#")]
         missing = FRAMEWORKS[form].lacks(one, arch, 4)
         assert len(comments) >= bool(missing), missing

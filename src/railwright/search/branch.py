@@ -35,6 +35,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
 from railwright.training.eras import era_of
+from railwright.training.experts import beyond_reach
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
@@ -115,6 +116,8 @@ def search(
         time.perf_counter() - started,
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
+    on = run.pricer.prices(best[0].job).servers("ep")
+    words += tuple(beyond_reach(best[0].job, arch, on))
     words += () if only else _lacking(best[0], arch, data_parallel(best[0].job, machine.network.fabric))
     return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
+from railwright.search.dispatcher import sends_one_copy
 from railwright.search.export_megatron_words import (
     MODULES,
     keeps_remainders,
@@ -38,7 +39,17 @@ Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]
 STRUCTURE and CHOICES, at `replicas` (ranks with the same dense parameters) and `copies` (the same, or those
 with the same experts) alone, of numbers whether they are 1, 2 or more; of the job at what is no axis."""
 
-STRUCTURE = ("schedule", "virtual_pipeline", "pipeline", "tensor", "context", "context_kind", "expert")
+STRUCTURE = (
+    "schedule",
+    "virtual_pipeline",
+    "pipeline",
+    "tensor",
+    "context",
+    "context_kind",
+    "expert",
+    "expert_tensor",
+    "placement",
+)
 PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep")
 CHOICES = (*PASSES, "zero", "offload", "overlap_dp", "overlap_pp")
 """Axes that a `Rule` may look at."""
@@ -154,6 +165,7 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
             found.append("experts under tensor parallelism without sequence parallelism")
     if setting["context"] > 1:
         found += _context(setting["context_kind"], arch)
+    found += _dispatched(setting, job, arch)
     if "activations" in setting["offload"] and (setting["pipeline"] > 1 or again != "none"):
         found.append("activations offloaded beside a pipeline or recomputation")
     if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
@@ -163,6 +175,13 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
+
+
+def _dispatched(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
+    """What kernels that send one copy to each server do not do: the ranks of a server follow each other."""
+    if setting["placement"] == "expert-across" and sends_one_copy(apply(job, setting), arch):
+        return ["one copy to each server (DeepEP) where an expert group has one rank on each"]
+    return []
 
 
 def _could_keep(job: TrainingJob) -> bool:
@@ -183,7 +202,8 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
     """Sources, of the version in `export_torchtitan`: config/job_config.py; models/*/infra/parallelize.py and
     distributed/utils.py (DistributedDataParallel, and no 16 bits without FSDP); components/quantization/
     (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/parallelize.py (attention sinks);
-    distributed/activation_checkpoint.py ('selective' is by operators, or whole layers, every n-th)."""
+    distributed/activation_checkpoint.py ('selective' is by operators, or whole layers, every n-th); models/
+    llama4/infra/parallelize.py (DeepEP)."""
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
     known = several or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [_schedule(setting)]
@@ -206,6 +226,9 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
     if setting["recompute"] == "selective" and job.layout.recompute_modules != ("ops",):
         found.append(f"recomputation of {', '.join(job.layout.recompute_modules)}")
     found += _quantized(job.dtype, arch, staged or apart, cut)
+    found += _dispatched(setting, job, arch)
+    if sends_one_copy(apply(job, setting), arch) and (setting["expert_tensor"] or setting["tensor"]) > 1:
+        found.append("one copy to each server (DeepEP) beside tensor parallelism inside experts")
     if not setting["overlap_dp"]:
         found.append("data parallelism that is not hidden")
     if "activations" in setting["offload"]:
