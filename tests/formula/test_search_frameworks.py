@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tomllib
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -15,14 +16,15 @@ from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
 from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS
+from railwright.search.export import FORMS, export
 from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.search.pricing import PASSING
 from railwright.search.space import apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.sizes import data_parallel
-from training_cases import DENSE, MOE, job, machine
+from railwright.units import show_time
+from training_cases import DENSE, MOE, changed, job, machine
 
 WINDOWS = replace(DENSE, sliding_window=512, full_every=6)
 SINKS = replace(MOE, sliding_window=512, full_every=2, attention_sinks=True)
@@ -30,7 +32,10 @@ LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_h
 
 
 def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:
+    """What of a layout, which torchtitan shards as FSDP2 does unless `fields` say how."""
     layout = {"batch": 64, **fields}
+    if name == "torchtitan":
+        layout = {"zero": 3, "reduce_each": layout.get("pipeline", 1) == 1, **layout}
     return "; ".join(FRAMEWORKS[name].lacks(job(**layout), arch, data))
 
 
@@ -103,6 +108,9 @@ EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
             {"expert": 4, "zero": 2, "pipeline": 4, "virtual_pipeline": 2, "overlap": EP},
             "expert all-to-alls hidden in virtual stages beside zero 2 and 3",
         ),
+        ({"zero": 3, "reshard": False}, "sharded parameters kept until the backward pass"),
+        ({"zero": 2, "reduce_each": False}, "sharded gradients reduced once per step"),
+        ({"zero": 1, "reduce_each": False}, ""),
     ],
     ids=str,
 )
@@ -152,6 +160,8 @@ def test_torchtitan_recomputes_by_operators_only(modules: tuple[str, ...], missi
     assert bool(found) == bool(missing)
 
 
+ACCUMULATED = "gradients of parameters that are not sharded reduced once for several microbatches"
+STATES = "zero 1 and 2, which shard gradients or optimizer states but not parameters"
 WHOLE = "parameters that are not sharded beside other than data parallelism"
 STAGED = "experts in fp8 beside a pipeline or context parallelism"
 BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor parallelism"
@@ -160,7 +170,28 @@ BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor paral
 @pytest.mark.parametrize(
     ("arch", "data", "layout", "missing"),
     [
-        (DENSE, 8, {"zero": 0}, ""),
+        (DENSE, 8, {"zero": 0, "batch": 8}, ""),
+        # DistributedDataParallel reduces after every microbatch, we predict once
+        (DENSE, 8, {"zero": 0}, ACCUMULATED),
+        (DENSE, 8, {"zero": 0, "micro_batch": 8}, ""),
+        (DENSE, 8, {"zero": 1}, STATES),
+        (DENSE, 8, {"zero": 2}, STATES),
+        (
+            DENSE,
+            8,
+            {"pipeline": 2, "reduce_each": True},
+            "gradients of a pipeline reduced after every microbatch",
+        ),
+        (
+            DENSE,
+            8,
+            {"reduce_each": False},
+            "sharded gradients reduced once for several microbatches without a pipeline",
+        ),
+        (DENSE, 8, {"reshard": False}, ""),
+        (DENSE, 8, {"shard": 4}, ""),
+        (DENSE, 8, {"shard": 2, "context": 4}, "parameters sharded over some context ranks of a sequence"),
+        (DENSE, 8, {"shard": 8, "context": 4}, ""),
         (DENSE, 8, {"zero": 0, **SP}, WHOLE),
         (DENSE, 8, {"zero": 0, "pipeline": 2}, WHOLE),
         (DENSE, 8, {"zero": 0, "context": 2}, WHOLE),
@@ -254,6 +285,7 @@ def test_a_search_finds_the_best_that_a_framework_runs(name: str) -> None:
     )
     base, room = job(batch=32), machine(1)
     result = search(base, MOE, room, space, top=3, steps=0, framework=name)
+    base, space = FRAMEWORKS[name].job(base), FRAMEWORKS[name].space(space)
     times = []
     for block in blocks(space, base, MOE, room.network.fabric)[0]:
         for index in np.ndindex(*block.shape):
@@ -279,8 +311,93 @@ def test_a_best_layout_that_the_jobs_own_software_does_not_run_is_told() -> None
         "Megatron-LM does not run the best one (schedule zb-v); of what it runs `--framework megatron` finds "
         "the best."
     )
+    space = Space({"zero": (3,), "tensor": (1,), "pipeline": (1,), "context": (1,), "recompute": ("none",)})
     torch = job(batch=64).model_copy(update={"software": "fsdp-2024"})
-    assert "does not run" not in search(torch, DENSE, machine(1), space, top=1, steps=0).words[-1]
+    words = search(torch, DENSE, machine(1), space, top=1, steps=0).words
+    assert not any("does not run" in word for word in words)
+
+
+SMALL = {"tensor": (1, 2), "pipeline": (1, 2), "micro_batch": (1,), "recompute": ("none",), "context": (1,)}
+
+
+@pytest.mark.parametrize(
+    ("name", "software", "priced"),
+    [
+        ("torchtitan", "megatron-2025", "fsdp-2025"),
+        ("torchtitan", "fsdp-2024", "fsdp-2024"),
+        ("torchtitan", "fsdp-2023", "fsdp-2025"),  # llm-foundry's
+        ("megatron", "fsdp-2025", "megatron-2025"),
+        ("nemo", "xla-2025", "megatron-2025"),
+        ("megatron", "nemo-2024", "nemo-2024"),
+    ],
+)
+def test_a_framework_is_priced_with_its_own_software(name: str, software: str, priced: str) -> None:
+    """Its own era where the job has one, else today's, and both times are told."""
+    wanted = changed(job(batch=32), software=software)
+    found = search(wanted, DENSE, machine(1), Space(SMALL), top=1, steps=0, framework=name)
+    best = found.best[0]
+    assert found.own is not None
+    assert {best.job.software, found.own.job.software} == {priced}
+    assert best.time == simulate(best.job, DENSE, machine(1)).step_time
+    if software == priced:
+        assert not found.priced
+        return
+    other = show_time(simulate(changed(best.job, software=software), DENSE, machine(1)).step_time)
+    assert found.priced == found.words[0]
+    assert (
+        f"software {priced}, as {FRAMEWORKS[name].title} runs, instead of the job's {software}"
+        in found.priced
+    )
+    assert f"takes {show_time(best.time)} a step, with the job's own {other}." in found.priced
+    text = export(best, DENSE, Hosts.of(best.job, machine(1)), name, found.priced)
+    assert f"as {priced} runs\n# Priced with software {priced}" in text
+    assert "its software is not" not in text
+
+
+def test_an_export_for_another_framework_than_was_searched_says_so() -> None:
+    best = search(job(batch=32), DENSE, machine(1), Space(SMALL), top=1, steps=0).best[0]
+    text = export(best, DENSE, Hosts.of(best.job, machine(1)), "torchtitan")
+    assert "# its software is not torchtitan's: search with --framework torchtitan" in text
+
+
+def test_torchtitans_space_is_what_torchtitan_runs() -> None:
+    """Whole servers or all ranks share a copy; pipelines reduce once per step; never ZeRO 1 or 2."""
+    space = FRAMEWORKS["torchtitan"].space(Space({**SMALL, "expert": (1,)}))
+    found, _ = blocks(space, job(batch=48, sequence=2048), DENSE, machine(6).network.fabric)
+    shapes = {
+        (b.structure["tensor"], b.structure["pipeline"], b.structure["shard"], b.structure["reshard"])
+        for b in found
+    }
+    # 48 ranks of 8 a server, 24 of 4, 24 of 8, and 12 of 4: every number of whole servers that divides them
+    shards = {(1, 1): (None, 8, 16, 24), (2, 1): (None, 4, 8, 12), (1, 2): (None, 8), (2, 2): (None, 4)}
+    assert shapes == {(*key, n, kept) for key, many in shards.items() for n in many for kept in (True, False)}
+    for block in found:
+        again = block.structure["shard"] is None and block.structure["reshard"]
+        assert block.of("zero") == ((0, 3) if again else (3,))
+        assert block.structure["reduce_each"] == (block.structure["pipeline"] == 1)
+    # other frameworks have the job's own sharding alone
+    plain, _ = blocks(Space(SMALL), job(batch=48), DENSE, machine(6).network.fabric)
+    assert {(b.structure["shard"], b.structure["reshard"], b.structure["reduce_each"]) for b in plain} == {
+        (None, True, True)
+    }
+
+
+def test_what_is_printed_for_torchtitan_is_what_was_predicted() -> None:
+    """Degrees and policy of the best layout are those of its job, and no comment takes any of it back."""
+    found = search(job(batch=32), DENSE, machine(2), Space(SMALL), top=5, steps=0, framework="torchtitan")
+    for one in found.best:
+        text = export(one, DENSE, Hosts.of(one.job, machine(2)), "torchtitan", found.priced)
+        p = tomllib.loads(text)["parallelism"]
+        layout, data = one.job.layout, data_parallel(one.job, machine(2).network.fabric)
+        shard = 1 if layout.zero == 0 else (layout.shard or data)
+        assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == (
+            data // shard,
+            shard,
+        )
+        if layout.zero == 3:
+            assert p["fsdp_reshard_after_forward"] == ("always" if layout.reshard else "never")
+        comments = [line for line in text.splitlines() if line.startswith("#")]
+        assert not any("nearest" in line or "does not run" in line for line in comments), comments
 
 
 def test_a_space_of_which_a_framework_runs_nothing_is_refused() -> None:

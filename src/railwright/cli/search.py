@@ -102,7 +102,7 @@ def search(
     if export is not None:
         from railwright.search.export import export as exported
 
-        written = exported(result.best[0], arch, hosts, export)
+        written = exported(result.best[0], arch, hosts, export, result.priced)
     if as_json:
         typer.echo(json.dumps(_plain(result) | ({"export": written} if written else {}), indent=2))
     elif written:
@@ -231,6 +231,8 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
     other = [
         *(["sp"] if s["sequence_parallel"] and s["tensor"] > 1 else []),
         f"zero {s['zero']}",
+        *([f"shard {s['shard']}"] if s["shard"] else []),
+        *([] if s["reshard"] or s["zero"] < 3 else ["parameters kept"]),
         *([str(s["schedule"])] if s["schedule"] != "auto" else []),
         *([str(s["context_kind"])] if s["context"] > 1 else []),
         *(["expert tp 1"] if s["expert_tensor"] == 1 and s["tensor"] > 1 else []),

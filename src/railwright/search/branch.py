@@ -29,7 +29,7 @@ from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
-from railwright.search.space import STRUCTURE, Block, Space, apply, setting_of
+from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
@@ -40,6 +40,7 @@ from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
 from railwright.training.sizes import data_parallel
+from railwright.units import show_time
 
 Objective = Literal["time", "memory"]
 Progress = Callable[[str, float], None]
@@ -48,7 +49,7 @@ Floats32 = NDArray[np.float32]
 MOST_LAYOUTS = 100_000_000
 """A space above this is refused: its bounds alone would take more than 400 MB."""
 
-GROUP = (*(axis for axis in STRUCTURE if axis != "placement"), "micro_batch", "recompute")
+GROUP = (*(a for a in STRUCTURE if a not in ("placement", *SHARDING)), "micro_batch", "recompute")
 """Axes that make a layout of its own in the list of the best; the others are variants of it."""
 
 COMPUTE, PASSES, PRICED = range(3)
@@ -79,7 +80,7 @@ def search(
     objective  'time': fastest; 'memory': fastest of those that need least
     steps      how many leaner points the front is followed by: each the fastest layout that needs at most
                85 % of the memory of the one before
-    framework  of `frameworks.FRAMEWORKS`: only layouts that it runs
+    framework  of `frameworks.FRAMEWORKS`: only layouts that it runs, priced with its software
     progress   called with what is being done and the fraction done, 0..1
 
     Raises PlanError where no layout can work, saying which constraint stops most of them, and RailwrightError
@@ -87,7 +88,10 @@ def search(
     """
     started = time.perf_counter()
     only = framework_named(framework) if framework else None
-    run = _Run(job, arch, machine, space or Space(), progress or (lambda what, done: None), only)
+    asked, space = job, space or Space()
+    if only:
+        job, space = only.job(job), only.space(space)
+    run = _Run(job, arch, machine, space, progress or (lambda what, done: None), only)
     run.screen()
     screening = time.perf_counter() - started
     capacity = machine.gpu.hbm_bytes
@@ -118,8 +122,17 @@ def search(
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
     on = run.pricer.prices(best[0].job).servers("ep")
     words += tuple(beyond_reach(best[0].job, arch, on))
-    words += () if only else _lacking(best[0], arch, data_parallel(best[0].job, machine.network.fabric))
-    return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
+    told = ""
+    if only:
+        told = _priced(best[0], asked, only, run)
+        lacks = only.lacks(job, arch, data_parallel(job, machine.network.fabric)) if own else []
+        words += (f"{only.title} does not run the one as written: {'; '.join(lacks)}.",) if lacks else ()
+        words = (told, *words) if told else words
+    else:
+        words += _lacking(best[0], arch, data_parallel(best[0].job, machine.network.fabric))
+    return SearchResult(
+        objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort, told
+    )
 
 
 @dataclass
@@ -385,6 +398,23 @@ def _down(values: NDArray[np.float64]) -> Floats32:
     """32-bit floats that are never above the values."""
     rounded = values.astype(np.float32)
     return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
+
+
+def _priced(best: Candidate, asked: TrainingJob, only: Framework, run: _Run) -> str:
+    """That a framework's software was predicted instead of the job's own, with the times of both; '' where it
+    is the job's own."""
+    if best.job.software == asked.software:
+        return ""
+    words = f"Priced with software {best.job.software}, as {only.title} runs, instead of the job's"
+    other = best.job.model_copy(update={"software": asked.software})
+    try:
+        step = simulate(_alone(other), run.arch, run.machine, predict=run.pricer.predict, most_events=1)
+    except PlanError:
+        return f"{words} {asked.software}."
+    return (
+        f"{words} {asked.software}: the best layout takes {show_time(best.time)} a step, with the job's own "
+        f"{show_time(step.step_time)}."
+    )
 
 
 def _lacking(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:

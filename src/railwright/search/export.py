@@ -22,10 +22,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.cached import crowded
 
 
-def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str) -> str:
+def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, told: str = "") -> str:
     """The candidate's layout in one of `FORMS`.
 
     hosts  where its layout was predicted
+    told   what a reader should know of the search (`SearchResult.priced`)
     Raises RailwrightError for a form that is not known.
     """
     if form not in FORMS:
@@ -36,6 +37,10 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str) -> 
         f"# {what}; written by railwright search",
         f"# predicted: {candidate.time:.4g} s a step, {needs}, as {job.software} runs",
     ]
+    if told:
+        head.append(f"# {told}")
+    if form in FRAMEWORKS and not FRAMEWORKS[form].runs_era_of(job):
+        head.append(f"# its software is not {FRAMEWORKS[form].title}'s: search with --framework {form}")
     if candidate.held and crowded(candidate.held, candidate.step.memory.capacity):
         head.append("# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     if form in FRAMEWORKS:
