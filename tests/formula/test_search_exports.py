@@ -48,6 +48,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     *((DENSE, changed(job(dtype="fp8"), amax_over=over)) for over in ("stage", "tensor", "none")),
     (MOE, changed(job(expert=4), expert_capacity=1.5)),
     (MOE, changed(job(expert=8), expert_nodes=1)),
+    (DENSE, job(zero=3, shard=4)),
     (replace(MOE, experts=64, experts_per_token=4), changed(job(expert=16), expert_nodes=1)),
     (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
     (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
@@ -269,6 +270,15 @@ def test_torchtitan_shards_over_context_ranks_too(
     p = tomllib.loads(text)["parallelism"]
     assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == written
     assert "sharded over" not in text
+
+
+def test_megatron_is_told_how_many_copies_share_gradients() -> None:
+    """16 ranks with the same parameters, four to a copy; context-parallel ranks are among them."""
+    for one in (job(zero=3, shard=4), job(zero=3, shard=4, context=2)):
+        assert "--num-distributed-optimizer-instances 4" in _written((DENSE, one), "megatron").splitlines()
+        assert "num_distributed_optimizer_instances=4" in _written((DENSE, one), "nemo")
+    for one in (job(zero=3), job(zero=3, shard=16)):
+        assert "optimizer-instances" not in _written((DENSE, one), "megatron")
 
 
 def test_torchtitan_cannot_shard_over_some_context_ranks() -> None:

@@ -251,11 +251,18 @@ def test_an_export_says_in_a_comment_what_is_lacking(form: str) -> None:
     assert told > 10
 
 
+SHARED = {"shard": (None, 2, 8), "reshard": (True, False), "reduce_each": (True, False), "context": (1, 4)}
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_masks_of_blocks_are_what_is_lacking_of_each_layout(name: str) -> None:
+@pytest.mark.parametrize("kind", ["all", "groups", "one copy", "fsdp"])
+def test_masks_of_blocks_are_what_is_lacking_of_each_layout(name: str, kind: str) -> None:
     rng = random.Random(name)
-    framework, axes, base = framework_named(name), {"offload": ((), ("activations",))}, job(batch=64)
-    found, _ = blocks(Space(axes), base, MOE, machine(2).network.fabric)
+    framework, axes = framework_named(name), {"offload": ((), ("activations",))}
+    base = job(batch=64, sequence=8192 if kind == "groups" else 1024)
+    base = changed(base, expert_nodes=2) if kind == "one copy" else base
+    space = Space(axes | SHARED if kind == "groups" else axes, fsdp=kind == "fsdp")
+    found, _ = blocks(space, base, MOE, machine(2).network.fabric)
     for block in rng.sample(found, 60):
         timed, kept = runs(framework, block, base, MOE)
         for _ in range(20):

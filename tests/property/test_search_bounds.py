@@ -21,7 +21,7 @@ from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
 from search_cases import AGAIN, ALTERNATING, DELAYED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
-from training_cases import DENSE, MOE, job
+from training_cases import DENSE, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -62,6 +62,11 @@ CASES = {
         DENSE,
         job(batch=32),
         {"shard": (None, 2, 4, 8), "reshard": (True, False), "reduce_each": (True, False), "zero": (2, 3)},
+    ),
+    "groups under FSDP2": (
+        DENSE,
+        changed(job(batch=32, sequence=4096), software="fsdp-2025"),
+        {"shard": (None, 2, 8), "reshard": (True, False), "reduce_each": (False,), "zero": (3,)},
     ),
     "experts, parameters kept": (
         MOE,

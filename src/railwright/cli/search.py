@@ -56,7 +56,8 @@ def search(
         str | None,
         typer.Option(
             "--framework",
-            help="Only layouts that megatron, nemo or torchtitan runs; default with --export: that one.",
+            help="Only layouts that megatron, nemo or torchtitan runs, with its software; default with "
+            "--export: that one.",
         ),
     ] = None,
     serving: Annotated[

@@ -81,7 +81,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         lines.append("--no-rope-fusion")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
-    lines += _sharding(job)
+    lines += _sharding(job, hosts)
     return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *lines]
 
 
@@ -130,6 +130,8 @@ def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         strategy["save_ckpt_format"] = "fsdp_dtensor"  # MegatronStrategy refuses Megatron-FSDP without
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
         ddp["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])
+    if (copies := _copies(job, hosts)) > 1:
+        ddp["num_distributed_optimizer_instances"] = copies
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
@@ -322,7 +324,16 @@ def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:
     return ("linear_q_up_proj" if arch.q_lora else "linear_q_proj", "linear_kv_up_proj")
 
 
-def _sharding(job: TrainingJob) -> list[str]:
+def _copies(job: TrainingJob, hosts: Hosts) -> int:
+    """Groups of neighbouring ranks that each hold one copy of sharded parameters (HSDP).
+
+    Source: parallel_state.py, intra_partial_data_parallel_size; mcore_fsdp_adapter.py, enable_hsdp.
+    """
+    layout = job.layout
+    return hosts.data * layout.context // layout.shard if layout.zero == 3 and layout.shard else 1
+
+
+def _sharding(job: TrainingJob, hosts: Hosts) -> list[str]:
     """Arguments for what data-parallel ranks share, hide, and reduce in which type."""
     zero, gradients = job.layout.zero, gradient_type(job)
     lines = ["--use-distributed-optimizer"] if zero or _optimizer(job) else []
@@ -331,6 +342,8 @@ def _sharding(job: TrainingJob) -> list[str]:
         lines += ["--no-gradient-accumulation-fusion", "--ckpt-format fsdp_dtensor"]
         # by default the type of the parameters, 16 bits
         lines.append(f"--megatron-fsdp-main-grads-dtype {gradients}")
+        if (copies := _copies(job, hosts)) > 1:
+            lines.append(f"--num-distributed-optimizer-instances {copies}")
     elif job.dtype == "fp16":
         lines += ["--accumulate-allreduce-grads-in-fp32"] if gradients == "fp32" else []
     elif gradients == "bf16":

@@ -34,11 +34,6 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
     if layout.placement != "packed":
         found.append(f"placement {layout.placement}: order the hosts accordingly")
-    if layout.shard is not None and layout.shard < hosts.data * layout.context:
-        found.append(
-            f"parameters sharded over {layout.shard} ranks only (HSDP): see "
-            "--num-distributed-optimizer-instances"
-        )
     if layout.zero == 3 and not layout.reshard:
         found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
     if job.dtype == "fp8_rowwise":
