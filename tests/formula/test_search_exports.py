@@ -272,15 +272,6 @@ def test_torchtitan_shards_over_context_ranks_too(
     assert "sharded over" not in text
 
 
-def test_megatron_is_told_how_many_copies_share_gradients() -> None:
-    """16 ranks with the same parameters, four to a copy; context-parallel ranks are among them."""
-    for one in (job(zero=3, shard=4), job(zero=3, shard=4, context=2)):
-        assert "--num-distributed-optimizer-instances 4" in _written((DENSE, one), "megatron").splitlines()
-        assert "num_distributed_optimizer_instances=4" in _written((DENSE, one), "nemo")
-    for one in (job(zero=3), job(zero=3, shard=16)):
-        assert "optimizer-instances" not in _written((DENSE, one), "megatron")
-
-
 def test_torchtitan_cannot_shard_over_some_context_ranks() -> None:
     text = _written((DENSE, job(zero=3, context=4, shard=2)), "torchtitan")
     p = tomllib.loads(text)["parallelism"]

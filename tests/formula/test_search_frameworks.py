@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tomllib
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -16,19 +15,21 @@ from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
 from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS, export
+from railwright.search.export import FORMS
 from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.search.pricing import PASSING
 from railwright.search.space import apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.sizes import data_parallel
-from railwright.units import show_time
 from training_cases import DENSE, MOE, changed, job, machine
 
 WINDOWS = replace(DENSE, sliding_window=512, full_every=6)
 SINKS = replace(MOE, sliding_window=512, full_every=2, attention_sinks=True)
 LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
+
+
+RING = "a ring of keys and values that is not hidden"
 
 
 def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:
@@ -73,6 +74,9 @@ def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:
         ),
         ({"context": 2, "context_kind": "all-to-all"}, "", "context parallelism over heads"),
         ({"overlap": Overlap(dp=False)}, "", "data parallelism that is not hidden"),
+        ({"pipeline": 4, "overlap": Overlap(pp=False)}, "", "pipeline sends that are not hidden"),
+        ({"context": 2, "overlap": Overlap(cp=False)}, RING, RING),
+        ({"context": 2, "context_kind": "all-gather", "overlap": Overlap(cp=False)}, "", ""),
         (
             {"offload": ("activations",), "pipeline": 2},
             "activations offloaded beside a pipeline or recomputation",
@@ -324,89 +328,6 @@ def test_a_best_layout_that_the_jobs_own_software_does_not_run_is_told() -> None
     assert not any("does not run" in word for word in words)
 
 
-SMALL = {"tensor": (1, 2), "pipeline": (1, 2), "micro_batch": (1,), "recompute": ("none",), "context": (1,)}
-
-
-@pytest.mark.parametrize(
-    ("name", "software", "priced"),
-    [
-        ("torchtitan", "megatron-2025", "fsdp-2025"),
-        ("torchtitan", "fsdp-2024", "fsdp-2024"),
-        ("torchtitan", "fsdp-2023", "fsdp-2025"),  # llm-foundry's
-        ("megatron", "fsdp-2025", "megatron-2025"),
-        ("nemo", "xla-2025", "megatron-2025"),
-        ("megatron", "nemo-2024", "nemo-2024"),
-    ],
-)
-def test_a_framework_is_priced_with_its_own_software(name: str, software: str, priced: str) -> None:
-    """Its own era where the job has one, else today's, and both times are told."""
-    wanted = changed(job(batch=32), software=software)
-    found = search(wanted, DENSE, machine(1), Space(SMALL), top=1, steps=0, framework=name)
-    best = found.best[0]
-    assert found.own is not None
-    assert {best.job.software, found.own.job.software} == {priced}
-    assert best.time == simulate(best.job, DENSE, machine(1)).step_time
-    if software == priced:
-        assert not found.priced
-        return
-    other = show_time(simulate(changed(best.job, software=software), DENSE, machine(1)).step_time)
-    assert found.priced == found.words[0]
-    assert (
-        f"software {priced}, as {FRAMEWORKS[name].title} runs, instead of the job's {software}"
-        in found.priced
-    )
-    assert f"takes {show_time(best.time)} a step, with the job's own {other}." in found.priced
-    text = export(best, DENSE, Hosts.of(best.job, machine(1)), name, found.priced)
-    assert f"as {priced} runs\n# Priced with software {priced}" in text
-    assert "its software is not" not in text
-
-
-def test_an_export_for_another_framework_than_was_searched_says_so() -> None:
-    best = search(job(batch=32), DENSE, machine(1), Space(SMALL), top=1, steps=0).best[0]
-    text = export(best, DENSE, Hosts.of(best.job, machine(1)), "torchtitan")
-    assert "# its software is not torchtitan's: search with --framework torchtitan" in text
-
-
-def test_torchtitans_space_is_what_torchtitan_runs() -> None:
-    """Whole servers or all ranks share a copy; pipelines reduce once per step; never ZeRO 1 or 2."""
-    space = FRAMEWORKS["torchtitan"].space(Space({**SMALL, "expert": (1,)}))
-    found, _ = blocks(space, job(batch=48, sequence=2048), DENSE, machine(6).network.fabric)
-    shapes = {
-        (b.structure["tensor"], b.structure["pipeline"], b.structure["shard"], b.structure["reshard"])
-        for b in found
-    }
-    # 48 ranks of 8 a server, 24 of 4, 24 of 8, and 12 of 4: every number of whole servers that divides them
-    shards = {(1, 1): (None, 8, 16, 24), (2, 1): (None, 4, 8, 12), (1, 2): (None, 8), (2, 2): (None, 4)}
-    assert shapes == {(*key, n, kept) for key, many in shards.items() for n in many for kept in (True, False)}
-    for block in found:
-        again = block.structure["shard"] is None and block.structure["reshard"]
-        assert block.of("zero") == ((0, 3) if again else (3,))
-        assert block.structure["reduce_each"] == (block.structure["pipeline"] == 1)
-    # other frameworks have the job's own sharding alone
-    plain, _ = blocks(Space(SMALL), job(batch=48), DENSE, machine(6).network.fabric)
-    assert {(b.structure["shard"], b.structure["reshard"], b.structure["reduce_each"]) for b in plain} == {
-        (None, True, True)
-    }
-
-
-def test_what_is_printed_for_torchtitan_is_what_was_predicted() -> None:
-    """Degrees and policy of the best layout are those of its job, and no comment takes any of it back."""
-    found = search(job(batch=32), DENSE, machine(2), Space(SMALL), top=5, steps=0, framework="torchtitan")
-    for one in found.best:
-        text = export(one, DENSE, Hosts.of(one.job, machine(2)), "torchtitan", found.priced)
-        p = tomllib.loads(text)["parallelism"]
-        layout, data = one.job.layout, data_parallel(one.job, machine(2).network.fabric)
-        shard = 1 if layout.zero == 0 else (layout.shard or data)
-        assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == (
-            data // shard,
-            shard,
-        )
-        if layout.zero == 3:
-            assert p["fsdp_reshard_after_forward"] == ("always" if layout.reshard else "never")
-        comments = [line for line in text.splitlines() if line.startswith("#")]
-        assert not any("nearest" in line or "does not run" in line for line in comments), comments
-
-
 def test_a_space_of_which_a_framework_runs_nothing_is_refused() -> None:
     space = Space({"pipeline": (2,), "schedule": ("zb-v",), "virtual_pipeline": (1,)})
     with pytest.raises(
@@ -423,5 +344,5 @@ def test_masks_look_only_at_the_axes_they_name() -> None:
     for framework in FRAMEWORKS.values():
         first, second = (framework.lacks(one, MOE, 8) for one in jobs)
         assert first == second
-    passing = {"sequence_parallel", "recompute", "overlap_tp", "overlap_ep"}
+    passing = {"sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp"}
     assert set(CHOICES) & set(PASSING) == passing

@@ -23,24 +23,23 @@ from railwright.model.architecture import Transformer
 from railwright.search.blocks import Refusal, blocks
 from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
-from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs, runs_none
+from railwright.search.frameworks import Framework, framework_named, runs, runs_none
 from railwright.search.front import Tried, front_of, lean, limit, ranked
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
+from railwright.search.software import best_lacks, own_lacks, priced
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
-from railwright.training.eras import era_of
 from railwright.training.experts import beyond_reach
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
 from railwright.training.sizes import data_parallel
-from railwright.units import show_time
 
 Objective = Literal["time", "memory"]
 Progress = Callable[[str, float], None]
@@ -122,14 +121,10 @@ def search(
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
     on = run.pricer.prices(best[0].job).servers("ep")
     words += tuple(beyond_reach(best[0].job, arch, on))
-    told = ""
-    if only:
-        told = _priced(best[0], asked, only, run)
-        lacks = only.lacks(job, arch, data_parallel(job, machine.network.fabric)) if own else []
-        words += (f"{only.title} does not run the one as written: {'; '.join(lacks)}.",) if lacks else ()
-        words = (told, *words) if told else words
-    else:
-        words += _lacking(best[0], arch, data_parallel(best[0].job, machine.network.fabric))
+    data = data_parallel(best[0].job, machine.network.fabric)
+    told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
+    said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
+    words = (*filter(None, (told,)), *words, *said)
     return SearchResult(
         objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort, told
     )
@@ -398,29 +393,3 @@ def _down(values: NDArray[np.float64]) -> Floats32:
     """32-bit floats that are never above the values."""
     rounded = values.astype(np.float32)
     return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
-
-
-def _priced(best: Candidate, asked: TrainingJob, only: Framework, run: _Run) -> str:
-    """That a framework's software was predicted instead of the job's own, with the times of both; '' where it
-    is the job's own."""
-    if best.job.software == asked.software:
-        return ""
-    words = f"Priced with software {best.job.software}, as {only.title} runs, instead of the job's"
-    other = best.job.model_copy(update={"software": asked.software})
-    try:
-        step = simulate(_alone(other), run.arch, run.machine, predict=run.pricer.predict, most_events=1)
-    except PlanError:
-        return f"{words} {asked.software}."
-    return (
-        f"{words} {asked.software}: the best layout takes {show_time(best.time)} a step, with the job's own "
-        f"{show_time(step.step_time)}."
-    )
-
-
-def _lacking(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
-    """What the framework of the job's software does not have of the best layout."""
-    name = era_of(best.job).framework
-    if name not in FRAMEWORKS or not (lacks := FRAMEWORKS[name].lacks(best.job, arch, data)):
-        return ()
-    words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
-    return (f"{words} `--framework {name}` finds the best.",)

@@ -55,7 +55,7 @@ STRUCTURE = (
     "reshard",
     "reduce_each",
 )
-PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep")
+PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 CHOICES = (*PASSES, "zero", "offload", "overlap_dp", "overlap_pp")
 """Axes that a `Rule` may look at."""
 
@@ -214,6 +214,7 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
             found.append("experts under tensor parallelism without sequence parallelism")
     if setting["context"] > 1:
         found += _context(setting["context_kind"], arch)
+    found += _ring(setting, job)
     found += _dispatched(setting, job, arch)
     if "activations" in setting["offload"] and (setting["pipeline"] > 1 or again != "none"):
         found.append("activations offloaded beside a pipeline or recomputation")
@@ -228,6 +229,14 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
+
+
+def _ring(setting: Mapping[str, Any], job: TrainingJob) -> list[str]:
+    """Rings of Transformer Engine and of PyTorch pass a block on beside the attention of another; neither has
+    a switch for it."""
+    ring = setting["context"] > 1 and setting["context_kind"] == "ring"
+    shown = ring and not setting["overlap_cp"] and not job.launch_blocking
+    return ["a ring of keys and values that is not hidden"] if shown else []
 
 
 def _dispatched(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
@@ -291,6 +300,9 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("one copy to each server (DeepEP) beside tensor parallelism inside experts")
     if not setting["overlap_dp"]:
         found.append("data parallelism that is not hidden")
+    if staged and not setting["overlap_pp"] and not job.launch_blocking:
+        found.append("pipeline sends that are not hidden")
+    found += _ring(setting, job)
     if "activations" in setting["offload"]:
         found.append("activations offloaded")
     return found
