@@ -21,7 +21,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -336,6 +336,8 @@ def _write(
                 lines.append(f"  {key}: {value if word else json.dumps(value)}")
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
+        counts = Counter(s.key for s in samples if s.era == era)
+        paces = {key: replace(pace, records=counts[key]) for key, pace in paces.items()}
         if era in SINGLES:
             own = single[SINGLES.index(era)]
             paces, sources = {SINGLE: own}, {SINGLE: own.source}
@@ -357,8 +359,9 @@ def _source(samples: list[Sample], final: list[float], unseen: list[float], cell
     count = len({samples[i].family for i in chosen})
     seen, left = (np.abs(np.expm1([e[i] for i in chosen])).mean() for e in (final, unseen))
     families = "family" if count == 1 else "families"
+    records = "record" if len(chosen) == 1 else "records"
     return (
-        f"{len(chosen)} records of {count} {families}: mean error {seen:.1%} fitted, {left:.1%} with each "
+        f"{len(chosen)} {records} of {count} {families}: mean error {seen:.1%} fitted, {left:.1%} with each "
         "family left out (tools/fit_training.py)"
     )
 

@@ -55,7 +55,7 @@ def single_fit() -> tuple[Pace, Pace]:
     mean = np.mean(np.abs(np.exp(off) - 1))
     print(f"single server: {pace}  fitted rows {len(rows)}, mean {mean:.1%}, bias {np.mean(off):+.1%}")
     source = f"{len(rows)} of vTrain's 1,440 single-server rows, mean error {mean:.1%} there"
-    traced = replace(pace, source=source)
+    traced = replace(pace, records=len(rows), source=source)
     return replace(traced, gap=0.0), traced
 
 

@@ -3,7 +3,8 @@
 readme.py command run|test   print the one-line command under that marker, for .ci/run
 readme.py write              put `railwright validate`'s table into README.md and docs/validation.md, what
                              it finds of training steps, drawn, into docs/training/validation.md, the
-                             example's answer into README.md, and the bands of the training families into
+                             example's answer into README.md, the software eras into docs/training/eras.md,
+                             and the bands of the training families into
                              src/railwright/training/data/error_band.yaml
 readme.py check              exit 1 if any of them differs from what `write` would put there
 """
@@ -113,6 +114,16 @@ def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Pa
     yield TRAINING / "validation-errors.svg", picture(errors_drawing(steps, records))
 
 
+def eras_page() -> tuple[Path, str]:
+    """docs/training/eras.md: the tables of training/data/eras.yaml."""
+    from railwright.training.software import behind, differing, known
+
+    page = (TRAINING / "eras.md").read_text(encoding="utf-8")
+    for block, found in (("known", known()), ("differing", differing()), ("behind", behind())):
+        page = filled(page, block, markdown(found), fence="")
+    return TRAINING / "eras.md", page
+
+
 def markdown(table: Table) -> list[str]:
     """A head and rows as a Markdown table."""
     heads, rows = table
@@ -126,11 +137,14 @@ def wanted() -> Iterator[tuple[Path, str]]:
     from railwright.measure.training import records
     from railwright.measure.training_bands import bands
     from railwright.measure.training_errors import steps_of
+    from railwright.measure.training_habits import framework_of
     from railwright.training import error_band
 
     table = validate()
     carried = {r["id"]: r for r in records()}
-    yield BANDS, bands(steps_of(table.rows, carried), {name: r["family"] for name, r in carried.items()})
+    families = {name: r["family"] for name, r in carried.items()}
+    frameworks = {name: framework_of(r) for name, r in carried.items()}
+    yield BANDS, bands(steps_of(table.rows, carried), families, frameworks)
     error_band.cache_clear()
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))
@@ -139,6 +153,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     page = VALIDATION.read_text(encoding="utf-8")
     yield VALIDATION, filled(page, "validate-detail", sections(table.lines(detail=True)), fence="")
     yield from training_page(table, carried)
+    yield eras_page()
 
 
 def main(arguments: list[str]) -> int:

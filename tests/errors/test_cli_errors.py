@@ -208,7 +208,7 @@ def test_a_software_era_that_nobody_knows_is_found_before_anything_is_computed(f
     (folder / "study.yaml").write_text(f"{SMALL}jobs:\n  - {job}\n")
     for command in ("check", "run"):
         message = refused(command, "study.yaml")
-        said = "jobs.a.software: software 'megatron2025' is not a known era; choose one of"
+        said = "jobs.0.software: 'megatron2025' is not allowed; write one of 'megatron-2021',"
         assert re.search(rf"study\.yaml:\d+:\d+: {re.escape(said)}", message)
         assert "did you mean 'megatron-2025'" in message
 

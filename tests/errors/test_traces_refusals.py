@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
 from railwright.spec.training import Overlap
 from railwright.traces import FORMATS, chakra_read, export, load, replay, simai
@@ -293,6 +295,19 @@ def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
     assert set(FORMATS) == {"chakra", "goal", "simai"}
 
 
+@pytest.mark.parametrize(("format", "most"), [("goal", "goal.MOST_LINES"), ("chakra", "chakra.MOST_NODES")])
+def test_nothing_is_left_of_a_trace_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, most: str
+) -> None:
+    """Refused when its first lines are written already."""
+    whole, _ = export(job(tensor=2), DENSE, machine(1), format, tmp_path / "whole")
+    monkeypatch.setattr(f"railwright.traces.{most}", 100)
+    with pytest.raises(PlanError, match="more than 100"):
+        export(job(tensor=2), DENSE, machine(1), format, tmp_path / "out")
+    assert whole
+    assert not any((tmp_path / "out").iterdir())
+
+
 @pytest.mark.parametrize(
     ("moe", "layout", "says"),
     [
@@ -365,4 +380,36 @@ def test_simai_has_no_passes_that_run_together(tmp_path: Path, layout: dict[str,
     arch = MOE if "expert" in layout else DENSE
     with pytest.raises(PlanError, match=r"set overlap\.ep to false, or take another layout\.schedule"):
         export(job(batch=32, sequence=512, **layout), arch, machine(2), "simai", tmp_path / "out")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+RECOMMENDS = """
+railwright: 1
+name: Mixed
+cluster:
+  servers: 1
+  server: dgx-h100
+  compute: {family: single-switch, switch: qm9700}
+recommendations:
+  - {name: ranking, model: dlrm-dcnv2, global_batch: 8192, samples: 4.2e9}
+"""
+TRAINS = "jobs:\n  - {name: tune, model: llama-3.1-8b, global_batch: 8, sequence: 1024, tokens: 1e9}\n"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "name", "says"),
+    [
+        (TRAINS, "ranking", "'ranking' is a recommendation job; a trace is of a training job"),
+        (TRAINS, "tunes", "has no job 'tunes'; did you mean 'tune'?"),
+        (TRAINS, "x", "has no job 'x'; its training jobs are tune"),
+        ("", None, "'Mixed' has no training job; a trace is of one"),
+    ],
+)
+def test_a_job_that_has_no_trace(tmp_path: Path, jobs: str, name: str | None, says: str) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(RECOMMENDS + jobs, encoding="utf-8")
+    asked = ["trace", "export", str(study), "-o", str(tmp_path / "out"), *(["--job", name] if name else [])]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
     assert not (tmp_path / "out").exists()

@@ -145,6 +145,13 @@ def test_scales_per_block_need_cores_that_apply_them():
         assert peak_rate(GPUS[name], "mxfp8") == GPUS[name].peak_flops["fp8"]
 
 
+def test_nvfp4_is_nvidias():
+    """CDNA 4 has 4 bits, but not with NVIDIA's scales."""
+    assert peak_rate(GPUS["b200-sxm"], "nvfp4") == GPUS["b200-sxm"].peak_flops["fp4"]
+    with pytest.raises(PlanError, match="mi355x has no nvfp4 tensor cores"):
+        peak_rate(GPUS["mi355x"], "nvfp4")
+
+
 @pytest.mark.parametrize("name", sorted(GPUS))
 def test_every_catalogue_gpu_has_sane_constants_with_sources(name):
     for what, value, source in constants(GPUS[name]):

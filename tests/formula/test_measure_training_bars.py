@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from railwright.measure.bands import band
 from railwright.measure.table import Row, Skipped
@@ -16,7 +17,7 @@ def row(record: str, predicted: float, measured: float = 1.0, left_out: float | 
 
 
 def record(family: str, gpus: int = 8, gbs: int = 8, quality: str = "A") -> dict[str, str]:
-    fields = ("model", "software", "dtype", "seq", "tp", "pp", "vpp", "cp", "ep", "mbs", "notes")
+    fields = ("model", "gpu", "software", "dtype", "seq", "tp", "pp", "vpp", "cp", "ep", "mbs", "notes")
     return {
         **dict.fromkeys(fields, "x"),
         "family": family,
@@ -99,7 +100,20 @@ def test_a_band_never_sees_the_family_it_is_asked_for() -> None:
     # nine families at 1.00, one at 2.00: its own band is made of the others and does not contain it
     rows = [row(f"r{i}", 1.0) for i in range(9)] + [row("odd", 1.0, 2.0)]
     families = {r.record: r.record for r in rows}
-    assert coverage(rows, families) == (9, 10)
+    assert coverage(rows, families, dict.fromkeys(families, "one")) == (9, 10)
+
+
+def test_a_framework_widens_the_band_of_its_jobs_alone() -> None:
+    """Twenty families at 1.00 and four of another framework at 1.25 to 1.40, in one slice."""
+    rows = [row(f"r{i}", 1.0) for i in range(20)] + [row(f"s{i}", 1.0, 1.25 + i / 20) for i in range(4)]
+    families = {r.record: r.record for r in rows}
+    frameworks = {name: "other" if name.startswith("s") else "one" for name in families}
+    # of the four each is seen with three others': the highest lies above the highest of those, the lowest
+    # is between 1.00, where the slice's band ends below, and their highest
+    assert coverage(rows, families, frameworks) == (23, 24)
+    made = yaml.safe_load(bands(rows, families, frameworks))
+    assert (made["frameworks"]["dense one"]["high"], made["frameworks"]["dense other"]["low"]) == (1.0, 1.25)
+    assert made["families"]["dense H100 16-bit"]["high"] == 1.3
 
 
 def test_a_series_of_n_records_weighs_the_root_of_n() -> None:
@@ -109,7 +123,9 @@ def test_a_series_of_n_records_weighs_the_root_of_n() -> None:
     assert band(ratios, groups, GROWTH) == (1.0, 1.8)
     assert band(ratios, groups) == (1.0, 1.9)  # as one record: 9 % of 10
     rows = [row(f"r{i}", 1.0, ratio) for i, ratio in enumerate(ratios)]
-    text = bands(rows, {r.record: group for r, group in zip(rows, groups, strict=True)})
+    text = bands(
+        rows, {r.record: g for r, g in zip(rows, groups, strict=True)}, {r.record: "one" for r in rows}
+    )
     assert "high: 1.80" in text
 
 

@@ -21,9 +21,17 @@ def test_family_is_model_gpu_and_width() -> None:
 
 
 def test_an_unvalidated_family_gets_the_band_of_its_kind_of_model() -> None:
-    band = error_band("dense MI250X 16-bit")
+    band = error_band("dense MI250X 16-bit", "megatron")
     assert band.low < 1 < band.high
     assert "all dense" in band.source
+
+
+def test_a_band_is_as_wide_as_its_framework_is_off() -> None:
+    """Megatron's steps on H100 are closer than torchtitan's; the slice holds both."""
+    slice_, own = (error_band("dense H100 fp8", name) for name in ("megatron", "torchtitan"))
+    assert own.low < slice_.low < 1 < slice_.high <= own.high
+    assert "widened to that of torchtitan" in own.source
+    assert error_band("dense H100 fp8", "no such framework") == slice_
 
 
 def test_gpus_without_a_published_step_are_named() -> None:
@@ -35,7 +43,7 @@ def test_gpus_without_a_published_step_are_named() -> None:
 
 def test_a_step_carries_the_band_of_its_family() -> None:
     result = simulate(job(expert=8), MOE, machine(4), predict=priced(50e9), kernel=roofline)
-    band = error_band("moe H100 16-bit")
+    band = error_band("moe H100 16-bit", "megatron")
     assert (result.error_low, result.error_high) == (band.low, band.high)
     assert result.error_low < result.error_high
 

@@ -109,6 +109,25 @@ def test_a_gpu_without_series_of_its_own_gets_all_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "says"),
+    [
+        (
+            "mi300x",
+            "Pace of mi300x: no published step of its own (dense, 16-bit); the share of its dense peak",
+        ),
+        ("b300-sxm", "Pace of b300-sxm: too few published steps of its own (dense, 16-bit)"),
+        ("h100-sxm", "Pace of h100-sxm: published steps, "),
+    ],
+)
+def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
+    """docs/training/demand.md; before, an MI300X got what NVIDIA's GPUs reach without a word."""
+    asked = ["demand", "--model", "llama-3.1-8b", "--tokens", "1e12", "--gpu", gpu, "--gpus", "64"]
+    text = " ".join(CliRunner().invoke(app, asked).output.split())
+    assert says in text
+    assert ("what other GPUs (A100 to GB300) reached" in text) is (gpu != "h100-sxm")
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"days": 3, "gpus": 8}, "both given"),

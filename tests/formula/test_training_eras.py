@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute import profile_of
-from railwright.errors import PlanError
-from railwright.spec.training import Overlap
+from railwright.errors import SpecError
+from railwright.spec import load_study_text, override, template
+from railwright.spec.training import Overlap, Software
 from railwright.training import simulate
 from railwright.training.communication import stage_size
 from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of
@@ -26,11 +27,25 @@ def step(pace: Pace, **changes: object) -> float:
     return simulate(wanted, DENSE, machine(1), predict=priced(50e9), pace=pace).step_time
 
 
+def test_the_study_file_knows_every_era_and_no_other() -> None:
+    """The spec imports nothing of this room: its names are written there once more."""
+    assert get_args(Software) == tuple(eras())
+    for name in eras():
+        assert era_of(job().model_copy(update={"software": name})).name == name
+
+
 def test_an_unknown_era_names_the_known_ones() -> None:
-    with pytest.raises(
-        PlanError, match="software 'megatron-1999' is not a known era; choose one of megatron"
-    ):
-        era_of(job().model_copy(update={"software": "megatron-1999"}))
+    with pytest.raises(SpecError) as caught:
+        override(load_study_text(template("server")), {"jobs.0.software": "megatron2025"})
+    text = str(caught.value)
+    assert all(f"'{name}'" in text for name in eras())
+    assert "did you mean 'megatron-2025'" in text
+
+
+def test_an_era_says_how_many_published_steps_are_behind_it() -> None:
+    for era in eras().values():
+        for pace in era.pace.values():
+            assert pace.source.startswith(f"{pace.records} " if pace.records else "no record: ")
 
 
 def test_a_gpu_has_its_own_factors_or_its_generations() -> None:

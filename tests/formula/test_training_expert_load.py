@@ -91,6 +91,13 @@ def test_a_balance_that_does_nothing_is_told_once() -> None:
     assert len(doubts(asked(3.0, 1), DENSE, 2)) == 1
 
 
+@pytest.mark.parametrize("expert", [1, 2, 8])
+@pytest.mark.parametrize("capacity", [1.0, 1.25, 4.0])
+def test_a_capacity_alone_is_no_doubt_about_a_balance(capacity: float, expert: int) -> None:
+    """Before, the capacity was taken for the load of an imbalance of 1 and called more than a GPU can get."""
+    assert not doubts(asked(1.0, expert).model_copy(update={"expert_capacity": capacity}), MOE, 2)
+
+
 def test_without_expert_parallelism_no_dispatcher_permutes() -> None:
     plain, limited = (asked(1.0, 1).model_copy(update={"expert_nodes": nodes}) for nodes in (None, 4))
     assert operators_of(limited, MOE, "moe", H100) == operators_of(plain, MOE, "moe", H100)

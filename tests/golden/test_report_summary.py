@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from railwright.report import summary
+from railwright.report.figures import show_band
 from railwright.study.result import VariantResult
+from railwright.units import show_time
 from report_fixture import example_result
 
 
@@ -75,6 +77,47 @@ def test_every_job_is_in_it():
     assert ["A", "pretrain", "7.77", "s"] in rows
     assert ["A", "ranking", "123", "ms"] in rows
     assert "Other jobs, by samples" in text
+
+
+def test_the_whole_run_is_told_with_its_range_utilisation_and_memory():
+    result = example_result()
+    text = printed(result)
+    step = result.variants[0].jobs[0].step
+    cells = (
+        show_time(step.time_to_train),
+        show_band(step.time_to_train, 0.88, 1.22, show_time),
+        f"{step.gpu_hours:.0f}",
+        "31.0 %",
+        "60.2 GiB",
+    )
+    assert f"A Rails with PXN {' '.join(cells)}" in " ".join(text.split())
+    assert "For 2 billion tokens; memory of the fullest GPU, which has 74.5 GiB." in text
+    assert "Software: megatron-2025, the default (others: railwright catalog list software)." in text
+
+
+def test_whole_runs_of_several_jobs_say_whose_budget_is_which():
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    slow = replace(first, name="pretrain", step=replace(first.step, time_to_train=8.64e6, tokens_total=1e12))
+    rare = replace(first, name="ranking", step=replace(first.step, unit="samples"))
+    jobs = (
+        *result.study.jobs,
+        result.study.jobs[0].model_copy(update={"name": "pretrain", "software": "fsdp-2025"}),
+    )
+    several = replace(
+        result,
+        study=result.study.model_copy(update={"jobs": jobs}),
+        variants=(replace(result.variants[0], jobs=(first, slow, rare)),),
+    )
+    text = printed(several)
+    assert max(map(len, text.splitlines())) <= 80
+    flat = " ".join(text.split())
+    assert "A pretrain 100 d 88 d to 122 d" in flat
+    assert (
+        "For 2 billion tokens (fine-tune), 1 trillion tokens (pretrain), 2 billion samples (ranking)" in flat
+    )
+    assert "Software of fine-tune: megatron-2025, the default" in flat
+    assert "Software of pretrain: fsdp-2025 (others:" in flat
 
 
 def test_sensitivity_has_the_largest_effect_first():

@@ -12,6 +12,7 @@ from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.fabric.graph import Role
+from railwright.model import load_model
 from railwright.spec import load_study, override
 from railwright.spec.study import Cluster, ComputeNetwork, Variant
 from railwright.spec.training import Overlap
@@ -19,9 +20,11 @@ from railwright.study.evaluate import Workshop
 from railwright.study.result import VariantResult
 from railwright.study.sensitivity import first_job, pxn_gain, sensitivity_row, what_if_rows
 from railwright.training import StepResult, simulate
+from railwright.training.eras import pace_of
 from railwright.training.whatif import at_rate, share_changes, what_ifs
 from training_cases import DENSE, MOE, job, machine, priced
 
+LLAMA = load_model("llama-3.1-8b")
 PLANS = [
     (DENSE, job(tensor=2, pipeline=2, overlap=Overlap(dp=False))),
     (MOE, job(tensor=2, expert=8, sequence_parallel=True, imbalance=1.3)),
@@ -45,6 +48,8 @@ def test_less_to_wait_for_never_takes_longer(arch, plan) -> None:  # type: ignor
     assert steps["Free communication"].step_time <= steps["Free network between servers"].step_time * close
     assert steps["HBM bandwidth ×2"].step_time <= base.step_time * close
     assert steps["Infinite compute"].step_time <= base.step_time * close
+    assert steps["GPUs all alike"].step_time <= base.step_time * close
+    assert base.step_time / close <= steps["One GPU 10 % slower"].step_time <= 1.1 * base.step_time * close
 
 
 @pytest.mark.parametrize(("arch", "plan"), PLANS)
@@ -53,6 +58,38 @@ def test_changes_of_shares_add_up_to_the_change_of_the_step(arch, plan) -> None:
     for step in asked(arch, plan).values():
         told = sum(seconds for _, seconds in share_changes(base, step))
         assert told == pytest.approx(step.step_time - base.step_time, abs=1e-7 * base.step_time)
+
+
+def test_a_slower_gpu_slows_what_its_clock_does() -> None:
+    """The step grows in proportion, by less than a tenth of compute: memory and launches stay."""
+    plan = job(tensor=2, sequence=8192)
+    base = simulate(plan, LLAMA, machine())
+    ten, twenty = (
+        simulate(plan, LLAMA, machine(), slower={0: f}).step_time - base.step_time for f in (1.1, 1.2)
+    )
+    assert twenty == pytest.approx(2 * ten, rel=0.02)
+    compute = next(share.busy for share in base.shares if share.kind == "compute")
+    assert 0.07 * compute < ten < 0.1 * compute
+    assert asked(LLAMA, plan)["One GPU 10 % slower"].step_time == base.step_time + ten
+    free = simulate(plan, LLAMA, machine(), kernel=lambda op: 1e-6 * (op.kind == "memory"))
+    slow = simulate(plan, LLAMA, machine(), kernel=lambda op: 1e-6 * (op.kind == "memory"), slower={0: 2.0})
+    assert slow.step_time == free.step_time
+
+
+def test_alike_gpus_wait_for_none() -> None:
+    plan = job(tensor=2, sequence=8192)
+    alone = simulate(plan, LLAMA, machine(), pace=pace_of(plan, machine().gpu, 1))
+    assert asked(LLAMA, plan)["GPUs all alike"].step_time == alone.step_time
+    assert alone.step_time < simulate(plan, LLAMA, machine()).step_time
+
+
+def test_one_slow_stage_is_less_than_all() -> None:
+    """A pipeline fills while its slow stage is not yet reached."""
+    plan = job(tensor=2, pipeline=2, sequence=8192)
+    base = simulate(plan, LLAMA, machine()).step_time
+    one = [simulate(plan, LLAMA, machine(), slower={s: 1.1}).step_time for s in (0, 1)]
+    both = simulate(plan, LLAMA, machine(), slower={0: 1.1, 1: 1.1}).step_time
+    assert base < min(one) <= max(one) < both
 
 
 def test_only_what_the_job_has_is_asked() -> None:

@@ -24,7 +24,7 @@ LookUp = tuple[str, Callable[[], object]]
 
 
 def refuse_unknown_names(study: Study, file: str) -> None:
-    """Raise SpecError naming every part, model, engine, era, region or book of rates, of the study or a
+    """Raise SpecError naming every part, model, engine, region or book of rates, of the study or a
     variant, that nobody knows, each at its line of the file."""
     from railwright.spec import override
 
@@ -134,7 +134,6 @@ def _names(study: Study) -> Iterator[LookUp]:
     from railwright.catalog import load_catalog
     from railwright.model import load_model
     from railwright.model.dlrm import load_recommender
-    from railwright.training.eras import known_era
 
     yield "catalog", partial(load_catalog, study.catalog)
     with suppress(RailwrightError):
@@ -145,7 +144,6 @@ def _names(study: Study) -> Iterator[LookUp]:
         yield "calibration", partial(profile_of, study)
     for job in study.jobs:
         yield f"jobs.{job.name}.model", partial(load_model, job.model)
-        yield f"jobs.{job.name}.software", partial(known_era, job.software)
     for recommendation in study.recommendations:
         yield f"recommendations.{recommendation.name}.model", partial(load_recommender, recommendation.model)
     for serving in study.serving:

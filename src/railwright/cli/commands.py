@@ -50,7 +50,7 @@ COMMANDS = {
     "diagnose": Entry("diagnose", "Name the element at fault, from any evidence."),
     "burnin": Entry("diagnose", "Write the acceptance plan of a new cluster."),
     "fabric": Entry("fabric", "Design, audit and export fabrics; check real ones."),
-    "catalog": Entry("catalog", "List parts, every value with its source."),
+    "catalog": Entry("catalog", "List parts and software eras, every value with its source."),
     "model": Entry("model", "Show model architectures and their cost."),
     "bench": Entry("measure", "Measure collectives, under torchrun, srun or mpirun."),
     "trace": Entry("traces", "Traces of a step: write, replay, compare."),

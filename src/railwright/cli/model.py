@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from railwright.cli.groups import group
+
+if TYPE_CHECKING:
+    from railwright.model.architecture import Transformer
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,12 +55,10 @@ def show(
     lines = [
         ("layers", str(arch.layers)),
         ("hidden", show_count(arch.hidden)),
-        (
-            "attention",
-            f"{arch.attention}, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values",
-        ),
+        *_attention(arch),
         ("MLP width", show_count(arch.ffn)),
         ("vocabulary", show_count(arch.vocab)),
+        ("LM head", "shares the embedding's weights" if arch.tied_embeddings else "has weights of its own"),
     ]
     if arch.is_moe:
         shared = f", {arch.shared_experts} shared" if arch.shared_experts else ""
@@ -67,12 +68,42 @@ def show(
     if arch.sliding_window:
         span = f"{'chunks' if arch.window_chunked else 'window'} of {show_count(arch.sliding_window)} tokens"
         lines.append((span, f"in {arch.layers - full_layers(arch)} of {arch.layers} layers"))
+    if arch.mtp_layers:
+        layers = "1 extra layer" if arch.mtp_layers == 1 else f"{arch.mtp_layers} extra layers"
+        told = f"{layers} of {show_count(parameters.mtp)} parameters, in no figure below"
+        lines.append(("multi-token prediction", told))
     lines += [
         ("parameters", f"{show_count(parameters.total)} ({parameters.total:,.0f})"),
         ("active parameters", f"{show_count(parameters.active)} ({parameters.active:,.0f})"),
         ("FLOPs per token, forward", f"{flops.forward:.4g}"),
         ("FLOPs per token, training", f"{flops.total:.4g}"),
-        ("at sequence", f"{show_count(sequence)} tokens, full attention scores"),
+        ("at sequence", f"{show_count(sequence)} tokens, {_scores(arch, sequence)}"),
         ("source", arch.source),
     ]
     print_table((arch.name, ""), lines)
+
+
+def _attention(arch: Transformer) -> list[tuple[str, str]]:
+    """Heads and their widths; of latent attention also the ranks."""
+    from railwright.units import show_count
+
+    if arch.attention == "gqa":
+        heads = f"gqa, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values"
+        return [("attention", heads)]
+    queries = show_count(arch.q_lora) if arch.q_lora else "none"
+    keys = f"keys of {arch.head_dim} and {arch.rope_dim} rotary, values of {arch.v_head_dim}"
+    return [
+        ("attention", f"mla, {arch.heads} heads; {keys}"),
+        ("latent ranks", f"{queries} for queries, {show_count(arch.kv_lora)} for keys and values"),
+    ]
+
+
+def _scores(arch: Transformer, sequence: int) -> str:
+    """Which attention scores the FLOPs count (`model.flops.attended_keys`)."""
+    from railwright.model.pattern import full_layers
+
+    if not 0 < arch.sliding_window < sequence:
+        return "full attention scores"
+    span = "chunk" if arch.window_chunked else "window"
+    rest = f", in {full} layers of the whole sequence" if (full := full_layers(arch)) else ""
+    return f"attention scores of the whole {span}{rest}"

@@ -9,8 +9,9 @@ import typer
 
 from railwright.cli.fabric import JsonOption, VariantOption, open_fabric
 from railwright.cli.groups import group
+from railwright.cli.jobs import training_job
 from railwright.cli.studies import StudyArgument
-from railwright.errors import PlanError, among, nearest
+from railwright.errors import PlanError, among
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine
@@ -55,7 +56,7 @@ def export(
     if format not in known:
         raise PlanError(f"no trace format '{format}'{among(format, known)}")
     asked, machine = _machine(study, variant)
-    chosen = _job(asked, job)
+    chosen = training_job(asked, job, "a trace")
     arch = load_model(chosen.model)
     if format == "perfetto":
         step = simulate(chosen, arch, machine)
@@ -110,7 +111,7 @@ def compare(
     Says which share is off, and by how much.
     """
     asked, machine = _machine(study, variant)
-    chosen = _job(asked, job)
+    chosen = training_job(asked, job, "a comparison")
 
     from railwright.model import load_model
     from railwright.traces import compare as beside
@@ -136,17 +137,6 @@ def _machine(study: str, variant: str | None) -> tuple[Study, Machine]:
 
     asked, _, _ = open_fabric(study, variant)
     return asked, Workshop.of(asked).machine(asked)
-
-
-def _job(asked: Study, name: str | None) -> TrainingJob:
-    from railwright.errors import RailwrightError
-
-    jobs = {one.name: one for one in asked.jobs}
-    if not jobs:
-        raise RailwrightError(f"'{asked.name}' has no jobs, and a trace is one of a job's step")
-    if name is not None and name not in jobs:
-        raise RailwrightError(f"no job '{name}'; the study has {', '.join(jobs)}{nearest(name, jobs)}")
-    return asked.jobs[0] if name is None else jobs[name]
 
 
 def _perfetto(asked: Study, job: TrainingJob, step: StepResult, out: Path) -> Path:

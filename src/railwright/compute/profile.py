@@ -17,6 +17,9 @@ from railwright.shipped import read_data
 PEAK_OF = {**dict.fromkeys(("fp8_rowwise", "mxfp8", "fp8_block", "fp8_dynamic"), "fp8"), "nvfp4": "fp4"}
 """The peak a scaled format runs at."""
 
+NVIDIA_ONLY = ("nvfp4",)
+"""Formats of one vendor: blocks of 16 values with a scale in fp8 and another for the tensor are NVIDIA's;
+AMD's 4 bits are MXFP4 (AMD CDNA 4 architecture white paper, 2025, number formats)."""
 BLOCK_SCALED = {"mxfp8": "fp4"}
 """Formats whose scales per block the tensor cores themselves apply, and the type that came with such cores:
 Blackwell and CDNA 4 have both, Hopper and CDNA 3 neither (Transformer Engine, pytorch/quantization.py,

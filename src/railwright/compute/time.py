@@ -7,7 +7,7 @@ from math import inf
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.gemm import Shape, gemm_seconds
-from railwright.compute.profile import BLOCK_SCALED, PEAK_OF, Profile, Row, profile_of
+from railwright.compute.profile import BLOCK_SCALED, NVIDIA_ONLY, PEAK_OF, Profile, Row, profile_of
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator
 
@@ -158,7 +158,8 @@ def peak_rate(gpu: Gpu, dtype: str) -> float:
     if own:
         return own
     peak = gpu.peak_flops.get(PEAK_OF.get(dtype, ""))
-    if peak and (needed is None or gpu.peak_flops.get(needed)):
+    ours = dtype not in NVIDIA_ONLY or gpu.vendor == "nvidia"
+    if peak and ours and (needed is None or gpu.peak_flops.get(needed)):
         return peak
     have = ", ".join(sorted(d for d, p in gpu.peak_flops.items() if p))
     raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes it has: {have}.")

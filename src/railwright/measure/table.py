@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import mean, median
 
 WORST = 20
-"""Records shown of each family in the detailed table, the worst first."""
+"""Records shown in a table of misses, the worst first."""
 WORTH_A_REASON = 0.25
 """Absolute error from which the reason is printed."""
 

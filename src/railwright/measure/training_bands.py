@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from railwright.measure.bands import band
 from railwright.measure.table import Row
@@ -13,53 +13,73 @@ their error, not all of it."""
 FEWEST = 3
 """A slice (kind of model, GPU, width) with fewer model families gets the band of its kind of model."""
 
+Band = tuple[float, float]
 
-def bands(rows: Sequence[Row], families: Mapping[str, str]) -> str:
+
+Named = Mapping[str, str]
+"""Record -> what it belongs to."""
+
+
+def bands(rows: Sequence[Row], families: Named, frameworks: Named) -> str:
     """The bands as YAML: training/data/error_band.yaml.
 
-    rows      training rows with `left_out`
-    families  record -> family (model, GPU and publisher)
+    rows        training rows with `left_out`
+    families    record -> family (model, GPU and publisher)
+    frameworks  record -> framework
     """
     lines = [
         "# Written by tools/readme.py from `railwright validate training`; do not edit.",
         "# 80 % band of measured / predicted step time, with factors fitted without the record's own family;",
         "# a family of n records weighs sqrt(n), as in the fit.  A slice is here with at least",
-        f"# {FEWEST} families of its own; the others get the band of their kind of model.",
+        f"# {FEWEST} families of its own; the others get the band of their kind of model.  A job gets the",
+        "# wider at each end of its slice's band and its framework's.",
         "kinds:",
     ]
     known = [r for r in rows if r.left_out is not None]
     for kind in ("dense", "moe"):
         chosen = [r for r in known if _kind(r) == kind]
         lines += _entry(kind, chosen, families, f"all {kind} models, ") if chosen else []
-    lines.append("families:")
-    for name in sorted({r.family for r in known}):
-        chosen = [r for r in known if r.family == name]
-        if len({families[r.record] for r in chosen}) >= FEWEST:
-            lines += _entry(name.removeprefix("training "), chosen, families)
+    for head, name_of in (("families", _slice), ("frameworks", lambda r: _framework(r, frameworks))):
+        lines.append(f"{head}:")
+        for name in sorted({name_of(r) for r in known}):
+            chosen = [r for r in known if name_of(r) == name]
+            if len({families[r.record] for r in chosen}) >= FEWEST:
+                lines += _entry(name, chosen, families)
     return "\n".join(lines) + "\n"
 
 
-def coverage(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[int, int]:
+def coverage(rows: Sequence[Row], families: Named, frameworks: Named) -> tuple[int, int]:
     """(measurements inside, all) where each band too is made without the record's family (nested).
 
     Records of the only family of their kind of model have no band and do not count.
     """
     known = [r for r in rows if r.left_out is not None]
     inside = asked = 0
-    made: dict[tuple[str, str], tuple[float, float] | None] = {}
+    made: dict[tuple[str, str], Band | None] = {}
+
+    def found(row: Row, name_of: Callable[[Row], str], fewest: int) -> Band | None:
+        name, mine = name_of(row), families[row.record]
+        if (name, mine) not in made:
+            same = [r for r in known if name_of(r) == name and families[r.record] != mine]
+            enough = len({families[r.record] for r in same}) >= fewest
+            made[name, mine] = _band(same, families) if enough else None
+        return made[name, mine]
+
     for row in known:
-        mine = families[row.record]
-        key = (row.family, mine)
-        if key not in made:
-            others = [r for r in known if families[r.record] != mine and _kind(r) == _kind(row)]
-            same = [r for r in others if r.family == row.family]
-            enough = len({families[r.record] for r in same}) >= FEWEST
-            made[key] = _band(same if enough else others, families) if others else None
-        limits = made[key]
+        limits = found(row, _slice, FEWEST) or found(row, _kind, 1)
         if limits is not None:
+            own = found(row, lambda r: _framework(r, frameworks), FEWEST) or limits
             asked += 1
-            inside += limits[0] <= _ratio(row) <= limits[1]
+            inside += min(limits[0], own[0]) <= _ratio(row) <= max(limits[1], own[1])
     return inside, asked
+
+
+def _slice(row: Row) -> str:
+    return row.family.removeprefix("training ")
+
+
+def _framework(row: Row, frameworks: Named) -> str:
+    return f"{_kind(row)} {frameworks[row.record]}"
 
 
 def _kind(row: Row) -> str:
@@ -72,11 +92,11 @@ def _ratio(row: Row) -> float:
     return row.measured / row.left_out
 
 
-def _band(rows: Sequence[Row], families: Mapping[str, str]) -> tuple[float, float]:
+def _band(rows: Sequence[Row], families: Named) -> Band:
     return band([_ratio(r) for r in rows], [families[r.record] for r in rows], GROWTH)
 
 
-def _entry(name: str, rows: Sequence[Row], families: Mapping[str, str], what: str = "") -> list[str]:
+def _entry(name: str, rows: Sequence[Row], families: Named, what: str = "") -> list[str]:
     low, high = _band(rows, families)
     middle = sorted(_ratio(r) for r in rows)[len(rows) // 2]
     count = len({families[r.record] for r in rows})

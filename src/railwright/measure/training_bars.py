@@ -10,6 +10,7 @@ from statistics import mean
 from railwright.measure.bands import LEVEL
 from railwright.measure.table import Row, Skipped, quantile
 from railwright.measure.training_bands import coverage
+from railwright.measure.training_habits import framework_of
 
 STEPS = "training "
 """How families of step times begin."""
@@ -62,7 +63,11 @@ def reached(
     found.append(_mean_bias("SimuMax, B200", simumax, 0.05, 0.02))
     allocated = [r for r in rows if r.family == "memory allocated" and r.record.startswith("simumax")]
     found.append(_memory("SimuMax, B200, memory within 2 %", allocated, 0.02))
-    inside, total = coverage(steps, {name: r["family"] for name, r in records.items()})
+    inside, total = coverage(
+        steps,
+        {r.record: records[r.record]["family"] for r in steps},
+        {r.record: framework_of(records[r.record]) for r in steps},
+    )
     if total:
         share = inside / total
         found.append(

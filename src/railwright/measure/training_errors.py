@@ -9,14 +9,12 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from statistics import mean
 
-from railwright.measure.table import Row, Skipped
+from railwright.measure.table import WORST, Row, Skipped
 from railwright.measure.training_bars import STEPS
 
 Records = Mapping[str, Mapping[str, str]]
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Heads, and rows of as many cells."""
-
-WORST = 20
 
 
 def steps_of(rows: Sequence[Row], records: Records) -> list[Row]:

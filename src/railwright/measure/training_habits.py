@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from railwright.measure.training_recipes import recipe_of
 from railwright.model.eager import Part
+from railwright.spec.training import Software
+from railwright.training.eras import eras
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Habits:
     source    where that is read
     """
 
-    era: str
+    era: Software
     sequence_parallel: bool = True
     tp: bool = False
     dp: bool = True
@@ -89,7 +91,7 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     software, name = record["software"], record["family"].split("-")[0]
     if software.startswith(("MaxText", "PaXML")):
         # paxml/configure.sh: ENABLE_TE=1, of March 2024; maxtext: quantization=fp8, of December 2024
-        era = "xla-2024" if software.startswith("PaXML") else "xla-2025"
+        era: Software = "xla-2024" if software.startswith("PaXML") else "xla-2025"
         return Habits(era, source="JAX: XLA hides what it can")
     found = HABITS.get(name, HABITS[""])
     if found is HABITS[""] and OF_2025.search(software):
@@ -102,6 +104,11 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     if recipe_of(record).get("fused"):
         return replace(found, era="megatron-2026-06-01" if software == SPILLED_BIASES else "megatron-2026")
     return found
+
+
+def framework_of(record: Mapping[str, str]) -> str:
+    """The framework that a record ran on (`training.eras.Era.framework`)."""
+    return eras()[habits_of(record).era].framework
 
 
 OF_2025 = re.compile(r"(NeMo|Nemo|Release) 25\.|\(recipes\)")

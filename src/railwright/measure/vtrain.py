@@ -22,7 +22,7 @@ from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_habits import HABITS
 from railwright.model.architecture import Transformer
-from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Overlap, Software, TrainingJob
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras
 
@@ -35,7 +35,7 @@ PACE = "ampere 16-bit"
 WORDS = 50257
 """GPT-2's vocabulary."""
 
-TRACED = "megatron-2021-traced"
+TRACED: Software = "megatron-2021-traced"
 """The era of the rows, with the profiler's gap between kernels in its pace.  One microbatch leaves its weight
 gradients as they are, and nothing adds them up (src/trainer.py: one pass after zero_grad)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from railwright.report.figures import job_names, job_of, op_title
-from railwright.report.markup import Child, Html, join, tag
+from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
 from railwright.units import show_size, show_time
@@ -19,7 +19,8 @@ def sources_section(result: Result) -> Html | None:
     if not result.assumptions:
         return None
     cells: list[list[Child]] = [
-        [a.name, a.value, tag("span", a.source, class_="soft wrap")] for a in result.assumptions
+        [a.name, unbroken(a.value), tag("span", unbroken(a.source), class_="soft wrap")]
+        for a in result.assumptions
     ]
     return data_table(
         "Constants and choices this answer rests on", ("assumption", "value", "source"), cells, wide=(1, 2)

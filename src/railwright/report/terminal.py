@@ -18,6 +18,7 @@ from railwright.report.figures import (
     letter,
     main_change,
     op_title,
+    show_band,
     show_tokens,
     small_point,
     sweeps,
@@ -25,9 +26,14 @@ from railwright.report.figures import (
 from railwright.report.money import money_words
 from railwright.report.trace import traced
 from railwright.study.result import Result, VariantResult
+from railwright.training.result import StepResult
+from railwright.training.software import DEFAULT
 from railwright.units import show_change, show_count, show_power, show_rate, show_share, show_size, show_time
 
 TOP_ROWS = 6
+
+Cells = tuple[str, str, list[str]]
+"""A variant's letter, what the row is called, and its figures."""
 
 
 def summary(result: Result, console: Console, folder: str | Path | None = None) -> None:
@@ -44,6 +50,7 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
         console.print(Text(sentence, style="bold" if nth == 0 else ""))
     _variants(result, console)
     _other_jobs(result, console)
+    _whole_runs(result, console)
     _critical(result, console)
     _sensitivity(result, console)
     _what_ifs(result, console)
@@ -94,7 +101,7 @@ def _variants(result: Result, console: Console) -> None:
         heads += [show_size(pick(first).size) for pick in picks]
     if jobs:
         heads += ["step", f"{_unit(result, jobs[0])}/s", "exposed"]
-    rows: list[tuple[str, list[str]]] = []
+    rows: list[Cells] = []
     for index, variant in enumerate(result.variants):
         counts = variant.counts
         cells = [show_count(counts.switches), show_count(counts.cables)] if counts is not None else ["–", "–"]
@@ -103,12 +110,8 @@ def _variants(result: Result, console: Console) -> None:
             cells += [show_rate(pick(points).busbw) if points else "–" for pick in picks]
         if jobs:
             cells += _job_cells(variant, jobs[0])
-        rows.append((variant.name, cells))
-    table = _side_by_side(heads, rows)
-    if console.measure(table, options=console.options.update(max_width=1000)).minimum <= console.width:
-        console.print(table)
-    else:
-        _one_by_one(heads, rows, console)
+        rows.append((letter(index), variant.name, cells))
+    _compared(heads, rows, console)
     about = [f"Sizes: {op_title(shown.op)} bus bandwidth at that total size."] if shown is not None else []
     if jobs and (shown is not None or len(jobs) > 1):
         about.append(f"Step, {_unit(result, jobs[0])}/s and exposed communication: {jobs[0]}.")
@@ -124,29 +127,85 @@ def _other_jobs(result: Result, console: Console) -> None:
     names = job_names(result)[1:]
     for unit in dict.fromkeys(_unit(result, name) for name in names):
         _heading(console, "Other jobs" if unit == "tokens" else f"Other jobs, by {unit}")
-        table = _side_by_side(["step", f"{unit}/s", "exposed"], [])
-        for name in (n for n in names if _unit(result, n) == unit):
-            for index, variant in enumerate(result.variants):
-                table.add_row(Text(letter(index), style="bold cyan"), Text(name), *_job_cells(variant, name))
+        rows = [
+            (letter(index), name, _job_cells(variant, name))
+            for name in names
+            if _unit(result, name) == unit
+            for index, variant in enumerate(result.variants)
+        ]
+        _compared(["step", f"{unit}/s", "exposed"], rows, console)
+
+
+def _whole_runs(result: Result, console: Console) -> None:
+    """What every job takes for its token budget, and what a GPU of it does and holds."""
+    names = job_names(result)
+    steps = [
+        (letter(index), name, variant.name, job.step)
+        for name in names
+        for index, variant in enumerate(result.variants)
+        if (job := job_of(variant, name)) is not None and job.step is not None
+    ]
+    if not steps:
+        return
+    _heading(console, "The whole run")
+    heads = ["time", "80 % of measurements", "GPU hours", "MFU", "memory"]
+    _compared(
+        heads, [(mark, v if len(names) == 1 else name, _run_cells(s)) for mark, name, v, s in steps], console
+    )
+    budgets: dict[str, dict[str, None]] = {}
+    for _, name, _, step in steps:
+        budgets.setdefault(f"{show_count(step.tokens_total)} {step.unit}", {})[name] = None
+    told = [f"{b} ({', '.join(of)})" for b, of in budgets.items()] if len(budgets) > 1 else list(budgets)
+    capacity = show_size(steps[0][3].memory.capacity)
+    console.print(
+        Text(f"For {', '.join(told)}; memory of the fullest GPU, which has {capacity}.", style="dim")
+    )
+    for era, jobs in _eras(result).items():
+        whose = f" of {', '.join(jobs)}" if len(jobs) < len(names) else ""
+        default = ", the default" if era == DEFAULT else ""
+        line = f"Software{whose}: {era}{default} (others: railwright catalog list software)."
+        console.print(Text(line, style="dim"))
+
+
+def _run_cells(step: StepResult) -> list[str]:
+    band = show_band(step.time_to_train, step.error_low, step.error_high, show_time)
+    size = show_size(step.memory.total)
+    return [show_time(step.time_to_train), band, show_count(step.gpu_hours), show_share(step.mfu), size]
+
+
+def _eras(result: Result) -> dict[str, list[str]]:
+    """Jobs of the study as written by their software era."""
+    found: dict[str, list[str]] = {}
+    for job in result.study.jobs:
+        found.setdefault(job.software, []).append(job.name)
+    return found
+
+
+def _compared(heads: list[str], rows: list[Cells], console: Console) -> None:
+    """A row each, or a block each where a table would have no room for their names."""
+    table = _side_by_side(heads, rows)
+    if console.measure(table, options=console.options.update(max_width=1000)).minimum <= console.width:
         console.print(table)
+    else:
+        _one_by_one(heads, rows, console)
 
 
-def _side_by_side(heads: list[str], rows: list[tuple[str, list[str]]]) -> Table:
-    """A row per variant; the names share what room the figures leave."""
+def _side_by_side(heads: list[str], rows: list[Cells]) -> Table:
+    """A table; the names share what room the figures leave."""
     table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", collapse_padding=True)
     table.add_column("", no_wrap=True)
     table.add_column("", ratio=1, min_width=14)
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
-    for index, (name, cells) in enumerate(rows):
-        table.add_row(Text(letter(index), style="bold cyan"), Text(name), *cells)
+    for mark, name, cells in rows:
+        table.add_row(Text(mark, style="bold cyan"), Text(name), *cells)
     return table
 
 
-def _one_by_one(heads: list[str], rows: list[tuple[str, list[str]]], console: Console) -> None:
-    """A block per variant, where a table would have no room for their names."""
-    for index, (name, cells) in enumerate(rows):
-        console.print(Text.assemble((letter(index), "bold cyan"), f" {name}"))
+def _one_by_one(heads: list[str], rows: list[Cells], console: Console) -> None:
+    """A block per row."""
+    for mark, name, cells in rows:
+        console.print(Text.assemble((mark, "bold cyan"), f" {name}"))
         block = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, show_header=False)
         block.add_column(style="dim", no_wrap=True)
         block.add_column(justify="right", no_wrap=True)

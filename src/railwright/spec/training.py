@@ -12,6 +12,23 @@ from railwright.spec.section import Name, Section, not_bool
 
 Graph = Literal["attention", "mlp", "router", "step"]
 
+Software = Literal[
+    "megatron-2021",
+    "megatron-2021-traced",
+    "megatron-2022",
+    "fsdp-2023",
+    "fsdp-2024",
+    "xla-2024",
+    "nemo-2024",
+    "xla-2025",
+    "fsdp-2025",
+    "megatron-2025",
+    "megatron-2026",
+    "megatron-2026-06-01",
+    "megatron-2025-unfused",
+]
+"""Software eras (training/data/eras.yaml; a test holds the two equal)."""
+
 RecomputeModule = Literal[
     "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "ops"
 ]
@@ -202,9 +219,11 @@ class TrainingJob(Section):
         "stage (delayed scaling), the tensor-parallel ones (Megatron's tp_only_amax_red), or none (current "
         "scaling); default: as the software era does",
     )
-    software: str = Field(
+    software: Software = Field(
         default="megatron-2025",
-        description="software era: kernels and overheads of a framework of that time (docs/training.md)",
+        description="software era: kernels and overheads of a framework of that time; with another one steps "
+        "take a few to tens of percent more or less (`railwright catalog list software`, "
+        "docs/training/eras.md)",
     )
 
     @property

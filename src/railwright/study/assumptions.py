@@ -13,6 +13,7 @@ from railwright.measure.calibrate_text import shown, source
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop
 from railwright.study.result import Assumption
+from railwright.study.training_assumptions import trained
 from railwright.units import show_bit_rate, show_flop_rate, show_rate, show_size, show_time
 
 ROUTING_MEANS = {
@@ -23,7 +24,8 @@ ROUTING_MEANS = {
 
 
 def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
-    """In the order: parts, choices, kernel constants where a job runs, those of the cluster's own profile."""
+    """In the order: parts, choices, software and pace of training jobs, their kernel constants, those of the
+    cluster's own profile."""
     catalog, cluster = workshop.catalog, study.cluster
     server = find(catalog.servers, cluster.server)
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
@@ -52,6 +54,7 @@ def assumptions(study: Study, workshop: Workshop) -> tuple[Assumption, ...]:
     ]
     found.append(Assumption("routing", cluster.compute.routing, ROUTING_MEANS[cluster.compute.routing]))
     if study.jobs:
+        found += trained(study, workshop)
         found += [Assumption(name, f"{value:.3g}", source) for name, value, source in constants(gpu)]
     if study.calibration is not None:
         found += calibrated(study.calibration, gpu)

@@ -31,25 +31,29 @@ def export(
 ) -> tuple[list[Path], StepResult]:
     """Write the predicted step of a job in one of FORMATS; the files in order, and the prediction.
 
-    Raises PlanError, before anything is written, for an unknown format, a step that the format cannot say,
-    and a folder that is there and not empty.
+    Raises PlanError for an unknown format, a step that the format cannot say, and a folder that is there and
+    not empty.  Nothing is left of a trace that could not be written whole.
     """
     if format not in FORMATS:
         raise PlanError(f"no trace format '{format}'{among(format, FORMATS)}")
     target = Path(folder)
     refuse_filled(target)
     files, step = FORMATS[format](job, arch, machine)
-    written = []
+    written: list[Path] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, content in files:
             path = target / name
-            with path.open("ab") as out:
-                out.write(content)
             if path not in written:
                 written.append(path)
-    except OSError as error:
-        raise PlanError(f"cannot write '{target}': {error.strerror}; name another folder") from None
+            with path.open("ab") as out:
+                out.write(content)
+    except BaseException as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise PlanError(f"cannot write '{target}': {error.strerror}; name another folder") from None
+        raise
     return written, step
 
 

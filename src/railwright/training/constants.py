@@ -40,11 +40,23 @@ def constants() -> tuple[Constant, ...]:
 
 
 @cache
-def error_band(family: str) -> ErrorBand:
-    """The error band of one family ('dense H100 16-bit'); of all families of its kind of model where it has
-    too few published records of its own."""
-    data = _read("error_band")
-    row = data["families"].get(family) or data["kinds"][family.split()[0]]
+def error_band(family: str, framework: str) -> ErrorBand:
+    """The error band of a job: what is the wider at each end of two.
+
+    family     'dense H100 16-bit'; the band of its kind of model where it has too few published records
+    framework  of its software's era, whose records are off by more or less than others' on the same GPU
+    """
+    data, kind = _read("error_band"), family.split()[0]
+    band = _banded(data["families"].get(family) or data["kinds"][kind])
+    row = data["frameworks"].get(f"{kind} {framework}")
+    own = _banded(row) if row else band
+    if band.low <= own.low and own.high <= band.high:
+        return band
+    source = f"{band.source}; widened to that of {framework}: {own.source.split(': ', 1)[-1]}"
+    return ErrorBand(min(band.low, own.low), max(band.high, own.high), source)
+
+
+def _banded(row: dict[str, Any]) -> ErrorBand:
     return ErrorBand(float(row["low"]), float(row["high"]), str(row["source"]))
 
 

@@ -17,7 +17,7 @@ from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
 from railwright.shipped import read_data
-from railwright.training.constants import width_of
+from railwright.training.constants import MEASURED, family_of, width_of
 from railwright.training.result import StepResult
 
 HOUR, DAY = 3600.0, 86400.0
@@ -173,19 +173,32 @@ def demand(
 def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
     """What published runs of this kind of model reach on this GPU; on all GPUs where it has too few.
 
+    The source says which of the two.
     Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
     Raises PlanError for a width of products that no published run has.
     """
-    kind, width = "moe" if arch.is_moe else "dense", width_of(dtype)
+    family = family_of(arch.is_moe, gpu.name, dtype)
+    kind, width = family.split()[0], width_of(dtype)
     table = _mfu()
-    row = table.get(f"{kind} {gpu.name.split('-')[0].upper()} {width}") or table.get(f"{kind} {width}")
+    own = table.get(family)
+    row = own or table.get(f"{kind} {width}")
     if row is None:
         raise PlanError(
             f"No published runs of {kind} models in {width} to take a utilisation from; "
             "give a study with a layout instead, whose step is predicted."
         )
     share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
-    return Pace(share.times(peak_rate(gpu, dtype)), str(row["source"]))
+    return Pace(share.times(peak_rate(gpu, dtype)), str(row["source"]) if own else _borrowed(row, family))
+
+
+def _borrowed(row: dict[str, Any], family: str) -> str:
+    """The source of a share of the peak that other GPUs reached, for a GPU without one of its own."""
+    kind, gpu, width = family.split()
+    lacks = "too few published steps" if gpu in MEASURED else "no published step"
+    return (
+        f"{lacks} of its own ({kind}, {width}); the share of its dense peak is what other GPUs "
+        f"({MEASURED[0]} to {MEASURED[-1]}) reached, and its own may be lower; {row['source']}"
+    )
 
 
 def predicted_pace(step: StepResult, gpus: int) -> Pace:

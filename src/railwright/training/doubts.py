@@ -71,8 +71,9 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
             "overlap.shared does nothing: it wants shared experts, expert parallelism, NCCL's all-to-all (no "
             "expert_nodes), and neither overlap.ep, dualpipe, dualpipe-v nor launch_blocking."
         )
-    if job.expert_capacity is not None and job.expert_imbalance > 1:
-        found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
+    if job.expert_capacity is not None:
+        if job.expert_imbalance > 1:
+            found.append("expert_imbalance does nothing beside expert_capacity, which cuts it off.")
     elif arch.is_moe:
         found += _idle_imbalance(job)
     if arch.is_moe and job.expert_nodes is not None and job.layout.expert == 1:

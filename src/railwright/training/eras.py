@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.profile import Profile, Row
-from railwright.errors import PlanError, nearest
 from railwright.model.eager import Loss
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Software, TrainingJob
 from railwright.training.constants import width_of
 from railwright.training.schedule import schedule_name
 from railwright.training.stragglers import wait_factor
@@ -33,6 +32,7 @@ class Pace:
     gap     time between kernels beyond that of isolated ones [s]
     host    factor of launch times
     step    fixed time of every step: logging, loss scale, gradient norm [s]
+    records published steps it was fitted on; 0: other eras, GPUs and widths stand for it
     source  what it was fitted on, and its error there and on families left out
     """
 
@@ -42,6 +42,7 @@ class Pace:
     gap: float = 0.0
     host: float = 1.0
     step: float = 0.0
+    records: int = 0
     source: str = "isolated kernels: no published step of this era, GPU and width was fitted"
 
 
@@ -49,6 +50,7 @@ class Pace:
 class Era:
     """One state of the software.
 
+    what, when  which software it is, up to which release; who should choose it, behind "choose it when"
     attention  how the core attention runs
     flash      kernels that run it where it is one, the first that the GPU's generation has in
                compute/data/attention.yaml; '' for its usual one
@@ -71,12 +73,13 @@ class Era:
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
-    framework  whose schedules and overlaps it has (`search.frameworks`); 'other': not known there
+    framework  whose schedules and overlaps it has (`search.frameworks`, which knows some of them)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
 
-    name: str
+    name: Software
     what: str
+    when: str
     attention: CoreAttention
     flash: str
     scatter_gather: bool
@@ -114,22 +117,8 @@ class Era:
 
 
 def era_of(job: TrainingJob) -> Era:
-    """The era a job names. Raises PlanError for one that is not known, naming those that are."""
-    try:
-        return known_era(job.software)
-    except PlanError as error:
-        raise PlanError(f"{job.name}: {error}") from None
-
-
-def known_era(software: str) -> Era:
-    """An era by its name. Raises PlanError for one that is not known, with the nearest and all names."""
-    known = eras()
-    if software not in known:
-        raise PlanError(
-            f"software '{software}' is not a known era; choose one of {', '.join(known)}"
-            f"{nearest(software, known) or '.'}"
-        )
-    return known[software]
+    """The era a job names."""
+    return eras()[job.software]
 
 
 def hides_sends(job: TrainingJob) -> bool:
@@ -138,13 +127,18 @@ def hides_sends(job: TrainingJob) -> bool:
 
 
 def pace_of(job: TrainingJob, gpu: Gpu, gpus: int | None = None) -> Pace:
-    """The factors of a job's era on a GPU: its own, else its generation's, else those of isolated kernels.
+    """The factors of a job's era on a GPU, with the wait for the slowest.
 
-    gpus  in the job, for the wait for the slowest; default: as many as the job asks for
+    gpus  in the job; default: as many as the job asks for
     """
+    return waiting(pace_alone(job, gpu), gpus or job.gpus or 1)
+
+
+def pace_alone(job: TrainingJob, gpu: Gpu) -> Pace:
+    """The factors without that wait: the GPU's own, else its generation's, else those of isolated kernels."""
     known = era_of(job).pace
     own, kin = pace_keys(gpu, job.dtype)
-    return waiting(known.get(own) or known.get(kin) or Pace(), gpus or job.gpus or 1)
+    return known.get(own) or known.get(kin) or Pace()
 
 
 def waiting(pace: Pace, gpus: int) -> Pace:
@@ -206,13 +200,14 @@ def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
 
 
 @cache
-def eras() -> dict[str, Era]:
+def eras() -> dict[Software, Era]:
     """All eras by name, oldest first."""
-    data: dict[str, Any] = read_data("training", "eras.yaml")
+    data: dict[Software, Any] = read_data("training", "eras.yaml")
     return {
         name: Era(
             name,
             row["what"],
+            row["when"],
             row["attention"],
             row.get("flash", ""),
             row["scatter_gather"],

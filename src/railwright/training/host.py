@@ -67,7 +67,7 @@ def launch_times(
     """
     if "step" in graphs:
         return LaunchTimes(0.0, 0.0, 0.0, 0.0)
-    cpu = constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
+    cpu = cpu_factor(gpu)
     held = _held(operators, graphs)
 
     def launched(found: Iterable[Operator]) -> float:
@@ -81,6 +81,11 @@ def launch_times(
         cpu * factor * constant("host_operation_seconds"),
         launched(operators.recomputed),
     )
+
+
+def cpu_factor(gpu: Gpu) -> float:
+    """Time of the CPU that launches for a GPU over that of the sources' CPU (Xeon)."""
+    return constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
 
 
 def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:

@@ -39,7 +39,7 @@ def step_seconds(
     prices, kernel, pace  as `simulate` has them
     book  tasks of the job's passes; jobs that differ in data parallelism alone may share one
     """
-    staged, send = stages_of(job, arch, prices, book)
+    staged, send = stages_of(job, arch, prices, lambda _: book)
     finish = _finish(job, [s.stage for s in staged], send, prices)
     return max(e.end for e in endings_of(job, arch, prices, kernel, pace, staged, finish))
 

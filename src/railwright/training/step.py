@@ -7,8 +7,9 @@ all; gradients are complete on all stages before any optimizer starts (the gradi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
@@ -41,6 +42,8 @@ from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.work import Work
 
+NONE_SLOWER: Mapping[int, float] = MappingProxyType({})
+
 
 def simulate(
     job: TrainingJob,
@@ -53,6 +56,7 @@ def simulate(
     must_fit: bool = True,
     most_events: int = MAX_EVENTS,
     stage: int | None = None,
+    slower: Mapping[int, float] = NONE_SLOWER,
 ) -> StepResult:
     """Predict one training step of a job on a machine.
 
@@ -63,6 +67,8 @@ def simulate(
     must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to fit)
     most_events  events of passes that the timeline may carry before it shows whole passes
     stage    whose shares and collectives are told; default: that of the stage that waits least for others
+    slower   stage -> times as long as others' that products and attention take of a GPU there; the others of
+             its stage and replica wait for it in every pass, other replicas where gradients meet
 
     Raises PlanError where the layout is impossible or the model does not fit, with what would work.
     Model and sources: docs/training.md.
@@ -75,8 +81,13 @@ def simulate(
     warnings += beyond_reach(job, arch, prices.servers("ep"))
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
-    book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, machine)))
-    stages, send = stages_of(job, arch, prices, book)
+    copies = copy_times(job, arch, machine)
+    book = PassBook(Work(job, arch, prices, timed, pace, copies))
+    books = {
+        s: PassBook(Work(job, arch, prices, slowed(timed, factor), pace, copies))
+        for s, factor in slower.items()
+    }
+    stages, send = stages_of(job, arch, prices, lambda stage: books.get(stage, book))
     hidden = hides_sends(job)
     placed = compose(
         tuple(s.stage.order for s in stages),
@@ -104,7 +115,7 @@ def simulate(
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.attended).total * tokens
-    band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype))
+    band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype), era_of(job).framework)
     step = StepResult(
         step_time=step_time,
         tokens=tokens,
@@ -146,12 +157,18 @@ def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
     return timed
 
 
+def slowed(timed: KernelTime, factor: float) -> KernelTime:
+    """Times of operators on a GPU whose clock is lower: products and attention take `factor` times as long,
+    while what memory limits does not. [s]"""
+    return lambda operator: timed(operator) * (1.0 if operator.kind == "memory" else factor)
+
+
 def stages_of(
-    job: TrainingJob, arch: Transformer, prices: Prices, book: PassBook
+    job: TrainingJob, arch: Transformer, prices: Prices, book_of: Callable[[int], PassBook]
 ) -> tuple[list[Staged], float]:
     """All stages before their first pass, and one transfer between neighbours. [s]
 
-    book  tasks of their passes
+    book_of  stage -> tasks of its passes
     """
     layout = job.layout
     sizes = prices.groups.sizes
@@ -160,11 +177,12 @@ def stages_of(
     chunks, orders = route_of(layout).chunks, orders_of(job, count)
     finishes = finishing_of(job, count)
     staged = []
-    for shape, order, finish in zip(stage_shapes(arch, layout, job.lora), orders, finishes, strict=True):
+    shapes = stage_shapes(arch, layout, job.lora)
+    for s, (shape, order, finish) in enumerate(zip(shapes, orders, finishes, strict=True)):
         buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
         staged.append(
-            Staged(shape, Stage(shape.chunks, buckets, book, prices, exchange, order, finish, units))
+            Staged(shape, Stage(shape.chunks, buckets, book_of(s), prices, exchange, order, finish, units))
         )
     send = 0.0
     if layout.pipeline > 1:

@@ -22,24 +22,31 @@ from railwright.traffic.demand import Communicator
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
-from railwright.training.eras import hides_sends
+from railwright.training.eras import Pace, hides_sends, pace_alone
 from railwright.training.result import StepResult
 from railwright.training.schedule import SHARED, in_pairs, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
-from railwright.training.step import simulate
+from railwright.training.step import NONE_SLOWER, simulate
 
+SLOWER = 1.1
+"""Times as long as others' that products and attention of one GPU take, where that is asked."""
 ROUNDING = 1e-9
 """Changes below this share of the step are sums of times in another order."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A job on a machine, and what prices its collectives and times its kernels, as in `simulate`."""
+    """A job on a machine, and what prices its collectives and times its kernels, as in `simulate`.
+
+    slower  times as long as on others that products and attention take on one GPU
+    """
 
     job: TrainingJob
     machine: Machine
     predict: Predict | None = None
     kernel: KernelTime | None = None
+    pace: Pace | None = None
+    slower: float | None = None
 
 
 Change = Callable[[TrainingJob, Machine], Case | None]
@@ -64,8 +71,8 @@ def what_ifs(
 ) -> tuple[WhatIf, ...]:
     """Every change of QUESTIONS that means something to this job, in their order.
 
-    stage  whose shares the steps tell, so that they compare with those of a step told of that stage; default:
-           of each its own `StepResult.stage`
+    stage  whose shares the steps tell, so that they compare with those of a step told of that stage, and
+           where a slower GPU is; default: of each its own `StepResult.stage`, and the first
     """
     found = []
     for name, why, change in QUESTIONS:
@@ -74,7 +81,14 @@ def what_ifs(
             continue
         try:
             step = simulate(
-                asked.job, arch, asked.machine, predict=asked.predict, kernel=asked.kernel, stage=stage
+                asked.job,
+                arch,
+                asked.machine,
+                predict=asked.predict,
+                kernel=asked.kernel,
+                pace=asked.pace,
+                stage=stage,
+                slower={stage or 0: asked.slower} if asked.slower else NONE_SLOWER,
             )
         except PlanError as no:
             found.append(WhatIf(name, why, None, str(no)))
@@ -217,6 +231,20 @@ def _hbm(factor: float) -> Change:
     return change
 
 
+def _all_alike(job: TrainingJob, machine: Machine) -> Case | None:
+    """No GPU is slower than another; None for one GPU."""
+    if job_gpus(job, machine.network.fabric) == 1:
+        return None
+    return Case(job, machine, pace=pace_alone(job, machine.gpu))
+
+
+def _one_slower(job: TrainingJob, machine: Machine) -> Case | None:
+    """One GPU with a lower clock; None where it is the only one."""
+    if job_gpus(job, machine.network.fabric) == 1:
+        return None
+    return Case(job, machine, slower=SLOWER)
+
+
 def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
     def kernel(operator: Operator) -> float:
         return 0.0
@@ -239,6 +267,8 @@ QUESTIONS: tuple[tuple[str, str, Change], ...] = (
     ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
     ("Experts perfectly balanced", "no expert gets more tokens than the mean", _balanced),
     ("HBM bandwidth ×2", "memory-bound kernels; products where memory limits them", _hbm(2.0)),
+    ("GPUs all alike", "no wait for the slowest", _all_alike),
+    ("One GPU 10 % slower", "its products and attention, as at a lower clock; all others wait", _one_slower),
     (
         "Infinite compute",
         "no kernel takes any time; communication, launches and waits are left",

@@ -1,0 +1,129 @@
+"""What a predicted training step rests on: its software, its pace, what it waits for, what slows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.catalog.parts import Gpu
+from railwright.collectives import Machine
+from railwright.errors import PlanError
+from railwright.spec.study import Study
+from railwright.spec.training import TrainingJob
+from railwright.study.evaluate import Workshop, architecture
+from railwright.study.result import Assumption
+from railwright.study.words import number, percent
+from railwright.training import constants, simulate
+from railwright.training.constants import Constant, width_of
+from railwright.training.eras import Pace, era_of, eras, pace_alone, pace_keys
+from railwright.training.host import cpu_factor
+from railwright.training.sizes import job_gpus
+from railwright.training.software import DEFAULT, factors
+from railwright.training.stragglers import gpu_spread
+from railwright.units import show_share, show_time
+
+
+def trained(study: Study, workshop: Workshop) -> list[Assumption]:
+    """Rows of all training jobs; one that not all jobs share says whose it is."""
+    machine = workshop.machine(study)
+    whose: dict[Assumption, list[str]] = {}
+    for job in study.jobs:
+        seconds = _seconds(job, machine)
+        for row in (
+            _software(job, machine, seconds),
+            _paced(job, machine.gpu),
+            _host(job, machine.gpu),
+            _wait(job, machine, seconds),
+        ):
+            whose.setdefault(row, []).append(job.name)
+    told = [
+        row if len(names) == len(study.jobs) else replace(row, name=f"{row.name}, {', '.join(names)}")
+        for row, names in whose.items()
+    ]
+    slower = _known("compute_slowdown_in_overlap")
+    return [
+        *told,
+        Assumption("compute while communication runs", f"{slower.value:g} times as long", slower.source),
+    ]
+
+
+def _software(job: TrainingJob, machine: Machine, seconds: float) -> Assumption:
+    """The era, whether it is the default, and what the step would take under others.
+
+    seconds  of the job's step
+    """
+    chosen = "the default" if job.software == DEFAULT else "as the study says"
+    others = ", ".join(_under_others(job, machine, seconds)) or "none"
+    return Assumption(
+        "software era",
+        f"{job.software}, {chosen}",
+        f"{era_of(job).what}. Another one changes the step's time (`railwright catalog list software`); "
+        f"those with published steps on {_where(job, machine.gpu)}: {others}",
+    )
+
+
+def _where(job: TrainingJob, gpu: Gpu) -> str:
+    return f"{gpu.name} in {width_of(job.dtype)}"
+
+
+def _under_others(job: TrainingJob, machine: Machine, here: float) -> list[str]:
+    """'fsdp-2025 +26 %' for every other era with published steps on the job's GPU and width.
+
+    here  time of the job's step under its own [s]
+    """
+    key = pace_keys(machine.gpu, job.dtype)[0]
+    found = []
+    for era in eras().values():
+        if era.name == job.software or not era.pace.get(key, Pace()).records:
+            continue
+        try:
+            seconds = _seconds(job.model_copy(update={"software": era.name}), machine)
+        except PlanError:
+            found.append(f"{era.name} cannot run it")
+        else:
+            found.append(f"{era.name} {percent(seconds / here - 1)}")
+    return found
+
+
+def _paced(job: TrainingJob, gpu: Gpu) -> Assumption:
+    """How much longer kernels take in a step than alone."""
+    pace = pace_alone(job, gpu)
+    return Assumption(f"pace of {_where(job, gpu)} under {job.software}", factors(pace), pace.source)
+
+
+def _host(job: TrainingJob, gpu: Gpu) -> Assumption:
+    """What launching takes: the sources' times, times what the GPU's CPU and the era take of them."""
+    module, operation = _known("host_module_seconds"), _known("host_operation_seconds")
+    fitted, cpu = pace_alone(job, gpu).host, cpu_factor(gpu)
+    calls = " and ".join(
+        f"{show_time(fitted * cpu * one.value)} {what}"
+        for one, what in ((module, "a product or attention"), (operation, "any other kernel"))
+    )
+    if "step" in job.cuda_graphs:
+        calls = "none: the whole step is a CUDA graph"
+    times = [f"{fitted:g} (fitted with the pace)"] if fitted > 1 else []
+    times += [f"{cpu:g} (Grace: {_known('host_grace_ratio').source})"] if cpu > 1 else []
+    product = f"; times {' and '.join(times)}" if times else ""
+    return Assumption(
+        f"host's time to launch under {job.software}", calls, f"{module.source}; {operation.source}{product}"
+    )
+
+
+def _wait(job: TrainingJob, machine: Machine, seconds: float) -> Assumption:
+    """What waiting for the slowest GPU takes of a step of so many seconds."""
+    alone = _seconds(job, machine, pace_alone(job, machine.gpu))
+    return Assumption(
+        f"wait for the slowest of {number(job_gpus(job, machine.network.fabric), 'GPU')}",
+        f"{show_share(1 - alone / seconds)} of the step",
+        f"kernel times spread by {show_share(gpu_spread())} between GPUs (standard deviation), which is not "
+        f"fitted to step times: {_known('compute_spread').source}",
+    )
+
+
+def _seconds(job: TrainingJob, machine: Machine, pace: Pace | None = None) -> float:
+    """Time of a job's step. [s] Raises PlanError where it cannot run."""
+    return simulate(job, architecture(job.model), machine, pace=pace, most_events=0).step_time
+
+
+def _known(name: str) -> Constant:
+    """A constant of the training room with its source."""
+    return next(one for one in constants() if one.name == name)
