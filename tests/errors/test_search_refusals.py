@@ -125,10 +125,16 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     assert "more steps in the same time" in shown
     assert "--tensor-model-parallel-size 4" in run("--export", "megatron")
     refused = CliRunner().invoke(app, [*asked, "--export", "torchtitan"])
+    assert "zero 1 and 2, which shard gradients or optimizer states" in refused.output
+    space.write_text(SPACE.replace("zero: [1]", "zero: [3]"))
+    refused = CliRunner().invoke(app, [*asked, "--export", "torchtitan"])
     assert "it lacks recomputation of core_attn" in refused.output
     study.write_text(STUDY.replace("tensor: 8", "tensor: 8, recompute_modules: [ops]"))
-    assert "tensor_parallel_degree = 4" in run("--export", "torchtitan")
+    text = run("--export", "torchtitan")
+    assert "tensor_parallel_degree = 4" in text
+    assert "# Priced with software fsdp-2025, as torchtitan runs, instead of the job's megatron-2025" in text
     study.write_text(STUDY)
+    space.write_text(SPACE)
     assert "tensor_model_parallel_size=4" in run("--export", "nemo")
     fragment = run("--export", "study")
     assert json.loads(run("--export", "study", "--json")) == json.loads(first) | {"export": fragment}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from railwright.search.dispatcher import Hosts
 from railwright.search.export import export
 from railwright.search.result import Candidate
 from railwright.spec.dataset import Data
@@ -14,7 +15,6 @@ from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.sizes import data_parallel
 from training_cases import DENSE, MOE, changed, job, machine
 
 STAGED: dict[str, object] = {"pipeline": 2}
@@ -102,7 +102,7 @@ def test_no_field_of_a_job_is_dropped(
 
     def text(one: TrainingJob) -> str:
         data = 16 // (one.layout.tensor * one.layout.pipeline * one.layout.context)
-        return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)
+        return export(Candidate({}, one, step, 0.0, 0.0), arch, Hosts(data), form)
 
     assert text(base) != text(changed(base, **{section or name: other}))
 
@@ -125,8 +125,8 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
     assert [k for k, value in defaults.items() if getattr(every, k) == value] == []
     cluster = machine(2)
     plain = job(pipeline=2)
-    step, data = simulate(plain, DENSE, cluster), data_parallel(plain, cluster.network.fabric)
-    text = export(Candidate({}, every, step, 0.0, 0.0), DENSE, data, "study")
+    step, hosts = simulate(plain, DENSE, cluster), Hosts.of(plain, cluster)
+    text = export(Candidate({}, every, step, 0.0, 0.0), DENSE, hosts, "study")
     file, compute = (
         tmp_path / "study.yaml",
         "{servers: 2, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}",

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from railwright.search.dispatcher import Hosts
 from railwright.search.export import FORMS, export, study
 from railwright.search.result import Candidate
 from railwright.spec.load import load_study_text
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.sizes import data_parallel
 from training_cases import DENSE, MOE, changed, job, machine
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
@@ -47,6 +47,9 @@ CASES: list[tuple[object, TrainingJob]] = [
     ),
     *((DENSE, changed(job(dtype="fp8"), amax_over=over)) for over in ("stage", "tensor", "none")),
     (MOE, changed(job(expert=4), expert_capacity=1.5)),
+    (MOE, changed(job(expert=8), expert_nodes=1)),
+    (DENSE, job(zero=3, shard=4)),
+    (replace(MOE, experts=64, experts_per_token=4), changed(job(expert=16), expert_nodes=1)),
     (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
     (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
 ]
@@ -57,8 +60,7 @@ def _written(case: tuple[object, TrainingJob], form: str) -> str:
     cluster = machine(2)
     # Only the head of an export is of the step, and these GPUs have no block scales.
     step = simulate(changed(one, dtype="bf16", dtype_also=()), arch, cluster)  # type: ignore[arg-type]
-    data = data_parallel(one, cluster.network.fabric)
-    return export(Candidate({}, one, step, 0.0, 0.0), arch, data, form)  # type: ignore[arg-type]
+    return export(Candidate({}, one, step, 0.0, 0.0), arch, Hosts.of(one, cluster), form)  # type: ignore[arg-type]
 
 
 CLUSTER = """\
@@ -396,4 +398,4 @@ def test_torchtitan_compiles() -> None:
 def test_a_studys_text_is_read_as_it_was(text: str) -> None:
     """Names and paths of models that YAML would read as something else are quoted."""
     named = job(tensor=2).model_copy(update={"name": text, "model": f"{text}/config.json"})
-    assert load_study_text("\n".join([CLUSTER, *study(named, DENSE, 4)])).jobs == (named,)
+    assert load_study_text("\n".join([CLUSTER, *study(named, DENSE, Hosts(4))])).jobs == (named,)

@@ -183,3 +183,52 @@ def test_a_first_value_that_is_refused_takes_no_other_with_it() -> None:
     blocking = small.model_copy(update={"launch_blocking": True})
     found, _ = blocks(Space.of({**one, "schedule": ["auto"], "zero": [1]}), blocking, DENSE, fabric)
     assert [block.of("overlap_pp") for block in found] == [(False,)]
+
+
+def test_groups_that_share_a_copy_are_an_axis() -> None:
+    """16 ranks; copies of 4 and 8 want zero 3, all ranks allow any: 4 layouts and one of each group."""
+    axes = {"tensor": [1], "pipeline": [1], "context": [1], "micro_batch": [1], "recompute": ["none"]}
+    fabric = machine(2).network.fabric
+    space = {**axes, "shard": [None, 4, 8], "overlap_dp": [True]}
+    found, refused = blocks(Space.of(space), job(batch=16), DENSE, fabric)
+    packed = [b for b in found if b.structure["placement"] == "packed"]
+    assert [(b.structure["shard"], b.of("zero")) for b in packed] == [
+        (None, (0, 1, 2, 3)),
+        (4, (3,)),
+        (8, (3,)),
+    ]
+    assert not refused
+    # in a pipeline, where zero 2 and 3 are not tried by default, groups are asked for all the same
+    staged, _ = blocks(Space.of({**space, "pipeline": [2]}), job(batch=16), DENSE, fabric)
+    assert {(b.structure["shard"], b.of("zero")) for b in staged if b.structure["schedule"] == "auto"} == {
+        (None, (0, 1)),
+        (4, (3,)),
+        (8, (3,)),
+    }
+
+
+def test_parameters_kept_and_gradients_reduced_once_are_no_layouts_of_less_sharding() -> None:
+    """reshard does nothing below zero 3, reduce_each below 2: their second values make no twins."""
+    axes = {"tensor": [1], "pipeline": [1], "context": [1], "placement": ["packed"], "zero": [1, 2, 3]}
+    space = Space.of({**axes, "reshard": [True, False], "reduce_each": [False, True]})
+    found, _ = blocks(space, job(batch=16), DENSE, machine(1).network.fabric)
+    assert [(b.structure["reshard"], b.structure["reduce_each"], b.of("zero")) for b in found] == [
+        (True, False, (1, 2, 3)),
+        (True, True, (2, 3)),
+        (False, False, (3,)),
+        (False, True, (3,)),
+    ]
+
+
+def test_a_space_of_groups_without_zero_3_says_what_they_want() -> None:
+    axes = {"tensor": [1], "pipeline": [1], "context": [1], "zero": [1], "shard": [4]}
+    found, refused = blocks(Space.of(axes), job(batch=16), DENSE, machine(1).network.fabric)
+    assert not found
+    assert "needs zero: 3" in refused[0].example
+
+
+def test_values_of_groups_are_checked_like_a_studys() -> None:
+    with pytest.raises(SpecError, match="shard"):
+        Space.of({"shard": [0]})
+    with pytest.raises(SpecError, match="reshard"):
+        Space.of({"reshard": ["sometimes"]})

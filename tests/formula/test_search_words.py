@@ -156,3 +156,17 @@ def test_the_list_says_how_far_to_trust_it(tmp_path) -> None:
         f"for the first {times[0]} to {times[1]}. Layouts a few per cent apart may change places" in printed
     )
     assert "net GB: what one GPU sends a step in groups that span servers" in printed
+
+
+def test_groups_that_share_a_copy_are_a_change_only_where_parameters_are_shared() -> None:
+    """From zero 1, where neither does anything, to copies of 8 ranks that keep their parameters."""
+    axes = {"tensor": (1,), "recompute": ("none",), "zero": (3,), "shard": (8,), "reshard": (False,)}
+    space = Space({**FIXED, **axes, "expert": (1,)})
+    found = search(job(), DENSE, machine(2), space, steps=0)
+    (changed,) = [w for w in found.words if "What changes:" in w]
+    assert "shard all -> 8" in changed
+    assert "reshard on -> off" in changed
+    assert "reduce_each" not in changed
+    plain = Space({**FIXED, "tensor": (1,), "recompute": ("none",), "zero": (0, 1), "reshard": (False,)})
+    words = search(job(recompute="full"), DENSE, machine(2), plain, steps=0).words
+    assert not any("reshard" in word for word in words)

@@ -11,6 +11,7 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.search import Space, search
+from railwright.search.dispatcher import Hosts
 from railwright.search.explain import explain
 from railwright.search.export import export
 from railwright.spec.lora import Lora, LoraTarget
@@ -299,11 +300,11 @@ def test_a_search_says_what_the_allocator_holds_of_its_best_layouts() -> None:
         assert (one.held.stage, one.held.reserved) == (stage, again.reserved)
     best = found.best[0]
     assert best.held is not None
-    assert "expandable_segments" not in export(best, DENSE, 8, "megatron")
+    assert "expandable_segments" not in export(best, DENSE, Hosts(8), "megatron")
     tight = best.held.reserved + best.held.system - 1.0
     memory = replace(best.step.memory, capacity=tight)
     crowd = replace(best, step=replace(best.step, memory=memory))
-    told = export(crowd, DENSE, 8, "megatron").splitlines()[2]
+    told = export(crowd, DENSE, Hosts(8), "megatron").splitlines()[2]
     assert told == "# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     assert explain(found.own, "", crowd, tight)[-1].startswith("Of the best one tensors fit, but PyTorch's")
     assert not any("allocator" in sentence for sentence in found.words)

@@ -68,6 +68,13 @@ def test_experts_of_a_token_are_different_ones() -> None:
     assert asked(limited(4, expert=16), sixteen)[16,] == pytest.approx(2 * (1 - 56 / 240) * ROUTED)
 
 
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_a_limit_of_as_many_servers_as_experts_limits_nothing(nodes: int) -> None:
+    # two experts lie on two servers at most, whichever of the four these are
+    found = asked(limited(nodes, expert=32), replace(MOE, experts=64))
+    assert found[32,] == pytest.approx(holders(64, 4, 2) * ROUTED)
+
+
 def test_the_group_on_the_most_servers_counts() -> None:
     # Groups of 6: ranks 0 to 5 share a server, 6 to 11 do not.
     arch = replace(MOE, experts=24, experts_per_token=4)

@@ -21,7 +21,7 @@ from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
 from search_cases import AGAIN, ALTERNATING, DELAYED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
-from training_cases import DENSE, MOE, job
+from training_cases import DENSE, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -58,6 +58,21 @@ CASES = {
     "torchao, scale per tensor": (DENSE, TORCHAO, {"zero": (1, 3)}),
     "torchao, scale per row": (MOE, TORCHAO.model_copy(update={"dtype": "fp8_rowwise"}), {"zero": (1, 3)}),
     "sharded in groups": (DENSE, job(batch=32, zero=3, shard=4), {}),
+    "groups as axes": (
+        DENSE,
+        job(batch=32),
+        {"shard": (None, 2, 4, 8), "reshard": (True, False), "reduce_each": (True, False), "zero": (2, 3)},
+    ),
+    "groups under FSDP2": (
+        DENSE,
+        changed(job(batch=32, sequence=4096), software="fsdp-2025"),
+        {"shard": (None, 2, 8), "reshard": (True, False), "reduce_each": (False,), "zero": (3,)},
+    ),
+    "experts, parameters kept": (
+        MOE,
+        job(batch=32),
+        {"reshard": (False, True), "reduce_each": (False, True), "zero": (2, 3), "pipeline": (1, 2, 4)},
+    ),
     "experts": (MOE, job(batch=32), {}),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),

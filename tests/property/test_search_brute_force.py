@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
 from railwright.search.space import apply
@@ -129,6 +130,36 @@ def test_brute_force_where_a_copy_is_shared_by_few() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none", "full"), "micro_batch": (1, 2)}
     base = job(batch=32, zero=3, shard=4)
     _compare(base, DENSE, 2, Space({**axes, "overlap_dp": (True, False), "sequence_parallel": (True,)}))
+
+
+@pytest.mark.parametrize("arch", [DENSE, MOE], ids=["dense", "experts"])
+def test_brute_force_over_groups_that_share_a_copy(arch: Transformer) -> None:
+    """Groups of ranks, parameters kept or dropped, gradients reduced every time or once, in one space."""
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none",), "micro_batch": (1, 2)}
+    sharing = {"shard": (None, 2, 4, 8), "reshard": (True, False), "reduce_each": (True, False)}
+    more = {"zero": (1, 2, 3), "expert": (1, 4) if arch is MOE else (1,), "placement": ("packed",)}
+    _compare(job(batch=32), arch, 2, Space({**axes, **sharing, **more, "overlap_tp": (False,)}))
+
+
+def test_brute_force_of_what_fsdp_has() -> None:
+    """Defaults of FSDP2, on three servers: all ranks or whole servers share, context ranks among them."""
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none",), "context": (1, 2)}
+    space = Space({**axes, "overlap_tp": (False,), "micro_batch": (1,)}, fsdp=True)
+    _compare(job(batch=48, sequence=8192), DENSE, 3, space)
+
+
+def test_brute_force_of_the_leanest_groups() -> None:
+    """Within a memory that only larger groups of ranks fit in."""
+    space = Space({"tensor": (1,), "pipeline": (1,), "zero": (3,), "shard": (2, 4, 8, None),
+                   "reshard": (True, False), "micro_batch": (1, 2)})  # fmt: skip
+    base, one = job(batch=32), machine(2)
+    exact = sorted(_brute(base, DENSE, one, space), key=lambda pair: pair[1])
+    found = search(base, DENSE, one, space, top=1, steps=0, objective="memory").best[0]
+    assert found.memory == exact[0][1]
+    for limit in (exact[len(exact) // 4][1], exact[len(exact) // 2][1]):
+        short = replace(one, gpu=replace(one.gpu, hbm_bytes=limit))
+        best = search(base, DENSE, short, space, top=1, steps=0).best[0]
+        assert best.time == pytest.approx(min(t for t, m in exact if m <= limit), rel=1e-9)
 
 
 def test_brute_force_where_a_stage_sends_one_layer_to_the_host() -> None:

@@ -56,7 +56,8 @@ def search(
         str | None,
         typer.Option(
             "--framework",
-            help="Only layouts that megatron, nemo or torchtitan runs; default with --export: that one.",
+            help="Only layouts that megatron, nemo or torchtitan runs, with its software; default with "
+            "--export: that one.",
         ),
     ] = None,
     serving: Annotated[
@@ -97,12 +98,12 @@ def search(
     chosen = _job(asked, job)
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
-    result, arch, data = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
+    result, arch, hosts = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
     written = ""
     if export is not None:
         from railwright.search.export import export as exported
 
-        written = exported(result.best[0], arch, data, export)
+        written = exported(result.best[0], arch, hosts, export, result.priced)
     if as_json:
         typer.echo(json.dumps(_plain(result) | ({"export": written} if written else {}), indent=2))
     elif written:
@@ -120,12 +121,12 @@ def _run(
     front: int,
     framework: str | None,
     quiet: bool,
-) -> tuple[SearchResult, Any, int]:
+) -> tuple[SearchResult, Any, Any]:
     from railwright.cli.progress import progress
     from railwright.model import load_model
     from railwright.search import search as run_search
+    from railwright.search.dispatcher import Hosts
     from railwright.study.evaluate import Workshop
-    from railwright.training.sizes import data_parallel
 
     arch = load_model(chosen.model)
     machine = Workshop.of(asked).machine(asked)
@@ -141,7 +142,7 @@ def _run(
             framework=framework,
             progress=tell,
         )
-    return result, arch, data_parallel(result.best[0].job, machine.network.fabric)
+    return result, arch, Hosts.of(result.best[0].job, machine)
 
 
 def _job(asked: Study, name: str | None) -> TrainingJob:
@@ -231,6 +232,8 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
     other = [
         *(["sp"] if s["sequence_parallel"] and s["tensor"] > 1 else []),
         f"zero {s['zero']}",
+        *([f"shard {s['shard']}"] if s["shard"] else []),
+        *([] if s["reshard"] or s["zero"] < 3 else ["parameters kept"]),
         *([str(s["schedule"])] if s["schedule"] != "auto" else []),
         *([str(s["context_kind"])] if s["context"] > 1 else []),
         *(["expert tp 1"] if s["expert_tensor"] == 1 and s["tensor"] > 1 else []),

@@ -23,6 +23,16 @@ def distinct_groups(experts: int, groups: int, topk: int) -> float:
     return groups * -expm1(_log_choose(missed, topk) - _log_choose(experts, topk))
 
 
+def nodes_kept(nodes: int, topk: int, limit: int | None) -> int:
+    """Nodes that a token's k experts are drawn from.
+
+    limit  M: nodes that its experts may lie on; None: any
+    k experts lie on k nodes at most, so a limit of k or more leaves out none: a router that first keeps the k
+    nodes with the best single expert keeps those of the k best experts.
+    """
+    return nodes if limit is None or limit >= topk else min(limit, nodes)
+
+
 @dataclass(frozen=True)
 class Copies:
     """Copies of one token, on average.
@@ -42,13 +52,13 @@ class Copies:
 def copies(experts: int, topk: int, nodes: int, ranks_per_node: int, nodes_limit: int | None) -> Copies:
     """Expected copies of one token.
 
-    nodes_limit  M: the router first keeps M nodes, then takes k experts of theirs; None: of all
+    nodes_limit  M: the router first keeps M nodes, then takes k experts of theirs; None or k: of all
 
     Of M kept nodes any is the sender's own with chance M/N, hence the (N-1)/N of both counts.  With a limit
     the kept nodes are taken as drawn uniformly; routers that keep the nodes of the best expert (DeepSeek-V3,
     arXiv:2412.19437 section 2.1.2) hit slightly more of them.
     """
-    kept = nodes if nodes_limit is None else min(nodes_limit, nodes)
+    kept = nodes_kept(nodes, topk, nodes_limit)
     pool = experts // nodes * kept
     if topk > pool:
         raise PlanError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,23 @@ import numpy as np
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.search.space import CHOICES, OF_OVERLAP, Block, Space, apply, copies, setting_of
+from railwright.search.space import (
+    CHOICES,
+    OF_OVERLAP,
+    SHARDING,
+    Block,
+    Space,
+    apply,
+    copies,
+    setting_of,
+)
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import check
-from railwright.training.schedule import SHARED, schedule_name
-from railwright.training.sizes import job_gpus
+from railwright.training.schedule import SHARED, SPLIT, schedule_name
+from railwright.training.sizes import domain_of, job_gpus
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
@@ -38,6 +48,10 @@ MANY = ("auto", "interleaved", "zb-h1")
 ONCE_PER_STEP = (0, 1)
 """Default of `zero` with pipeline stages: 2 and 3 would exchange gradients or parameters in every
 microbatch."""
+
+
+WITH_FSDP = (0, 3)
+"""Default of `zero` under FSDP2, which shards parameters, gradients and optimizer states together or none."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +73,12 @@ def blocks(
     gpus = job_gpus(job, fabric)
     found: list[Block] = []
     refused: dict[str, list[Any]] = {}
-    for structure in _structures(space, job, arch, gpus):
+    for structure in _structures(space, job, arch, gpus, domain_of(job, fabric)):
         unit = structure["tensor"] * structure["context"] * structure["pipeline"]
         data = gpus // unit
         choices = _choices(space, job, arch, structure, data)
+        if not choices["zero"]:
+            continue
         block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, refused)
         if block is not None and structure["placement"] != "packed":
             known = "packed" in (space.of_axis("placement") or ())
@@ -73,7 +89,10 @@ def blocks(
     return found, sorted(reasons, key=lambda r: (-r.layouts, r.example))
 
 
-def _structures(space: Space, job: TrainingJob, arch: Transformer, gpus: int) -> Iterator[dict[str, Any]]:
+def _structures(
+    space: Space, job: TrainingJob, arch: Transformer, gpus: int, server: int
+) -> Iterator[dict[str, Any]]:
+    """Every structure of a space on so many GPUs, `server` of them on one server."""
     for tensor in space.of_axis("tensor") or [t for t in divisors(gpus) if arch.heads % t == 0]:
         for context in space.of_axis("context") or _contexts(job, gpus):
             left = gpus // (tensor * context)
@@ -83,7 +102,9 @@ def _structures(space: Space, job: TrainingJob, arch: Transformer, gpus: int) ->
                 for kind in kinds if context > 1 else kinds[:1]:
                     for cut in _cuts(space, arch, pipeline):
                         for experts in _experts(space, arch, gpus // pipeline, tensor):
-                            yield {**base, "context_kind": kind, **cut, **experts}
+                            structure = {**base, "context_kind": kind, **cut, **experts}
+                            for sharding in _shardings(space, job, structure, left // pipeline, server):
+                                yield {**structure, **sharding}
 
 
 def _contexts(job: TrainingJob, gpus: int) -> list[int]:
@@ -101,6 +122,9 @@ def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, 
             # Without expert exchanges passes that run together have nothing to hide: ZB-V has less to wait
             # for, and one copy of the weights.
             names = tuple(name for name in names if name not in SHARED)
+        if space.fsdp and "schedule" not in space.values:
+            # They do not combine with zero 3 here, and FSDP2 has nothing else for a pipeline.
+            names = tuple(name for name in names if name not in (*SPLIT, *SHARED))
         if pipeline == 1:
             names = tuple(name for name in names if name in ALONE)[: 1 if virtual == 1 else 0]
         for name in names:
@@ -130,6 +154,53 @@ def _experts(space: Space, arch: Transformer, stage: int, tensor: int) -> Iterat
                 yield {"expert": expert, "expert_tensor": inside, "placement": placement}
 
 
+def _shardings(
+    space: Space, job: TrainingJob, structure: Mapping[str, Any], data: int, server: int
+) -> Iterator[dict[str, Any]]:
+    """How parameters and gradients that are sharded are shared, kept and reduced.
+
+    FSDP2: all ranks or groups of whole servers; parameters dropped or kept; gradients reduced once per step
+    in a pipeline and after every microbatch without.
+    """
+    own: dict[str, tuple[Any, ...]] = {axis: (getattr(job.layout, axis),) for axis in SHARDING}
+    if space.fsdp:
+        staged = structure["pipeline"] > 1
+        own = {
+            "shard": (None, *_whole_servers(structure, data, server)),
+            "reshard": (True, False),
+            "reduce_each": (not staged,),
+        }
+    values = [space.of_axis(axis) or own[axis] for axis in SHARDING]
+    for chosen in product(*values):
+        yield dict(zip(SHARDING, chosen, strict=True))
+
+
+def _whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
+    """Ranks with the same parameters on one server, and on more while there are several copies (HSDP).
+
+    All context-parallel ranks are among them, as FSDP2's meshes have it; experts that lie apart have other
+    copies than the rest (`plan.check_sharding`).
+    """
+    context, tensor = structure["context"], structure["tensor"]
+    apart = structure["expert"] > 1 or structure["expert_tensor"] not in (None, tensor)
+    ranks, one = data * context, server // tensor
+    if apart or one < 2:
+        return []
+    return [n for n in divisors(ranks) if n < ranks and n % one == 0 and n % context == 0]
+
+
+def _sharing(space: Space, structure: Mapping[str, Any]) -> int:
+    """The ZeRO stage from which a structure's sharding is another than that of the axes' first values."""
+
+    def other(axis: str) -> bool:
+        values = space.of_axis(axis) or ((True,) if axis == "reshard" and space.fsdp else ())
+        return bool(values) and structure[axis] != values[0]
+
+    if structure["shard"] is not None or other("reshard"):
+        return 3
+    return 2 if other("reduce_each") else 0
+
+
 def _choices(
     space: Space, job: TrainingJob, arch: Transformer, structure: Mapping[str, Any], data: int
 ) -> dict[str, tuple[Any, ...]]:
@@ -150,8 +221,8 @@ def _choices(
         values = space.of_axis(axis)
         if values is None:
             values = tuple(divisors(local)) or (1,)
-        if axis == "zero" and "zero" not in space.values and structure["pipeline"] > 1:
-            values = ONCE_PER_STEP
+        if axis == "zero":
+            values = _zeros(space, structure)
         if axis == "offload" and "offload" not in space.values:
             values = tuple(dict.fromkeys((*values, job.layout.offload)))
         off = False in values and (
@@ -159,6 +230,17 @@ def _choices(
         )
         found[axis] = values if effective.get(axis, True) else (False,) if off else values[:1]
     return found
+
+
+def _zeros(space: Space, structure: Mapping[str, Any]) -> tuple[int, ...]:
+    """ZeRO stages under which a structure is no other one's twin; all that are asked for where none lets
+    groups share a copy: the training room says what they want."""
+    listed, least = space.of_axis("zero") or (), _sharing(space, structure)
+    if "zero" not in space.values:
+        once = structure["pipeline"] > 1 and least < 2
+        listed = WITH_FSDP if space.fsdp else ONCE_PER_STEP if once else listed
+    found = tuple(zero for zero in listed if zero >= least)
+    return found or (listed if structure["shard"] is not None else ())
 
 
 def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:

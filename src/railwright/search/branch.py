@@ -23,18 +23,19 @@ from railwright.model.architecture import Transformer
 from railwright.search.blocks import Refusal, blocks
 from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
-from railwright.search.frameworks import FRAMEWORKS, Framework, framework_named, runs, runs_none
+from railwright.search.frameworks import Framework, framework_named, runs, runs_none
 from railwright.search.front import Tried, front_of, lean, limit, ranked
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
-from railwright.search.space import STRUCTURE, Block, Space, apply, setting_of
+from railwright.search.software import best_lacks, own_lacks, priced
+from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import Reserved, reserved
-from railwright.training.eras import era_of
+from railwright.training.experts import beyond_reach
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
@@ -47,7 +48,7 @@ Floats32 = NDArray[np.float32]
 MOST_LAYOUTS = 100_000_000
 """A space above this is refused: its bounds alone would take more than 400 MB."""
 
-GROUP = (*(axis for axis in STRUCTURE if axis != "placement"), "micro_batch", "recompute")
+GROUP = (*(a for a in STRUCTURE if a not in ("placement", *SHARDING)), "micro_batch", "recompute")
 """Axes that make a layout of its own in the list of the best; the others are variants of it."""
 
 COMPUTE, PASSES, PRICED = range(3)
@@ -78,7 +79,7 @@ def search(
     objective  'time': fastest; 'memory': fastest of those that need least
     steps      how many leaner points the front is followed by: each the fastest layout that needs at most
                85 % of the memory of the one before
-    framework  of `frameworks.FRAMEWORKS`: only layouts that it runs
+    framework  of `frameworks.FRAMEWORKS`: only layouts that it runs, priced with its software
     progress   called with what is being done and the fraction done, 0..1
 
     Raises PlanError where no layout can work, saying which constraint stops most of them, and RailwrightError
@@ -86,7 +87,10 @@ def search(
     """
     started = time.perf_counter()
     only = framework_named(framework) if framework else None
-    run = _Run(job, arch, machine, space or Space(), progress or (lambda what, done: None), only)
+    asked, space = job, space or Space()
+    if only:
+        job, space = only.job(job), only.space(space)
+    run = _Run(job, arch, machine, space, progress or (lambda what, done: None), only)
     run.screen()
     screening = time.perf_counter() - started
     capacity = machine.gpu.hbm_bytes
@@ -115,8 +119,15 @@ def search(
         time.perf_counter() - started,
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
-    words += () if only else _lacking(best[0], arch, data_parallel(best[0].job, machine.network.fabric))
-    return SearchResult(objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort)
+    on = run.pricer.prices(best[0].job).servers("ep")
+    words += tuple(beyond_reach(best[0].job, arch, on))
+    data = data_parallel(best[0].job, machine.network.fabric)
+    told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
+    said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
+    words = (*filter(None, (told,)), *words, *said)
+    return SearchResult(
+        objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort, told
+    )
 
 
 @dataclass
@@ -382,12 +393,3 @@ def _down(values: NDArray[np.float64]) -> Floats32:
     """32-bit floats that are never above the values."""
     rounded = values.astype(np.float32)
     return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)
-
-
-def _lacking(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
-    """What the framework of the job's software does not have of the best layout."""
-    name = era_of(best.job).framework
-    if name not in FRAMEWORKS or not (lacks := FRAMEWORKS[name].lacks(best.job, arch, data)):
-        return ()
-    words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
-    return (f"{words} `--framework {name}` finds the best.",)

@@ -8,6 +8,7 @@ from typing import Any
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.search.result import Candidate
+from railwright.search.space import SHARDING
 from railwright.spec.training import Layout
 from railwright.training.cached import crowded
 from railwright.training.feed import feed_of
@@ -122,6 +123,8 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
         "schedule": "pipeline",
     }
     if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
+        return False
+    if axis in SHARDING and max(own["zero"], best["zero"]) < 2 + (axis != "reduce_each"):
         return False
     return bool(own[axis] != best[axis] and _effective(own)[axis] != _effective(best)[axis])
 
@@ -242,6 +245,13 @@ def _data(own: Candidate, best: Candidate) -> str:
     found: list[Reason] = []
     if a["zero"] != b["zero"]:
         found.append((f"zero {b['zero']} instead of {a['zero']}", _sharding(a["zero"], b["zero"])))
+    if a["shard"] != b["shard"]:
+        groups = f"copies shared by {_ranks(b['shard'])} instead of {_ranks(a['shard'])}"
+        found.append((groups, 0))
+    if a["reshard"] != b["reshard"]:
+        again = b["reshard"]
+        kept = "dropped and gathered again" if again else "kept for the backward pass"
+        found.append((f"parameters are {kept}", _less(not again)))
     if a["overlap_dp"] != b["overlap_dp"]:
         beside = b["overlap_dp"]
         found.append((f"buckets {'run beside compute' if beside else 'wait for compute'}", _less(beside)))
@@ -249,6 +259,10 @@ def _data(own: Candidate, best: Candidate) -> str:
     if before != after:
         found.append((f"parameters of a GPU are cut {after} instead of {before} ways", _less(after > before)))
     return _that_moved("dp", found, own, best)
+
+
+def _ranks(shard: int | None) -> str:
+    return "all ranks" if shard is None else f"{shard} ranks"
 
 
 def _sharding(before: int, after: int) -> int:
@@ -292,6 +306,8 @@ REASONS: dict[str, Callable[[Candidate, Candidate], str]] = {
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if value is None:
+        return "all"  # of shard: every rank shares one copy; other axes have none in effect
     return "+".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 

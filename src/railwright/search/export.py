@@ -12,6 +12,7 @@ from typing import Any
 from railwright.errors import RailwrightError
 from railwright.export.yamltext import scalar
 from railwright.model.architecture import Transformer
+from railwright.search.dispatcher import Hosts
 from railwright.search.export_megatron import megatron, nemo
 from railwright.search.export_torchtitan import torchtitan
 from railwright.search.frameworks import FRAMEWORKS
@@ -21,10 +22,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.cached import crowded
 
 
-def export(candidate: Candidate, arch: Transformer, data: int, form: str) -> str:
+def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, told: str = "") -> str:
     """The candidate's layout in one of `FORMS`.
 
-    data  data-parallel size of its layout
+    hosts  where its layout was predicted
+    told   what a reader should know of the search (`SearchResult.priced`)
     Raises RailwrightError for a form that is not known.
     """
     if form not in FORMS:
@@ -35,13 +37,17 @@ def export(candidate: Candidate, arch: Transformer, data: int, form: str) -> str
         f"# {what}; written by railwright search",
         f"# predicted: {candidate.time:.4g} s a step, {needs}, as {job.software} runs",
     ]
+    if told:
+        head.append(f"# {told}")
+    if form in FRAMEWORKS and not FRAMEWORKS[form].runs_era_of(job):
+        head.append(f"# its software is not {FRAMEWORKS[form].title}'s: search with --framework {form}")
     if candidate.held and crowded(candidate.held, candidate.step.memory.capacity):
         head.append("# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     if form in FRAMEWORKS:
-        if lacks := FRAMEWORKS[form].lacks(job, arch, data):
+        if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
         head += [f"# {sentence}" for sentence in _outside(job, arch)]
-    return "\n".join([*head, *write(job, arch, data)]) + "\n"
+    return "\n".join([*head, *write(job, arch, hosts)]) + "\n"
 
 
 def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -69,7 +75,7 @@ WRITTEN = {
 """Fields of a job that `study` writes by itself; all others follow where they are not the default."""
 
 
-def study(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+def study(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """The job of a study, with this layout."""
     lines = [
         "jobs:",
@@ -94,7 +100,7 @@ def study(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     return [*lines, *(f"    {key}: {_yaml(value)}" for key, value in sorted(rest.items()))]
 
 
-FORMS: dict[str, tuple[str, Callable[[TrainingJob, Transformer, int], list[str]]]] = {
+FORMS: dict[str, tuple[str, Callable[[TrainingJob, Transformer, Hosts], list[str]]]] = {
     "megatron": ("Megatron-LM, arguments of pretrain_gpt.py (megatron/training/arguments.py)", megatron),
     "nemo": ("NeMo 2", nemo),
     "torchtitan": ("torchtitan 0.2, TOML (torchtitan/config/job_config.py)", torchtitan),

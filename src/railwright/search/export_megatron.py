@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 from railwright.model.architecture import Transformer
+from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
@@ -46,7 +47,7 @@ ADAPTED = {"attention output": "linear_proj", "mlp up": "linear_fc1", "mlp down"
 """Modules that adapters are added to, beside those of queries, keys and values (LoRA.target_modules)."""
 
 
-def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Command-line arguments of Megatron-LM's pretrain_gpt.py."""
     layout, overlap = job.layout, job.overlap
     stages = _stages(job, arch)
@@ -67,7 +68,7 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         lines.append(f"--expert-tensor-parallel-size {layout.expert_tensor or layout.tensor}")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
-    fields = stages | _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    fields = stages | _communication(job, arch, hosts) | _recomputation(job, arch) | _precision(job)
     fields |= _fusions(job, arch, loss="native") | _graphs(job, arch) | _optimizer(job)
     for name, value in fields.items():
         argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
@@ -80,8 +81,8 @@ def megatron(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         lines.append("--no-rope-fusion")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
-    lines += _sharding(job)
-    return [*unsaid(job, arch, data), *_of_the_script(job, arch), *lines]
+    lines += _sharding(job, hosts)
+    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *lines]
 
 
 def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -101,7 +102,7 @@ def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:
     return [f"# {sentence}" for sentence in found]
 
 
-def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Keyword arguments of NeMo's MegatronStrategy and what goes into the configurations beside it."""
     layout, overlap = job.layout, job.overlap
     strategy: dict[str, Any] = {
@@ -129,10 +130,12 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         strategy["save_ckpt_format"] = "fsdp_dtensor"  # MegatronStrategy refuses Megatron-FSDP without
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
         ddp["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])
+    if (copies := _copies(job, hosts)) > 1:
+        ddp["num_distributed_optimizer_instances"] = copies
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
-    model |= _communication(job, arch) | _recomputation(job, arch) | _precision(job)
+    model |= _communication(job, arch, hosts) | _recomputation(job, arch) | _precision(job)
     model |= _fusions(job, arch, loss="te") | _graphs(job, arch)
     if model.get("cuda_graph_impl") == "full_iteration":
         ddp["check_for_nan_in_grad"] = False
@@ -167,7 +170,7 @@ def nemo(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         targets = [name for target in job.lora.targets for name in _adapted(target, arch)]
         adapters = {"target_modules": targets, "dim": job.lora.rank}
         parts.append(("llm.peft.LoRA; routed experts have no adapters here", "peft", adapters))
-    lines = unsaid(job, arch, data)
+    lines = unsaid(job, arch, hosts)
     for what, name, values in parts:
         lines += [f"# {what}", f"{name} = dict("]
         lines += [f"    {key}={value!r}," for key, value in values.items()]
@@ -186,14 +189,14 @@ ARGUMENTS = {
 """Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it)."""
 
 
-def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
+def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
     """Fields of TransformerConfig for what tensor, context and expert groups send."""
     layout, found = job.layout, dict[str, Any]()
     if layout.context > 1:
         found["cp_comm_type"] = CONTEXT_KINDS[layout.context_kind]
     if arch.is_moe:
         if layout.expert > 1:
-            found["moe_token_dispatcher_type"] = "alltoall"
+            found |= _dispatcher(job, arch, hosts)
             if job.overlap.ep and not takes_no_turns(job):
                 # weight gradients behind a pass's result, as its schedule is predicted
                 found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
@@ -204,6 +207,16 @@ def _communication(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
             found["moe_pad_expert_input_to_capacity"] = True
     if job.overlap.tp and layout.tensor > 1 and layout.sequence_parallel:
         found["tp_comm_overlap"] = True
+    return found
+
+
+def _dispatcher(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
+    """Fields of TransformerConfig for who exchanges tokens among experts, and how far they go."""
+    if not sends_one_copy(job, arch):
+        return {"moe_token_dispatcher_type": "alltoall"}
+    found = {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": backend(job, hosts)}
+    if groups := router_groups(job, arch, hosts):
+        return {**found, "moe_router_num_groups": groups[0], "moe_router_group_topk": groups[1]}
     return found
 
 
@@ -311,7 +324,16 @@ def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:
     return ("linear_q_up_proj" if arch.q_lora else "linear_q_proj", "linear_kv_up_proj")
 
 
-def _sharding(job: TrainingJob) -> list[str]:
+def _copies(job: TrainingJob, hosts: Hosts) -> int:
+    """Groups of neighbouring ranks that each hold one copy of sharded parameters (HSDP).
+
+    Source: parallel_state.py, intra_partial_data_parallel_size; mcore_fsdp_adapter.py, enable_hsdp.
+    """
+    layout = job.layout
+    return hosts.data * layout.context // layout.shard if layout.zero == 3 and layout.shard else 1
+
+
+def _sharding(job: TrainingJob, hosts: Hosts) -> list[str]:
     """Arguments for what data-parallel ranks share, hide, and reduce in which type."""
     zero, gradients = job.layout.zero, gradient_type(job)
     lines = ["--use-distributed-optimizer"] if zero or _optimizer(job) else []
@@ -320,6 +342,8 @@ def _sharding(job: TrainingJob) -> list[str]:
         lines += ["--no-gradient-accumulation-fusion", "--ckpt-format fsdp_dtensor"]
         # by default the type of the parameters, 16 bits
         lines.append(f"--megatron-fsdp-main-grads-dtype {gradients}")
+        if (copies := _copies(job, hosts)) > 1:
+            lines.append(f"--num-distributed-optimizer-instances {copies}")
     elif job.dtype == "fp16":
         lines += ["--accumulate-allreduce-grads-in-fp32"] if gradients == "fp32" else []
     elif gradients == "bf16":

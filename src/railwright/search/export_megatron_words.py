@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present, layer_kinds
+from railwright.search.dispatcher import (
+    Hosts,
+    backend,
+    ranks_per_server,
+    router_groups,
+    sends_one_copy,
+    unequal,
+)
 from railwright.spec.training import TrainingJob
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
@@ -17,7 +25,7 @@ MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "sh
 WORDS = {"dense": "a dense MLP", "moe": "experts"}
 
 
-def unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """What Megatron has no argument for, or refuses, as comments."""
     layout, name = job.layout, schedule_name(job.layout)
     found = []
@@ -26,11 +34,6 @@ def unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
     if layout.placement != "packed":
         found.append(f"placement {layout.placement}: order the hosts accordingly")
-    if layout.shard is not None and layout.shard < data * layout.context:
-        found.append(
-            f"parameters sharded over {layout.shard} ranks only (HSDP): see "
-            "--num-distributed-optimizer-instances"
-        )
     if layout.zero == 3 and not layout.reshard:
         found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
     if job.dtype == "fp8_rowwise":
@@ -41,11 +44,7 @@ def unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
     if job.sample_length is not None:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
-    if job.expert_nodes is not None and arch.is_moe:
-        found.append(
-            f"a token's experts on at most {job.expert_nodes} servers: see --moe-router-num-groups and "
-            "--moe-router-group-topk"
-        )
+    found += _exchanged(job, arch, hosts)
     if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := takes_no_turns(job)):
         found.append(f"hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm {why}")
     if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
@@ -55,6 +54,28 @@ def unsaid(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
     if job.overlap.tp and layout.tensor > 1 and not layout.sequence_parallel:
         found.append("overlapped tensor parallelism: Megatron's tp_comm_overlap needs sequence parallelism")
     return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
+
+
+def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
+    """What the kernels that send one copy to each server want beside their arguments."""
+    if not sends_one_copy(job, arch):
+        return []
+    which = backend(job, hosts)
+    found = {
+        "deepep": ["DeepEP must be installed; before Megatron core 0.16 its argument is --moe-enable-deepep"],
+        "hybridep": [
+            "HybridEP must be installed: export NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN="
+            f"{ranks_per_server(job, hosts)}"
+        ],
+    }[which]
+    if groups := router_groups(job, arch, hosts):
+        found.append(
+            f"the router's {groups[0]} groups are the servers of an expert group, of which a token goes to "
+            f"{groups[1]} (expert_nodes); a model trained with other groups routes otherwise"
+        )
+    if why := unequal(job, arch, hosts):
+        found.append(why)
+    return found
 
 
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:

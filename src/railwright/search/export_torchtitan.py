@@ -12,6 +12,7 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Loss
+from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy, unequal
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import loss_of
@@ -48,9 +49,9 @@ COMPILED: tuple[Loss, ...] = ("fused", "compiled")
 """Losses in as few kernels as torchtitan's compiled one has; any other is predicted as not compiled."""
 
 
-def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
+def torchtitan(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Sections of a torchtitan TOML file."""
-    layout = job.layout
+    layout, data = job.layout, hosts.data
     count = job.global_batch // (data * job.micro_batch)
     training: dict[str, Any] = {
         "local_batch_size": job.micro_batch * (count if layout.pipeline > 1 else 1),
@@ -75,7 +76,7 @@ def torchtitan(job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         sections.append(("training.dataloader", {"num_workers": job.data.workers}))
     if quantized:
         sections += [("model", {"converters": list(quantized)}), *quantized.items()]
-    lines = _unsaid(job, arch)
+    lines = _unsaid(job, arch, hosts)
     for name, values in sections:
         lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
     return lines
@@ -105,6 +106,8 @@ def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, An
     if arch.is_moe:
         found["expert_parallel_degree"] = layout.expert
         found["expert_tensor_parallel_degree"] = layout.expert_tensor or layout.tensor
+    if sends_one_copy(job, arch):
+        found["expert_parallel_comm_backend"] = "deepep"
     return found
 
 
@@ -145,7 +148,7 @@ def _stages(sizes: tuple[int, ...]) -> dict[str, Any]:
     return {"module_fqns_per_model_part": parts}
 
 
-def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
+def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """What torchtitan has no setting for, as comments."""
     layout, name = job.layout, schedule_name(job.layout)
     found = []
@@ -189,7 +192,30 @@ def _unsaid(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
     if job.dtype_also:
         found.append(f"{' and '.join(job.dtype_also)} in mxfp8: torchtitan multiplies them in 16 bits")
-    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
+    return [f"# {sentence}" for sentence in [*found, *_exchanged(job, arch, hosts), *_unset(job, arch)]]
+
+
+def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
+    """What expert_parallel_comm_backend "deepep" wants beside itself.
+
+    Source: models/llama4/infra/parallelize.py and models/deepseek_v3/infra/parallelize.py, which alone read
+    it; models/moe/moe.py, MoEArgs.
+    """
+    if not sends_one_copy(job, arch):
+        return []
+    found = [
+        "DeepEP must be installed; torchtitan's llama4 and deepseek_v3 run with it, its other models not"
+    ]
+    if backend(job, hosts) != "deepep":
+        found.append("DeepEP takes eight ranks of an expert group as one server's, and no racks of NVLink")
+    if groups := router_groups(job, arch, hosts):
+        found.append(
+            f"a token's experts on at most {groups[1]} servers: num_expert_groups {groups[0]} and "
+            f"num_limited_groups {groups[1]} of the model's MoEArgs"
+        )
+    if why := unequal(job, arch, hosts):
+        found.append(why)
+    return found
 
 
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -205,11 +231,6 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"adapters of rank {job.lora.rank} (lora): torchtitan trains all weights")
     if job.expert_capacity is not None and arch.is_moe:
         found.append(f"expert capacity of {job.expert_capacity:g}: torchtitan drops no token")
-    if job.expert_nodes is not None and arch.is_moe:
-        found.append(
-            f"a token's experts on at most {job.expert_nodes} servers: see expert_parallel_comm_backend "
-            '"deepep"; its routers know no groups of servers'
-        )
     if job.cuda_graphs:
         found.append(f"CUDA graphs of {', '.join(job.cuda_graphs)}: torchtitan has no setting for them")
     if eager := [name for name in job.unfused if name != "loss"]:

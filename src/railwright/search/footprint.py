@@ -19,7 +19,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING, folding
-from railwright.search.space import Block, apply
+from railwright.search.space import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
@@ -191,7 +191,7 @@ class Footprint:
         self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int
     ) -> tuple[float, float]:
         """Weights, gradients and optimizer states of a stage, and the copy made for the optimizer. [byte]"""
-        cut = tuple(setting[a] for a in (*STAGING, "context", "zero", "offload"))
+        cut = tuple(setting[a] for a in (*STAGING, *SHARDING, "context", "zero", "offload"))
         key = (*cut, folding(setting["schedule"]), stage)
         if key not in self._states:
             parts = state_parts(apply(self.job, setting), shape, replicas)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
+from railwright.search.dispatcher import sends_one_copy
 from railwright.search.export_megatron_words import (
     MODULES,
     keeps_remainders,
@@ -27,19 +28,34 @@ from railwright.search.export_megatron_words import (
 )
 from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.pricing import PASSING
-from railwright.search.space import Block, apply, setting_of
+from railwright.search.space import Block, Space, apply, setting_of
 from railwright.spec.training import TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.schedule import SHARED
 from railwright.training.sizes import Sizes
 
 Bools = NDArray[np.bool_]
 Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]
 """(axis -> value, job, model) -> what a framework has not, in words.  Of a layout it looks at the axes of
-STRUCTURE and CHOICES, at `replicas` (ranks with the same dense parameters) and `copies` (the same, or those
-with the same experts) alone, of numbers whether they are 1, 2 or more; of the job at what is no axis."""
+STRUCTURE and CHOICES alone, of numbers whether they are 1, 2 or more, and at `replicas` (ranks with the same
+dense parameters), `copies` (the same, or those with the same experts), `splits_context` (whether the groups
+of `shard` hold some context-parallel ranks of a sequence and not others) and `accumulates` (whether a step
+has several microbatches); of the job at what is no axis."""
 
-STRUCTURE = ("schedule", "virtual_pipeline", "pipeline", "tensor", "context", "context_kind", "expert")
-PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep")
+STRUCTURE = (
+    "schedule",
+    "virtual_pipeline",
+    "pipeline",
+    "tensor",
+    "context",
+    "context_kind",
+    "expert",
+    "expert_tensor",
+    "placement",
+    "reshard",
+    "reduce_each",
+)
+PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 CHOICES = (*PASSES, "zero", "offload", "overlap_dp", "overlap_pp")
 """Axes that a `Rule` may look at."""
 
@@ -49,15 +65,40 @@ MANY = 3
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework by its name, and what it lacks for a layout."""
+    """A framework by its name, and what it lacks for a layout.
+
+    eras      the `framework` of the software eras that are its own
+    software  the era of today, which a job with another framework's is searched with
+    fsdp      whether it shards as FSDP2 does (`Space.fsdp`)
+    """
 
     title: str
     rule: Rule
+    eras: str
+    software: str
+    fsdp: bool = False
+
+    def runs_era_of(self, job: TrainingJob) -> bool:
+        """Whether a job's software is one of this framework's."""
+        return era_of(job).framework == self.eras
+
+    def job(self, job: TrainingJob) -> TrainingJob:
+        """A job with this framework's software: its own, or where that is another's, today's."""
+        return job if self.runs_era_of(job) else job.model_copy(update={"software": self.software})
+
+    def space(self, space: Space) -> Space:
+        """A space with this framework's defaults."""
+        return replace(space, fsdp=self.fsdp)
 
     def lacks(self, job: TrainingJob, arch: Transformer, data: int) -> list[str]:
         """What of a job's layout the framework has not, in words; `data` its data-parallel size."""
         sizes = Sizes.under(job.layout, data)
-        counts = {"replicas": sizes.replicas, "copies": sizes.copies}
+        counts = {
+            "replicas": sizes.replicas,
+            "copies": sizes.copies,
+            "splits_context": _splits_context(setting_of(job)),
+            "accumulates": _accumulates(job, data, job.micro_batch),
+        }
         return self.rule(_few({**setting_of(job), **counts}), job, arch)
 
 
@@ -75,12 +116,19 @@ def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer
 
     job  whose other fields count; its own layout does not
     """
-    counts = {"replicas": block.data * block.structure["context"], "copies": block.copies}
+    counts = {
+        "replicas": block.data * block.structure["context"],
+        "copies": block.copies,
+        "splits_context": _splits_context(block.structure),
+    }
     few = _few({**{a: block.structure[a] for a in STRUCTURE}, **counts})
     values = tuple(block.of(axis) for axis in CHOICES)
-    able = _able(framework, tuple(few.items()), values, job, arch)
+    several = [_accumulates(job, block.data, size) for size in block.of("micro_batch")]
+    kinds = tuple(sorted(set(several)))
+    able = _able(framework, tuple(few.items()), (kinds, *values), job, arch)
+    able = able[[kinds.index(one) for one in several]]
     # every axis of a class of passes, then zero, offload, overlap_dp and overlap_pp
-    places = {axis: i for i, axis in enumerate(CHOICES)}
+    places = {axis: i for i, axis in enumerate(("micro_batch", *CHOICES))}
     last = ("zero", "offload", "overlap_dp", "overlap_pp")
     shape = [len(block.of(axis)) if axis in places else 1 for axis in PASSING]
     order = [places[axis] for axis in PASSING if axis in places]
@@ -117,12 +165,24 @@ def _able(
     job: TrainingJob,
     arch: Transformer,
 ) -> Bools:
-    """Whether a framework runs each choice of CHOICES under a structure."""
+    """Whether a framework runs each choice of `accumulates` and CHOICES under a structure."""
     able = [
-        not framework.rule({**dict(structure), **dict(zip(CHOICES, choice, strict=True))}, job, arch)
+        not framework.rule(
+            {**dict(structure), **dict(zip(("accumulates", *CHOICES), choice, strict=True))}, job, arch
+        )
         for choice in product(*values)
     ]
     return np.array(able).reshape([len(v) for v in values])
+
+
+def _splits_context(setting: Mapping[str, Any]) -> bool:
+    """Whether groups that share a copy hold some context-parallel ranks of a sequence and not the others."""
+    return setting["shard"] is not None and setting["shard"] % setting["context"] > 0
+
+
+def _accumulates(job: TrainingJob, data: int, micro_batch: int) -> bool:
+    """Whether a step has several microbatches on a rank."""
+    return job.global_batch > data * micro_batch
 
 
 def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
@@ -154,15 +214,36 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
             found.append("experts under tensor parallelism without sequence parallelism")
     if setting["context"] > 1:
         found += _context(setting["context_kind"], arch)
+    found += _ring(setting, job)
+    found += _dispatched(setting, job, arch)
     if "activations" in setting["offload"] and (setting["pipeline"] > 1 or again != "none"):
         found.append("activations offloaded beside a pipeline or recomputation")
     if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
         found.append("narrow or offloaded optimizer states that are not sharded")
+    if setting["zero"] == 3 and not setting["reshard"]:
+        found.append("sharded parameters kept until the backward pass")
+    if setting["zero"] >= 2 and not setting["reduce_each"]:
+        found.append("sharded gradients reduced once per step")
     if setting["zero"] >= 2 and (kept := whole_masters(apply(job, setting))) and _could_keep(job):
         found.append(f"master weights as remainders {kept}")
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
+
+
+def _ring(setting: Mapping[str, Any], job: TrainingJob) -> list[str]:
+    """Rings of Transformer Engine and of PyTorch pass a block on beside the attention of another; neither has
+    a switch for it."""
+    ring = setting["context"] > 1 and setting["context_kind"] == "ring"
+    shown = ring and not setting["overlap_cp"] and not job.launch_blocking
+    return ["a ring of keys and values that is not hidden"] if shown else []
+
+
+def _dispatched(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
+    """What kernels that send one copy to each server do not do: the ranks of a server follow each other."""
+    if setting["placement"] == "expert-across" and sends_one_copy(apply(job, setting), arch):
+        return ["one copy to each server (DeepEP) where an expert group has one rank on each"]
+    return []
 
 
 def _could_keep(job: TrainingJob) -> bool:
@@ -181,9 +262,11 @@ def _context(kind: str, arch: Transformer) -> list[str]:
 
 def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
     """Sources, of the version in `export_torchtitan`: config/job_config.py; models/*/infra/parallelize.py and
-    distributed/utils.py (DistributedDataParallel, and no 16 bits without FSDP); components/quantization/
-    (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/parallelize.py (attention sinks);
-    distributed/activation_checkpoint.py ('selective' is by operators, or whole layers, every n-th)."""
+    distributed/utils.py (DistributedDataParallel, and no 16 bits without FSDP); train.py (microbatches
+    without no_sync); components/quantization/ (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/
+    parallelize.py (attention sinks); distributed/activation_checkpoint.py ('selective' is by operators, or
+    whole layers, every n-th); models/llama4/infra/parallelize.py (DeepEP); distributed/parallel_dims.py
+    (dp_shard_cp)."""
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
     known = several or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [_schedule(setting)]
@@ -201,15 +284,39 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("context parallelism beside attention sinks")
     if (setting["zero"] == 0 or setting["replicas"] == 1) and (staged or cut or apart or experts):
         found.append("parameters that are not sharded beside other than data parallelism")
+    elif setting["zero"] == 0 and setting["accumulates"]:
+        found.append("gradients of parameters that are not sharded reduced once for several microbatches")
+    if setting["zero"] in (1, 2):
+        found.append("zero 1 and 2, which shard gradients or optimizer states but not parameters")
+    if setting["zero"] == 3:
+        found += _fully_sharded(setting, staged)
     if setting["schedule"] == "dualpipe-v" and experts and setting["recompute"] != "none":
         found.append("DualPipeV with expert parallelism and recomputation")
     if setting["recompute"] == "selective" and job.layout.recompute_modules != ("ops",):
         found.append(f"recomputation of {', '.join(job.layout.recompute_modules)}")
     found += _quantized(job.dtype, arch, staged or apart, cut)
+    found += _dispatched(setting, job, arch)
+    if sends_one_copy(apply(job, setting), arch) and (setting["expert_tensor"] or setting["tensor"]) > 1:
+        found.append("one copy to each server (DeepEP) beside tensor parallelism inside experts")
     if not setting["overlap_dp"]:
         found.append("data parallelism that is not hidden")
+    if staged and not setting["overlap_pp"] and not job.launch_blocking:
+        found.append("pipeline sends that are not hidden")
+    found += _ring(setting, job)
     if "activations" in setting["offload"]:
         found.append("activations offloaded")
+    return found
+
+
+def _fully_sharded(setting: Mapping[str, Any], staged: bool) -> list[str]:
+    """When FSDP2 reduces gradients, and over which ranks it shards."""
+    found = []
+    if staged and setting["reduce_each"]:
+        found.append("gradients of a pipeline reduced after every microbatch")
+    if not staged and not setting["reduce_each"] and setting["accumulates"]:
+        found.append("sharded gradients reduced once for several microbatches without a pipeline")
+    if setting["splits_context"]:
+        found.append("parameters sharded over some context ranks of a sequence")
     return found
 
 
@@ -236,7 +343,7 @@ def _schedule(setting: Mapping[str, Any]) -> str:
 
 
 FRAMEWORKS = {
-    "megatron": Framework("Megatron-LM", _megatron),
-    "nemo": Framework("NeMo", _megatron),
-    "torchtitan": Framework("torchtitan", _torchtitan),
+    "megatron": Framework("Megatron-LM", _megatron, "megatron", "megatron-2025"),
+    "nemo": Framework("NeMo", _megatron, "megatron", "megatron-2025"),
+    "torchtitan": Framework("torchtitan", _torchtitan, "torchtitan", "fsdp-2025", fsdp=True),
 }

@@ -24,7 +24,7 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kinds_present
 from railwright.search.ends import Ends, ends_of
 from railwright.search.laws import LONE, Floats, compute_alone, measure
-from railwright.search.space import Block, apply
+from railwright.search.space import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
@@ -130,6 +130,7 @@ class Pricer:
             *(getattr(layout, axis) for axis in SHAPING),
             layout.pipeline,
             layout.placement,
+            layout.shard,
         )
         if key not in self._groups:
             self._groups[key] = place(job, self.machine.network.fabric)
@@ -303,6 +304,7 @@ class Pricer:
             setting["zero"],
             setting["overlap_dp"],
             setting["placement"],
+            *(setting[axis] for axis in SHARDING),
             "optimizer" in setting["offload"],
             sizes,
             shape,

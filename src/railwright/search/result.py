@@ -72,6 +72,7 @@ class SearchResult:
     own       the job as written; own_refused says why it cannot run, '' where it can
     words     why the best one beats it
     refused   constraints that layouts of the space broke, most first
+    priced    that the asked framework's software was predicted and not the job's own; '' where it is
     """
 
     objective: str
@@ -83,3 +84,4 @@ class SearchResult:
     words: tuple[str, ...]
     refused: tuple[Refusal, ...]
     effort: Effort
+    priced: str = ""

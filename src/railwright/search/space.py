@@ -26,6 +26,9 @@ STRUCTURE = (
     "expert",
     "expert_tensor",
     "placement",
+    "shard",
+    "reshard",
+    "reduce_each",
 )
 CHOICES = (
     "micro_batch",
@@ -45,6 +48,9 @@ AXES = STRUCTURE + CHOICES
 OF_LAYOUT = tuple(a for a in AXES if a in Layout.model_fields)
 OF_OVERLAP = tuple((a, a.removeprefix("overlap_")) for a in AXES if a.startswith("overlap_"))
 """Axes that are fields of a study's layout, and those of its overlap with their names there."""
+
+SHARDING = ("shard", "reshard", "reduce_each")
+"""Axes of how ranks share parameters and gradients, whose default is the job's own value alone."""
 
 DIVISORS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "micro_batch")
 """Axes whose default is every number that divides what there is to divide."""
@@ -70,9 +76,13 @@ user."""
 
 @dataclass(frozen=True)
 class Space:
-    """Axes and their values; an axis that is not named has its default (`AXES`, `DIVISORS`, `FIXED`)."""
+    """Axes and their values; an axis that is not named has its default (`AXES`, `DIVISORS`, `FIXED`).
+
+    fsdp  whether defaults of `zero` and of SHARDING are what PyTorch's FSDP2 has (`Framework.fsdp`)
+    """
 
     values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    fsdp: bool = False
 
     @classmethod
     def of(cls, given: Any, name: str = "<memory>") -> Space:
@@ -103,7 +113,7 @@ class Space:
         return cls(values)
 
     def of_axis(self, axis: str) -> tuple[Any, ...] | None:
-        """Values of an axis; None where it is every divisor."""
+        """Values of an axis; None where they depend on the job or the rest of a layout."""
         return self.values.get(axis, FIXED.get(axis))
 
 

@@ -118,9 +118,7 @@ class Prices:
     def servers(self, kind: GroupKind) -> int:
         """Servers that the most spread group of a kind lies on; 0 without such groups."""
         if kind not in self._servers:
-            server = self.groups.server
-            on = (len(set(server[group.gpus].tolist())) for group in self.groups.of(kind))
-            self._servers[kind] = max(on, default=0)
+            self._servers[kind] = self.groups.servers(kind)
         return self._servers[kind]
 
 

@@ -6,7 +6,7 @@ sp: sequence parallelism.
 
 from __future__ import annotations
 
-from railwright.collectives.moe_routing import distinct_groups
+from railwright.collectives.moe_routing import distinct_groups, nodes_kept
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -67,9 +67,9 @@ class Exchange:
         if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
         servers, ranks = self.prices.servers("ep"), self.job.layout.expert
-        kept = min(limit, servers)
-        experts, gpus = self.arch.experts * kept // servers, max(ranks * kept // servers, 1)
         top = self.arch.experts_per_token
+        kept = nodes_kept(servers, top, limit)
+        experts, gpus = self.arch.experts * kept // servers, max(ranks * kept // servers, 1)
         local = size * distinct_groups(experts, gpus, top) / top
         if servers == 1:
             return (self.prices.comm("ep", purpose, "all_to_all", local, "ep"),)

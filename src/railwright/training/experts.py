@@ -64,6 +64,22 @@ def _check_reach(job: TrainingJob, arch: Transformer, inside: int, server: int) 
         )
 
 
+def beyond_reach(job: TrainingJob, arch: Transformer, servers: int) -> list[str]:
+    """That `expert_nodes` is more servers than a token's experts can lie on; nothing where it is not.
+
+    servers  that the most spread expert group lies on
+    As `expert_imbalance` beyond what a GPU can get, it counts as the most there can be.
+    """
+    most = min(servers, arch.experts_per_token)
+    if not arch.is_moe or job.expert_nodes is None or job.layout.expert == 1 or job.expert_nodes <= most:
+        return []
+    return [
+        f"expert_nodes {job.expert_nodes} counts as {most}: an expert group lies on {servers} "
+        f"server{'s' if servers > 1 else ''} and a token goes to {arch.experts_per_token} experts; "
+        "one copy goes to each server, and no limit is left."
+    ]
+
+
 def _check_load(job: TrainingJob, arch: Transformer) -> None:
     """No expert gets more than every token once: E/k times the mean of E experts, k of them per token.
 

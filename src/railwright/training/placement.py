@@ -79,6 +79,11 @@ class Groups:
             )
         return self._made[kind]
 
+    def servers(self, kind: GroupKind) -> int:
+        """Servers that the most spread group of a kind lies on; 0 without such groups."""
+        on = (len(set(self.server[group.gpus].tolist())) for group in self.of(kind))
+        return max(on, default=0)
+
     @property
     def tp(self) -> tuple[Communicator, ...]:
         return self.of("tp")

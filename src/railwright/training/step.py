@@ -26,6 +26,7 @@ from railwright.training.costs import KernelTime
 from railwright.training.deepspeed import update_operators
 from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
+from railwright.training.experts import beyond_reach
 from railwright.training.feed import fed, feed_of
 from railwright.training.lanes import Task
 from railwright.training.memory import check_memory, peak_memory
@@ -73,10 +74,11 @@ def simulate(
     Model and sources: docs/training.md.
     """
     fabric = machine.network.fabric
-    warnings = check(job, arch, fabric)
+    warnings = list(check(job, arch, fabric))
     memory = (check_memory if must_fit else peak_memory)(job, arch, fabric, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
+    warnings += beyond_reach(job, arch, prices.servers("ep"))
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
     copies = copy_times(job, arch, machine)

@@ -1,0 +1,58 @@
+"""Whose software a search predicted, and what frameworks do not run of its layouts, in words."""
+
+from __future__ import annotations
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.search.frameworks import FRAMEWORKS, Framework
+from railwright.search.result import Candidate
+from railwright.spec.dataset import Data
+from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from railwright.training.communication import Predict
+from railwright.training.eras import era_of
+from railwright.training.sizes import data_parallel
+from railwright.units import show_time
+
+
+def priced(
+    best: Candidate,
+    asked: TrainingJob,
+    only: Framework,
+    arch: Transformer,
+    machine: Machine,
+    predict: Predict,
+) -> str:
+    """That a framework's software was predicted instead of the job's own, with the times of both; '' where it
+    is the job's own.
+
+    asked  the job as written
+    """
+    if best.job.software == asked.software:
+        return ""
+    words = f"Priced with software {best.job.software}, as {only.title} runs, instead of the job's"
+    other = best.job.model_copy(update={"software": asked.software, "data": Data()})
+    try:
+        step = simulate(other, arch, machine, predict=predict, most_events=1)
+    except PlanError:
+        return f"{words} {asked.software}."
+    return (
+        f"{words} {asked.software}: the best layout takes {show_time(best.time)} a step, with the job's own "
+        f"{show_time(step.step_time)}."
+    )
+
+
+def own_lacks(own: Candidate | None, only: Framework, arch: Transformer, machine: Machine) -> tuple[str, ...]:
+    """What the framework that was searched for does not run of the job as written."""
+    lacks = only.lacks(own.job, arch, data_parallel(own.job, machine.network.fabric)) if own else []
+    return (f"{only.title} does not run the one as written: {'; '.join(lacks)}.",) if lacks else ()
+
+
+def best_lacks(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
+    """What the framework of the job's software does not have of the best layout."""
+    name = era_of(best.job).framework
+    if name not in FRAMEWORKS or not (lacks := FRAMEWORKS[name].lacks(best.job, arch, data)):
+        return ()
+    words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
+    return (f"{words} `--framework {name}` finds the best.",)
