@@ -179,11 +179,11 @@ def test_what_is_faster_and_does_not_fit_the_allocator_is_told(capsys: pytest.Ca
     words = " ".join(told.split())
     assert "The fastest whose tensors fit a GPU and that PyTorch's allocator can hold there." in words
     assert "is no faster than a variant of it that is listed, or does not fit." in words
-    assert "their tensors fit, but PyTorch's allocator has no room for the holes between them" in words
+    assert "whose tensors fit, but PyTorch's allocator has no room for the holes between them" in words
     count = sum(one.time < found.best[0].time for one in found.overfull)
     assert 1 <= count == len(found.overfull) == found.effort.overfull
-    assert f"{count} of them faster than the first" in words
-    table = told.split("some 5 %).")[1].split("Faster, leaner")[0]
+    assert f"({count} faster than the first)" in words
+    table = told.split("some 5 %.")[1].split("Faster, leaner")[0]
     assert len(re.findall(r" \d+\.\dx ", table)) == min(count, 3)
     assert any(w.startswith("Of the one as written tensors fit, but PyTorch's") for w in found.words) == (
         found.own is not None and not is_held(found.own.held, found.own.step.memory.capacity)

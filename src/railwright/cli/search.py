@@ -238,13 +238,14 @@ def _show(result: SearchResult) -> None:
     )
     print_words(_trust(best[0]))
     if result.overfull:
-        faster = sum(one.time < best[0].time for one in result.overfull)
-        count = effort.overfull
+        count, faster = effort.overfull, sum(one.time < best[0].time for one in result.overfull)
+        least = "at least " if faster == len(result.overfull) < count else ""
+        many = "1 layout" if count == 1 else f"{count} layouts"
         typer.echo("")
         print_words(
-            f"{count} that would be listed {'is' if count == 1 else 'are'} not, {faster or 'none'} of them "
-            "faster than the first: their tensors fit, but PyTorch's allocator has no room for the holes "
-            "between them, not even with segments that grow (by a replay that is good to some 5 %).\n"
+            f"Left out: {many} ({least}{faster or 'none'} faster than the first) whose tensors fit, but "
+            "PyTorch's allocator has no room for the holes between them, not even with segments that grow, "
+            "by a replay that is good to some 5 %.\n"
         )
         shown = result.overfull[:MOST_OVERFULL]
         print_table(header, [_row("", one) for one in shown])
