@@ -17,7 +17,6 @@ from railwright.search.result import Candidate
 from railwright.search.space import setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.cached import is_held
 from railwright.units import show_time
 from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
@@ -163,13 +162,14 @@ def test_the_list_says_how_far_to_trust_it(tmp_path) -> None:
 
 
 def short_of_memory() -> SearchResult:
-    """A search on GPUs that hold just the tensors of the fastest layout, and not the holes between."""
+    """A search on GPUs that hold just the tensors of the fastest layout, and not the holes between.  That
+    layout is the job's own."""
     one, wanted = machine(1), job(sequence=4096, batch=32)
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1), "recompute": ("none", "full")}
     space = Space({**axes, "overlap_dp": (True,), "overlap_tp": (False,), "micro_batch": (1, 2)})
     fastest = search(wanted, DENSE, one, space, top=1, steps=0).best[0]
     tight = replace(one, gpu=replace(one.gpu, hbm_bytes=fastest.memory + 1))
-    return search(wanted, DENSE, tight, space, top=3, steps=0)
+    return search(fastest.job, DENSE, tight, space, top=3, steps=0)
 
 
 def test_what_is_faster_and_does_not_fit_the_allocator_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,9 +185,12 @@ def test_what_is_faster_and_does_not_fit_the_allocator_is_told(capsys: pytest.Ca
     assert f"({count} faster than the first)" in words
     table = told.split("some 5 %.")[1].split("Faster, leaner")[0]
     assert len(re.findall(r" \d+\.\dx ", table)) == min(count, 3)
-    assert any(w.startswith("Of the one as written tensors fit, but PyTorch's") for w in found.words) == (
-        found.own is not None and not is_held(found.own.held, found.own.step.memory.capacity)
-    )
+    assert found.own is not None
+    assert found.own.setting == found.overfull[0].setting
+    assert "The best of the space takes" in found.words[0]
+    assert "fewer steps in the same time" in found.words[0]
+    (why,) = [w for w in found.words if w.startswith("Of the one as written tensors fit, but PyTorch's")]
+    assert "are missing by this replay" in why
 
 
 def test_of_an_allocator_that_is_not_pytorchs_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
