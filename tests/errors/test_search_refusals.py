@@ -13,6 +13,7 @@ from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.search import Space, search
 from railwright.training import peak_memory
+from railwright.training.cached import reserved
 from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
 
@@ -49,12 +50,14 @@ def test_what_fits_only_with_the_jobs_own_offload_is_found() -> None:
     """Small GPUs hold the model where its optimizer lies on the host, as the job says."""
     own = job(batch=16, zero=1, recompute="full", offload=("optimizer",))
     one = machine(1)
-    need = peak_memory(own, DENSE, one.network.fabric, 80e9).total
-    small = replace(one, gpu=replace(one.gpu, hbm_bytes=need + 1))
+    memory = peak_memory(own, DENSE, one.network.fabric, 80e9)
+    held = reserved(own, DENSE, one.network.fabric, memory)
+    assert held is not None
+    small = replace(one, gpu=replace(one.gpu, hbm_bytes=held.reserved + held.system))
     axes = {"tensor": (1,), "pipeline": (1,), "context": (1,), "recompute": ("full",), "zero": (1,)}
     found = search(own, DENSE, small, Space({**axes, "micro_batch": (1,)}), top=1, steps=0)
     assert found.best[0].setting["offload"] == ("optimizer",)
-    with pytest.raises(PlanError, match="memory stops all"):
+    with pytest.raises(PlanError, match="PyTorch's allocator has no room for the holes between them"):
         search(own, DENSE, small, Space({**axes, "micro_batch": (1,), "offload": ((),)}))
 
 
@@ -73,6 +76,7 @@ def test_what_one_recomputation_refuses_the_others_do_not() -> None:
         (["--job", "tunes"], "no job 'tunes'; did you mean 'tune'?"),
         (["--objective", "tim"], "--objective: there is no 'tim'; did you mean 'time'?"),
         (["--export", "deepspeed"], "--export: there is no 'deepspeed'"),
+        (["--rank", "2"], "--rank says which layout --export writes; add --export"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: list[str], said: str) -> None:
@@ -136,6 +140,15 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     study.write_text(STUDY)
     space.write_text(SPACE)
     assert "tensor_model_parallel_size=4" in run("--export", "nemo")
+    best = json.loads(first)["best"]
+    assert [one["rank"] for one in best] == [1, 2]
+    for one in best:
+        stages = f"--pipeline-model-parallel-size {one['layout']['pipeline']}\n"
+        assert stages in run("--export", "megatron", "--rank", str(one["rank"]))
+    assert best[0]["layout"]["pipeline"] != best[1]["layout"]["pipeline"]
+    none = CliRunner().invoke(app, [*asked, "--export", "study", "--rank", "3"])
+    assert none.exit_code == 2
+    assert "--rank: there is no layout 3; 2 are listed, and --top or --front lists more" in none.output
     fragment = run("--export", "study")
     assert json.loads(run("--export", "study", "--json")) == json.loads(first) | {"export": fragment}
     from railwright.spec import load_study_text

@@ -54,6 +54,13 @@ def test_a_study_with_serving_alone_is_searched_for_serving(tmp_path: Path) -> N
     assert json.loads(both) == json.loads(said) | {"export": text}
 
 
+def test_what_is_of_training_jobs_alone_is_refused(tmp_path: Path) -> None:
+    for option, value in (("--framework", "megatron"), ("--rank", "2")):
+        code, said = _run(tmp_path, HEAD + SERVING, "--export", "vllm", option, value)
+        assert code == 2
+        assert f"{option} is of training jobs; leave it out of a serving search" in said
+
+
 def test_of_both_it_says_which(tmp_path: Path) -> None:
     small = (
         "tensor: [8]\npipeline: [1]\nmicro_batch: [1]\nrecompute: [selective]\nzero: [1]\nschedule: [auto]\n"

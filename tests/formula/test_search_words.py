@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
+import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
-from railwright.search import Space, search
+from railwright.cli.search import _show
+from railwright.search import SearchResult, Space, search
 from railwright.search.explain import explain
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
@@ -170,3 +173,68 @@ def test_groups_that_share_a_copy_are_a_change_only_where_parameters_are_shared(
     plain = Space({**FIXED, "tensor": (1,), "recompute": ("none",), "zero": (0, 1), "reshard": (False,)})
     words = search(job(recompute="full"), DENSE, machine(2), plain, steps=0).words
     assert not any("reshard" in word for word in words)
+
+
+def short_of_memory() -> SearchResult:
+    """A search on GPUs that hold just the tensors of the fastest layout, and not the holes between.  That
+    layout is the job's own."""
+    one, wanted = machine(1), job(sequence=4096, batch=32)
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1), "recompute": ("none", "full")}
+    space = Space({**axes, "overlap_dp": (True,), "overlap_tp": (False,), "micro_batch": (1, 2)})
+    fastest = search(wanted, DENSE, one, space, top=1, steps=0).best[0]
+    tight = replace(one, gpu=replace(one.gpu, hbm_bytes=fastest.memory + 1))
+    return search(fastest.job, DENSE, tight, space, top=3, steps=0)
+
+
+def test_what_is_faster_and_does_not_fit_the_allocator_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    found = short_of_memory()
+    _show(found)
+    told = capsys.readouterr().out
+    words = " ".join(told.split())
+    assert "The fastest whose tensors fit a GPU and that PyTorch's allocator can hold there." in words
+    assert "is no faster than a variant of it that is listed, or does not fit." in words
+    assert "whose tensors fit, but PyTorch's allocator has no room for the holes between them" in words
+    count = sum(one.time < found.best[0].time for one in found.overfull)
+    assert 1 <= count == len(found.overfull) == found.effort.overfull
+    assert f"({count} faster than the first)" in words
+    table = told.split("some 5 %.")[1].split("Faster, leaner")[0]
+    assert len(re.findall(r" \d+\.\dx ", table)) == min(count, 3)
+    assert found.own is not None
+    assert found.own.setting == found.overfull[0].setting
+    assert "The best of the space takes" in found.words[0]
+    assert "fewer steps in the same time" in found.words[0]
+    (why,) = [w for w in found.words if w.startswith("Of the one as written tensors fit, but PyTorch's")]
+    assert "are missing by this replay" in why
+
+
+def test_of_an_allocator_that_is_not_pytorchs_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = job(sequence=4096, batch=32, zero=3).model_copy(update={"software": "xla-2025"})
+    axes = {"tensor": (1,), "pipeline": (1,), "context": (1,), "zero": (3,), "micro_batch": (1, 2)}
+    found = search(wanted, DENSE, machine(1), Space(axes), top=2, steps=0)
+    assert [one.held for one in found.best] == [None, None]
+    _show(found)
+    words = " ".join(capsys.readouterr().out.split())
+    assert "The fastest whose tensors fit a GPU. GiB" in words
+
+
+def test_every_layout_that_is_told_has_one_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """The front goes on counting where the list ends, so that `--rank` knows both."""
+    space = Space({**FIXED, "tensor": (1, 2), "recompute": ("none",), "zero": (0, 1, 3)})
+    found = search(job(tensor=2), DENSE, machine(2), space, top=1)
+    assert found.ranked[0] == found.best[0]
+    assert len(found.ranked) > 1
+    settings = [one.setting for one in found.ranked]
+    assert all(settings.count(one.setting) == 1 for one in (*found.best, *found.front))
+    _show(found)
+    front = capsys.readouterr().out.split("Faster, leaner")[1]
+    numbers = [line.split()[0] for line in front.splitlines() if line[:1].isdigit()]
+    assert numbers == [str(settings.index(one.setting) + 1) for one in found.front][: len(numbers)]
+
+
+def test_a_layout_that_is_as_fast_and_leaner_is_not_called_slower() -> None:
+    """ZeRO-2 takes as long as ZeRO-1 here and holds less."""
+    axes = {"tensor": (1,), "recompute": ("none",), "zero": (1, 2)}
+    own = job(sequence=4096, batch=32, zero=1)
+    words = search(own, DENSE, machine(1), Space({**FIXED, **axes}), steps=0).words
+    assert words[0].startswith("Another layout is as fast as the one as written, ")
+    assert "and needs less memory. What changes: zero 1 -> 2." in words[0]

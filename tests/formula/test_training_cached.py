@@ -11,16 +11,27 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.search import Space, search
+from railwright.search.allocator import Allocations
 from railwright.search.dispatcher import Hosts
 from railwright.search.explain import explain
 from railwright.search.export import export
+from railwright.search.result import Candidate
+from railwright.search.space import setting_of
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.study.evaluate import with_reserved
 from railwright.study.result import JobResult
 from railwright.training import simulate
 from railwright.training.allocator import MIB, Allocator
-from railwright.training.cached import Reserved, _plans, cached, crowded, reserved
+from railwright.training.cached import (
+    Reserved,
+    _plans,
+    cached,
+    crowded,
+    is_held,
+    relies_on_growth,
+    reserved,
+)
 from railwright.training.kept import layer_kept
 from railwright.training.memory import GIB, SYSTEM, peak_memory
 from railwright.training.replay import Replay
@@ -299,15 +310,107 @@ def test_a_search_says_what_the_allocator_holds_of_its_best_layouts() -> None:
         assert again is not None
         assert (one.held.stage, one.held.reserved) == (stage, again.reserved)
     best = found.best[0]
-    assert best.held is not None
-    assert "expandable_segments" not in export(best, DENSE, Hosts(8), "megatron")
-    tight = best.held.reserved + best.held.system - 1.0
-    memory = replace(best.step.memory, capacity=tight)
-    crowd = replace(best, step=replace(best.step, memory=memory))
-    told = export(crowd, DENSE, Hosts(8), "megatron").splitlines()[2]
-    assert told == "# holes between tensors: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-    assert explain(found.own, "", crowd, tight)[-1].startswith("Of the best one tensors fit, but PyTorch's")
+    assert "allocator" not in export(best, DENSE, Hosts(8), "megatron")
     assert not any("allocator" in sentence for sentence in found.words)
+
+
+GROWS = Reserved(3, int(80 * GIB), int(6 * GIB), int(75 * GIB), 3 * GIB, 4, 2 * GIB)
+"""83 GiB with segments of fixed sizes, of which two are missing of 79 GiB; 78 with segments that grow."""
+
+
+def test_what_fits_with_segments_that_grow_relies_on_them() -> None:
+    assert relies_on_growth(GROWS, 79 * GIB)
+    assert is_held(GROWS, 79 * GIB)
+    # one GiB less and neither kind of segments fits
+    assert not relies_on_growth(GROWS, 77 * GIB)
+    assert not is_held(GROWS, 77 * GIB)
+    # unused segments that go back are enough
+    assert is_held(replace(GROWS, short=0.0), 77 * GIB)
+    assert not relies_on_growth(GROWS, 84 * GIB)
+    # nothing is known of an allocator that is not PyTorch's
+    assert is_held(None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "graphs", "line"),
+    [
+        ("megatron", (), "# it relies on: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+        ("nemo", (), "    PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True',"),
+        (
+            "torchtitan",
+            (),
+            "# it relies on: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (run_train.sh does)",
+        ),
+        ("study", (), "# it relies on: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+        (
+            "megatron",
+            ("attention",),
+            "# it relies on: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NCCL_GRAPH_REGISTER=0",
+        ),
+        ("nemo", ("attention",), "    NCCL_GRAPH_REGISTER='0',"),
+    ],
+)
+def test_an_export_sets_what_its_layout_relies_on(form: str, graphs: tuple[str, ...], line: str) -> None:
+    """As a setting where the framework takes variables of the environment, else as a comment."""
+    wanted = job(gpus=8).model_copy(update={"cuda_graphs": graphs})
+    step = simulate(wanted, DENSE, machine(1), predict=priced(0.0))
+    tight = replace(step, memory=replace(step.memory, capacity=79 * GIB))
+    one = Candidate(setting_of(wanted), wanted, tight, 0.0, 0.0, GROWS)
+    lines = export(one, DENSE, Hosts(8), form).splitlines()
+    assert line in lines
+    assert lines[2].startswith("# tensors fit, but PyTorch's allocator wants 83.0 GiB of the 79.0 GiB")
+    roomy = replace(one, held=replace(GROWS, reserved=GROWS.growing, short=0.0, retries=0))
+    assert "expandable_segments" not in export(roomy, DENSE, Hosts(8), form)
+    assert explain(None, "", one, 79 * GIB)[-1].endswith("it wants 78.0 GiB. Its export sets that.")
+
+
+@pytest.mark.parametrize(
+    ("retries", "said"), [(0, "in the first step"), (1, "once a step"), (2, "2 times a step")]
+)
+def test_how_often_memory_ends(retries: int, said: str) -> None:
+    held = Reserved(0, int(80 * GIB), int(6 * GIB), int(80 * GIB), 3 * GIB, retries, 0.0)
+    assert f": memory ends {said}, and the GPU waits while unused segments go back." in crowded(
+        held, 82 * GIB
+    )
+
+
+def test_layouts_that_differ_in_where_ranks_are_and_what_is_hidden_hold_the_same() -> None:
+    """So one replay is enough for all of them (`search.allocator`); other axes change what is held."""
+    base = wide(pipeline=2, context=2, zero=1)
+    same = {"placement": "spread", "context_kind": "all-gather"}
+    memory = peak_memory(base, DENSE, FABRIC, CAPACITY)
+    held = reserved(base, DENSE, FABRIC, memory)
+    moved = wide(pipeline=2, context=2, zero=1, **same).model_copy(
+        update={"overlap": Overlap(tp=True, dp=False, pp=False, cp=False)}
+    )
+    allocations = Allocations(base, DENSE, FABRIC, CAPACITY)
+    assert reserved(moved, DENSE, FABRIC, peak_memory(moved, DENSE, FABRIC, CAPACITY)) == held
+    first = allocations.held(setting_of(base), base)
+    assert allocations.held(setting_of(moved), moved) is first
+    for other in (
+        wide(pipeline=2, context=2, zero=3),
+        wide(pipeline=2, context=2, zero=1, context_kind="all-to-all"),
+    ):
+        assert allocations.held(setting_of(other), other) != first
+
+
+def test_stages_far_from_full_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1F1B's later stages hold less: of a GPU of which the first takes all, those above three quarters."""
+    base = wide(pipeline=8)
+    full = peak_memory(base, DENSE, FABRIC, CAPACITY)
+    looked = []
+
+    def told(*args: object) -> None:
+        looked.extend(args[4])  # type: ignore[arg-type]
+
+    monkeypatch.setattr("railwright.search.allocator.reserved", told)
+    Allocations(base, DENSE, FABRIC, full.total).held(setting_of(base), base)
+    assert looked == [stage.stage for stage in full.stages if stage.total >= 0.75 * full.total]
+    assert full.stage in looked
+    assert len(looked) < 8
+    looked.clear()
+    Allocations(base, DENSE, FABRIC, 2 * full.total).held(setting_of(base), base)
+    assert looked == [full.stage]
 
 
 @pytest.mark.parametrize("inside", [1, 2, 4])

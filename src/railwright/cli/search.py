@@ -13,6 +13,8 @@ from railwright.cli.studies import StudyArgument, open_study
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
+    from railwright.collectives.machine import Machine
+    from railwright.model.architecture import Transformer
     from railwright.search import Candidate, SearchResult, Space
     from railwright.spec.study import Study
     from railwright.spec.training import TrainingJob
@@ -21,6 +23,14 @@ GIB = 2.0**30
 OBJECTIVES = ("time", "memory")
 FORMS = ("megatron", "nemo", "torchtitan", "study")
 FRAMEWORKS = ("megatron", "nemo", "torchtitan")
+MARKS = {
+    "*": "with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which exports set",
+    "!": "memory ends in every step, and the GPU waits while unused segments go back",
+    "x": "more than there is",
+}
+"""Of what PyTorch's allocator holds."""
+MOST_OVERFULL = 3
+"""How many layouts that it cannot hold are shown."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,6 +61,10 @@ def search(
             help="Print the best one: megatron, nemo, torchtitan or study; of a serving job vllm, sglang, "
             "trtllm or study.",
         ),
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option("--rank", min=1, help="Export this one of the layouts that are listed; default: 1."),
     ] = None,
     framework: Annotated[
         str | None,
@@ -86,10 +100,14 @@ def search(
     if serving_wanted(asked, job, serving):
         if framework is not None:
             raise RailwrightError("--framework is of training jobs; leave it out of a serving search")
+        if rank is not None:
+            raise RailwrightError("--rank is of training jobs; leave it out of a serving search")
         search_serving_job(asked, study, job, gpus, top, space, front, export, as_json, quiet, rate, dtypes)
         return
     if rate is not None or dtypes:
         raise RailwrightError("--rate and --dtypes are of serving jobs; add --serving")
+    if rank is not None and export is None:
+        raise RailwrightError("--rank says which layout --export writes; add --export")
     if export is not None:
         _known("--export", export, FORMS)
         framework = framework or (export if export in FRAMEWORKS else None)
@@ -98,12 +116,14 @@ def search(
     chosen = _job(asked, job)
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
-    result, arch, hosts = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
+    result, arch, machine = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
     written = ""
     if export is not None:
+        from railwright.search.dispatcher import Hosts
         from railwright.search.export import export as exported
 
-        written = exported(result.best[0], arch, hosts, export, result.priced)
+        picked = _ranked(result, rank or 1)
+        written = exported(picked, arch, Hosts.of(picked.job, machine), export, result.priced)
     if as_json:
         typer.echo(json.dumps(_plain(result) | ({"export": written} if written else {}), indent=2))
     elif written:
@@ -121,11 +141,10 @@ def _run(
     front: int,
     framework: str | None,
     quiet: bool,
-) -> tuple[SearchResult, Any, Any]:
+) -> tuple[SearchResult, Transformer, Machine]:
     from railwright.cli.progress import progress
     from railwright.model import load_model
     from railwright.search import search as run_search
-    from railwright.search.dispatcher import Hosts
     from railwright.study.evaluate import Workshop
 
     arch = load_model(chosen.model)
@@ -142,7 +161,17 @@ def _run(
             framework=framework,
             progress=tell,
         )
-    return result, arch, Hosts.of(result.best[0].job, machine)
+    return result, arch, machine
+
+
+def _ranked(result: SearchResult, rank: int) -> Candidate:
+    """The layout that is listed under a number."""
+    if rank > len(result.ranked):
+        raise RailwrightError(
+            f"--rank: there is no layout {rank}; {len(result.ranked)} are listed, and --top or --front lists "
+            "more"
+        )
+    return result.ranked[rank - 1]
 
 
 def _job(asked: Study, name: str | None) -> TrainingJob:
@@ -184,27 +213,50 @@ def _show(result: SearchResult) -> None:
         f"simulated, "
         f"in {show_time(effort.seconds)}."
     )
-    slower = f"takes at least {show_time(result.proof)} a step" if result.proof < float("inf") else ""
-    heavier = "needs more memory than these" if result.objective == "memory" else ""
-    if slower or heavier:
-        print_words(f"Every layout that was not simulated {' or '.join(filter(None, (heavier, slower)))}.\n")
-    else:
-        typer.echo("No layout is left that was not simulated.\n")
+    best = result.best
+    limits = [
+        *(["needs more memory than these"] if result.objective == "memory" else []),
+        *([f"takes at least {show_time(result.proof)} a step"] if result.proof < float("inf") else []),
+        "is no faster than a variant of it that is listed",
+        "does not fit",
+    ]
+    print_words(f"Every layout that was not simulated {', '.join(limits[:-1])}, or {limits[-1]}.\n")
     header = ("", "step", "GiB", "held", "net GB", "tp", "cp", "pp x v", "ep", "mb", "recompute", "other")
-    rows = [_row(str(i + 1), one) for i, one in enumerate(result.best)]
+    rows = [_row(str(i + 1), one) for i, one in enumerate(best)]
     if result.own is not None:
         rows.append(_row("own", result.own))
     print_table(header, rows)
+    listed = "The fastest of the leanest" if result.objective == "memory" else "The fastest"
+    listed += " whose tensors fit a GPU"
+    if best[0].held:
+        listed += " and that PyTorch's allocator can hold there"
     print_words(
-        "\nGiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors. "
-        "net GB: what one GPU sends a step in groups that span servers. pp x v: stages, and virtual ones on "
-        "each. mb: sequences of a microbatch. sp: sequence parallelism."
+        f"\n{listed}. "
+        "GiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors"
+        + "".join(f"; {mark} {MARKS[mark]}" for mark in MARKS if any(mark in row[3] for row in rows))
+        + ". net GB: what one GPU sends a step in groups that span servers. pp x v: stages, and virtual ones "
+        "on each. mb: sequences of a microbatch. sp: sequence parallelism."
     )
-    print_words(_trust(result.best[0]))
+    print_words(_trust(best[0]))
+    if result.overfull:
+        count, faster = effort.overfull, sum(one.time < best[0].time for one in result.overfull)
+        least = "at least " if faster == len(result.overfull) < count else ""
+        many = "1 layout" if count == 1 else f"{count} layouts"
+        typer.echo("")
+        print_words(
+            f"Left out: {many} ({least}{faster or 'none'} faster than the first) whose tensors fit, but "
+            "PyTorch's allocator has no room for the holes between them, not even with segments that grow, "
+            "by a replay that is good to some 5 %.\n"
+        )
+        shown = result.overfull[:MOST_OVERFULL]
+        print_table(header, [_row("", one) for one in shown])
+        if len(shown) < count:
+            typer.echo(f"and {count - len(shown)} more; --json lists the first {len(result.overfull)}")
     if len(result.front) > 1:
         typer.echo("\nFaster, leaner or lighter on the network than any other that was simulated:\n")
-        shown = result.front[: max(len(result.best), 5)]
-        print_table(header, [_row(str(i + 1), one) for i, one in enumerate(shown)])
+        settings = [one.setting for one in result.ranked]
+        shown = result.front[: max(len(best), 5)]
+        print_table(header, [_row(str(settings.index(one.setting) + 1), one) for one in shown])
         if len(shown) < len(result.front):
             typer.echo(f"and {len(result.front) - len(shown)} more; --json lists all")
     typer.echo("")
@@ -245,7 +297,7 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
         title,
         show_time(one.time),
         f"{one.memory / GIB:.1f}",
-        f"{(one.held.reserved + one.held.system) / GIB:.1f}" if one.held else "",
+        _held(one),
         f"{one.network / 1e9:.1f}",
         str(s["tensor"]),
         str(s["context"]),
@@ -257,6 +309,22 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
     )
 
 
+def _held(one: Candidate) -> str:
+    """What the allocator holds, as the export sets it, and a mark of `MARKS` where that is at its limit."""
+    from railwright.training.cached import is_held, relies_on_growth
+
+    held, capacity = one.held, one.step.memory.capacity
+    if held is None:
+        return ""
+    if relies_on_growth(held, capacity):
+        size, mark = held.growing, "*"
+    elif not is_held(held, capacity):
+        size, mark = min(held.growing, held.reserved), "x"
+    else:
+        size, mark = held.reserved, "!" if held.retries else ""
+    return f"{(size + held.system) / GIB:.1f}{mark}"
+
+
 def _overlapped(setting: Mapping[str, Any]) -> list[str]:
     """Kinds of communication that are there and overlapped."""
     there = {"tp": "tensor", "ep": "expert", "cp": "context", "pp": "pipeline"}
@@ -265,15 +333,20 @@ def _overlapped(setting: Mapping[str, Any]) -> list[str]:
 
 
 def _plain(result: SearchResult) -> dict[str, Any]:
-    effort = result.effort
+    effort, settings = result.effort, [one.setting for one in result.ranked]
+
+    def rank(one: Candidate) -> dict[str, int]:
+        return {"rank": settings.index(one.setting) + 1}
+
     return {
         "objective": result.objective,
         "layouts": effort.layouts,
         "fitting": effort.fitting,
         "evaluated": effort.evaluated,
         "proof_seconds": None if result.proof == float("inf") else result.proof,
-        "best": [_candidate(one) for one in result.best],
-        "front": [_candidate(one) for one in result.front],
+        "best": [_candidate(one) | rank(one) for one in result.best],
+        "front": [_candidate(one) | rank(one) for one in result.front],
+        "overfull": [_candidate(one) for one in result.overfull],
         "own": None if result.own is None else _candidate(result.own),
         "own_refused": result.own_refused,
         "words": list(result.words),
@@ -282,6 +355,9 @@ def _plain(result: SearchResult) -> dict[str, Any]:
 
 
 def _candidate(one: Candidate) -> dict[str, Any]:
+    from railwright.training.cached import relies_on_growth
+
+    capacity = one.step.memory.capacity
     return {
         "step_seconds": one.time,
         "error_low": one.step.error_low,
@@ -289,6 +365,10 @@ def _candidate(one: Candidate) -> dict[str, Any]:
         "bound_seconds": one.bound,
         "memory_bytes": one.memory,
         "held_bytes": one.held.reserved + one.held.system if one.held else None,
+        "held_in_growing_segments_bytes": one.held.growing + one.held.system if one.held else None,
+        "relies_on_growing_segments": relies_on_growth(one.held, capacity) if one.held else False,
+        "retries_per_step": one.held.retries if one.held else None,
+        "short_bytes": one.held.short if one.held else None,
         "network_bytes": one.network,
         "tokens_per_second_per_gpu": one.step.tokens_per_second_per_gpu,
         "mfu": one.step.mfu,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal
 
@@ -20,21 +20,22 @@ from numpy.typing import NDArray
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.search.allocator import Allocations
 from railwright.search.blocks import Refusal, blocks
-from railwright.search.explain import explain, loading
+from railwright.search.explain import changed, explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, framework_named, runs, runs_none
-from railwright.search.front import Tried, front_of, lean, limit, ranked
+from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
 from railwright.search.software import best_lacks, own_lacks, priced
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
+from railwright.search.stopped import none_can_work, none_fits, none_is_held
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.cached import Reserved, reserved
 from railwright.training.experts import beyond_reach
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
@@ -56,8 +57,6 @@ COMPUTE, PASSES, PRICED = range(3)
 
 LOOK_AHEAD = 1.01
 """Classes of a block whose bounds are within 1 % of the least are looked into together."""
-
-GIB = 2.0**30
 
 
 def search(
@@ -97,6 +96,9 @@ def search(
     if objective == "memory":
         capacity = run.least_memory()
     first, proof = run.fastest(top, capacity)
+    if not first:
+        raise PlanError(none_is_held(job, run.allocations))
+    overfull = left_out(run.overfull.values(), first, top)
     most = first[0].memory
     for step in range(steps):
         run.tell(f"the front, {step + 1} of {steps}", 0.9)
@@ -105,8 +107,7 @@ def search(
             break
         most = leaner[0].memory
     best = [run.simulated(one) for one in first]
-    front = front_of([*best, *(run.simulated(one) for one in lean([*run.exact.values()]))])
-    best, front = [run.with_held(one) for one in best], tuple(run.with_held(one) for one in front)
+    front = front_of([*best, *(run.simulated(one) for one in lean(run.exact.values(), run.holds))])
     own, refused = run.own()
     effort = Effort(
         run.layouts,
@@ -115,6 +116,7 @@ def search(
         run.pricer.asked,
         run.refined,
         len(run.exact),
+        len(overfull),
         screening,
         time.perf_counter() - started,
     )
@@ -126,7 +128,17 @@ def search(
     said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
     words = (*filter(None, (told,)), *words, *said)
     return SearchResult(
-        objective, tuple(best), front, proof, own, refused, words, tuple(run.refused), effort, told
+        objective,
+        tuple(best),
+        front,
+        proof,
+        tuple(run.simulated(one) for one in overfull[:top]),
+        own,
+        refused,
+        words,
+        tuple(run.refused),
+        effort,
+        told,
     )
 
 
@@ -138,6 +150,8 @@ class _Run:
     seconds  per block, shape (X, z, d, p): what its layouts take at least, as 32-bit floats rounded down
     depth    per block, shape (X,): how far that has been looked into (COMPUTE, PASSES, PRICED)
     memory   per block, shape (X, z, o): bytes at least
+    exact    layouts that were timed
+    overfull  of these, which the allocator cannot hold, as far as that was asked
     """
 
     job: TrainingJob
@@ -152,25 +166,27 @@ class _Run:
     depth: list[NDArray[np.uint8]] = field(default_factory=list)
     memory: list[Floats32] = field(default_factory=list)
     exact: dict[tuple[int, int], Tried] = field(default_factory=dict)
+    overfull: dict[tuple[int, int], Tried] = field(default_factory=dict)
     layouts: int = 0
     fitting: int = 0
     refined: int = 0
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
-    _held: dict[str, Reserved | None] = field(default_factory=dict)
     _steps: dict[tuple[int, int], StepResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fabric = self.machine.network.fabric
         self.pricer = Pricer(self.job, self.arch, self.machine)
         self.screener = Screen(self.pricer, Footprint(self.job, self.arch, self.fabric))
+        self.allocations = Allocations(self.job, self.arch, self.fabric, self.machine.gpu.hbm_bytes)
+        self.written = setting_of(self.job)
 
     def screen(self) -> None:
         """Bound every layout. Raises PlanError where none can work."""
         self.blocks, self.refused = blocks(self.space, self.job, self.arch, self.fabric)
         self.layouts = sum(block.size for block in self.blocks)
         if not self.layouts:
-            raise PlanError(f"{self.job.name}: no layout of the space can work; {self._killers()}")
+            raise PlanError(none_can_work(self.job, self.refused))
         if self.layouts > MOST_LAYOUTS:
             raise PlanError(
                 f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} "
@@ -193,7 +209,9 @@ class _Run:
         if self.only and all(np.isinf(memory).all() for memory in self.memory):
             raise PlanError(runs_none(self.only, self.blocks, self.job, self.arch))
         if not self.fitting:
-            raise PlanError(self._nothing_fits())
+            need, i, flat = min((float(m.min()), i, int(m.argmin())) for i, m in enumerate(self.memory))
+            setting = self._setting(i, flat * prod(self.blocks[i].shape[-2:]))
+            raise PlanError(none_fits(self.job, self.layouts, setting, need, capacity))
 
     def _only_those_that_run(self, i: int) -> NDArray[np.bool_]:
         """(X, z, d, p) layouts of a block that the framework runs; others need infinite memory."""
@@ -204,34 +222,44 @@ class _Run:
         return seconds
 
     def fastest(self, top: int, capacity: float) -> tuple[list[Tried], float]:
-        """The `top` fastest layouts within a memory, and what every layout not evaluated takes at
-        least [s].
+        """The `top` fastest layouts within a memory that the allocator can hold, and what every layout not
+        evaluated takes at least [s], but for slower variants of these and such as cannot be held.
 
         The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
-        looked into where its bound is least, until that belongs to a layout with all it sends.
+        looked into where its bound is least, until that belongs to a layout with all it sends.  The allocator
+        is asked last, of the layouts that would be told: where it cannot hold one, the search goes on.
         """
-        best: dict[tuple[Any, ...], Tried] = {}
+        listed = Listed(top)
         left: dict[int, Floats32] = {}
-        heap: list[tuple[float, int, int, int]] = []
+        heap: list[Entry] = []
         for i in range(len(self.blocks)):
             least = float(self._within(i, capacity).min())
             if least < np.inf:
                 heap.append((least, 0, i, 0))
         heapq.heapify(heap)
-        while heap:
+        while True:
+            if not heap or rounded(heap[0][0]) > listed.limit:
+                best = listed.best()
+                full = [one for one in best if not self.holds(one)]
+                if not full:
+                    return best, heap[0][0] if heap else np.inf
+                for one in full:
+                    self.overfull[one.block, one.at] = one
+                    for entry in listed.drop(one):
+                        heapq.heappush(heap, entry)
+                continue
             bound, single, i, at = heapq.heappop(heap)
-            if bound >= limit(best, top):
-                return ranked(best, top), bound
             if single:
                 group = self._group(i, at)
-                if group in best and best[group].time <= bound:
+                if self.allocations.refused(self._setting(i, at)):
+                    continue
+                if listed.beats(group, bound):
+                    listed.wait(group, (bound, single, i, at))
                     continue
                 self.tell(
                     f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
                 )
-                found = self._evaluate(i, at, bound)
-                if group not in best or found.time < best[group].time:
-                    best[group] = found
+                listed.add(self._evaluate(i, at, bound))
                 continue
             rest = left.get(i)
             if rest is None:
@@ -246,7 +274,10 @@ class _Run:
             least = float(rest.min())
             if least < np.inf:
                 heapq.heappush(heap, (least, 0, i, 0))
-        return ranked(best, top), np.inf
+
+    def holds(self, one: Tried) -> bool:
+        """Whether the allocator can hold a layout."""
+        return self.allocations.holds(self._setting(one.block, one.at), self._job(one.block, one.at))
 
     def _within(self, i: int, capacity: float) -> Floats32:
         """Bounds of a block, infinite where no variant fits; a copy. [s]"""
@@ -272,12 +303,12 @@ class _Run:
         found = []
         for o in np.flatnonzero(self.memory[i][x, z] <= capacity).tolist():
             at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
-            if self._exact_memory(i, at) <= capacity:
+            if self._exact_memory(i, at) <= capacity and not self.allocations.refused(self._setting(i, at)):
                 found.append(at)
         return found
 
     def least_memory(self) -> float:
-        """The least memory of any layout of the space, as the training room counts it. [byte]"""
+        """The least memory of any layout that the allocator can hold. [byte]"""
         best = self.machine.gpu.hbm_bytes
         within = [np.flatnonzero(memory <= best) for memory in self.memory]
         bounds = np.concatenate([memory.flat[at] for memory, at in zip(self.memory, within, strict=True)])
@@ -286,8 +317,10 @@ class _Run:
         for n in np.argsort(bounds, kind="stable").tolist():
             if bounds[n] > best:
                 break
-            i, flat = int(of_block[n]), int(places[n])
-            best = min(best, self._exact_memory(i, flat * prod(self.blocks[i].shape[-2:])))
+            i, at = int(of_block[n]), int(places[n]) * prod(self.blocks[int(of_block[n])].shape[-2:])
+            need = self._exact_memory(i, at)
+            if need < best and self.allocations.holds(self._setting(i, at), self._job(i, at)):
+                best = need
         return best
 
     def own(self) -> tuple[Candidate | None, str]:
@@ -297,20 +330,17 @@ class _Run:
         except PlanError as no:
             return None, str(no)
         sent = bytes_sent(step, self.pricer.prices(self.job))
-        return self.with_held(Candidate(setting_of(self.job), self.job, step, 0.0, sent)), ""
-
-    def with_held(self, one: Candidate) -> Candidate:
-        memory, key = one.step.memory, one.job.model_dump_json()
-        if key not in self._held:
-            fabric = self.machine.network.fabric
-            self._held[key] = reserved(one.job, self.arch, fabric, memory, (memory.stage,))
-        return replace(one, held=self._held[key])
+        held = self.allocations.held(self.written, self.job)
+        return Candidate(self.written, self.job, step, 0.0, sent, held), ""
 
     def _index(self, i: int, at: int) -> tuple[int, ...]:
         return tuple(int(n) for n in np.unravel_index(at, self.blocks[i].shape))
 
-    def _group(self, i: int, at: int) -> tuple[Any, ...]:
-        setting = self.blocks[i].at(self._index(i, at))
+    def _setting(self, i: int, at: int) -> dict[str, Any]:
+        return self.blocks[i].at(self._index(i, at))
+
+    def _group(self, i: int, at: int) -> Group:
+        setting = self._setting(i, at)
         return tuple(setting[a] for a in GROUP)
 
     def _closer_bound(self, i: int, at: int) -> float:
@@ -340,9 +370,10 @@ class _Run:
         if (i, at) not in self.exact:
             job = self._job(i, at)
             prices, kernel, pace = self.pricer.prices(job), self.pricer.kernel, self.pricer.pace
-            book = self.pricer.book(self.blocks[i].at(self._index(i, at)))
-            seconds = step_seconds(job, self.arch, prices, kernel, pace, book)
-            self.exact[i, at] = Tried(i, at, bound, seconds, self._exact_memory(i, at))
+            setting = self._setting(i, at)
+            seconds = step_seconds(job, self.arch, prices, kernel, pace, self.pricer.book(setting))
+            memory, changes = self._exact_memory(i, at), len(changed(self.written, setting))
+            self.exact[i, at] = Tried(i, at, self._group(i, at), bound, seconds, memory, changes)
         return self.exact[i, at]
 
     def simulated(self, tried: Tried) -> Candidate:
@@ -355,34 +386,11 @@ class _Run:
                 _alone(job), self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
             )
         step = self._steps[key]
-        setting = self.blocks[tried.block].at(self._index(tried.block, tried.at))
-        return Candidate(setting, job, step, tried.bound, bytes_sent(step, self.pricer.prices(job)))
+        setting, sent = self._setting(*key), bytes_sent(step, self.pricer.prices(job))
+        return Candidate(setting, job, step, tried.bound, sent, self.allocations.held(setting, job))
 
     def _job(self, i: int, at: int) -> TrainingJob:
-        return apply(self.job, self.blocks[i].at(self._index(i, at)))
-
-    def _killers(self) -> str:
-        """The constraint that stops most layouts, in the training room's words."""
-        if not self.refused:
-            return "its axes leave nothing to try; give them more values."
-        first = self.refused[0]
-        total = sum(one.layouts for one in self.refused)
-        return f"most ({first.layouts:,} of {total:,}) are refused because {first.example}"
-
-    def _nothing_fits(self) -> str:
-        least, i, flat = min((float(m.min()), i, int(m.argmin())) for i, m in enumerate(self.memory))
-        setting = self.blocks[i].at(self._index(i, flat * prod(self.blocks[i].shape[-2:])))
-        capacity = self.machine.gpu.hbm_bytes
-        shown = ", ".join(
-            f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero")
-        )
-        return (
-            f"{self.job.name}: memory stops all {self.layouts:,} layouts of the space that could work "
-            f"otherwise: the "
-            f"leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has "
-            f"{capacity / GIB:.1f} GiB; "
-            "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
-        )
+        return apply(self.job, self._setting(i, at))
 
 
 def _alone(job: TrainingJob) -> TrainingJob:

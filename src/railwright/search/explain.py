@@ -10,13 +10,16 @@ from railwright.model.architecture import Transformer
 from railwright.search.result import Candidate
 from railwright.search.space import SHARDING
 from railwright.spec.training import Layout
-from railwright.training.cached import crowded
+from railwright.training.cached import crowded, is_held, relies_on_growth
 from railwright.training.feed import feed_of
 from railwright.training.placement import place
 from railwright.training.schedule import schedule_name
 from railwright.units import show_time
 
 GIB = 2.0**30
+SAME = 1e-6
+"""Steps that differ by less than this part are not told apart."""
+
 SMALLEST = 0.005
 """Shares that change by less than this part of the step are left out."""
 
@@ -49,8 +52,7 @@ PLACEMENTS = {
 def explain(own: Candidate | None, refused: str, best: Candidate, capacity: float) -> tuple[str, ...]:
     """Sentences: the gain, then every share that changes by more than 0.5 % of the step, then memory, and
     whether the holes between tensors fit beside them."""
-    tight = crowded(best.held, capacity) if best.held else ""
-    holes = (f"Of the best one {tight}",) if tight else ()
+    holes = _holes("the best one", best, capacity)
     if own is None:
         return (
             f"The layout as written cannot run: {refused}",
@@ -58,19 +60,27 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
             f"{_gib(capacity)}.",
             *holes,
         )
+    full = not is_held(own.held, capacity)
     gain = own.time / best.time - 1
     leaner = best.memory < own.memory * (1 - 1e-6)
-    if abs(gain) < 1e-6 and not leaner:
+    if abs(gain) < SAME and not leaner and not full:
         return (f"The layout as written is the best of the space: {show_time(own.time)} a step.", *holes)
+    if full:
+        holes = (*_holes("the one as written", own, capacity), *holes)
     # The leanest layout may be slower, and so may the best of a space that the own one is not in.
     if gain > 0:
         found, much = "The best layout", f"{gain:.1%} more"
     else:
-        found, much = "The leanest layout" if leaner else "The best of the space", f"{-gain:.1%} fewer"
-    words = [
+        found = "The leanest layout" if leaner and not full else "The best of the space"
+        much = f"{-gain:.1%} fewer"
+    gained = (
         f"{found} takes {show_time(best.time)} a step, the one as written {show_time(own.time)}: "
-        f"{much} steps in the same time. What changes: {_changes(own.setting, best.setting)}."
-    ]
+        f"{much} steps in the same time."
+    )
+    if abs(gain) < SAME:
+        need = ", and needs less memory" if leaner else ""
+        gained = f"Another layout is as fast as the one as written, {show_time(own.time)} a step{need}."
+    words = [f"{gained} What changes: {_changes(own.setting, best.setting)}."]
     before, after = ({s.kind: s.exposed for s in c.step.shares} for c in (own, best))
     moved = {k: after.get(k, 0.0) - before.get(k, 0.0) for k in NAMES if k in before or k in after}
     for kind, change in sorted(moved.items(), key=lambda item: item[1]):
@@ -97,6 +107,15 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
     return (*words, *holes)
 
 
+def _holes(which: str, one: Candidate, capacity: float) -> tuple[str, ...]:
+    """That the holes between the tensors of a layout do not fit beside them, and what helps."""
+    tight = crowded(one.held, capacity) if one.held else ""
+    if not one.held or not tight:
+        return ()
+    relied = " Its export sets that." if relies_on_growth(one.held, capacity) else ""
+    return (f"Of {which} {tight}{relied}",)
+
+
 def loading(best: Candidate, arch: Transformer, machine: Machine) -> tuple[str, ...]:
     """What the best layout would wait for its data set, by which layouts are not compared."""
     feed = feed_of(best.job, arch, place(best.job, machine.network.fabric))
@@ -105,14 +124,18 @@ def loading(best: Candidate, arch: Transformer, machine: Machine) -> tuple[str, 
     return (f"{words} {show_time(wait)} more a step.",) if wait > 0.0 else ()
 
 
+def changed(own: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[str, ...]:
+    """Axes that are changed in effect: choices of what is not there do not count."""
+    return tuple(axis for axis in best if _differs(axis, own, best))
+
+
 def _changes(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     before, after = _effective(own), _effective(best)
-    changed = [f"{a} {_show(before[a])} -> {_show(after[a])}" for a in best if _differs(a, own, best)]
-    return ", ".join(changed) or "nothing but the order of ranks"
+    found = [f"{a} {_show(before[a])} -> {_show(after[a])}" for a in changed(own, best)]
+    return ", ".join(found) or "nothing but the order of ranks"
 
 
 def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    """Whether an axis is changed in effect: choices of what is not there do not count."""
     needs = {
         "context_kind": "context",
         "overlap_cp": "context",

@@ -2,42 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
-import numpy as np
-
 from railwright.search.result import Candidate
+
+DIGITS = 9
+"""Times, and memories, that agree to so many digits are equal.
+The same parts added in another order differ in the 16th, timing and simulation in the 12th."""
+
+Group = tuple[Any, ...]
+Entry = tuple[float, int, int, int]
+"""Of the search's heap: bound [s], 1 for a single layout, its block and its place there."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A layout, its place in the space, what was known of it before [s], its exact time [s] and memory
-    [byte]."""
+    """A layout, its place in the space, what makes it one of its own, what was known of it before [s], its
+    exact time [s] and memory [byte], and how many axes it changes of the job's own layout."""
 
     block: int
     at: int
+    group: Group
     bound: float
     time: float
     memory: float
+    changes: int
+
+    @property
+    def order(self) -> tuple[float, float, int, int, int]:
+        """Faster first; of equal times less memory, then what is nearer to the job's own layout, then what
+        comes first in the space."""
+        return (rounded(self.time), rounded(self.memory), self.changes, self.block, self.at)
 
 
-def limit(best: Mapping[tuple[Any, ...], Tried], top: int) -> float:
-    """The time that another layout must beat."""
-    times = sorted(one.time for one in best.values())
-    return times[top - 1] if len(times) >= top else np.inf
+@dataclass
+class Listed:
+    """The fastest layouts so far, one of each group.
+
+    top      how many are listed
+    limit    the time above which no layout is listed, rounded [s]
+    tried    group -> its layouts that were timed
+    first    group -> the best of them
+    waiting  group -> layouts that need not be timed while that one stays
+    """
+
+    top: int
+    limit: float = inf
+    tried: dict[Group, list[Tried]] = field(default_factory=dict)
+    first: dict[Group, Tried] = field(default_factory=dict)
+    waiting: dict[Group, list[Entry]] = field(default_factory=dict)
+
+    def best(self) -> list[Tried]:
+        return sorted(self.first.values(), key=lambda one: one.order)[: self.top]
+
+    def beats(self, group: Group, bound: float) -> bool:
+        """Whether the best of a group is faster than all that take at least so long."""
+        return group in self.first and rounded(self.first[group].time) < rounded(bound)
+
+    def add(self, one: Tried) -> None:
+        self.tried.setdefault(one.group, []).append(one)
+        self._rank(one.group)
+
+    def wait(self, group: Group, entry: Entry) -> None:
+        self.waiting.setdefault(group, []).append(entry)
+
+    def drop(self, one: Tried) -> list[Entry]:
+        """Take the best of a group out; returns the layouts that waited behind it."""
+        self.tried[one.group].remove(one)
+        self._rank(one.group)
+        return self.waiting.pop(one.group, [])
+
+    def _rank(self, group: Group) -> None:
+        self.first.pop(group, None)
+        if self.tried[group]:
+            self.first[group] = min(self.tried[group], key=lambda one: one.order)
+        best = self.best()
+        self.limit = rounded(best[-1].time) if len(best) == self.top else inf
 
 
-def ranked(best: Mapping[tuple[Any, ...], Tried], top: int) -> list[Tried]:
-    return sorted(best.values(), key=lambda c: c.time)[:top]
+def rounded(value: float) -> float:
+    """To `DIGITS` digits; never in another order than the values."""
+    return float(f"{value:.{DIGITS}g}")
 
 
-def lean(found: Sequence[Tried]) -> list[Tried]:
-    """Those of which none is faster and leaner, fastest first."""
+def left_out(overfull: Iterable[Tried], listed: Sequence[Tried], top: int) -> list[Tried]:
+    """Layouts that would be among the `top` listed if they could be held, one of each group, in order."""
+    last = listed[-1].order if len(listed) == top else (inf,)
+    found: dict[Group, Tried] = {}
+    for one in sorted(overfull, key=lambda one: one.order):
+        if one.order < last:
+            found.setdefault(one.group, one)
+    return list(found.values())
+
+
+def lean(found: Iterable[Tried], holds: Callable[[Tried], bool]) -> list[Tried]:
+    """Those that can be held of which none is faster and leaner, fastest first.
+
+    holds  asked only of layouts that no faster one beats
+    """
     kept: list[Tried] = []
-    for one in sorted(found, key=lambda t: (t.time, t.memory)):
-        if not kept or one.memory < kept[-1].memory:
+    for one in sorted(found, key=lambda t: t.order):
+        if (not kept or rounded(one.memory) < rounded(kept[-1].memory)) and holds(one):
             kept.append(one)
     return kept
 
@@ -45,7 +113,10 @@ def lean(found: Sequence[Tried]) -> list[Tried]:
 def front_of(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Those that no other beats in time, memory and network at once, fastest first."""
     kept: list[Candidate] = []
-    for one in sorted(found, key=lambda c: (c.time, c.memory, c.network)):
-        if not any(k.memory <= one.memory and k.network <= one.network for k in kept):
+    for one in sorted(found, key=lambda c: (rounded(c.time), rounded(c.memory), rounded(c.network))):
+        if not any(
+            rounded(k.memory) <= rounded(one.memory) and rounded(k.network) <= rounded(one.network)
+            for k in kept
+        ):
             kept.append(one)
     return tuple(kept)

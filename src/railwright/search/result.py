@@ -21,7 +21,7 @@ class Candidate:
     step     its step; step_time [s]
     bound    what the screening said it takes at least [s]; 0 for the job's own layout
     network  bytes that one GPU sends per step in groups that span servers [byte]
-    held     what PyTorch's allocator holds of the fullest stage's GPU
+    held     what PyTorch's allocator holds of the fullest GPU; None where it has another one
     """
 
     setting: Mapping[str, Any]
@@ -49,6 +49,8 @@ class Effort:
     classes     passes priced; collectives  prices asked of the network
     refined     bounds made closer with a layout's own passes
     evaluated   steps simulated
+    overfull    of these, which would be listed if the allocator could hold them, one of each structure,
+                microbatch and recomputation
     screening, seconds  time of the screening, and of everything [s]
     """
 
@@ -58,17 +60,23 @@ class Effort:
     collectives: int
     refined: int
     evaluated: int
+    overfull: int
     screening: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best layouts of a space.
+    """The best layouts of a space: of those whose tensors fit a GPU and that PyTorch's allocator can hold,
+    unused segments given back or with segments that grow (`training.cached.is_held`).
 
-    best      fastest first, one per structure, microbatch and recomputation, placed as is best
+    best      fastest first, of equal times the leanest, then the nearest to the job's own; one per structure,
+              microbatch and recomputation, placed as is best
     front     layouts of which none is faster, leaner and lighter on the network than another
-    proof     every layout that was not evaluated takes at least this [s]; infinite where none is left
+    proof     every layout that was not evaluated takes at least this [s], or is no faster than a variant of
+              it in `best`, or does not fit; infinite where none is left
+    overfull  whose tensors fit, which the allocator cannot hold, and which would be in `best` if it could,
+              fastest first; at most as many as are asked for of `best`
     own       the job as written; own_refused says why it cannot run, '' where it can
     words     why the best one beats it
     refused   constraints that layouts of the space broke, most first
@@ -79,9 +87,16 @@ class SearchResult:
     best: tuple[Candidate, ...]
     front: tuple[Candidate, ...]
     proof: float
+    overfull: tuple[Candidate, ...]
     own: Candidate | None
     own_refused: str
     words: tuple[str, ...]
     refused: tuple[Refusal, ...]
     effort: Effort
     priced: str = ""
+
+    @property
+    def ranked(self) -> tuple[Candidate, ...]:
+        """All that are told, once: the best, then the others of the front."""
+        listed = [one.setting for one in self.best]
+        return (*self.best, *(one for one in self.front if one.setting not in listed))

@@ -47,10 +47,10 @@ class Reserved:
     stage     whose GPU that is
     reserved  in segments
     holes     of them, what no tensor has when tensors take most
-    growing   in segments that grow
+    growing   most of any GPU in segments that grow
     system    beside it: CUDA context and NCCL buffers
-    retries   times in a step that memory ends and unused segments go back
-    short     what is missing even then
+    retries   times in a step that memory ends and unused segments go back, on the GPU where most often
+    short     what is missing even then, on the GPU where most is
     """
 
     stage: int
@@ -134,16 +134,40 @@ def reserved(
     once = {key: cached(job, arch, fabric, stage) for key, stage in first.items()}
     found = {stage: once[key] for stage, key in alike.items()}
     most, stage = max((one.reserved if one else 0, stage) for stage, one in found.items())
-    one, grown = found[stage], cached(job, arch, fabric, stage, expandable=True)
-    if one is None or grown is None:
+    fullest = found[stage]
+    if fullest is None:
         return None
     system = memory.parts[SYSTEM]
-    retries, short = 0, 0.0
-    if most + system > memory.capacity:
-        again = cached(job, arch, fabric, stage, memory.capacity - system)
-        if again is not None:
-            retries, short = again.retries, max(again.reserved + system - memory.capacity, 0.0)
-    return Reserved(stage, most, most - one.allocated, grown.reserved, system, retries, short)
+    room = memory.capacity - system
+    full = [first[key] for key, one in once.items() if one and one.reserved > room]
+    grown = [cached(job, arch, fabric, s, expandable=True) for s in (first.values() if full else (stage,))]
+    again = [one for s in full if (one := cached(job, arch, fabric, s, room))]
+    return Reserved(
+        stage,
+        most,
+        most - fullest.allocated,
+        max(one.reserved for one in grown if one),
+        system,
+        max((one.retries for one in again), default=0),
+        max((one.reserved - room for one in again if one.reserved > room), default=0.0),
+    )
+
+
+def relies_on_growth(held: Reserved, capacity: float) -> bool:
+    """Whether a job fits, or does not wait for memory, with segments that grow only.
+
+    capacity  of the GPU [byte]
+    """
+    return held.reserved + held.system > capacity >= held.growing + held.system
+
+
+def is_held(held: Reserved | None, capacity: float) -> bool:
+    """Whether the allocator has room for tensors and holes, unused segments given back or with segments that
+    grow; also where it is not PyTorch's and nothing is known of holes.
+
+    capacity  of the GPU [byte]
+    """
+    return held is None or not held.short or relies_on_growth(held, capacity)
 
 
 def crowded(held: Reserved, capacity: float) -> str:
@@ -161,13 +185,17 @@ def crowded(held: Reserved, capacity: float) -> str:
     if held.short:
         text += f"{held.short / GIB:.1f} GiB are missing by this replay, which is good to some 5 %"
     else:
-        text += f"memory ends {held.retries} times a step, and the GPU waits while unused segments go back"
+        text += f"memory ends {_often(held.retries)}, and the GPU waits while unused segments go back"
     if held.growing < held.reserved:
         text += (
             f". With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it wants "
             f"{(held.growing + held.system) / GIB:.1f} GiB"
         )
     return text + "."
+
+
+def _often(retries: int) -> str:
+    return {0: "in the first step", 1: "once a step"}.get(retries, f"{retries} times a step")
 
 
 def _order(job: TrainingJob, fabric: Fabric, stage: int) -> tuple[Unit, ...]:

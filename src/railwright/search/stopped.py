@@ -1,0 +1,50 @@
+"""Why a search has no answer, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from railwright.search.allocator import Allocations
+from railwright.search.blocks import Refusal
+from railwright.spec.training import TrainingJob
+from railwright.training.memory import GIB
+from railwright.units import show_size
+
+LEANER = "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
+
+
+def none_can_work(job: TrainingJob, refused: Sequence[Refusal]) -> str:
+    """The constraint that stops most layouts, in the training room's words."""
+    why = "its axes leave nothing to try; give them more values."
+    if refused:
+        total = sum(one.layouts for one in refused)
+        why = f"most ({refused[0].layouts:,} of {total:,}) are refused because {refused[0].example}"
+    return f"{job.name}: no layout of the space can work; {why}"
+
+
+def none_fits(
+    job: TrainingJob, layouts: int, setting: Mapping[str, Any], least: float, capacity: float
+) -> str:
+    """That no layout's tensors fit.
+
+    setting, least  the layout whose memory has the least bound, and that [byte]
+    """
+    shown = ", ".join(f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero"))
+    return (
+        f"{job.name}: memory stops all {layouts:,} layouts of the space that could work otherwise: the "
+        f"leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has {capacity / GIB:.1f} GiB; "
+        + LEANER
+    )
+
+
+def none_is_held(job: TrainingJob, allocations: Allocations) -> str:
+    """That the allocator has no room for any layout whose tensors fit."""
+    missing = allocations.least_missing()
+    if missing is None:
+        return f"{job.name}: no layout of the space fits a GPU; {LEANER}"
+    return (
+        f"{job.name}: the tensors of some layouts fit a GPU, but PyTorch's allocator has no room for the "
+        f"holes between them: at least {show_size(missing)} are missing by its replay, with segments that "
+        f"grow (expandable_segments:True) too; {LEANER}"
+    )
