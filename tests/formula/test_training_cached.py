@@ -358,7 +358,8 @@ def test_an_export_sets_what_its_layout_relies_on(form: str, graphs: tuple[str, 
     one = Candidate(setting_of(wanted), wanted, tight, 0.0, 0.0, GROWS)
     lines = export(one, DENSE, Hosts(8), form).splitlines()
     assert line in lines
-    assert lines[2].startswith("# tensors fit, but PyTorch's allocator wants 83.0 GiB of the 79.0 GiB")
+    wants = "# tensors fit, but PyTorch's allocator wants 83.0 GiB of the 79.0 GiB"
+    assert any(told.startswith(wants) for told in lines)
     roomy = replace(one, held=replace(GROWS, reserved=GROWS.growing, short=0.0, retries=0))
     assert "expandable_segments" not in export(roomy, DENSE, Hosts(8), form)
     assert explain(None, "", one, 79 * GIB)[-1].endswith("it wants 78.0 GiB. Its export sets that.")
