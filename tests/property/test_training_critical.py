@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from railwright.model import load_model
 from railwright.spec.training import Overlap
-from railwright.study.evaluate import with_critical_path
+from railwright.study.evaluate import with_timeline
 from railwright.study.result import JobResult
 from railwright.training import simulate
 from railwright.training.critical import CriticalPath, critical_path
@@ -150,10 +150,22 @@ def test_a_study_tells_the_path_operator_by_operator() -> None:
     plan = job(pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
     step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
     assert "forward" in {e.kind for e in step.timeline.events}
-    told = with_critical_path(JobResult("case", step), plan, machine()).critical
+    told = with_timeline(JobResult("case", step), plan, machine()).critical
     assert told is not None
     assert {"mlp", "attention"} <= {p.what for p in told.parts}
     assert sum(p.seconds for p in told.parts) == pytest.approx(step.step_time)
+
+
+def test_a_study_draws_every_lane_of_a_long_step() -> None:
+    """Whole passes alone would show no tensor-parallel communication."""
+    plan = job(tensor=2, pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
+    step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
+    assert "tp" not in {e.lane for e in step.timeline.events}
+    drawn = with_timeline(JobResult("case", step), plan, machine()).step
+    assert drawn is not None
+    assert drawn.timeline.coarse is None
+    assert "tp" in {e.lane for e in drawn.timeline.events}
+    assert replace(drawn, timeline=step.timeline) == step
 
 
 def test_a_faster_collective_helps_a_step_only_on_the_path() -> None:

@@ -34,7 +34,8 @@ def timeline(
 
     most  where the step has more events, passes are whole; where it has too many passes for that, those in
           the middle of each stage are one event
-    ends  of such a step, events inside its first and last passes, which are in detail all the same
+    ends  of such a step, events inside its first and last passes, which are in detail all the same; only with
+          some do whole passes say what is inside them, which takes time to add up
     """
     count = sum(len(stage.passes) for stage in stages)
     inside = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
@@ -54,7 +55,6 @@ def timeline(
                 merged.append(i)
                 continue
             else:
-                # Only who asks for some of it in detail is told what is inside: it takes time.
                 if ends and id(one) not in known:
                     known[id(one)] = _shares(*spent([one], (), overlapped_sends))
                 own.append(_whole(rank, unit, start, one, known.get(id(one), ())))
@@ -62,7 +62,7 @@ def timeline(
         if merged:
             here = slice(merged[0], merged[-1] + 1)
             passes = [one for _, _, one in stage.passes[here]]
-            own.append(_merged(rank, passes, placed[rank][here], overlapped_sends))
+            own.append(_merged(rank, passes, placed[rank][here], overlapped_sends, told=ends > 0))
         own += [_event(rank, s, 0.0, (), None) for s in stage.dp_spans]
         own.sort(key=lambda e: (e.start, e.end, e.lane))
         events += own
@@ -112,12 +112,14 @@ def _whole(rank: int, unit: Unit, start: float, one: Pass, inside: tuple[Share, 
     return Event(rank, "compute", name, kind, start, start + one.duration, unit=unit[:3], inside=inside)
 
 
-def _merged(rank: int, passes: Sequence[Pass], placed: Sequence[Placed], overlapped_sends: bool) -> Event:
-    """Passes that follow one another, with the waits and sends between them."""
+def _merged(
+    rank: int, passes: Sequence[Pass], placed: Sequence[Placed], overlapped_sends: bool, *, told: bool
+) -> Event:
+    """Passes that follow one another, with the waits and sends between them; told: it says what is inside."""
     first, last = placed[0], placed[-1]
     begin = first.start - first.transfer - first.bubble
     end = last.end if overlapped_sends else last.send_start + last.sent
-    inside = _shares(*spent(passes, placed, overlapped_sends))
+    inside = _shares(*spent(passes, placed, overlapped_sends)) if told else ()
     name = f"{len(passes):,} pass{'es' if len(passes) > 1 else ''}"
     return Event(rank, "compute", name, MERGED, begin, end, inside=inside)
 
