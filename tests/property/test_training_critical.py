@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from railwright.model import load_model
 from railwright.spec.training import Overlap
+from railwright.study import evaluate
 from railwright.study.evaluate import with_timeline
 from railwright.study.result import JobResult
 from railwright.training import simulate
@@ -166,6 +167,21 @@ def test_a_study_draws_every_lane_of_a_long_step() -> None:
     assert drawn.timeline.coarse is None
     assert "tp" in {e.lane for e in drawn.timeline.events}
     assert replace(drawn, timeline=step.timeline) == step
+
+
+def test_a_step_too_long_to_draw_has_its_path_operator_by_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its two ends: every lane is drawn."""
+    plan = job(tensor=2, pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
+    monkeypatch.setattr(evaluate, "EVENTS_DRAWN", 2_000)
+    monkeypatch.setattr(evaluate, "EVENTS_OF_ENDS", 1_000)
+    step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
+    told = with_timeline(JobResult("case", step), plan, machine())
+    assert told.step is not None
+    assert told.critical is not None
+    timeline = told.step.timeline
+    assert timeline.coarse is not None
+    assert {"compute", "tp", "pp", "dp"} <= {e.lane for e in timeline.events}
+    assert not {"forward", "backward"} & {e.kind for e in told.critical.events}
 
 
 def test_a_faster_collective_helps_a_step_only_on_the_path() -> None:

@@ -74,9 +74,10 @@ def _of_trace(result: Result) -> str:
     _, job = traced(result) or (0, None)
     if job is None or job.step is None:
         return "no events: no job runs"
-    coarse = job.step.timeline.coarse
-    part = "" if coarse is None else f", whole passes from {show_time(coarse[0])} to {show_time(coarse[1])}"
-    return f"one training step{part}, for ui.perfetto.dev"
+    if job.step.timeline.coarse is None:
+        return "one training step, for ui.perfetto.dev"
+    begin, end = map(show_time, job.step.timeline.coarse)
+    return f"one step for ui.perfetto.dev, whole passes {begin} to {end}"
 
 
 def _heading(console: Console, text: str) -> None:

@@ -90,7 +90,7 @@ def step_events(step: StepResult) -> list[dict[str, Any]]:
                 found.append(_named("thread_sort_index", rank, thread, {"sort_index": thread}))
                 found += [_complete(event, thread, step, _key(event) in marked) for event in members]
     if path is not None and path.events:
-        found += _path(path, step, ranks[-1] + 1)
+        found += _path(path, ranks[-1] + 1)
     return found + (_detail(step.timeline, ranks[-1] + 2) if step.timeline.coarse is not None else [])
 
 
@@ -112,14 +112,17 @@ def _detail(timeline: Timeline, process: int) -> list[dict[str, Any]]:
     ]
 
 
-def _path(path: CriticalPath, step: StepResult, process: int) -> list[dict[str, Any]]:
-    """The critical path as a process of its own, above the stages: its tasks one after the other."""
+def _path(path: CriticalPath, process: int) -> list[dict[str, Any]]:
+    """The critical path as a process of its own, above the stages: its tasks one after the other.
+
+    What else is known of a task stands where it runs; of one stage the path is half of all events.
+    """
     return [
         _named("process_name", process, 0, {"name": "critical path"}),
         _named("process_sort_index", process, 0, {"sort_index": -1}),
         _named("thread_name", process, THREADS, {"name": "what sets the step's length"}),
         *(
-            _complete(event, THREADS, step, True)
+            _slice(event, THREADS, {"kind": event.kind})
             | {"pid": process, "name": f"stage {event.rank}: {event.name}"}
             for event in path.events
         ),
@@ -140,7 +143,7 @@ def _named(what: str, process: int, thread: int, args: dict[str, Any]) -> dict[s
     return {"name": what, "ph": "M", "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
-def _complete(event: Event, thread: int, step: StepResult, critical: bool = False) -> dict[str, Any]:
+def _complete(event: Event, thread: int, step: StepResult, critical: bool) -> dict[str, Any]:
     args: dict[str, Any] = {"kind": event.kind}
     if critical:
         args["critical"] = True

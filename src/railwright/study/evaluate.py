@@ -36,8 +36,8 @@ from railwright.units import show_rate
 
 Tell = Callable[[str], None]
 
-EVENTS_DRAWN = 100_000
-"""Events of the timeline that is drawn and written: 25 MB of trace.json."""
+EVENTS_DRAWN = 90_000
+"""Events of the timeline that is drawn and written: 20 to 35 MB of trace.json."""
 
 EVENTS_OF_ENDS = 60_000
 """Events inside passes of such a timeline where the step has more than are drawn."""
