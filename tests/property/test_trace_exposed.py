@@ -111,6 +111,17 @@ def test_every_lane_that_runs_is_in_the_trace(layout: str, room: str) -> None:
     assert run <= drawn
 
 
+def test_a_stage_that_only_works_in_the_middle_of_a_step_shows_its_lanes_too() -> None:
+    """The last of 8 stages begins when there is no room for its events any more."""
+    asked = job(tensor=2, pipeline=8, batch=128)
+    step = simulate(asked, DENSE, machine(), most_events=2_000, end_events=80)
+    assert step.timeline.coarse is not None
+    begin, end = step.timeline.coarse
+    last = [e for e in step.timeline.events if e.rank == 7 and e.lane == "tp"]
+    assert last
+    assert all(begin < e.start < e.end < end for e in last)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_outside_the_coarse_stretch_is_as_in_the_whole_trace(layout: str) -> None:
     whole, part = (stepped(layout, room).timeline for room in ROOM if room != "many passes as one")

@@ -34,8 +34,8 @@ def timeline(
 
     most  where the step has more events, passes are whole; where it has too many passes for that, those in
           the middle of each stage are one event
-    ends  of such a step, events inside its first and last passes, which are in detail all the same; only with
-          some do whole passes say what is inside them, which takes time to add up
+    ends  of such a step, events inside its first and last passes, which are in detail all the same, as are
+          those of each stage; only with some do whole passes say what is inside them, which takes time
     """
     count = sum(len(stage.passes) for stage in stages)
     inside = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
@@ -47,7 +47,9 @@ def timeline(
         own = _ended(rank, endings[rank], span)
         merged: list[int] = []
         for i, (start, unit, one) in enumerate(stage.passes):
-            if coarse is None or start < coarse[0] or start + one.duration > coarse[1]:
+            # However deep the pipeline, each stage shows each of its lanes.
+            outer = ends > 0 and i in (0, len(stage.passes) - 1)
+            if coarse is None or start < coarse[0] or start + one.duration > coarse[1] or outer:
                 own += [
                     _event(rank, s, start, shapes[rank].first, unit) for s in one.spans if s.task.lane != "dp"
                 ]

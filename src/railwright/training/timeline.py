@@ -65,7 +65,7 @@ class Timeline:
 
     span    of the step [s]
     coarse  from when to when whole passes stand for the operators and messages inside them; passes that reach
-            beyond it are in detail; None where every one is an event [s]
+            beyond it, and a stage's first and last, may be in detail; None where every one is an event [s]
     """
 
     events: tuple[Event, ...]
