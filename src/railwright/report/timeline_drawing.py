@@ -70,15 +70,15 @@ def draw_timeline(timeline: Timeline, start: float, end: float, *, name: str, ti
     plot = WIDTH - GUTTER - RIGHT
     scale = plot / (end - start) if end > start else 0.0
     y = 6.0
-    rows: list[Html | None] = []
+    rows: list[Html] = []
     for rank in ranks:
         first = True
         for lane in LANES:
             if (rank, lane) not in lanes:
                 continue
             events = [e for e in lanes[rank, lane] if e.end > start and e.start < end]
-            rows.append(_lane(events, rank, lane, y, start, end, scale, named=first))
-            rows += [_coarse(one, y, start, end, scale) for one in _inside(timeline, lanes, rank, lane)]
+            under = [_coarse(one, y, start, end, scale) for one in _inside(timeline, lanes, rank, lane)]
+            rows.append(_lane(events, under, rank, lane, y, start, end, scale, named=first))
             y += LANE + LANE_GAP
             first = False
         y += RANK_GAP
@@ -149,6 +149,7 @@ def _last(window: Sequence[Event]) -> float:
 
 def _lane(
     events: Sequence[Event],
+    under: Sequence[Html | None],
     rank: int,
     lane: str,
     y: float,
@@ -158,8 +159,9 @@ def _lane(
     *,
     named: bool,
 ) -> Html:
-    parts: list[Html] = [
+    parts: list[Html | None] = [
         tag("rect", class_="lane", x=GUTTER, y=y, width=WIDTH - GUTTER - RIGHT, height=LANE),
+        *under,
         tag("text", LANE_NAMES[lane], class_="lane-name", x=GUTTER - 8, y=y + 14, text_anchor="end"),
     ]
     if named:
