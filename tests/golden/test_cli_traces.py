@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -58,7 +59,8 @@ def test_a_step_goes_out_and_comes_back(study: str, tmp_path: Path) -> None:
 
 
 def test_perfetto_has_every_lane_of_the_step(study: str, tmp_path: Path) -> None:
-    run("export", study, "-f", "perfetto", "-o", tmp_path / "out")
+    said = run("export", study, "-f", "perfetto", "-o", tmp_path / "out")
+    assert re.search(r"trace\.json, \d+(\.\d+)? [KM]iB\n", said), "its size is told, and nothing is left out"
     events = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
     lanes = {e["cat"].split(",")[0] for e in events if e["ph"] == "X"}
     assert {"compute", "tp", "dp"} <= lanes

@@ -198,15 +198,24 @@ def test_of_several_jobs_each_is_named_and_only_the_first_is_in_the_trace():
     text = page(replace(result, variants=several))
     assert text.count("The whole trace is in trace.json") == 1
     assert f"trace.json holds the step of {first.name}; 'railwright trace export" in unescape(text)
-    assert "Whole passes, with" not in text
-    event = first.step.timeline.events[0]
-    timeline = replace(first.step.timeline, events=(replace(event, kind="forward"),))
-    passes = replace(first, step=replace(first.step, timeline=timeline))
-    assert "Whole passes, with" in page(
-        replace(result, variants=(replace(result.variants[0], jobs=(passes,)),))
-    )
     section = text[text.index('id="critical"') :]
     assert section.index(f"Job: {first.name}") < section.index("Job: pretrain")
+
+
+def test_a_timeline_with_whole_passes_says_where_and_shades_the_lanes_inside_them():
+    result = example_result()
+    first = result.variants[0].jobs[0]
+    whole = page(result)
+    assert "whole passes" not in whole
+    assert 'class="coarse"' not in whole
+    span = first.step.timeline.span
+    timeline = replace(first.step.timeline, coarse=(0.25 * span, 0.75 * span))
+    passes = replace(first, step=replace(first.step, timeline=timeline))
+    text = page(replace(result, variants=(replace(result.variants[0], jobs=(passes,)),)))
+    assert "whole passes stand for the operators and messages inside them" in text
+    assert "The whole trace is in trace.json" not in text
+    assert 'class="coarse"' in text
+    assert "inside the passes" in text
 
 
 def test_an_infeasible_variant_is_told_with_its_reason():

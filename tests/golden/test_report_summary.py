@@ -157,6 +157,16 @@ def test_files_without_anything_in_them_are_called_so():
     assert "sweeps.csv   no points: no sweep runs" in text
 
 
+def test_of_a_long_step_the_files_say_where_the_trace_has_whole_passes():
+    result = example_result()
+    job = result.variants[0].jobs[0]
+    coarse = replace(job.step.timeline, coarse=(0.25, 1.5))
+    first = replace(result.variants[0], jobs=(replace(job, step=replace(job.step, timeline=coarse)),))
+    text = printed(replace(result, variants=(first, *result.variants[1:])), folder="out")
+    assert "trace.json   one step for ui.perfetto.dev, whole passes 250 ms to 1.5 s" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_brackets_in_names_are_text_not_markup():
     result = example_result()
     odd = replace(result.variants[0], name="rails [bold]x[/bold]")

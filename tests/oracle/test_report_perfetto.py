@@ -18,6 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
+from railwright.report.trace import step_events
+from railwright.training import simulate
+from training_cases import DENSE, job, machine
 
 FOLDER = os.environ.get("RAILWRIGHT_PERFETTO", "")
 NODE = shutil.which("node")
@@ -82,6 +85,23 @@ def test_a_training_step(tmp_path: Path) -> None:
     got, _ = read(tmp_path / "out" / "trace.json")
     drawn = [name for _, name in got["processes"] if name]
     assert drawn == ["critical path", *(f"stage {i} (representative GPU)" for i in range(len(drawn) - 1))]
+
+
+def test_a_long_step_with_whole_passes_between_its_ends(tmp_path: Path) -> None:
+    step = simulate(
+        job(tensor=2, pipeline=4, batch=128), DENSE, machine(), most_events=2_000, end_events=1_000
+    )
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"traceEvents": step_events(step)}), encoding="utf-8")
+    got, _ = read(file)
+    drawn = [name for _, name in got["processes"] if name]
+    assert drawn[:2] == ["what this trace shows", "critical path"]
+    shown = [s[4] for s in sorted(got["slices"], key=lambda s: s[2]) if s[0] == len(drawn) - 1]
+    assert [name.split(":")[0] for name in shown] == [
+        "every operator and message",
+        "whole passes",
+        "every operator and message",
+    ]
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])

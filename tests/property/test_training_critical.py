@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from railwright.model import load_model
 from railwright.spec.training import Overlap
-from railwright.study.evaluate import with_critical_path
+from railwright.study import evaluate
+from railwright.study.evaluate import with_timeline
 from railwright.study.result import JobResult
 from railwright.training import simulate
 from railwright.training.critical import CriticalPath, critical_path
@@ -118,7 +119,7 @@ def test_a_timeline_that_is_cut_off_has_no_path() -> None:
 
 
 def test_whole_passes_make_a_coarser_path() -> None:
-    step = simulate(job(tensor=2, pipeline=4), DENSE, machine(), most_events=500)
+    step = simulate(job(tensor=2, pipeline=4), DENSE, machine(), most_events=600)
     path = critical_path(step.timeline)
     assert path is not None
     assert {"forward", "backward"} <= {e.kind for e in path.events}
@@ -141,7 +142,7 @@ def test_a_wait_for_split_passes_names_the_half_that_ends_it() -> None:
     longest = max(bubbles, key=lambda e: e.end - e.start)
     path = critical_path(step.timeline)
     assert path is not None
-    alone = replace(path, events=tuple(e for e in step.timeline.events if e.rank == 0), bubbles=(longest,))
+    alone = replace(path, events=tuple(e for e in path.events if e.rank == 0), bubbles=(longest,))
     assert "before the input gradients of microbatch" in " ".join(alone.sentences())
 
 
@@ -150,10 +151,37 @@ def test_a_study_tells_the_path_operator_by_operator() -> None:
     plan = job(pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
     step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
     assert "forward" in {e.kind for e in step.timeline.events}
-    told = with_critical_path(JobResult("case", step), plan, machine()).critical
+    told = with_timeline(JobResult("case", step), plan, machine()).critical
     assert told is not None
     assert {"mlp", "attention"} <= {p.what for p in told.parts}
     assert sum(p.seconds for p in told.parts) == pytest.approx(step.step_time)
+
+
+def test_a_study_draws_every_lane_of_a_long_step() -> None:
+    """Whole passes alone would show no tensor-parallel communication."""
+    plan = job(tensor=2, pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
+    step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
+    assert "tp" not in {e.lane for e in step.timeline.events}
+    drawn = with_timeline(JobResult("case", step), plan, machine()).step
+    assert drawn is not None
+    assert drawn.timeline.coarse is None
+    assert "tp" in {e.lane for e in drawn.timeline.events}
+    assert replace(drawn, timeline=step.timeline) == step
+
+
+def test_a_step_too_long_to_draw_has_its_path_operator_by_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its two ends: every lane is drawn."""
+    plan = job(tensor=2, pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
+    monkeypatch.setattr(evaluate, "EVENTS_DRAWN", 2_000)
+    monkeypatch.setattr(evaluate, "EVENTS_OF_ENDS", 1_000)
+    step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
+    told = with_timeline(JobResult("case", step), plan, machine())
+    assert told.step is not None
+    assert told.critical is not None
+    timeline = told.step.timeline
+    assert timeline.coarse is not None
+    assert {"compute", "tp", "pp", "dp"} <= {e.lane for e in timeline.events}
+    assert not {"forward", "backward"} & {e.kind for e in told.critical.events}
 
 
 def test_a_faster_collective_helps_a_step_only_on_the_path() -> None:

@@ -145,5 +145,5 @@ def test_a_large_step_keeps_its_timeline_small() -> None:
     wanted = job(pipeline=4, virtual_pipeline=2, batch=8 * 1200)
     result = stepped(wanted, 50e9)
     assert len(result.timeline.events) <= MAX_EVENTS * 1.1
-    assert any("timeline shows" in w for w in result.warnings)
+    assert result.timeline.coarse is not None
     assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time, rel=1e-9)

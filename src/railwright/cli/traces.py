@@ -47,10 +47,13 @@ def export(
     """Write the predicted step of a job in another tool's format."""
     from railwright.cli.tables import print_words
     from railwright.model import load_model
+    from railwright.report.trace import told
     from railwright.traces import FORMATS
     from railwright.traces import export as write
     from railwright.traces.files import unsaid
+    from railwright.traces.step import MOST_EVENTS
     from railwright.training import simulate
+    from railwright.units import show_size
 
     known = (*FORMATS, "perfetto")
     if format not in known:
@@ -59,12 +62,17 @@ def export(
     chosen = training_job(asked, job, "a trace")
     arch = load_model(chosen.model)
     if format == "perfetto":
-        step = simulate(chosen, arch, machine)
+        step = simulate(chosen, arch, machine, most_events=MOST_EVENTS, end_events=MOST_EVENTS // 2)
         files = [_perfetto(asked, chosen, step, out)]
     else:
         files, step = write(chosen, arch, machine, format, out)
     more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
-    typer.echo(f"{chosen.name}: a step of {step.step_time * 1e3:.3f} ms as {format}: {files[0]}{more}")
+    size = show_size(sum(file.stat().st_size for file in files))
+    typer.echo(
+        f"{chosen.name}: a step of {step.step_time * 1e3:.3f} ms as {format}: {files[0]}{more}, {size}"
+    )
+    if format == "perfetto" and (head := told(step.timeline)):
+        print_words(head["left_out"])
     if words := unsaid(format, chosen, machine.network.fabric):
         print_words(words)
 
@@ -144,11 +152,12 @@ def _perfetto(asked: Study, job: TrainingJob, step: StepResult, out: Path) -> Pa
     import json
 
     from railwright.export.files import write_new
-    from railwright.report.trace import step_events
+    from railwright.report.trace import step_events, told
 
     file = out / "trace.json"
-    about = {"study": asked.name, "job": job.name}
-    text = json.dumps({"displayTimeUnit": "ms", "otherData": about, "traceEvents": step_events(step)})
+    about = {"study": asked.name, "job": job.name} | told(step.timeline)
+    trace = {"displayTimeUnit": "ms", "otherData": about, "traceEvents": step_events(step)}
+    text = json.dumps(trace, ensure_ascii=False, separators=(",", ":"))
     write_new({file: text + "\n"})
     return file
 

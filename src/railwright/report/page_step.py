@@ -7,7 +7,7 @@ from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
-from railwright.report.trace import traced
+from railwright.report.trace import left_out, traced
 from railwright.study.answer import exposed_between
 from railwright.study.result import Result
 from railwright.training.result import COMMUNICATION, StepResult
@@ -148,8 +148,14 @@ def _about(step: StepResult, other: str) -> str:
     """
     stages = len({event.rank for event in step.timeline.events})
     drawn = f"Stages 0 to {MOST_RANKS - 1} of {stages}. " if stages > MOST_RANKS else ""
-    if any(event.kind in ("forward", "backward") for event in step.timeline.events):
-        drawn += "Whole passes, with what they communicate and launch inside. "
+    coarse = left_out(step.timeline)
+    if coarse:
+        drawn += f"{coarse}. "
+    if not other and coarse:
+        return (
+            f"{drawn}trace.json, for ui.perfetto.dev, says of every pass what is inside; "
+            "'railwright trace export -f perfetto' has room for more."
+        )
     if not other:
         return f"{drawn}The whole trace is in trace.json, for ui.perfetto.dev."
     elsewhere = (

@@ -139,6 +139,7 @@ rect.k-bubble{stroke:var(--edge);stroke-width:.6;stroke-dasharray:2 2}
 svg.timeline .event{fill:var(--event);font-size:11px;pointer-events:none}
 svg.timeline .k-bubble+.event{fill:var(--ink)}
 svg.timeline .lane{fill:var(--wash)}
+svg.timeline .coarse{fill:var(--paper);stroke:var(--edge);stroke-width:.6;stroke-dasharray:2 2}
 svg.timeline,svg.fabric{width:100%;min-width:46rem;height:auto}
 svg.fabric .cables path{fill:none;stroke:var(--edge);opacity:.6}
 svg.fabric .cables path:hover{opacity:1;stroke:var(--ink)}

@@ -65,9 +65,7 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
         about = {
             "report.html": "the whole report, for any browser",
             "result.json": "every number",
-            "trace.json": (
-                "one training step, for ui.perfetto.dev" if traced(result) else "no events: no job runs"
-            ),
+            "trace.json": _of_trace(result),
             "cables.csv": "every cable, port by port",
             "sweeps.csv": "every point of the curves" if sweeps(result) else "no points: no sweep runs",
         }
@@ -76,6 +74,17 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
             file = f"  {Path(folder) / name!s:<{width}}"
             console.print(Text(file, style="cyan"), Text(f" {what}", style="dim"), soft_wrap=True)
     console.print()
+
+
+def _of_trace(result: Result) -> str:
+    """What the trace holds, and of a long step what it leaves out."""
+    _, job = traced(result) or (0, None)
+    if job is None or job.step is None:
+        return "no events: no job runs"
+    if job.step.timeline.coarse is None:
+        return "one training step, for ui.perfetto.dev"
+    begin, end = map(show_time, job.step.timeline.coarse)
+    return f"one step for ui.perfetto.dev, whole passes {begin} to {end}"
 
 
 def _heading(console: Console, text: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from statistics import median
+from typing import NamedTuple
 
 from railwright.report.charts import nice_ticks
 from railwright.report.markup import Html, number, tag
-from railwright.training.timeline import Event, Timeline
+from railwright.training.timeline import MERGED, WAITS, Event, Timeline
 from railwright.units import show_time
 
 WIDTH, GUTTER, RIGHT = 960.0, 128.0, 8.0
@@ -15,6 +18,8 @@ LANE, LANE_GAP, RANK_GAP, AXIS = 20.0, 3.0, 12.0, 26.0
 LANES = ("compute", "ep", "emb", "tp", "cp", "pp", "dp", "copy", "host")
 MOST_RANKS = 4
 CLOSE_EVENTS = 14
+CLOSE_PLACE = 0.3
+"""Where in a step a close look is taken, of equals: behind the pipeline's fill, as a share of its events."""
 LANE_NAMES = {
     "compute": "compute",
     "tp": "tensor par.",
@@ -47,6 +52,8 @@ def look_of(event: Event) -> str:
     """Class that colours an event: by kind for compute, else by lane."""
     if event.kind == "bubble":
         return "k-bubble"
+    if event.kind == "transfer":
+        return "k-pp"
     if event.kind in ("data", "adam"):
         return f"k-{event.kind}"
     if event.lane == "compute":
@@ -55,19 +62,23 @@ def look_of(event: Event) -> str:
 
 
 def draw_timeline(timeline: Timeline, start: float, end: float, *, name: str, title: str) -> Html:
-    """All lanes of the first pipeline stages between `start` and `end` [s]."""
-    ranks = sorted({event.rank for event in timeline.events})[:MOST_RANKS]
-    inside = [e for e in timeline.events if e.rank in ranks and e.end > start and e.start < end]
+    """All lanes of the first pipeline stages between `start` and `end`, idle ones too [s]."""
+    lanes: dict[tuple[int, str], list[Event]] = {}
+    for event in timeline.events:
+        lanes.setdefault((event.rank, event.lane), []).append(event)
+    ranks = sorted({rank for rank, _ in lanes})[:MOST_RANKS]
     plot = WIDTH - GUTTER - RIGHT
     scale = plot / (end - start) if end > start else 0.0
-    y, rows = 6.0, []
+    y = 6.0
+    rows: list[Html] = []
     for rank in ranks:
         first = True
         for lane in LANES:
-            events = [e for e in inside if e.rank == rank and e.lane == lane]
-            if not events:
+            if (rank, lane) not in lanes:
                 continue
-            rows.append(_lane(events, rank, lane, y, start, end, scale, named=first))
+            events = [e for e in lanes[rank, lane] if e.end > start and e.start < end]
+            under = [_coarse(one, y, start, end, scale) for one in _inside(timeline, lanes, rank, lane)]
+            rows.append(_lane(events, under, rank, lane, y, start, end, scale, named=first))
             y += LANE + LANE_GAP
             first = False
         y += RANK_GAP
@@ -85,18 +96,60 @@ def draw_timeline(timeline: Timeline, start: float, end: float, *, name: str, ti
 
 
 def close_look(timeline: Timeline) -> tuple[float, float]:
-    """A stretch of the first stage, from the middle of the step, that holds few enough events to read."""
-    events = [e for e in timeline.events if e.rank == timeline.events[0].rank and e.kind != "bubble"]
-    work = sorted((e for e in events if e.lane != "host"), key=lambda e: (e.start, e.end))
-    if len(work) <= CLOSE_EVENTS:
+    """A stretch of the first stage, in detail, that holds few enough events to read, on as many lanes as any.
+
+    It is no longer than twice the usual one, so that it is no wait with two ends, and lies where every stage
+    that is drawn has begun and none is done, where there is such a stretch in detail.
+    """
+    begin, end = timeline.coarse or (timeline.span, inf)
+    events = [e for e in timeline.events if e.rank == timeline.events[0].rank and e.kind not in WAITS]
+    work = [e for e in events if e.lane != "host" and (e.end <= begin or e.start >= end)]
+    work.sort(key=lambda e: (e.start, e.end))
+    stretches = [
+        _Stretch(i, window[0].start, _last(window), len({e.lane for e in window}))
+        for i in range(len(work) - CLOSE_EVENTS)
+        if (window := work[i : i + CLOSE_EVENTS])
+        and not (window[0].start < begin and window[-1].start >= end)
+    ]
+    if not stretches:
         return 0.0, timeline.span
-    first = min(len(work) - CLOSE_EVENTS, int(len(work) * 0.3))
-    window = work[first : first + CLOSE_EVENTS]
-    return window[0].start, max(e.end for e in window)
+    usual = median(s.end - s.start for s in stretches)
+    short = [s for s in stretches if s.end - s.start <= 2 * usual]
+    filled, drained = _all_at_work(timeline)
+    within = [s for s in short if s.start >= filled and s.end <= drained]
+    best = min(within or short, key=lambda s: (-s.lanes, abs(s.place - CLOSE_PLACE * len(work))))
+    return best.start, best.end
+
+
+class _Stretch(NamedTuple):
+    """Events from `place` on: from when to when, and on how many lanes."""
+
+    place: int
+    start: float
+    end: float
+    lanes: int
+
+
+def _all_at_work(timeline: Timeline) -> tuple[float, float]:
+    """From when to when every stage that is drawn has begun and none is done with its passes [s]."""
+    spans: dict[int, tuple[float, float]] = {}
+    for e in timeline.events:
+        if e.unit is not None and e.lane == "compute":
+            start, end = spans.get(e.rank, (e.start, e.end))
+            spans[e.rank] = min(start, e.start), max(end, e.end)
+    drawn = [spans[rank] for rank in sorted(spans)[:MOST_RANKS]]
+    return max((start for start, _ in drawn), default=0.0), min((end for _, end in drawn), default=inf)
+
+
+def _last(window: Sequence[Event]) -> float:
+    """When the last ends; what runs on beside a pass, as gradients do, is cut off."""
+    ends = [e.end for e in window if e.lane != "dp"]
+    return max(ends or [e.end for e in window])
 
 
 def _lane(
     events: Sequence[Event],
+    under: Sequence[Html | None],
     rank: int,
     lane: str,
     y: float,
@@ -106,8 +159,9 @@ def _lane(
     *,
     named: bool,
 ) -> Html:
-    parts: list[Html] = [
+    parts: list[Html | None] = [
         tag("rect", class_="lane", x=GUTTER, y=y, width=WIDTH - GUTTER - RIGHT, height=LANE),
+        *under,
         tag("text", LANE_NAMES[lane], class_="lane-name", x=GUTTER - 8, y=y + 14, text_anchor="end"),
     ]
     if named:
@@ -124,10 +178,39 @@ def _lane(
     return tag("g", *parts)
 
 
+def _inside(
+    timeline: Timeline, lanes: Mapping[tuple[int, str], Sequence[Event]], rank: int, lane: str
+) -> list[tuple[float, float]]:
+    """From when to when what a lane does stands inside passes that are drawn as a whole [s]."""
+    if timeline.coarse is None or lane in ("compute", "dp"):
+        return []
+    if lane == "pp":
+        return [(e.start, e.end) for e in lanes.get((rank, "compute"), ()) if e.kind == MERGED]
+    return [timeline.coarse]
+
+
+def _coarse(stretch: tuple[float, float], y: float, start: float, end: float, scale: float) -> Html | None:
+    """In a lane, the stretch whose events stand inside whole passes; None where it is not seen."""
+    low, high = max(stretch[0], start), min(stretch[1], end)
+    if high <= low:
+        return None
+    x, width = GUTTER + (low - start) * scale, (high - low) * scale
+    text = "inside the passes"
+    return tag(
+        "g",
+        tag("rect", class_="coarse", x=x, y=y + 1, width=width, height=LANE - 2),
+        tag("text", text, class_="lane-name", x=x + width / 2, y=y + 14, text_anchor="middle")
+        if len(text) * 6.3 + 6 <= width
+        else None,
+    )
+
+
 def _merged(events: Sequence[Event], thin: float) -> list[Span]:
-    """Events in order; neighbours of one look that are too thin to see apart become one span."""
+    """Events in order; neighbours that are too thin to see apart become one span: of one look as many as
+    follow one another, of several looks those that are together too thin to be seen."""
     spans: list[Span] = []
     crowd: list[Event] = []
+    looks: dict[str, float] = {}  # seconds of each in the crowd
 
     def close() -> None:
         if not crowd:
@@ -138,20 +221,26 @@ def _merged(events: Sequence[Event], thin: float) -> list[Span]:
             names: tuple[str, ...] = (first.name, first.kind.replace("_", "-"))
         else:
             busy = sum(e.end - e.start for e in crowd)
-            tip, names = f"{len(crowd)} × {first.kind}, together {show_time(busy)}", ()
-        spans.append(Span(first.start, end, look_of(first), names, tip))
+            kinds = {e.kind for e in crowd}
+            what = f"{len(crowd)} × {first.kind}" if len(kinds) == 1 else f"{len(crowd)} events"
+            tip, names = f"{what}, together {show_time(busy)}", ()
+        spans.append(Span(first.start, end, max(looks, key=looks.__getitem__), names, tip))
         crowd.clear()
+        looks.clear()
 
     for event in sorted(events, key=lambda e: (e.start, e.end, e.name)):
         together = (
             crowd
-            and look_of(event) == look_of(crowd[0])
-            and event.end - event.start < 3 * thin
             and event.start - crowd[-1].end < thin
+            and (
+                (event.end - event.start < 3 * thin and looks.keys() == {look_of(event)})
+                or event.end - crowd[0].start < thin
+            )
         )
         if not together:
             close()
         crowd.append(event)
+        looks[look_of(event)] = looks.get(look_of(event), 0.0) + event.end - event.start
         if event.end - event.start >= 3 * thin:
             close()
     close()

@@ -3,19 +3,21 @@
 Format: "Trace Event Format" (Google, catapult project): JSON object form, complete events ('X', times in
 microseconds) and metadata events ('M').
 One process per pipeline stage's representative rank, one thread per lane, and one for the critical path,
-whose events also carry `critical` where they run.
+whose events also carry `critical` where they run.  Whole passes carry `busy_s` and `exposed_s`: how long each
+lane runs inside, and how long of it nothing is computed; a process of its own says where they stand.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from railwright.report.figures import letter
 from railwright.study.result import JobResult, Result
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult, UsedCollective
-from railwright.training.timeline import Event
-from railwright.units import trace_time
+from railwright.training.timeline import MERGED, Event, Timeline
+from railwright.units import show_time, trace_time
 
 THREADS = 1000
 """From lane to lane: Perfetto puts the thread with its process's number first, so none has a stage's."""
@@ -46,8 +48,26 @@ def trace(result: Result) -> dict[str, Any]:
     if job is None or job.step is None:
         return _whole(result, {"study": result.study.name, "note": "no job of this study runs"}, [])
     who = f"{letter(index)} {result.variants[index].name}"
-    about = {"study": result.study.name, "variant": who, "job": job.name}
+    about = {"study": result.study.name, "variant": who, "job": job.name} | told(job.step.timeline)
     return _whole(result, about, step_events(job.step))
+
+
+def left_out(timeline: Timeline) -> str:
+    """From when to when whole passes stand for what is inside them, in words; '' where nowhere."""
+    if timeline.coarse is None:
+        return ""
+    begin, end = map(show_time, timeline.coarse)
+    many = any(event.kind == MERGED for event in timeline.events)
+    return (
+        f"From {begin} to {end} of {show_time(timeline.span)} whole passes"
+        f"{', many of them as one,' if many else ''} stand for the operators and messages inside them"
+    )
+
+
+def told(timeline: Timeline) -> dict[str, str]:
+    """What a trace's head says of what it leaves out."""
+    text = left_out(timeline)
+    return {"left_out": f"{text}; their busy_s and exposed_s say what these are."} if text else {}
 
 
 def step_events(step: StepResult) -> list[dict[str, Any]]:
@@ -55,29 +75,54 @@ def step_events(step: StepResult) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     path = critical_path(step.timeline)
     marked = {_key(e) for e in path.events} if path is not None else set()
-    for rank in sorted({event.rank for event in step.timeline.events}):
+    lanes: defaultdict[tuple[int, str], list[Event]] = defaultdict(list)
+    for event in step.timeline.events:
+        lanes[event.rank, event.lane].append(event)
+    ranks = sorted({rank for rank, _ in lanes})
+    for rank in ranks:
         found.append(_named("process_name", rank, 0, {"name": f"stage {rank} (representative GPU)"}))
         found.append(_named("process_sort_index", rank, 0, {"sort_index": rank}))
         for place, lane in enumerate(LANES):
-            events = [e for e in step.timeline.events if e.rank == rank and e.lane == lane]
-            for row, members in enumerate(_rows(events)):
+            for row, members in enumerate(_rows(lanes[rank, lane])):
                 thread = THREADS * (place + 1) + row
                 name = LANE_NAMES[lane] + (f" ({row + 1})" if row else "")
                 found.append(_named("thread_name", rank, thread, {"name": name}))
                 found.append(_named("thread_sort_index", rank, thread, {"sort_index": thread}))
                 found += [_complete(event, thread, step, _key(event) in marked) for event in members]
-    return found + (_path(path, step) if path is not None and path.events else [])
+    if path is not None and path.events:
+        found += _path(path, ranks[-1] + 1)
+    return found + (_detail(step.timeline, ranks[-1] + 2) if step.timeline.coarse is not None else [])
 
 
-def _path(path: CriticalPath, step: StepResult) -> list[dict[str, Any]]:
-    """The critical path as a process of its own, above the stages: its tasks one after the other."""
-    process = max(e.rank for e in step.timeline.events) + 1
+def _detail(timeline: Timeline, process: int) -> list[dict[str, Any]]:
+    """Which part of the step has whole passes, as a process of its own above all others."""
+    assert timeline.coarse is not None
+    begin, end = timeline.coarse
+    every, whole = (
+        "every operator and message",
+        "whole passes: busy_s and exposed_s of each say what is inside",
+    )
+    marks = [(0.0, begin, every), (begin, end, whole), (end, timeline.span, every)]
+    stretches = [Event(process, "compute", name, "detail", a, b) for a, b, name in marks if b > a]
+    return [
+        _named("process_name", process, 0, {"name": "what this trace shows"}),
+        _named("process_sort_index", process, 0, {"sort_index": -2}),
+        _named("thread_name", process, THREADS, {"name": "detail"}),
+        *(_slice(stretch, THREADS, {"kind": "detail"}) for stretch in stretches),
+    ]
+
+
+def _path(path: CriticalPath, process: int) -> list[dict[str, Any]]:
+    """The critical path as a process of its own, above the stages: its tasks one after the other.
+
+    What else is known of a task stands where it runs; of one stage the path is half of all events.
+    """
     return [
         _named("process_name", process, 0, {"name": "critical path"}),
         _named("process_sort_index", process, 0, {"sort_index": -1}),
         _named("thread_name", process, THREADS, {"name": "what sets the step's length"}),
         *(
-            _complete(event, THREADS, step, True)
+            _slice(event, THREADS, {"kind": event.kind})
             | {"pid": process, "name": f"stage {event.rank}: {event.name}"}
             for event in path.events
         ),
@@ -98,7 +143,7 @@ def _named(what: str, process: int, thread: int, args: dict[str, Any]) -> dict[s
     return {"name": what, "ph": "M", "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
-def _complete(event: Event, thread: int, step: StepResult, critical: bool = False) -> dict[str, Any]:
+def _complete(event: Event, thread: int, step: StepResult, critical: bool) -> dict[str, Any]:
     args: dict[str, Any] = {"kind": event.kind}
     if critical:
         args["critical"] = True
@@ -115,6 +160,13 @@ def _complete(event: Event, thread: int, step: StepResult, critical: bool = Fals
         }
         if p.bottleneck is not None:
             args["bottleneck"] = p.bottleneck.name
+    if event.inside:
+        args["busy_s"] = {share.kind: share.busy for share in event.inside if share.busy}
+        args["exposed_s"] = {share.kind: share.exposed for share in event.inside if share.exposed}
+    return _slice(event, thread, args)
+
+
+def _slice(event: Event, thread: int, args: dict[str, Any]) -> dict[str, Any]:
     start, end = trace_time(event.start), trace_time(event.end)
     return {
         "name": event.name,

@@ -36,6 +36,12 @@ from railwright.units import show_rate
 
 Tell = Callable[[str], None]
 
+EVENTS_DRAWN = 90_000
+"""Events of the timeline that is drawn and written: 20 to 35 MB of trace.json."""
+
+EVENTS_OF_ENDS = 60_000
+"""Events inside passes of such a timeline where the step has more than are drawn."""
+
 EVENTS_OF_A_PATH = 400_000
 """Events of a timeline that is made only to find a critical path: about two seconds' worth."""
 
@@ -150,18 +156,22 @@ def run_job(job: TrainingJob, machine: Machine) -> JobResult:
         return JobResult(job.name, None, str(no).removeprefix(f"{job.name}: "))
 
 
-def with_critical_path(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
-    """The job with its critical path; simulated once more where its timeline shows whole passes only.
+def with_timeline(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+    """The job with the timeline to draw and its critical path; a long step is simulated once more for each.
 
-    asked   None for a job whose timeline always shows all
+    asked   None for a job whose timeline always has every event
     """
-    if job.step is None:
+    step = job.step
+    if step is None:
         return job
-    timeline = job.step.timeline
-    if asked is not None and any(e.kind in ("forward", "backward") for e in timeline.events):
+    timeline = step.timeline
+    if timeline.coarse is not None and asked is not None:
         arch = architecture(asked.model)
-        timeline = simulate(asked, arch, machine, most_events=EVENTS_OF_A_PATH).timeline
-    return replace(job, critical=critical_path(timeline))
+        drawn = simulate(asked, arch, machine, most_events=EVENTS_DRAWN, end_events=EVENTS_OF_ENDS)
+        timeline, step = drawn.timeline, replace(step, timeline=drawn.timeline)
+        if timeline.coarse is not None:
+            timeline = simulate(asked, arch, machine, most_events=EVENTS_OF_A_PATH).timeline
+    return replace(job, step=step, critical=critical_path(timeline))
 
 
 def with_reserved(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:

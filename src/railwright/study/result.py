@@ -31,7 +31,7 @@ class JobResult:
     """One job on one variant: its step, or why it cannot run.
 
     critical   of the study as written, the chain of tasks that sets the step's length, operator by operator
-               also where the timeline has room for whole passes only; None elsewhere
+               also where the timeline has whole passes; None elsewhere
     reserved   of the study as written, what PyTorch's allocator holds; None elsewhere, and without PyTorch
     """
 

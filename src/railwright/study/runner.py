@@ -17,9 +17,9 @@ from railwright.study.assumptions import assumptions
 from railwright.study.evaluate import (
     Workshop,
     evaluate,
-    with_critical_path,
     with_reserved,
     with_storage,
+    with_timeline,
 )
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
@@ -60,7 +60,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     if failed is not None:
         raise PlanError(f"{failed.name}: {failed.infeasible}")
     tell("what sets the length of a step")
-    base = replace(base, jobs=_with_paths(study, base, workshop))
+    base = replace(base, jobs=_looked_into(study, base, workshop))
     done = 1
     studies = [study]
     variants: list[VariantResult] = [base]
@@ -98,15 +98,15 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     )
 
 
-def _with_paths(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
-    """The jobs of the study as written with their critical paths, what their allocators hold and whether
-    storage keeps up; recommendation jobs come last."""
+def _looked_into(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
+    """The jobs of the study as written with their timelines, critical paths, what their allocators hold and
+    whether storage keeps up; recommendation jobs come last."""
     machine = workshop.machine(study)
     wanted: list[TrainingJob | RecommendationJob] = [*study.jobs, *study.recommendations]
     found = []
     for job, asked in zip(base.jobs, wanted, strict=True):
         trained = asked if isinstance(asked, TrainingJob) else None
-        told = with_reserved(with_critical_path(job, trained, machine), trained, machine)
+        told = with_reserved(with_timeline(job, trained, machine), trained, machine)
         found.append(with_storage(told, asked, study, workshop.catalog, machine.network.fabric))
     return tuple(found)
 

@@ -31,6 +31,7 @@ from railwright.training.lockstep import MAXIMA
 from railwright.training.result import ADAM
 from railwright.training.schedule import TOGETHER, order_name
 from railwright.training.sizes import Sizes, job_gpus
+from railwright.training.timeline import WAITS
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 KINDS = (POLICY, "HYBRID_TRANSFORMER", "MICRO")
@@ -104,12 +105,10 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
             "together; set overlap.ep to false, or take another layout.schedule than dualpipe and dualpipe-v."
         )
     _refuse_other_groups(job, step, fabric)
-    events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in ("bubble", "send")]
+    events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in (*WAITS, "send")]
     inside = [e for e in events if e.unit is not None and e.lane != "dp"]
-    if any(e.kind in ("forward", "backward") for e in events):
-        raise PlanError(
-            f"{job.name}: its timeline shows whole passes, not what is inside; lower global_batch."
-        )
+    if step.timeline.coarse is not None:
+        raise PlanError(f"{job.name}: its timeline has whole passes, not what is inside; lower global_batch.")
     forward = [row for _, row in _timed([e for e in inside if e.unit is not None and e.unit[0] == "F"])]
     ended, backward = [], []
     for end, row in _timed([e for e in inside if e.unit is not None and e.unit[0] != "F"]):

@@ -25,6 +25,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate
+from railwright.training.timeline import WAITS
 
 MOST_EVENTS = 400_000
 """Events that a timeline may have to be written as a trace: some seconds and 0.3 GB."""
@@ -60,8 +61,7 @@ def step_trace(
         return network_predict(machine, op, size, groups)
 
     step = simulate(job, arch, machine, predict=recording, most_events=most_events)
-    whole = [e for e in step.timeline.events if e.kind in ("forward", "backward") and e.lane == "compute"]
-    if whole:
+    if step.timeline.coarse is not None:
         raise PlanError(
             f"{job.name}: its step has more than {most_events:,} events, and a trace needs every one; "
             "lower global_batch, which changes only how often the same pass is repeated."
@@ -118,7 +118,7 @@ class _Writer:
         self.eps = _SAME * step.timeline.span
         self.by_stage: list[list[Event]] = [[] for _ in range(len(self.grid))]
         for event in step.timeline.events:
-            if event.kind != "bubble":
+            if event.kind not in WAITS:
                 self.by_stage[event.rank].append(event)
         self.messages = self._routes()
         sends = [size for (op, size), known in asked.items() if op == "sendrecv" and self.pipelines in known]

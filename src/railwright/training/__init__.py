@@ -5,11 +5,11 @@ from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.dlrm import simulate_recommendation
 from railwright.training.memory import peak_memory
 from railwright.training.placement import Groups, place
-from railwright.training.result import Memory, Share, StepResult, UsedCollective
+from railwright.training.result import Memory, StepResult, UsedCollective
 from railwright.training.route import Unit
 from railwright.training.schedule import SCHEDULES, schedule
 from railwright.training.step import simulate
-from railwright.training.timeline import Event, Timeline
+from railwright.training.timeline import Event, Share, Timeline
 from railwright.training.whatif import WhatIf, what_ifs
 
 __all__ = [

@@ -7,7 +7,7 @@ so the exposed shares add up to the step time.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,8 +15,11 @@ from railwright.training.communication import Prices
 from railwright.training.lanes import LANES, Pass
 from railwright.training.offload import ON_GPU, HostUpdate
 from railwright.training.pipeline import Placed
-from railwright.training.result import ADAM, Share, UsedCollective
+from railwright.training.result import ADAM, UsedCollective
 from railwright.training.stage import Stage
+from railwright.training.timeline import Share
+
+Seconds = defaultdict[str, float]
 
 
 @dataclass(frozen=True)
@@ -71,18 +74,7 @@ def shares(
     stage: Stage, placed: Sequence[Placed], ending: Ending, step_time: float, overlapped_sends: bool
 ) -> tuple[Share, ...]:
     """Busy and exposed seconds by kind on one stage; the exposed ones add up to `step_time`."""
-    exposed: defaultdict[str, float] = defaultdict(float)
-    busy: defaultdict[str, float] = defaultdict(float)
-    for one_pass, count in _times_run(stage):
-        for lane, seconds in one_pass.exposed.items():
-            exposed[lane] += seconds * count
-        for span in one_pass.spans:
-            if span.task.lane != "dp":
-                busy[span.task.lane] += (span.end - span.start) * count
-    for p in placed:
-        exposed["bubble"] += p.bubble
-        exposed["pp"] += p.transfer + (0.0 if overlapped_sends else p.sent)
-        busy["pp"] += p.transfer + p.sent
+    busy, exposed = spent((one for _, _, one in stage.passes), placed, overlapped_sends)
     busy["dp"] = sum(s.end - s.start for s in stage.dp_spans)
     exposed["dp"] += (ending.reduced - ending.finish) + (ending.ready - ending.tied_start)
     exposed["bubble"] += _end_bubble(ending)
@@ -98,10 +90,32 @@ def shares(
     return tuple(Share(kind, busy[kind], exposed[kind]) for kind in kinds)
 
 
+def spent(
+    passes: Iterable[Pass], placed: Sequence[Placed], overlapped_sends: bool
+) -> tuple[Seconds, Seconds]:
+    """Busy and exposed seconds by kind in passes and around them; the dp lane, which runs on, is never busy.
+
+    placed  passes whose waits and sends count
+    """
+    exposed: Seconds = defaultdict(float)
+    busy: Seconds = defaultdict(float)
+    for one_pass, count in _times_run(passes):
+        for lane, seconds in one_pass.exposed.items():
+            exposed[lane] += seconds * count
+        for span in one_pass.spans:
+            if span.task.lane != "dp":
+                busy[span.task.lane] += (span.end - span.start) * count
+    for p in placed:
+        exposed["bubble"] += p.bubble
+        exposed["pp"] += p.transfer + (0.0 if overlapped_sends else p.sent)
+        busy["pp"] += p.transfer + p.sent
+    return busy, exposed
+
+
 def used(stage: Stage, placed: Sequence[Placed], prices: Prices) -> tuple[UsedCollective, ...]:
     """Every collective of one stage with its count per step, in order of first pricing."""
     counts: Counter[tuple[str, str, float]] = Counter()
-    for one_pass, count in _times_run(stage):
+    for one_pass, count in _times_run(one for _, _, one in stage.passes):
         for span in one_pass.spans:
             task = span.task
             if task.size and task.lane != "dp":
@@ -117,14 +131,14 @@ def used(stage: Stage, placed: Sequence[Placed], prices: Prices) -> tuple[UsedCo
     return tuple(found)
 
 
-def _times_run(stage: Stage) -> list[tuple[Pass, int]]:
-    """Each different pass of a stage with how often it ran."""
+def _times_run(passes: Iterable[Pass]) -> list[tuple[Pass, int]]:
+    """Each different pass with how often it ran."""
     counts: dict[int, int] = {}
-    passes: dict[int, Pass] = {}
-    for _, _, one in stage.passes:
+    different: dict[int, Pass] = {}
+    for one in passes:
         counts[id(one)] = counts.get(id(one), 0) + 1
-        passes[id(one)] = one
-    return [(passes[key], count) for key, count in counts.items()]
+        different[id(one)] = one
+    return [(different[key], count) for key, count in counts.items()]
 
 
 def _end_bubble(ending: Ending) -> float:

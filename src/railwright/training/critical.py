@@ -14,7 +14,7 @@ from functools import cached_property
 
 from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES
-from railwright.training.timeline import Event, Timeline
+from railwright.training.timeline import MERGED, WAITS, Event, Timeline
 
 SAME = 1e-9
 """Two instants this close, relative to the step, are one: rounding of sums of task times only."""
@@ -122,13 +122,13 @@ class CriticalPath:
 def critical_path(timeline: Timeline) -> CriticalPath | None:
     """The chain of tasks that sets the length of a step; None where the timeline does not hold all of it.
 
-    A timeline that shows whole passes gives a path of whole passes.  Where several tasks ended the instant
+    Where the timeline has whole passes, so has the path.  Where several tasks ended the instant
     the next one started, each is a reason for it; the one on the same lane is taken, then of the same pass,
     then of the same stage.  Interference is in the lengths of tasks, so shortening communication beside the
     path may still shorten the step by what it slowed.
     """
     span, close = timeline.span, SAME * timeline.span
-    tasks = [e for e in timeline.events if e.kind != "bubble"]
+    tasks = [e for e in timeline.events if e.kind not in (*WAITS, MERGED)]
     if not tasks or max(e.end for e in tasks) < span - close:
         return None
     ended = _Ended(tasks, close)

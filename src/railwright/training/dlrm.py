@@ -29,8 +29,8 @@ from railwright.training.constants import constant
 from railwright.training.dlrm_sharding import TABLE_BYTES, Sharding, shard
 from railwright.training.feed import fed, feed_of_samples
 from railwright.training.lanes import LANES, Pass, Task, run
-from railwright.training.result import Memory, Share, StepResult, UsedCollective
-from railwright.training.timeline import Event, Lane, Timeline
+from railwright.training.result import Memory, StepResult, UsedCollective
+from railwright.training.timeline import Event, Lane, Share, Timeline
 
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
 KernelTime = Callable[[Operator], float]

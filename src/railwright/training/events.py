@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from railwright.training.breakdown import Ending
-from railwright.training.lanes import Span, ahead_of, is_ahead
+from railwright.training.breakdown import Ending, spent
+from railwright.training.lanes import LANES, Pass, Span, ahead_of, is_ahead
 from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES, Unit
 from railwright.training.stage import Stage
 from railwright.training.stages import StageShape
-from railwright.training.timeline import Event, Timeline
+from railwright.training.timeline import MERGED, Event, Share, Timeline
 
 MAX_EVENTS = 20_000
-"""Events of passes a timeline carries at most, unless more are asked for: beyond it passes are drawn whole,
-then only the first ones."""
+"""Events of passes a timeline carries, unless more are asked for; beyond it passes are whole."""
 
-PER_PASS = 3
-"""Events around what is inside a pass: itself, the wait before it, its send."""
+PER_PASS = 4
+"""Events around what is inside a pass: itself, the two waits before it, its send."""
 
 
 def timeline(
@@ -29,40 +28,69 @@ def timeline(
     span: float,
     overlapped_sends: bool,
     most: int = MAX_EVENTS,
-) -> tuple[Timeline, tuple[str, ...]]:
-    """Events of all stages ordered by (rank, start), about `most` of them, and a note on what is left out."""
+    ends: int = 0,
+) -> Timeline:
+    """Events of all stages ordered by (rank, start).
+
+    most  where the step has more events, passes are whole; where it has too many passes for that, those in
+          the middle of each stage are one event
+    ends  of such a step, events inside its first and last passes, which are in detail all the same, as are
+          those of each stage; only with some do whole passes say what is inside them, which takes time
+    """
+    count = sum(len(stage.passes) for stage in stages)
     inside = sum(len(one.spans) for stage in stages for _, _, one in stage.passes)
-    whole = sum(len(stage.passes) for stage in stages)
-    drawn_inside = inside + PER_PASS * whole <= most
-    limit = max(most // (PER_PASS * len(stages)), 1)
-    notes: tuple[str, ...] = ()
-    if not drawn_inside and PER_PASS * whole <= most:
-        notes = (
-            f"The step has more operators and messages than the {most:,} events that a timeline draws, "
-            "so it shows whole passes.",
-        )
-    elif not drawn_inside:
-        notes = (
-            f"The step has {whole:,} passes; its timeline shows the first {limit:,} of each pipeline stage, "
-            "without what is inside.",
-        )
+    coarse = _middle(stages, ends) if inside + PER_PASS * count > most else None
+    kept = count if PER_PASS * count <= most else max(most // (2 * PER_PASS * len(stages)), 1)
+    known: dict[int, tuple[Share, ...]] = {}
     events: list[Event] = []
     for rank, stage in enumerate(stages):
         own = _ended(rank, endings[rank], span)
+        merged: list[int] = []
         for i, (start, unit, one) in enumerate(stage.passes):
-            if i >= limit:
-                break
-            if not drawn_inside:
-                own.append(_whole(rank, unit, start, start + one.duration))
-            else:
+            # However deep the pipeline, each stage shows each of its lanes.
+            outer = ends > 0 and i in (0, len(stage.passes) - 1)
+            if coarse is None or start < coarse[0] or start + one.duration > coarse[1] or outer:
                 own += [
                     _event(rank, s, start, shapes[rank].first, unit) for s in one.spans if s.task.lane != "dp"
                 ]
-        own += _between(rank, placed[rank][:limit], overlapped_sends)
+            elif kept <= i < len(stage.passes) - kept:
+                merged.append(i)
+                continue
+            else:
+                if ends and id(one) not in known:
+                    known[id(one)] = _shares(*spent([one], (), overlapped_sends))
+                own.append(_whole(rank, unit, start, one, known.get(id(one), ())))
+            own += _around(rank, placed[rank][i], overlapped_sends)
+        if merged:
+            here = slice(merged[0], merged[-1] + 1)
+            passes = [one for _, _, one in stage.passes[here]]
+            own.append(_merged(rank, passes, placed[rank][here], overlapped_sends, told=ends > 0))
         own += [_event(rank, s, 0.0, (), None) for s in stage.dp_spans]
         own.sort(key=lambda e: (e.start, e.end, e.lane))
         events += own
-    return Timeline(tuple(e for e in events if e.end > e.start), span), notes
+    return Timeline(tuple(e for e in events if e.end > e.start), span, coarse)
+
+
+def _middle(stages: Sequence[Stage], ends: int) -> tuple[float, float] | None:
+    """From when to when passes are whole, where those that begin before it and those that end after it have
+    `ends` events inside, half of them each; None where no pass is left between them. [s]"""
+    passes = [
+        (start, start + one.duration, len(one.spans)) for stage in stages for start, _, one in stage.passes
+    ]
+    if not ends:
+        return 0.0, max(end for _, end, _ in passes)
+    begin = _beyond(sorted((start, held) for start, _, held in passes), ends // 2)
+    end = _beyond(sorted(((end, held) for _, end, held in passes), reverse=True), ends // 2)
+    return None if begin is None or end is None else (begin, end)
+
+
+def _beyond(passes: Iterable[tuple[float, int]], room: int) -> float | None:
+    """The instant of the first pass for whose events there is no room; None where there is for all."""
+    for instant, held in passes:
+        room -= held
+        if room < 0:
+            return instant
+    return None
 
 
 def _event(rank: int, span: Span, start: float, first: Sequence[int], unit: Unit | None) -> Event:
@@ -80,27 +108,46 @@ def _event(rank: int, span: Span, start: float, first: Sequence[int], unit: Unit
     return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end, task.size, place)
 
 
-def _whole(rank: int, unit: Unit, start: float, end: float) -> Event:
+def _whole(rank: int, unit: Unit, start: float, one: Pass, inside: tuple[Share, ...]) -> Event:
     name = f"{PASS_NAMES[unit.kind]}, microbatch {unit.microbatch + 1}"
     kind = "forward" if unit.kind == "F" else "backward"
-    return Event(rank, "compute", name, kind, start, end, unit=unit[:3])
+    return Event(rank, "compute", name, kind, start, start + one.duration, unit=unit[:3], inside=inside)
 
 
-def _between(rank: int, placed: Sequence[Placed], overlapped_sends: bool) -> list[Event]:
-    """Bubbles before passes, and sends after them."""
+def _merged(
+    rank: int, passes: Sequence[Pass], placed: Sequence[Placed], overlapped_sends: bool, *, told: bool
+) -> Event:
+    """Passes that follow one another, with the waits and sends between them; told: it says what is inside."""
+    first, last = placed[0], placed[-1]
+    begin = first.start - first.transfer - first.bubble
+    end = last.end if overlapped_sends else last.send_start + last.sent
+    inside = _shares(*spent(passes, placed, overlapped_sends)) if told else ()
+    name = f"{len(passes):,} pass{'es' if len(passes) > 1 else ''}"
+    return Event(rank, "compute", name, MERGED, begin, end, inside=inside)
+
+
+def _shares(busy: Mapping[str, float], exposed: Mapping[str, float]) -> tuple[Share, ...]:
+    kinds = [kind for kind in (*LANES, "bubble") if busy.get(kind) or exposed.get(kind)]
+    return tuple(Share(kind, busy.get(kind, 0.0), exposed.get(kind, 0.0)) for kind in kinds)
+
+
+def _around(rank: int, p: Placed, overlapped_sends: bool) -> list[Event]:
+    """Waits before a pass, and sends after it."""
     found = []
-    for p in placed:
-        before = p.start - p.transfer - p.bubble
-        if p.bubble > 0:
-            found.append(
-                Event(rank, "compute", "waiting for another stage", "bubble", before, before + p.bubble)
-            )
-        if p.sent > 0:
-            each = p.sent / len(p.sends)
-            found += [
-                Event(rank, "pp", "pp send", "send", start, start + each, unit=one[:3])
-                for one, start in p.sends
-            ]
+    before = p.start - p.transfer
+    if p.bubble > 0:
+        name = "waiting for another stage"
+        found.append(Event(rank, "compute", name, "bubble", before - p.bubble, before))
+    if p.transfer > 0:
+        name = "waiting for a message of another stage"
+        found.append(Event(rank, "compute", name, "transfer", before, p.start))
+    if p.sent > 0:
+        each = p.sent / len(p.sends)
+        for one, start in p.sends:
+            found.append(Event(rank, "pp", "pp send", "send", start, start + each, unit=one[:3]))
+            if not overlapped_sends:
+                name = "waiting for its own send"
+                found.append(Event(rank, "compute", name, "transfer", start, start + each))
     return found
 
 

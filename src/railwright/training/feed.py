@@ -19,9 +19,9 @@ from railwright.model.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.training import TrainingJob
 from railwright.training.placement import Groups
-from railwright.training.result import Feed, Share, StepResult
+from railwright.training.result import Feed, StepResult
 from railwright.training.schedule import route_of
-from railwright.training.timeline import Event, Timeline
+from railwright.training.timeline import Event, Share
 from railwright.units import show_rate, show_size, show_time
 
 NARROW_VOCABULARY, NARROW_TOKEN, TOKEN = 65_500, 2.0, 4.0
@@ -75,7 +75,7 @@ def fed(step: StepResult, feed: Feed) -> StepResult:
         tokens_per_second_per_gpu=step.tokens_per_second_per_gpu * slower,
         mfu=step.mfu * slower,
         shares=(*step.shares, Share("data", feed.seconds, wait)),
-        timeline=Timeline(tuple(events), span),
+        timeline=replace(step.timeline, events=tuple(events), span=span),
         time_to_train=step.time_to_train / slower,
         gpu_hours=step.gpu_hours / slower,
         warnings=(*step.warnings, _told(feed, step.step_time, wait)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.collectives.prediction import CollectivePrediction
-from railwright.training.timeline import Timeline
+from railwright.training.timeline import Share, Timeline
 
 COMMUNICATION = ("tp", "cp", "ep", "emb", "pp", "dp")
 """Kinds of shares that are communication."""
@@ -13,22 +13,6 @@ COMMUNICATION = ("tp", "cp", "ep", "emb", "pp", "dp")
 
 ADAM = "adam"
 """Kind of the optimizer's update on the host, beside which the GPU waits (DeepSpeed's CPU Adam)."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Time of one kind of work on the critical rank, in one step.
-
-    kind     'compute', 'bubble', 'host', 'copy', 'adam', 'data', or 'tp', 'cp', 'ep', 'emb', 'pp', 'dp'
-             communication
-    busy     seconds its lane is busy; for 'pp' with what it waits for messages of other stages
-    exposed  seconds of it during which the rank computes nothing (for 'compute' and 'host': all of it);
-             the exposed shares of all kinds add up to the step time
-    """
-
-    kind: str
-    busy: float
-    exposed: float
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ def simulate(
     pace: Pace | None = None,
     must_fit: bool = True,
     most_events: int = MAX_EVENTS,
+    end_events: int = 0,
     stage: int | None = None,
     slower: Mapping[int, float] = NONE_SLOWER,
 ) -> StepResult:
@@ -65,7 +66,8 @@ def simulate(
     pace     how much slower a step is than isolated kernels; default: that of the job's era on this GPU, with
              the wait for the slowest of the job's GPUs
     must_fit  False: also a job that needs more memory than a GPU has by our model (a run known to fit)
-    most_events  events of passes that the timeline may carry before it shows whole passes
+    most_events  events of passes that the timeline may carry before it has whole passes
+    end_events   how many it then has inside passes near both ends of the step
     stage    whose shares and collectives are told; default: that of the stage that waits least for others
     slower   stage -> times as long as others' that products and attention take of a GPU there; the others of
              its stage and replica wait for it in every pass, other replicas where gradients meet
@@ -103,7 +105,7 @@ def simulate(
     endings = endings_of(job, arch, prices, timed, pace, stages, finish)
     step_time = max(e.end for e in endings)
     chosen = critical(stages, placed, endings, step_time) if stage is None else stage
-    shown, notes = timeline(
+    shown = timeline(
         [s.stage for s in stages],
         [s.shape for s in stages],
         placed,
@@ -111,6 +113,7 @@ def simulate(
         step_time,
         hidden,
         most_events,
+        end_events,
     )
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
@@ -133,7 +136,7 @@ def simulate(
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,
-        warnings=(*warnings, *groups.notes, *notes, *unmeasured(machine.gpu.name)),
+        warnings=(*warnings, *groups.notes, *unmeasured(machine.gpu.name)),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))
