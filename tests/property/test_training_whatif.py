@@ -76,6 +76,18 @@ def test_a_slower_gpu_slows_what_its_clock_does() -> None:
     assert slow.step_time == free.step_time
 
 
+def test_a_token_sent_once_per_server_is_a_job_that_says_so() -> None:
+    """Asked of experts on several servers that use NCCL's all-to-all; groups inside a server send nothing."""
+    plan = job(expert=4, placement="expert-across")
+    sent = plan.model_copy(update={"expert_nodes": 4})
+    steps = {one.name: one.step for one in what_ifs(plan, MOE, machine())}
+    found = steps["Tokens once per server"]
+    assert found is not None
+    assert found.step_time == simulate(sent, MOE, machine()).step_time
+    for other in (sent, job(expert=8), job(expert=8, gpus=8), job(tensor=2)):
+        assert "Tokens once per server" not in {one.name for one in what_ifs(other, MOE, machine())}
+
+
 def test_alike_gpus_wait_for_none() -> None:
     plan = job(tensor=2, sequence=8192)
     alone = simulate(plan, LLAMA, machine(), pace=pace_of(plan, machine().gpu, 1))

@@ -223,6 +223,17 @@ def _balanced(job: TrainingJob, machine: Machine) -> Case | None:
     return Case(job.model_copy(update={"expert_imbalance": 1.0}), machine)
 
 
+def _once_per_server(job: TrainingJob, machine: Machine) -> Case | None:
+    """Kernels that send a token once to a server of its experts; None where they are used, or no token leaves
+    its server."""
+    layout, domain = job.layout, domain_of(job, machine.network.fabric)
+    group = layout.expert * layout.tensor
+    inside = layout.placement == "packed" and group <= domain
+    if layout.expert == 1 or inside or job.expert_nodes is not None or _in_one_server(job, machine):
+        return None
+    return Case(job.model_copy(update={"expert_nodes": layout.expert}), machine)
+
+
 def _hbm(factor: float) -> Change:
     def change(job: TrainingJob, machine: Machine) -> Case:
         gpu = replace(machine.gpu, hbm_bandwidth=machine.gpu.hbm_bandwidth * factor)
@@ -267,6 +278,11 @@ QUESTIONS: tuple[tuple[str, str, Change], ...] = (
     ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
     ("Experts perfectly balanced", "no expert gets more tokens than the mean", _balanced),
     ("HBM bandwidth ×2", "memory-bound kernels; products where memory limits them", _hbm(2.0)),
+    (
+        "Tokens once per server",
+        "expert exchange by DeepEP or HybridEP, not NCCL's all-to-all",
+        _once_per_server,
+    ),
     ("GPUs all alike", "no wait for the slowest", _all_alike),
     ("One GPU 10 % slower", "its products and attention, as at a lower clock; all others wait", _one_slower),
     (
