@@ -15,3 +15,8 @@ def divisors(number: int) -> tuple[int, ...]:
 def listed(numbers: Sequence[int]) -> str:
     """Numbers as a sentence names them."""
     return ", ".join(str(n) for n in numbers)
+
+
+def working(numbers: Sequence[int]) -> str:
+    """'1, 2, 4 work', or 'only 1 works'."""
+    return f"{listed(numbers)} work" if len(numbers) > 1 else f"only {listed(numbers)} works"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.divisors import divisors, listed
+from railwright.training.divisors import divisors, working
 
 
 def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) -> None:
@@ -28,20 +28,20 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
     if job.layout.tensor % inside:
         raise PlanError(
             f"{job.name}: layout.expert_tensor {inside} does not divide layout.tensor = {job.layout.tensor}; "
-            f"{listed(divisors(job.layout.tensor))} work."
+            f"{working(divisors(job.layout.tensor))}."
         )
     ranks = stage // inside
     both = [d for d in divisors(arch.experts) if ranks % d == 0]
     if arch.experts % expert:
         raise PlanError(
             f"{job.name}: the {arch.experts} experts of {arch.name} cannot be spread over layout.expert = "
-            f"{expert} ranks evenly; {listed(both)} work with {ranks} ranks."
+            f"{expert} ranks evenly; {working(both)} with {ranks} ranks."
         )
     if ranks % expert:
         which = "data-parallel ranks" if inside == job.layout.tensor else "ranks beside expert_tensor"
         raise PlanError(
             f"{job.name}: expert groups are formed inside data parallelism, and {ranks} {which} "
-            f"are not a multiple of layout.expert = {expert}; {listed(both)} work."
+            f"are not a multiple of layout.expert = {expert}; {working(both)}."
         )
     _check_reach(job, arch, inside, server)
 

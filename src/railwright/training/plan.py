@@ -8,7 +8,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
-from railwright.training.divisors import divisors, listed
+from railwright.training.divisors import divisors, listed, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
@@ -88,16 +88,16 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
 def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
     tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
     domain = domain_of(job, fabric)
-    fitting = ", ".join(str(d) for d in divisors(domain))
+    fitting = working(divisors(domain))
     if tensor > domain and tensor % domain:
         raise PlanError(
             f"{job.name}: layout.tensor {tensor} is more than the {domain} GPUs of a server and not a "
-            f"multiple of them; {fitting} work, and over the network multiples of {domain}."
+            f"multiple of them; {fitting}, and over the network multiples of {domain}."
         )
     if domain % tensor and tensor < domain < gpus:
         raise PlanError(
             f"{job.name}: layout.tensor {tensor} does not divide the {domain} GPUs of a server, so a group "
-            f"would straddle two servers; {fitting} work."
+            f"would straddle two servers; {fitting}."
         )
     unit = tensor * context * pipeline
     if gpus % unit:
@@ -131,13 +131,13 @@ def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
             fitting = [d for d in divisors(width) if d <= 72]
             raise PlanError(
                 f"{job.name}: the {width} {what} of {arch.name} cannot be cut into layout.{field} = {parts} "
-                f"equal parts; {listed(fitting)} work."
+                f"equal parts; {working(fitting)}."
             )
     if arch.attention == "gqa" and tensor > arch.kv_heads and tensor % arch.kv_heads:
         even = [d for d in divisors(arch.heads) if d % arch.kv_heads == 0 or arch.kv_heads % d == 0]
         raise PlanError(
             f"{job.name}: layout.tensor = {tensor} is not a multiple of the {arch.kv_heads} key-value heads "
-            f"of {arch.name}, so they can be neither cut nor replicated evenly; {listed(even)} work."
+            f"of {arch.name}, so they can be neither cut nor replicated evenly; {working(even)}."
         )
 
 
@@ -176,7 +176,7 @@ def _check_context(job: TrainingJob, arch: Transformer) -> None:
         raise PlanError(
             f"{job.name}: context_kind all-to-all gives each rank whole heads, and the {here} (key-value) "
             f"heads per GPU of {arch.name} are not a multiple of layout.context = {context}; "
-            f"{listed(divisors(here))} work, or use context_kind ring."
+            f"{working(divisors(here))}, or use context_kind ring."
         )
 
 
@@ -276,7 +276,7 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
     if replicas % layout.shard:
         raise PlanError(
             f"{job.name}: layout.shard {layout.shard} does not divide the {replicas} ranks that hold the "
-            f"same parameters; {listed(divisors(replicas))} work."
+            f"same parameters; {working(divisors(replicas))}."
         )
     if layout.expert > 1 or layout.expert_tensor not in (None, layout.tensor):
         raise PlanError(
