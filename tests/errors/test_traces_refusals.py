@@ -401,7 +401,7 @@ TRAINS = "jobs:\n  - {name: tune, model: llama-3.1-8b, global_batch: 8, sequence
     [
         (TRAINS, "ranking", "'ranking' is a recommendation job; a trace is of a training job"),
         (TRAINS, "tunes", "has no job 'tunes'; did you mean 'tune'?"),
-        (TRAINS, "x", "has no job 'x'; its training jobs are tune"),
+        (TRAINS, "x", "has no job 'x'; its jobs are tune"),
         ("", None, "'Mixed' has no training job; a trace is of one"),
     ],
 )

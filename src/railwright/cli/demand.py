@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from railwright.cli.jobs import training_job
 from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
-    from railwright.spec.training import TrainingJob
     from railwright.training.demand import Demand, Range
 
 DEFAULT_GPU = "h100-sxm"
@@ -145,7 +144,7 @@ def _of_study(
 
     asked = open_study(name)
     refuse_unknown_names(asked, name)
-    job = _job(asked.jobs, job_name, Path(name).name)
+    job = training_job(asked, job_name, "demand without --model and --tokens")
     workshop = Workshop.of(asked)
     machine = workshop.machine(asked)
     arch = load_model(job.model)
@@ -177,17 +176,6 @@ def _idle_share(prices: str | None = None) -> float:
     from railwright.cost.prices import find_price, price_book
 
     return find_price(price_book(prices), "power-idle").high
-
-
-def _job(jobs: tuple[TrainingJob, ...], name: str | None, study: str) -> TrainingJob:
-    if not jobs:
-        raise RailwrightError(f"{study} has no job; add one, or give --model and --tokens without a study")
-    if name is None:
-        return jobs[0]
-    for job in jobs:
-        if job.name == name:
-            return job
-    raise RailwrightError(f"{study} has no job '{name}'; its jobs are {', '.join(j.name for j in jobs)}")
 
 
 def _print(found: list[Demand], *, alone: bool) -> None:

@@ -27,6 +27,6 @@ def training_job(study: Study, name: str | None, purpose: str) -> TrainingJob:
     if not jobs:
         raise RailwrightError(f"'{study.name}' has no training job; {purpose} is of one ('jobs:')")
     if name is not None:
-        hint = nearest(name, (*jobs, *others)) or f"; its training jobs are {', '.join(jobs)}"
+        hint = nearest(name, (*jobs, *others)) or f"; its jobs are {', '.join(jobs)}"
         raise RailwrightError(f"'{study.name}' has no job '{name}'{hint}")
     return study.jobs[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from railwright.cli.jobs import training_job
 from railwright.cli.studies import StudyArgument, open_study
 from railwright.errors import RailwrightError, nearest
 
@@ -113,7 +114,7 @@ def search(
         framework = framework or (export if export in FRAMEWORKS else None)
     if framework is not None:
         _known("--framework", framework, FRAMEWORKS)
-    chosen = _job(asked, job)
+    chosen = training_job(asked, job, "a search for a layout")
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
     result, arch, machine = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
@@ -172,22 +173,6 @@ def _ranked(result: SearchResult, rank: int) -> Candidate:
             "more"
         )
     return result.ranked[rank - 1]
-
-
-def _job(asked: Study, name: str | None) -> TrainingJob:
-    if not asked.jobs:
-        other = "; recommendation jobs have no layout to search" if asked.recommendations else ""
-        raise RailwrightError(
-            f"'{asked.name}' has no training job to search a layout for{other}; give it one under 'jobs:'"
-        )
-    if name is None:
-        return asked.jobs[0]
-    names = [one.name for one in asked.jobs]
-    if name not in names:
-        names += [one.name for one in asked.serving]
-        hint = nearest(name, names) or f"; its jobs are {', '.join(names)}"
-        raise RailwrightError(f"the study has no job '{name}'{hint}")
-    return asked.jobs[names.index(name)]
 
 
 def _space(file: Path | None) -> Space:

@@ -260,30 +260,26 @@ def stablelm(keys: Keys, name: str) -> Transformer:
     return normed_queries(arch, "all") if keys.flag("qk_layernorm", False) else arch
 
 
+def _biased(keys: Keys, name: str) -> Transformer:
+    """An MLP of two matrices, biases on every product of a layer and on its norms."""
+    arch = replace(plain(keys, name), gated=False, norm_bias=True, mlp_bias=True)
+    return replace(arch, attention_bias=True, output_bias=True)
+
+
 def gpt_neox(keys: Keys, name: str) -> Transformer:
     """GPT-NeoX and Pythia: biases everywhere; attention and MLP side by side, each with its norm."""
     biased = keys.flag("attention_bias", True)
     return replace(
-        plain(keys, name),
-        gated=False,
-        norm_bias=True,
+        _biased(keys, name),
         attention_bias=biased,
         output_bias=biased,
-        mlp_bias=True,
         parallel_blocks=keys.flag("use_parallel_residual", True),
     )
 
 
 def persimmon(keys: Keys, name: str) -> Transformer:
     """Persimmon: GPT-NeoX' biases, one block behind the other, as many heads of keys as of queries."""
-    arch = replace(
-        plain(keys, name),
-        gated=False,
-        norm_bias=True,
-        attention_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-    )
+    arch = _biased(keys, name)
     arch = replace(arch, kv_heads=arch.heads)
     return replace(normed_queries(arch), qk_norm_bias=True) if keys.flag("qk_layernorm", True) else arch
 
@@ -291,17 +287,7 @@ def persimmon(keys: Keys, name: str) -> Transformer:
 def phi(keys: Keys, name: str) -> Transformer:
     """Phi-1 to Phi-2: biases everywhere, on the LM head too; attention and MLP side by side, one norm."""
     untied(keys)
-    arch = replace(
-        plain(keys, name),
-        gated=False,
-        norm_bias=True,
-        attention_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        head_bias=True,
-        parallel_blocks=True,
-        norms_per_layer=1,
-    )
+    arch = replace(_biased(keys, name), head_bias=True, parallel_blocks=True, norms_per_layer=1)
     return replace(normed_queries(arch), qk_norm_bias=True) if keys.flag("qk_layernorm", False) else arch
 
 

@@ -1,28 +1,8 @@
-"""Models whose families only the code beside their checkpoints reads, against those checkpoints.
+"""Checkpoints of families that only the code beside them reads; figures and shapes as in `checkpoints`."""
 
-Safetensors totals and shapes are from memory, as in test_model_families_published.py; rounded figures are
-the makers'.
-"""
+from __future__ import annotations
 
-import json
-
-import pytest
-
-from railwright.model import count_parameters, parse_config
-
-
-def shape(kind, layers, hidden, heads, kv_heads, ffn, vocab, **more):
-    """Hugging Face's usual keys."""
-    return {
-        "model_type": kind,
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "intermediate_size": ffn,
-        "vocab_size": vocab,
-        **more,
-    }
+from checkpoints import shape
 
 
 def qwen(layers, hidden, heads, both, vocab=151936):
@@ -181,24 +161,3 @@ ROUNDED = {
         0.002,
     ),
 }
-
-
-def counted(name, config):
-    return count_parameters(parse_config(json.dumps(config), name, name))
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_count_is_the_checkpoint(name):
-    config, published = EXACT[name]
-    assert counted(name, config).total == published
-
-
-@pytest.mark.parametrize("name", ROUNDED)
-def test_count_is_the_published_figure(name):
-    config, published, band = ROUNDED[name]
-    assert counted(name, config).total == pytest.approx(published, rel=band)
-
-
-def test_mimo_with_its_extra_layer_is_the_published_checkpoint():
-    count = counted("mimo-7b", shape("mimo", 36, 4096, 32, 8, 11008, 151680, num_nextn_predict_layers=1))
-    assert count.total + count.mtp == 7_833_409_536
