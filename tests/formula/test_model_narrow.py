@@ -147,7 +147,7 @@ def test_what_is_kept() -> None:
 def test_memory_of_a_narrow_head() -> None:
     plain, narrow = asked(), asked("head")
     (shape,) = stage_shapes(DENSE, narrow.layout)
-    more = state_parts(narrow, shape, 8)["weights"] - state_parts(plain, shape, 8)["weights"]
+    more = state_parts(narrow, DENSE, shape, 8)["weights"] - state_parts(plain, DENSE, shape, 8)["weights"]
     assert more == pytest.approx((WEIGHT_BYTES["mxfp8"] - 2) * DENSE.vocab * DENSE.hidden, rel=1e-3)
     heads = [stage_activations(one, DENSE, shape).head_backward["logits"] for one in (plain, narrow)]
     assert heads[1] - heads[0] == pytest.approx(1024 * DENSE.vocab * 2 * 33 / 32)

@@ -13,7 +13,7 @@ from railwright.search.result import Candidate
 from railwright.spec.dataset import Data
 from railwright.spec.load import load_study
 from railwright.spec.lora import Lora
-from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training import simulate
 from training_cases import DENSE, MOE, changed, job, machine
 
@@ -30,6 +30,9 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("micro_batch", {}, 2),
     ("dtype", {}, "fp8"),
     ("dtype_also", {"dtype": "mxfp8"}, ("head",)),
+    ("optimizer", {}, "muon"),
+    ("muon", {"optimizer": "muon"}, Muon(steps=10)),
+    ("muon", {"optimizer": "muon"}, Muon(tp_mode="blockwise")),
     ("moment_dtype", {}, "bf16"),
     ("master", {}, "remainder"),
     ("gradient_dtype", {}, "bf16"),
@@ -94,8 +97,8 @@ def test_no_field_of_a_job_is_dropped(
 ) -> None:
     """Each is a setting of the framework, or a comment."""
     arch = replace(MOE, layers=9, shared_experts=1, shared_ffn=512)
-    with_layout = {"expert": 4} | {k: v for k, v in beside.items() if k != "dtype"}
-    base = changed(job(**with_layout), dtype=beside.get("dtype", "bf16"))
+    of_job = {k: v for k, v in beside.items() if k in TrainingJob.model_fields}
+    base = changed(job(**{"expert": 4} | {k: v for k, v in beside.items() if k not in of_job}), **of_job)
     section, _, name = field.rpartition(".")
     other = changed(getattr(base, section), **{name: value}) if section else value  # type: ignore[arg-type]
     step = simulate(job(), DENSE, machine(2))  # only the head is of the step
@@ -116,7 +119,7 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
             "expert_imbalance": 1.25, "expert_nodes": 2, "gpus": 16, "gpus_per_server": 8,
             "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
             "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "dtype_also": ("head",),
-            "sample_length": 256,
+            "sample_length": 256, "optimizer": "muon", "muon": Muon(steps=10),
             "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
                 "unfused": ("router",),
         }

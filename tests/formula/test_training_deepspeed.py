@@ -23,10 +23,10 @@ def test_sums_in_fp32_lie_beside_gradients_in_16_bits() -> None:
     for dtype, whole in (("bf16", 8.0), ("fp16", 4.0)):
         wanted = under("megatron-2021", dtype=dtype, zero=1)
         shape = stage_shapes(DENSE, wanted.layout)[0]
-        parts = state_parts(wanted, shape, 8)
+        parts = state_parts(wanted, DENSE, shape, 8)
         always = sum(size for name, size in parts.items() if name not in AT_STEP)
         assert always / shape.dense_total == pytest.approx(whole + 12 / 8)
-    assert SECOND_GRADIENTS not in state_parts(under("megatron-2025", zero=1), shape, 8)
+    assert SECOND_GRADIENTS not in state_parts(under("megatron-2025", zero=1), DENSE, shape, 8)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_copies_at_the_step() -> None:
     whole = shape.dense_total
     cases = [(1, (), 2.0 * (BUCKET + whole / 8)), (0, (), 4.0 * whole), (1, ("optimizer",), 2.0 * BUCKET)]
     for zero, offload, size in cases:
-        parts = state_parts(under("megatron-2021", dtype="fp16", zero=zero, offload=offload), shape, 8)
+        parts = state_parts(under("megatron-2021", dtype="fp16", zero=zero, offload=offload), DENSE, shape, 8)
         assert sum(parts.get(name, 0.0) for name in AT_STEP) == pytest.approx(size)
 
 

@@ -39,7 +39,7 @@ MEGATRON_175B = Transformer(
 def per_parameter(dtype: str, zero: int, data: int) -> float:
     wanted = job(dtype=dtype, zero=zero)
     (shape,) = stage_shapes(DENSE, wanted.layout)
-    return sum(state_parts(wanted, shape, data).values()) / shape.dense_total
+    return sum(state_parts(wanted, DENSE, shape, data).values()) / shape.dense_total
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_experts_are_sharded_over_fewer_ranks() -> None:
     # EP8 of 32 ranks: 4 replicas of each expert, 32 of the rest
     wanted = job(expert=8)
     (shape,) = stage_shapes(MOE, wanted.layout)
-    states = state_parts(wanted, shape, 32)["optimizer states"]
+    states = state_parts(wanted, MOE, shape, 32)["optimizer states"]
     assert states == pytest.approx(12 * (shape.dense_total / 32 + shape.expert_total / 4))
 
 
@@ -80,7 +80,9 @@ def test_175b_on_64_gpus_keeps_45_gib_of_state() -> None:
     # holds the embedding, 3 % more.
     wanted = job(tensor=8, pipeline=8, zero=0, sequence=2048)
     first = stage_shapes(MEGATRON_175B, wanted.layout)[0]
-    assert sum(state_parts(wanted, first, 1).values()) / 2**30 == pytest.approx(45.56, rel=0.04)
+    assert sum(state_parts(wanted, MEGATRON_175B, first, 1).values()) / 2**30 == pytest.approx(
+        45.56, rel=0.04
+    )
 
 
 def test_175b_activations_under_sequence_parallelism() -> None:
@@ -117,7 +119,7 @@ def states(ranks: int = 32, **changes: object) -> dict[str, float]:
     own = {k: v for k, v in changes.items() if k not in layout}
     wanted = job(**layout).model_copy(update=own)  # type: ignore[arg-type]
     (shape,) = stage_shapes(DENSE, wanted.layout, wanted.lora)
-    return state_parts(wanted, shape, ranks)
+    return state_parts(wanted, DENSE, shape, ranks)
 
 
 PARAMETERS = float(count_parameters(DENSE).total)

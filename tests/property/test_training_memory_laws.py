@@ -62,7 +62,7 @@ def test_ranks_together_hold_every_weight_once(
 def test_shards_of_all_ranks_add_up(arch: Transformer, ranks: int) -> None:
     whole, parts = (job(zero=z) for z in (0, 1))
     (shape,) = stage_shapes(arch, whole.layout)
-    states = [state_parts(j, shape, ranks)["optimizer states"] for j in (whole, parts)]
+    states = [state_parts(j, arch, shape, ranks)["optimizer states"] for j in (whole, parts)]
     assert states[1] * ranks == pytest.approx(states[0])
 
 

@@ -16,6 +16,7 @@ from railwright.fabric import build_networks
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
+from railwright.model.matrices import whole_matrices
 from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval, daly, young
 from railwright.reliability.result import CheckpointTimes
@@ -35,9 +36,10 @@ A_DAY = 86400.0
 
 
 def checkpoint_size(job: TrainingJob, arch: Transformer) -> float:
-    """Weights, master weights and both moments of every parameter, once. [byte]
+    """Weights, master weights and moments of every parameter, once. [byte]
 
-    14 bytes a parameter with bf16 weights and fp32 states; BLOOM-176B's 2.3 TB (TiB) are that.
+    14 bytes a parameter with bf16 weights and fp32 states; BLOOM-176B's 2.3 TB (TiB) are that.  Muon's
+    matrices have one moment.
     Raises PlanError for adapters, whose checkpoint the study has to size.
     """
     if job.lora is not None:
@@ -46,7 +48,8 @@ def checkpoint_size(job: TrainingJob, arch: Transformer) -> float:
             "choice; say it as reliability.checkpoint.size, like '2 GB'"
         )
     each = ENDS_BYTES + MASTER_BYTES[master_of(job)] + 2 * MOMENT_BYTES[job.moment_dtype]
-    return each * count_parameters(arch).total
+    second = MOMENT_BYTES[job.moment_dtype] * whole_matrices(arch) if job.optimizer == "muon" else 0.0
+    return each * count_parameters(arch).total - second
 
 
 def storage_bandwidth(cluster: Cluster, catalog: Catalog, servers: int) -> tuple[float, str]:

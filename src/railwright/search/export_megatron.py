@@ -69,7 +69,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
     fields = stages | _communication(job, arch, hosts) | _recomputation(job, arch) | _precision(job)
-    fields |= _fusions(job, arch, loss="native") | _graphs(job, arch) | _optimizer(job)
+    fields |= _fusions(job, arch, loss="native") | _graphs(job, arch) | _optimizer(job) | _muon(job)
     for name, value in fields.items():
         argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
         words = [] if value is True else value if isinstance(value, list) else [str(value)]
@@ -119,9 +119,12 @@ def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         # always: Megatron-Bridge takes 1 where it is left out, Megatron the tensor-parallel size
         strategy["expert_tensor_parallel_size"] = layout.expert_tensor or layout.tensor
     strategy |= _stages(job, arch)
-    optimizer = _optimizer(job)
+    optimizer = _optimizer(job) | _muon(job)
+    whole = job.optimizer == "muon" and layout.zero > 0
+    if job.optimizer == "muon":
+        optimizer |= {"use_distributed_optimizer": False, "use_layer_wise_distributed_optimizer": whole}
     ddp: dict[str, Any] = {
-        "use_distributed_optimizer": layout.zero > 0 or bool(optimizer),
+        "use_distributed_optimizer": not whole and (layout.zero > 0 or bool(_optimizer(job))),
         "overlap_grad_reduce": overlap.dp,
         "overlap_param_gather": overlap.dp and layout.zero > 0,
         "grad_reduce_in_fp32": gradient_type(job) == "fp32",
@@ -163,7 +166,7 @@ def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     ]
     if optimizer:
         held = {k: _Name(TORCH[v]) if k.endswith("_dtype") else v for k, v in optimizer.items()}
-        if job.master == "fp32":
+        if job.master == "fp32" and job.optimizer == "adam":
             held["store_param_remainders"] = False
         parts.append(("the OptimizerConfig (megatron/core/optimizer)", "optimizer", held))
     if job.lora:
@@ -313,6 +316,13 @@ def _optimizer(job: TrainingJob) -> dict[str, Any]:
         # without, a copy of the gradients in fp32 is made for the optimizer
         found["main_grads_dtype"] = "bf16"
     return found
+
+
+def _muon(job: TrainingJob) -> dict[str, Any]:
+    """Fields of OptimizerConfig for Muon; whole matrices for each data-parallel rank are a field apart."""
+    if job.optimizer != "muon":
+        return {}
+    return {"optimizer": "muon", "muon_num_ns_steps": job.muon.steps, "muon_tp_mode": job.muon.tp_mode}
 
 
 def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:

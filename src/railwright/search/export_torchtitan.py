@@ -221,6 +221,9 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What the job sets of number formats, kernels and overlaps, and torchtitan does not."""
     layout, overlap, found = job.layout, job.overlap, []
+    if job.optimizer != "adam":
+        how = f"{job.muon.steps} steps, tensor-parallel ranks {job.muon.tp_mode}"
+        found.append(f"optimizer {job.optimizer} ({how}): torchtitan has Adam and AdamW")
     if job.moment_dtype != "fp32":
         found.append(f"moments in {job.moment_dtype}: torchtitan's AdamW keeps the type of its parameters")
     if job.master == "remainder":

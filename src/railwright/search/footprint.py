@@ -194,7 +194,7 @@ class Footprint:
         cut = tuple(setting[a] for a in (*STAGING, *SHARDING, "context", "zero", "offload"))
         key = (*cut, folding(setting["schedule"]), stage)
         if key not in self._states:
-            parts = state_parts(apply(self.job, setting), shape, replicas)
+            parts = state_parts(apply(self.job, setting), self.arch, shape, replicas)
             copy = sum(parts.pop(name, 0.0) for name in AT_STEP)
             self._states[key] = sum(parts.values()), copy
         return self._states[key]

@@ -286,6 +286,8 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("parameters that are not sharded beside other than data parallelism")
     elif setting["zero"] == 0 and setting["accumulates"]:
         found.append("gradients of parameters that are not sharded reduced once for several microbatches")
+    if job.optimizer != "adam":
+        found.append(f"optimizer {job.optimizer}")
     if setting["zero"] in (1, 2):
         found.append("zero 1 and 2, which shard gradients or optimizer states but not parameters")
     if setting["zero"] == 3:

@@ -29,7 +29,6 @@ from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import constant
-from railwright.training.deepspeed import update_operators
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
 from railwright.training.kept import layers_away
@@ -44,6 +43,7 @@ from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
+from railwright.training.update import update_on_gpu
 from railwright.training.work import Work
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
@@ -320,8 +320,8 @@ class Pricer:
         if "optimizer" in job.layout.offload:
             here = min(domain_of(job, self.machine.network.fabric), prices.groups.grid.size)
             return sum(host_update(held, gradient_bytes(job), here, self.machine)) + self.pace.step
-        update = update_operators(job, held, prices.groups.sizes.replicas)
-        return sum(self.kernel(op) for op in update) + self.pace.step
+        update = update_on_gpu(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
+        return sum(update) + self.pace.step
 
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""

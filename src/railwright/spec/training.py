@@ -133,6 +133,19 @@ class Overlap(Section):
     )
 
 
+class Muon(Section):
+    """How `optimizer: muon` makes a momentum orthogonal."""
+
+    steps: Annotated[int, Field(gt=0)] = Field(
+        default=5, description="Newton-Schulz steps (Megatron's --muon-num-ns-steps)"
+    )
+    tp_mode: Literal["duplicated", "blockwise", "distributed"] = Field(
+        default="duplicated",
+        description="what tensor-parallel ranks make orthogonal: each the whole matrix, gathered before; "
+        "their own block alone; or their block, while they sum up its squares (Megatron's --muon-tp-mode)",
+    )
+
+
 class TrainingJob(Section):
     """One training job over all GPUs of the cluster (or the first `gpus`)."""
 
@@ -170,6 +183,12 @@ class TrainingJob(Section):
         description="mxfp8: what is multiplied in it beside the layers' linear parts, instead of in 16 bits: "
         "attention (Megatron's fp8_dot_product_attention), head (fp8_output_proj)",
     )
+    optimizer: Literal["adam", "muon"] = Field(
+        default="adam",
+        description="what updates the weights: Adam; or Muon the matrices of the layers, whose momentum it "
+        "makes orthogonal, and Adam embedding, head, norms and biases (Megatron's --optimizer muon)",
+    )
+    muon: Muon = Muon()
     moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
         default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
     )

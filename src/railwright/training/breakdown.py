@@ -33,6 +33,7 @@ class Ending:
     optimizer  its length
     end        parameters gathered, where that is not overlapped with the next step
     host       of `optimizer`, what is copied to and from host memory and updated there
+    exchanged  of `optimizer`, what tensor-parallel ranks send each other of the momentum (Muon)
     """
 
     finish: float
@@ -43,11 +44,12 @@ class Ending:
     optimizer: float
     end: float
     host: HostUpdate = ON_GPU
+    exchanged: float = 0.0
 
     @property
     def on_gpu(self) -> float:
-        """The optimizer's length on the GPU itself."""
-        return self.optimizer - sum(self.host)
+        """What the GPU itself computes of the optimizer."""
+        return self.optimizer - sum(self.host) - self.exchanged
 
 
 class _HasStage(Protocol):
@@ -78,7 +80,12 @@ def shares(
     busy["dp"] = sum(s.end - s.start for s in stage.dp_spans)
     exposed["dp"] += (ending.reduced - ending.finish) + (ending.ready - ending.tied_start)
     exposed["bubble"] += _end_bubble(ending)
-    moved = {"compute": ending.on_gpu, "copy": ending.host.down + ending.host.up, ADAM: ending.host.adam}
+    moved = {
+        "compute": ending.on_gpu,
+        "copy": ending.host.down + ending.host.up,
+        ADAM: ending.host.adam,
+        "tp": ending.exchanged,
+    }
     for kind, seconds in moved.items():
         exposed[kind] += seconds
         busy[kind] += seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.lora import Lora
-from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
@@ -26,6 +26,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
+    idle += _idle_muon(job)
     if job.master == "remainder" and has_fp32_shards(job):
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
@@ -44,6 +45,14 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "adapters (lora) leave out those of the frozen ones, about a third of them."
         )
     return idle
+
+
+def _idle_muon(job: TrainingJob) -> list[str]:
+    if job.optimizer == "adam":
+        return [] if job.muon == Muon() else ["muon does nothing: optimizer is adam."]
+    if era_of(job).framework == "megatron":
+        return []
+    return [f"optimizer muon is priced as Megatron-LM runs it; software {job.software} has none."]
 
 
 def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:

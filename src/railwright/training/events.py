@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from railwright.training.breakdown import Ending, spent
 from railwright.training.lanes import LANES, Pass, Span, ahead_of, is_ahead
+from railwright.training.muon import GATHERED
 from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES, Unit
@@ -153,7 +154,8 @@ def _around(rank: int, p: Placed, overlapped_sends: bool) -> list[Event]:
 
 def _ended(rank: int, ending: Ending, span: float) -> list[Event]:
     host, copied = ending.host, ending.barrier + ending.host.down
-    updated = copied + ending.on_gpu
+    gathered = copied + ending.exchanged
+    updated = gathered + ending.on_gpu
     back = updated + host.adam
     waits = [
         (ending.reduced, ending.tied_start),
@@ -162,7 +164,8 @@ def _ended(rank: int, ending: Ending, span: float) -> list[Event]:
     ]
     return [
         Event(rank, "copy", "gradients to the host", "optimizer", ending.barrier, copied),
-        Event(rank, "compute", "optimizer", "optimizer", copied, updated),
+        Event(rank, "tp", GATHERED, "all_gather", copied, gathered),
+        Event(rank, "compute", "optimizer", "optimizer", gathered, updated),
         Event(rank, "host", "CPU Adam", ADAM, updated, back),
         Event(rank, "copy", "weights from the host", "optimizer", back, back + host.up),
         *(Event(rank, "compute", "waiting for another stage", "bubble", a, b) for a, b in waits if b > a),

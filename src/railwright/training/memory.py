@@ -106,7 +106,7 @@ def _stage(
     system: float,
 ) -> StageMemory:
     """The fullest moment of one GPU of a stage."""
-    states = state_parts(job, shape, ranks)
+    states = state_parts(job, arch, shape, ranks)
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape)
     held = max(moments, key=lambda m: _bytes(m, tensors))

@@ -13,6 +13,7 @@ from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
 from railwright.training.lora import check_adapters
+from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
@@ -46,6 +47,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_sharding(job, data * job.layout.context)
     _check_blocking(job, data)
     check_formats(job, arch)
+    check_optimizer(job)
     check_again(job, arch)
     return _warnings(job, arch, fabric)
 

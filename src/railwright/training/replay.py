@@ -10,12 +10,12 @@ from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator, Block
-from railwright.training.formats import master_of
 from railwright.training.kept import layers_away, stage_activations
+from railwright.training.muon import ITERATION
 from railwright.training.route import Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.stages import StageShape
-from railwright.training.states import COPY, MASTER_BYTES, MOMENT_BYTES, state_parts
+from railwright.training.states import COPY, STATES, moment_bytes, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
 Plans = Mapping[Layer, Sequence[LayerPlan]]
@@ -52,7 +52,7 @@ class Replay:
         job, shape = self.job, self.shape
         self.turn = 0
         self.tensors = stage_activations(job, self.arch, shape)
-        self.states = state_parts(job, shape, self.ranks)
+        self.states = state_parts(job, self.arch, shape, self.ranks)
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
         self.rows = job.micro_batch * job.sequence / job.layout.context
         self.full = ELEMENT * self.rows * self.arch.hidden
@@ -115,10 +115,9 @@ class Replay:
         for name in ("gathered weights", "gradients before reduction"):
             if states.get(name):
                 self.take(states[name])
-        master, moment = MASTER_BYTES[master_of(self.job)], MOMENT_BYTES[self.job.moment_dtype]
-        optimizer = states.get("optimizer states", 0.0)
-        self.moment = optimizer * moment / (master + 2 * moment)
-        self.each(optimizer - 2 * self.moment)
+        if STATES in states:
+            self.moment = moment_bytes(self.job, self.arch, self.shape, self.ranks) / 2
+            self.each(states[STATES] - 2 * self.moment)
         self.always()
 
     def always(self) -> None:
@@ -275,4 +274,5 @@ class Replay:
         copies = self.each(self.states.get(COPY, 0.0))
         if step == 0:
             self.each(self.moment, self.moment)
+        self.once(self.states.get(ITERATION, 0.0))
         self.give(copies)

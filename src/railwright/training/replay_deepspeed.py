@@ -9,6 +9,7 @@ from railwright.training.allocator import Block
 from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
 from railwright.training.replay import Flight, Replay
 from railwright.training.route import Unit
+from railwright.training.states import STATES
 
 
 class DeepSpeedReplay(Replay):
@@ -21,7 +22,7 @@ class DeepSpeedReplay(Replay):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.sums = SECOND_GRADIENTS in self.states
-        self.state = self.states.get("optimizer states", 0.0) / 3
+        self.state = self.states.get(STATES, 0.0) / 3
         self.part = self.full / self.job.layout.tensor
         self.live: list[Block] = []
         self.seen: set[int] = set()

@@ -6,12 +6,14 @@ what is sharded; experts have replicas of their own.
 
 from __future__ import annotations
 
+from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
 from railwright.training.deepspeed import BUCKETS, copied, second_gradients
 from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards, master_of
+from railwright.training.muon import ITERATION, Held, held, iteration_bytes, weights_of
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 
@@ -46,18 +48,21 @@ COPY = "fp32 copy of the gradients"
 moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
 core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
 
-AT_STEP = (COPY, BUCKETS)
+STATES = "optimizer states"
+"""Master weights and moments."""
+
+AT_STEP = (COPY, BUCKETS, ITERATION)
 """Parts that are there at the optimizer's step only."""
 
 
-def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, float]:
+def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int) -> dict[str, float]:
     """Weights, gradients and optimizer states of one GPU of a stage. [byte]
 
     ranks  that hold the same dense parameters: data- times context-parallel size
 
     ZeRO-1 shards the optimizer states over them, ZeRO-2 the gradients too, down to one bucket that waits for
     its reduction, ZeRO-3 also the weights, over `layout.shard` of them, down to the units that are gathered.
-    Frozen weights have neither gradients nor states.
+    Frozen weights have neither gradients nor states.  Under Muon, those of the rank with most of them.
     """
     layout, gradient = job.layout, gradient_bytes(job)
     dense, expert = shape.trained_dense_total, shape.trained_expert_total
@@ -81,7 +86,12 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
         parts |= second_gradients(dense + expert, layout.zero, gradient)
     offload = "optimizer" in layout.offload
     if not offload:
-        parts["optimizer states"] = (master + 2 * moments) * shard
+        parts[STATES] = (master + 2 * moments) * shard
+        if job.optimizer == "muon":
+            groups = held(arch, layout, shape, over, expert_over)
+            by_adam = shard - _mean(groups)
+            parts[STATES] = (master + moments) * weights_of(groups).fullest + (master + 2 * moments) * by_adam
+            parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
     if gradient < 4.0 and job.moment_dtype == "fp32" and master_of(job) == "fp32":
         # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
         if era_of(job).deepspeed and layout.zero < 2:
@@ -89,6 +99,24 @@ def state_parts(job: TrainingJob, shape: StageShape, ranks: int) -> dict[str, fl
         elif not offload:
             parts[COPY] = 4.0 * shard
     return parts
+
+
+def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int) -> float:
+    """What of `STATES` are moments: made in the first step, not before. [byte]"""
+    states = state_parts(job, arch, shape, ranks).get(STATES, 0.0)
+    moment, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
+    if job.optimizer == "adam":
+        return states * 2 * moment / (master + 2 * moment)
+    over, expert_over = Sizes.under(job.layout, ranks // job.layout.context).over(job.layout.zero)
+    fullest = weights_of(held(arch, job.layout, shape, over, expert_over)).fullest
+    by_adam = states - (master + moment) * fullest
+    return moment * fullest + by_adam * 2 * moment / (master + 2 * moment)
+
+
+def _mean(groups: tuple[Held, ...]) -> float:
+    """Weights that Muon updates of one data-parallel rank, in the mean."""
+    dense, expert, _ = weights_of(groups)
+    return dense / groups[0].ranks + expert / groups[-1].ranks
 
 
 def _weights(job: TrainingJob, shape: StageShape) -> float:

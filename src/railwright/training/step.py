@@ -23,7 +23,6 @@ from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of, unmeasured
 from railwright.training.costs import KernelTime
-from railwright.training.deepspeed import update_operators
 from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.experts import beyond_reach
@@ -40,6 +39,7 @@ from railwright.training.shards import Units, units_of
 from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.update import update_on_gpu
 from railwright.training.work import Work
 
 NONE_SLOWER: Mapping[int, float] = MappingProxyType({})
@@ -242,12 +242,15 @@ def endings_of(
         if "optimizer" in layout.offload:
             here = min(domain_of(job, prices.machine.network.fabric), prices.groups.grid.size)
             host, own = host_update(held[s], each, here, prices.machine), 0.0
+            exchanged = 0.0
         else:
-            update = update_operators(job, held[s], sizes.replicas)
-            host, own = ON_GPU, sum(timed(op) for op in update)
-        optimizer = sum(host) + own + pace.step
+            host = ON_GPU
+            own, exchanged = update_on_gpu(job, arch, one.shape, prices, timed, pace, over, expert_over)
+        optimizer = sum(host) + own + exchanged + pace.step
         end = one.stage.gather(barrier + optimizer)
-        endings.append(Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host))
+        endings.append(
+            Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, exchanged)
+        )
     return endings
 
 

@@ -17,7 +17,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Muon, TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
@@ -153,6 +153,12 @@ def _in_no_time(
     )
 
 
+def _by_adam(job: TrainingJob, machine: Machine) -> Case | None:
+    if job.optimizer == "adam":
+        return None
+    return Case(job.model_copy(update={"optimizer": "adam", "muon": Muon()}), machine)
+
+
 def _rate(factor: float) -> Change:
     def change(job: TrainingJob, machine: Machine) -> Case | None:
         if _in_one_server(job, machine):
@@ -283,6 +289,7 @@ QUESTIONS: tuple[tuple[str, str, Change], ...] = (
         "expert exchange by DeepEP or HybridEP, not NCCL's all-to-all",
         _once_per_server,
     ),
+    ("Adam instead of Muon", "two moments for each weight, and no products in the optimizer", _by_adam),
     ("GPUs all alike", "no wait for the slowest", _all_alike),
     ("One GPU 10 % slower", "its products and attention, as at a lower clock; all others wait", _one_slower),
     (

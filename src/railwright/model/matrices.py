@@ -1,0 +1,90 @@
+"""The weight matrices of a layer, one by one: what an optimizer sees that works on whole matrices (Muon)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from railwright.model.architecture import Transformer
+from railwright.model.pattern import Layer, layer_kinds
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Weights of one product of a layer, rows (outputs) times columns (inputs), before tensor parallelism.
+
+    cut     which side tensor-parallel ranks share; '' where every rank has all of it
+    count   of the same kind in a layer: experts
+    expert  whether expert-parallel ranks share them
+    """
+
+    name: str
+    rows: int
+    columns: int
+    cut: Literal["rows", "columns", ""]
+    count: int = 1
+    expert: bool = False
+
+    @property
+    def size(self) -> int:
+        """Weights of one of them."""
+        return self.rows * self.columns
+
+
+def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
+    """Every matrix of a layer.  Norms, biases and attention sinks are none; embedding and head no layer's.
+
+    Queries, keys and values are three, gate and up projection one, as Megatron-LM's Muon takes them
+    (core/optimizer/emerging_optimizers.py, split_qkv; core/transformer/mlp.py, linear_fc1).
+    """
+    if layer == "dense":
+        return (*_attention(arch), *_mlp(arch, "mlp", arch.ffn))
+    routed = (Matrix("router", arch.experts, arch.hidden, ""),)
+    experts = _mlp(arch, "expert", arch.expert_ffn, count=arch.experts, expert=True)
+    shared = _mlp(arch, "shared expert", arch.shared_ffn) if arch.shared_ffn else ()
+    gate = (Matrix("shared gate", 1, arch.hidden, ""),) if arch.shared_ffn and arch.shared_gate else ()
+    return (*_attention(arch), *routed, *experts, *shared, *gate)
+
+
+def whole_matrices(arch: Transformer) -> int:
+    """Weights of all matrices of all layers, without extra multi-token-prediction layers."""
+    kinds = layer_kinds(arch)[: arch.layers]
+    return sum(m.size * m.count for kind in kinds for m in layer_matrices(arch, kind))
+
+
+def prediction_matrices(arch: Transformer) -> tuple[Matrix, ...]:
+    """Multi-token prediction's joining products, beside its layers."""
+    if not arch.mtp_layers:
+        return ()
+    return (Matrix("prediction joint", arch.hidden, 2 * arch.hidden, "rows", count=arch.mtp_layers),)
+
+
+def _attention(arch: Transformer) -> tuple[Matrix, ...]:
+    h, heads = arch.hidden, arch.heads
+    if arch.attention == "mla":
+        query = heads * (arch.head_dim + arch.rope_dim)
+        down = (Matrix("query down", arch.q_lora, h, ""),) if arch.q_lora else ()
+        return (
+            *down,
+            Matrix("query up", query, arch.q_lora or h, "rows"),
+            Matrix("key/value down", arch.kv_lora + arch.rope_dim, h, ""),
+            Matrix("key/value up", heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, "rows"),
+            Matrix("output projection", h, heads * arch.v_head_dim, "columns"),
+        )
+    queries, keys = heads * arch.head_dim, arch.kv_heads * arch.head_dim
+    return (
+        Matrix("query", queries, h, "rows"),
+        Matrix("key", keys, h, "rows"),
+        Matrix("value", keys, h, "rows"),
+        Matrix("output projection", h, queries, "columns"),
+    )
+
+
+def _mlp(
+    arch: Transformer, name: str, width: int, count: int = 1, expert: bool = False
+) -> tuple[Matrix, ...]:
+    up = width * (2 if arch.gated else 1)
+    return (
+        Matrix(f"{name} up", up, arch.hidden, "rows", count, expert),
+        Matrix(f"{name} down", arch.hidden, width, "columns", count, expert),
+    )

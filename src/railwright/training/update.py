@@ -1,0 +1,39 @@
+"""The optimizer's step on the GPU, whichever optimizer it is."""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.communication import Prices
+from railwright.training.costs import KernelTime
+from railwright.training.deepspeed import update_operators
+from railwright.training.eras import Pace
+from railwright.training.host import cpu_factor
+from railwright.training.muon import Update, held, launching, muon_update, weights_of
+from railwright.training.stages import StageShape
+
+
+def update_on_gpu(
+    job: TrainingJob,
+    arch: Transformer,
+    shape: StageShape,
+    prices: Prices,
+    timed: KernelTime,
+    pace: Pace,
+    over: int,
+    expert_over: int,
+) -> Update:
+    """The longest step of a GPU of a stage. [s]
+
+    over, expert_over  ranks among which states of dense and expert parameters are divided
+    """
+    rest = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
+    muon = Update(0.0)
+    if job.optimizer == "muon":
+        groups = held(arch, job.layout, shape, over, expert_over)
+        host = launching(job.muon.steps, cpu_factor(prices.machine.gpu), pace.host)
+        muon = muon_update(job, groups, prices, timed, host)
+        every = weights_of(groups)
+        rest -= every.dense / over + every.expert / expert_over
+    adam = update_operators(job, max(rest, 0.0), prices.groups.sizes.replicas)
+    return Update(muon.compute + sum(timed(op) for op in adam), muon.exchanged)
