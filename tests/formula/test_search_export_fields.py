@@ -42,6 +42,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("expert_imbalance", {}, 1.25),
     ("expert_capacity", {}, 1.5),
     ("expert_nodes", {}, 2),
+    ("dispatch_dtype", {"dtype": "mxfp8"}, "fp8"),
     ("cuda_graphs", {}, ("attention",)),
     ("cuda_graphs", {}, ("step",)),
     ("cuda_graphs", {}, ("mlp",)),
@@ -120,6 +121,7 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
             "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
             "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "dtype_also": ("head",),
             "sample_length": 256, "optimizer": "muon", "muon": Muon(steps=10),
+            "dispatch_dtype": "fp8",
             "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
                 "unfused": ("router",),
         }

@@ -107,6 +107,13 @@ def test_brute_force_with_casts_and_packed_samples() -> None:
     _compare(packed, DENSE, 1, Space({**axes, "micro_batch": (1, 2), "sequence_parallel": (True,)}))
 
 
+def test_brute_force_where_tokens_travel_in_8_bits() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "zero": (1,), "micro_batch": (1, 2)}
+    fixed = {"recompute": ("none", "full"), "overlap_tp": (False,), "placement": ("packed",)}
+    one = job(batch=32, dtype="fp8_block").model_copy(update={"dispatch_dtype": "fp8"})
+    _compare(one, MOE, 1, Space({**axes, **fixed}))
+
+
 def test_brute_force_of_whole_matrices() -> None:
     """Muon: data-parallel ranks update matrices of their own, and `zero` 2 and 3 are refused."""
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "zero": (0, 1, 3), "micro_batch": (1, 2)}

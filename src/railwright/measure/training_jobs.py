@@ -32,6 +32,8 @@ DTYPES = {
     "fp8-mx": "mxfp8",
     "fp8-tensorwise": "fp8",
     "fp8-rowwise": "fp8_rowwise",
+    "fp8-sc": "fp8_block",
+    "fp8-blockwise": "fp8_block",
     "nvfp4": "nvfp4",
 }
 """Our names of the records' formats; fp8 is one with a scale per tensor, delayed or current."""

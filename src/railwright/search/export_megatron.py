@@ -258,6 +258,7 @@ def _precision(job: TrainingJob) -> dict[str, Any]:
         return {"fp16": True}
     formats: dict[str, dict[str, Any]] = {
         "fp8": {"fp8": "hybrid", "fp8_recipe": "tensorwise"},
+        "fp8_block": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
         "mxfp8": {"fp8": "e4m3", "fp8_recipe": "mxfp8"},
         "nvfp4": {"fp4": "e2m1"},
     }

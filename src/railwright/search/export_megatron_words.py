@@ -38,6 +38,11 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
     if job.dtype == "fp8_rowwise":
         found.append("fp8 with a scale per row: Transformer Engine has none; without it, 16 bits")
+    if job.dispatch_dtype == "fp8":
+        found.append(
+            "tokens dispatched in 8 bits: Megatron has it for mxfp8 and its ncclep dispatcher alone "
+            "(moe_dispatch_fwd_dtype, moe_combine_bwd_dtype, with use_transformer_engine_op_fuser)"
+        )
     if amax_over(job) == "tensor":
         found.append("fp8 maxima over tensor-parallel ranks alone: a field (tp_only_amax_red), no argument")
     if "attention" in job.dtype_also:
@@ -131,7 +136,7 @@ def whole_masters(job: TrainingJob) -> str:
 def keeps_remainders(job: TrainingJob) -> bool:
     """Whether the master weights that narrow states go with are remainders of bf16 weights: Transformer
     Engine's FusedAdam keeps those (store_param_remainders), where it is the one to keep them."""
-    at_once = job.dtype == "mxfp8" or (job.dtype == "fp8" and amax_over(job) == "none")
+    at_once = job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
     elsewhere = job.layout.zero >= 2 or "optimizer" in job.layout.offload
     return job.dtype != "fp16" and not at_once and not elsewhere
 

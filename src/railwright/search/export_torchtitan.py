@@ -188,7 +188,9 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if "activations" in layout.offload:
         kept = f" (of {layout.offload_layers} layers)" if layout.offload_layers else ""
         found.append(f"offloaded activations{kept}: torchtitan has no setting for them")
-    if job.dtype in ("fp16", "nvfp4"):
+    if job.dispatch_dtype == "fp8":
+        found.append("tokens dispatched in 8 bits: torchtitan sends them in 16")
+    if job.dtype in ("fp16", "nvfp4", "fp8_block"):
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
     if job.dtype_also:
         found.append(f"{' and '.join(job.dtype_also)} in mxfp8: torchtitan multiplies them in 16 bits")

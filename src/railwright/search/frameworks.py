@@ -240,7 +240,10 @@ def _ring(setting: Mapping[str, Any], job: TrainingJob) -> list[str]:
 
 
 def _dispatched(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
-    """What kernels that send one copy to each server do not do: the ranks of a server follow each other."""
+    """What kernels of the expert exchange do not do; those that send one copy to each server want its ranks
+    one after the other."""
+    if job.dispatch_dtype == "fp8" and setting["expert"] > 1:
+        return ["tokens dispatched in 8 bits"]
     if setting["placement"] == "expert-across" and sends_one_copy(apply(job, setting), arch):
         return ["one copy to each server (DeepEP) where an expert group has one rank on each"]
     return []

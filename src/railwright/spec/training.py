@@ -173,10 +173,10 @@ class TrainingJob(Section):
         default=1, description="sequences that one data-parallel rank computes at once"
     )
     tokens: Annotated[float, Field(gt=0)] = Field(description="token budget, e.g. 2e9")
-    dtype: Literal["bf16", "fp16", "fp8", "fp8_rowwise", "mxfp8", "nvfp4"] = Field(
+    dtype: Literal["bf16", "fp16", "fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"] = Field(
         default="bf16",
         description="type the matrices are multiplied in (fp8: a scale per tensor; fp8_rowwise: per row, "
-        "torchao's; mxfp8, nvfp4: per block)",
+        "torchao's; fp8_block: per 1 x 128 and 128 x 128, DeepSeek-V3's; mxfp8, nvfp4: per block)",
     )
     dtype_also: tuple[Literal["attention", "head"], ...] = Field(
         default=(),
@@ -216,6 +216,11 @@ class TrainingJob(Section):
         default=None,
         description="servers that one token's experts may lie on; one copy goes to each, and is passed on "
         "inside it (DeepEP); default: any, and every expert's copy crosses the network (NCCL)",
+    )
+    dispatch_dtype: Literal["bf16", "fp8"] = Field(
+        default="bf16",
+        description="type in which tokens, and gradients of what experts return, travel to experts; what "
+        "comes back stays in 16 bits (DeepSeek-V3)",
     )
     cuda_graphs: tuple[Graph, ...] = Field(
         default=(),

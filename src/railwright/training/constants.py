@@ -88,7 +88,9 @@ def _model(gpu: str) -> str:
 
 def width_of(dtype: str) -> str:
     """Width of the products: '16-bit', 'fp8' (with a scale per row or block too) or 'nvfp4'."""
-    return {"bf16": "16-bit", "fp16": "16-bit", "fp8_rowwise": "fp8", "mxfp8": "fp8"}.get(dtype, dtype)
+    if dtype in ("bf16", "fp16"):
+        return "16-bit"
+    return "fp8" if dtype in ("fp8_rowwise", "fp8_block", "mxfp8") else dtype
 
 
 @cache

@@ -10,6 +10,7 @@ from railwright.collectives.moe_routing import distinct_groups, nodes_kept
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
+from railwright.training.blockwise import sent_share
 from railwright.training.casts import narrow_gathers
 from railwright.training.chain import Chain
 from railwright.training.communication import (
@@ -52,7 +53,7 @@ class Exchange:
         return 1.0 if width is None else width / self.arch.hidden
 
     def routed(self, purpose: str) -> tuple[Comm, ...]:
-        """One expert all-to-all: dispatch or combine.
+        """One expert all-to-all: dispatch or combine; in 8 bits what goes to experts, where the job says so.
 
         With `expert_nodes` a token crosses the network once per server of its experts, and is passed on
         inside the server meanwhile: what that takes longer comes after (DeepEP's high-throughput kernels;
@@ -62,7 +63,7 @@ class Exchange:
         """
         if self.job.layout.expert == 1:
             return ()
-        size = routed_size(self.job, self.arch, self.share)
+        size = routed_size(self.job, self.arch, self.share) * sent_share(self.job, purpose)
         limit = self.job.expert_nodes
         if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)

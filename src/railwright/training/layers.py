@@ -10,6 +10,7 @@ from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.again import needed
+from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import era_of, loss_of
@@ -32,7 +33,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         ep=layout.expert if routed else 1,
         expert_tp=layout.expert_tensor,
         imbalance=job.expert_load if routed else 1.0,
-        dtype=job.dtype,
+        dtype=product_dtype(job),
         narrow="attention" in job.dtype_also,
         attention=era_of(job).attention,
         modules=layout.recompute_modules,
@@ -46,10 +47,14 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = fused_by(operators, job, gpu)
     if compiled_casts(job):
         operators = with_casts(operators, job, arch.gated)
+    if job.dtype in PRODUCTS:
+        operators = with_block_casts(operators, job)
+    if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:
+        operators = with_narrow_dispatch(operators, job)
     if layout.context > 1:
         heads = arch.heads // layout.tensor
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
-    return with_adapters(operators, job.lora, job.dtype) if job.lora else operators
+    return with_adapters(operators, job.lora, product_dtype(job)) if job.lora else operators
 
 
 def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:
@@ -73,7 +78,7 @@ def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
         rows_of(job),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
-        dtype=job.dtype,
+        dtype=product_dtype(job),
         narrow="head" in job.dtype_also,
         loss=loss_of(job),
     )

@@ -8,6 +8,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
+from railwright.training.blockwise import check_dispatch
 from railwright.training.divisors import divisors, listed, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
@@ -48,6 +49,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     _check_blocking(job, data)
     check_formats(job, arch)
     check_optimizer(job)
+    check_dispatch(job)
     check_again(job, arch)
     return _warnings(job, arch, fabric)
 
