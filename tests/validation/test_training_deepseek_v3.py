@@ -1,10 +1,10 @@
 """DeepSeek-V3's own run, in no record and no fit: 180,000 H800 hours for a trillion tokens.
 
 DeepSeek-AI, DeepSeek-V3 technical report (arXiv 2412.19437), table 1 and section 3: 2,048 H800, DualPipe over
-16 stages, experts over 64 GPUs of 8 servers, a token's on 4 servers at most, ZeRO-1, 15,360 sequences of 4,096
-tokens, fp8 with a scale per block, tokens dispatched in fp8, moments in bf16; norms, up-projections of latent
-attention and activations computed again.  Their framework is their own (HAI-LLM), which no era is, and gives 20
-of 132 multiprocessors to communication.
+16 stages, experts over 64 GPUs of 8 servers, a token's on 4 servers at most, ZeRO-1, 15,360 sequences of
+4,096 tokens; fp8 with a scale per block, tokens dispatched in fp8, moments in bf16; norms, up-projections of
+latent attention and activations computed again.  Their framework is their own (HAI-LLM), no era of ours, and
+it gives 20 of 132 multiprocessors to communication.
 """
 
 from __future__ import annotations
