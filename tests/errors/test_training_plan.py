@@ -174,9 +174,10 @@ def test_a_sequence_shorter_than_its_ranks() -> None:
     assert "a sequence of 2 tokens cannot be shared" in refusal(job(context=4, sequence=2))
 
 
-def test_experts_cut_more_than_the_rest() -> None:
-    text = refusal(job(tensor=2, expert=2, expert_tensor=4), MOE)
-    assert "layout.expert_tensor 4 does not divide layout.tensor = 2; 1, 2 work" in text
+def test_experts_cut_into_more_parts_than_a_stage_has_gpus() -> None:
+    text = refusal(job(tensor=2, expert=2, expert_tensor=64), MOE)
+    assert "layout.expert_tensor 64 does not divide the 32 GPUs of a stage" in text
+    assert "1, 2, 4, 8, 16, 32 work" in text
 
 
 def test_shards_need_zero_3_and_a_divisor() -> None:

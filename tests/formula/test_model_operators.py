@@ -234,7 +234,7 @@ def test_adam_moves_34_bytes_per_parameter():
         (MIXTRAL, "moe", {"ep": 3}, "sizes that do: 1, 2, 4, 8"),
         (LLAMA, "moe", {}, "has no experts"),
         (MIXTRAL, "moe", {"imbalance": 0.5}, "below 1"),
-        (MIXTRAL, "moe", {"tp": 2, "expert_tp": 4}, "must divide tensor parallel"),
+        (MIXTRAL, "moe", {"tp": 2, "expert_tp": 3}, "3 does not divide its expert width of 14336"),
         (load_model("llama-2-13b"), "dense", {"tp": 5}, "does not divide its MLP width of 13824"),
     ],
 )

@@ -107,6 +107,12 @@ def test_brute_force_with_casts_and_packed_samples() -> None:
     _compare(packed, DENSE, 1, Space({**axes, "micro_batch": (1, 2), "sequence_parallel": (True,)}))
 
 
+def test_brute_force_where_experts_are_cut_more_than_the_rest() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 2), "expert_tensor": (None, 1, 4)}
+    fixed = {"recompute": ("none",), "overlap_tp": (False,), "placement": ("packed",), "zero": (0, 1)}
+    _compare(job(batch=32), MOE, 1, Space({**axes, **fixed, "micro_batch": (1, 2)}))
+
+
 def test_brute_force_where_tokens_travel_in_8_bits() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "zero": (1,), "micro_batch": (1, 2)}
     fixed = {"recompute": ("none", "full"), "overlap_tp": (False,), "placement": ("packed",)}

@@ -165,10 +165,7 @@ def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
             f"{arch.name}: expert parallel {cut.ep} does not divide its {arch.experts} experts; "
             f"sizes that do: {_divisors(arch.experts)}."
         )
-    etp = cut.expert_tp or cut.tp
-    if cut.tp % etp:
-        raise PlanError(f"expert tensor parallel {etp} must divide tensor parallel {cut.tp}.")
-    _check_width(arch, "expert width", arch.expert_ffn, etp)
+    _check_width(arch, "expert width", arch.expert_ffn, cut.expert_tp or cut.tp)
     if cut.imbalance < 1.0:
         raise PlanError(f"expert imbalance {cut.imbalance:g} is below 1: it is busiest over mean.")
 

@@ -223,6 +223,10 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What the job sets of number formats, kernels and overlaps, and torchtitan does not."""
     layout, overlap, found = job.layout, job.overlap, []
+    if arch.is_moe and layout.expert_tensor not in (None, 1, layout.tensor):
+        found.append(
+            f"experts cut into {layout.expert_tensor}: torchtitan takes 1 or the tensor-parallel degree"
+        )
     if job.optimizer != "adam":
         how = f"{job.muon.steps} steps, tensor-parallel ranks {job.muon.tp_mode}"
         found.append(f"optimizer {job.optimizer} ({how}): torchtitan has Adam and AdamW")

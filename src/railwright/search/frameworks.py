@@ -39,8 +39,9 @@ Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]
 """(axis -> value, job, model) -> what a framework has not, in words.  Of a layout it looks at the axes of
 STRUCTURE and CHOICES alone, of numbers whether they are 1, 2 or more, and at `replicas` (ranks with the same
 dense parameters), `copies` (the same, or those with the same experts), `splits_context` (whether the groups
-of `shard` hold some context-parallel ranks of a sequence and not others) and `accumulates` (whether a step
-has several microbatches); of the job at what is no axis."""
+of `shard` hold some context-parallel ranks of a sequence and not others), `folds` (whether experts are cut,
+and into another number of parts than the rest) and `accumulates` (whether a step has several microbatches);
+of the job at what is no axis."""
 
 STRUCTURE = (
     "schedule",
@@ -97,6 +98,7 @@ class Framework:
             "replicas": sizes.replicas,
             "copies": sizes.copies,
             "splits_context": _splits_context(setting_of(job)),
+            "folds": _folds(setting_of(job)),
             "accumulates": _accumulates(job, data, job.micro_batch),
         }
         return self.rule(_few({**setting_of(job), **counts}), job, arch)
@@ -120,6 +122,7 @@ def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer
         "replicas": block.data * block.structure["context"],
         "copies": block.copies,
         "splits_context": _splits_context(block.structure),
+        "folds": _folds(block.structure),
     }
     few = _few({**{a: block.structure[a] for a in STRUCTURE}, **counts})
     values = tuple(block.of(axis) for axis in CHOICES)
@@ -249,6 +252,11 @@ def _dispatched(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
     return []
 
 
+def _folds(setting: Mapping[str, Any]) -> bool:
+    """Whether tensor-parallel ranks of experts are neither one nor those of the rest."""
+    return setting["expert_tensor"] not in (None, 1, setting["tensor"])
+
+
 def _could_keep(job: TrainingJob) -> bool:
     """Whether remainders are a matter of the layout, rather than of number formats under all of them."""
     return keeps_remainders(apply(job, {"zero": 1, "offload": ()}))
@@ -291,6 +299,8 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("gradients of parameters that are not sharded reduced once for several microbatches")
     if job.optimizer != "adam":
         found.append(f"optimizer {job.optimizer}")
+    if setting["folds"]:
+        found.append("experts cut into another number of parts than the rest")
     if setting["zero"] in (1, 2):
         found.append("zero 1 and 2, which shard gradients or optimizer states but not parameters")
     if setting["zero"] == 3:

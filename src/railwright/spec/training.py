@@ -71,7 +71,8 @@ class Layout(Section):
     )
     expert: Annotated[int, Field(gt=0)] = Field(default=1, description="expert-parallel size (within DP)")
     expert_tensor: Annotated[int, Field(gt=0)] | None = Field(
-        default=None, description="tensor-parallel size inside an expert; default: as layout.tensor"
+        default=None,
+        description="tensor-parallel size inside an expert, smaller or larger; default: as layout.tensor",
     )
     sequence_parallel: bool = Field(default=False, description="shard norms and residuals over TP ranks")
     zero: Annotated[Literal[0, 1, 2, 3], BeforeValidator(not_bool)] = Field(

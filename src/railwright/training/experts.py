@@ -25,10 +25,10 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
             "leave layout.expert at 1 and layout.expert_tensor out."
         )
     inside = cut or job.layout.tensor
-    if job.layout.tensor % inside:
+    if stage % inside:
         raise PlanError(
-            f"{job.name}: layout.expert_tensor {inside} does not divide layout.tensor = {job.layout.tensor}; "
-            f"{working(divisors(job.layout.tensor))}."
+            f"{job.name}: layout.expert_tensor {inside} does not divide the {stage} GPUs of a stage, which "
+            f"experts and their replicas share; {working([d for d in divisors(stage) if d <= 72])}."
         )
     ranks = stage // inside
     both = [d for d in divisors(arch.experts) if ranks % d == 0]
