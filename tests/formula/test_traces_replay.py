@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from railwright.spec.training import Overlap
+from railwright.spec.training import Muon, Overlap
 from railwright.traces import busiest, critical_path, export, load, replay, shares, step_trace
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.replaying import Replayed
-from training_cases import DENSE, MOE, job, machine, priced
+from training_cases import DENSE, MOE, changed, job, machine, priced
 
 MB = 1e6
 GRADIENT_NORM = 40e-6
@@ -160,6 +160,20 @@ def test_a_predicted_step_replays_to_its_time(name: str) -> None:
     assert later >= -1e-9 * step.step_time
     assert later <= 1e-9 * step.step_time + (GRADIENT_NORM if one.layout.pipeline > 1 else 0.0)
     _adds_up(result)
+
+
+@pytest.mark.parametrize("mode", ["duplicated", "distributed"])
+@pytest.mark.parametrize("layout", [{"pipeline": 2}, {"expert": 2, "expert_tensor": 4}], ids=str)
+def test_what_an_optimizer_exchanges_is_replayed(mode: str, layout: dict[str, object]) -> None:
+    """Muon's momentum over tensor-parallel ranks, those of experts among them; tokens in 8 bits beside it."""
+    one = job(batch=32, sequence=512, tensor=2, sequence_parallel=True, dtype="fp8_block", **layout)
+    asked = {"optimizer": "muon", "muon": Muon(tp_mode=mode)}  # type: ignore[arg-type]
+    narrow = {"dispatch_dtype": "fp8"} if "expert" in layout else {}
+    made, step = step_trace(changed(one, **asked, **narrow), MOE, machine(2))
+    result = replay(made, machine(2))
+    later = result.time - step.step_time
+    assert -1e-9 * step.step_time <= later
+    assert later <= 1e-9 * step.step_time + (GRADIENT_NORM if one.layout.pipeline > 1 else 0.0)
 
 
 def test_through_files_too_and_on_another_fabric(tmp_path: Path) -> None:

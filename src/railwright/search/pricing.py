@@ -321,7 +321,7 @@ class Pricer:
             here = min(domain_of(job, self.machine.network.fabric), prices.groups.grid.size)
             return sum(host_update(held, gradient_bytes(job), here, self.machine)) + self.pace.step
         update = update_on_gpu(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
-        return sum(update) + self.pace.step
+        return update.seconds + self.pace.step
 
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from railwright.training.communication import Prices
 from railwright.training.lanes import LANES, Pass
+from railwright.training.muon import Exchanged, exchange_time
 from railwright.training.offload import ON_GPU, HostUpdate
 from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM, UsedCollective
@@ -44,12 +45,12 @@ class Ending:
     optimizer: float
     end: float
     host: HostUpdate = ON_GPU
-    exchanged: float = 0.0
+    exchanged: tuple[Exchanged, ...] = ()
 
     @property
     def on_gpu(self) -> float:
         """What the GPU itself computes of the optimizer."""
-        return self.optimizer - sum(self.host) - self.exchanged
+        return self.optimizer - sum(self.host) - exchange_time(self.exchanged)
 
 
 class _HasStage(Protocol):
@@ -84,7 +85,7 @@ def shares(
         "compute": ending.on_gpu,
         "copy": ending.host.down + ending.host.up,
         ADAM: ending.host.adam,
-        "tp": ending.exchanged,
+        "tp": exchange_time(ending.exchanged),
     }
     for kind, seconds in moved.items():
         exposed[kind] += seconds
@@ -119,7 +120,9 @@ def spent(
     return busy, exposed
 
 
-def used(stage: Stage, placed: Sequence[Placed], prices: Prices) -> tuple[UsedCollective, ...]:
+def used(
+    stage: Stage, placed: Sequence[Placed], ending: Ending, prices: Prices
+) -> tuple[UsedCollective, ...]:
     """Every collective of one stage with its count per step, in order of first pricing."""
     counts: Counter[tuple[str, str, float]] = Counter()
     for one_pass, count in _times_run(one for _, _, one in stage.passes):
@@ -129,6 +132,8 @@ def used(stage: Stage, placed: Sequence[Placed], prices: Prices) -> tuple[UsedCo
                 counts[(task.name, task.kind, task.size)] += count
     for span in stage.dp_spans:
         counts[(span.task.name, span.task.kind, span.task.size)] += 1
+    for one in ending.exchanged:
+        counts[(one.purpose, one.op, one.size)] += one.times
     sends = sum(len(p.sends) for p in placed if p.sent)
     found = []
     for key, priced in prices.known.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from railwright.training.breakdown import Ending, spent
 from railwright.training.lanes import LANES, Pass, Span, ahead_of, is_ahead
-from railwright.training.muon import GATHERED
+from railwright.training.muon import Exchanged
 from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES, Unit
@@ -152,9 +152,20 @@ def _around(rank: int, p: Placed, overlapped_sends: bool) -> list[Event]:
     return found
 
 
+def _exchanged(rank: int, exchanged: tuple[Exchanged, ...], start: float) -> list[Event]:
+    """Collectives of an optimizer's step, one after the other."""
+    found = []
+    for one in exchanged:
+        for _ in range(one.times):
+            found.append(Event(rank, "tp", one.purpose, one.op, start, start + one.seconds, one.size))
+            start += one.seconds
+    return found
+
+
 def _ended(rank: int, ending: Ending, span: float) -> list[Event]:
     host, copied = ending.host, ending.barrier + ending.host.down
-    gathered = copied + ending.exchanged
+    exchanged = _exchanged(rank, ending.exchanged, copied)
+    gathered = exchanged[-1].end if exchanged else copied
     updated = gathered + ending.on_gpu
     back = updated + host.adam
     waits = [
@@ -164,7 +175,7 @@ def _ended(rank: int, ending: Ending, span: float) -> list[Event]:
     ]
     return [
         Event(rank, "copy", "gradients to the host", "optimizer", ending.barrier, copied),
-        Event(rank, "tp", GATHERED, "all_gather", copied, gathered),
+        *exchanged,
         Event(rank, "compute", "optimizer", "optimizer", gathered, updated),
         Event(rank, "host", "CPU Adam", ADAM, updated, back),
         Event(rank, "copy", "weights from the host", "optimizer", back, back + host.up),

@@ -16,6 +16,7 @@ from functools import lru_cache
 from heapq import heapify, heapreplace
 from typing import NamedTuple
 
+from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.matrices import Matrix, layer_matrices, prediction_matrices
@@ -205,11 +206,34 @@ def iteration_bytes(groups: tuple[Held, ...], mode: str) -> float:
     return max((peak(matrix, g.parts) for g in groups for matrix, _ in g.matrices), default=0.0)
 
 
+class Exchanged(NamedTuple):
+    """A collective of tensor-parallel ranks in an optimizer's step, so many times one after the other.
+
+    size  as `Prices` have it [byte]; seconds  of one of them
+    """
+
+    purpose: str
+    op: Op
+    size: float
+    seconds: float
+    times: int
+
+
 class Update(NamedTuple):
-    """An optimizer's step on the GPU [s]: what it computes, and what its tensor-parallel ranks exchange."""
+    """An optimizer's step on the GPU: what it computes [s], and what its tensor-parallel ranks exchange."""
 
     compute: float
-    exchanged: float = 0.0
+    exchanged: tuple[Exchanged, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.compute + exchange_time(self.exchanged)
+
+
+def exchange_time(exchanged: tuple[Exchanged, ...]) -> float:
+    """How long collectives take, one after the other. [s]"""
+    return sum(one.seconds * one.times for one in exchanged)
 
 
 def muon_update(
@@ -223,26 +247,29 @@ def muon_update(
 
     host  launching one matrix [s]: kernels of small ones take less time than that
     """
-    compute = exchanged = 0.0
+    compute = 0.0
+    exchanged: list[Exchanged] = []
     for group in groups:
         for (matrix, _), count in zip(group.matrices, spread(group)[0], strict=True):
             if count:
                 *products, update = operators(matrix, group.parts, job.muon)
                 ran = job.muon.steps * sum(map(timed, products)) + timed(update)
                 compute += count * max(ran, host)
-                exchanged += count * _exchanged(matrix, group, job.muon, prices)
-    return Update(compute, exchanged)
+                exchanged += _exchanged(matrix, count, group, job.muon, prices)
+    return Update(compute, tuple(exchanged))
 
 
-def _exchanged(matrix: Matrix, group: Held, muon: Muon, prices: Prices) -> float:
-    """What tensor-parallel ranks exchange of one matrix: the momentum in fp32, or the square of each step."""
+def _exchanged(matrix: Matrix, count: int, group: Held, muon: Muon, prices: Prices) -> list[Exchanged]:
+    """What tensor-parallel ranks exchange of alike matrices: the momentum in fp32, or the square of each
+    step."""
     if not matrix.cut or group.parts == 1 or muon.tp_mode == "blockwise":
-        return 0.0
-    purpose = f"{GATHERED}, {matrix.name}"
-    if muon.tp_mode == "duplicated":
-        return prices.time("tp", purpose, "all_gather", 4.0 * matrix.size, group.kind)
-    short = iterated(matrix, group.parts, muon.tp_mode)[0]
-    return muon.steps * prices.time("tp", purpose, "all_reduce", ELEMENT * short**2, group.kind)
+        return []
+    purpose, size = f"{GATHERED}, {matrix.name}", 4.0 * matrix.size
+    op: Op = "all_gather"
+    if muon.tp_mode == "distributed":
+        op, size = "all_reduce", ELEMENT * iterated(matrix, group.parts, muon.tp_mode)[0] ** 2
+        count *= muon.steps
+    return [Exchanged(purpose, op, size, prices.time("tp", purpose, op, size, group.kind), count)]
 
 
 def launching(steps: int, cpu: float, factor: float) -> float:

@@ -39,7 +39,7 @@ from railwright.training.shards import Units, units_of
 from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
-from railwright.training.update import update_on_gpu
+from railwright.training.update import NOTHING, update_on_gpu
 from railwright.training.work import Work
 
 NONE_SLOWER: Mapping[int, float] = MappingProxyType({})
@@ -128,7 +128,7 @@ def simulate(
         mfu=flops / (step_time * gpus * peak_rate(machine.gpu, job.dtype)),
         shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden),
         memory=memory,
-        collectives=used(stages[chosen].stage, placed[chosen], prices),
+        collectives=used(stages[chosen].stage, placed[chosen], endings[chosen], prices),
         timeline=shown,
         tokens_total=job.tokens,
         time_to_train=job.tokens / tokens * step_time,
@@ -241,15 +241,14 @@ def endings_of(
     for s, one in enumerate(staged):
         if "optimizer" in layout.offload:
             here = min(domain_of(job, prices.machine.network.fabric), prices.groups.grid.size)
-            host, own = host_update(held[s], each, here, prices.machine), 0.0
-            exchanged = 0.0
+            host, own = host_update(held[s], each, here, prices.machine), NOTHING
         else:
             host = ON_GPU
-            own, exchanged = update_on_gpu(job, arch, one.shape, prices, timed, pace, over, expert_over)
-        optimizer = sum(host) + own + exchanged + pace.step
+            own = update_on_gpu(job, arch, one.shape, prices, timed, pace, over, expert_over)
+        optimizer = sum(host) + own.seconds + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(
-            Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, exchanged)
+            Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, own.exchanged)
         )
     return endings
 

@@ -12,6 +12,9 @@ from railwright.training.host import cpu_factor
 from railwright.training.muon import Update, held, launching, muon_update, weights_of
 from railwright.training.stages import StageShape
 
+NOTHING = Update(0.0)
+"""No GPU updates anything."""
+
 
 def update_on_gpu(
     job: TrainingJob,
@@ -23,12 +26,12 @@ def update_on_gpu(
     over: int,
     expert_over: int,
 ) -> Update:
-    """The longest step of a GPU of a stage. [s]
+    """The longest update of a GPU of a stage.
 
     over, expert_over  ranks among which states of dense and expert parameters are divided
     """
     rest = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
-    muon = Update(0.0)
+    muon = NOTHING
     if job.optimizer == "muon":
         groups = held(arch, job.layout, shape, over, expert_over)
         host = launching(job.muon.steps, cpu_factor(prices.machine.gpu), pace.host)
