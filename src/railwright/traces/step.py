@@ -267,12 +267,12 @@ class _Writer:
         return _Draft(node, self._family(self.pipelines))
 
     def _asked_for(self, event: Event, op: Op, size: float) -> Family:
-        """The groups that were asked for a collective: those whose label its name or lane says."""
+        """The groups that were asked for a collective: those whose label its name says, or else its lane."""
         known = self.asked[op, size]
         assert known, f"nobody asked for {op} of {size:g} bytes"
-        named = [one for one in known if _label(one) in event.name] or known
-        own = [one for one in named if _label(one) == event.lane]
-        return max(own or named, key=lambda one: len(_label(one)))
+        named = [one for one in known if _label(one) in event.name]
+        own = [one for one in known if _label(one) == event.lane]
+        return max(named or own or known, key=lambda one: len(_label(one)))
 
     def _family(self, family: Family) -> Family:
         """Enter a family's groups under a name of their own."""

@@ -264,7 +264,7 @@ def _exchanged(matrix: Matrix, count: int, group: Held, muon: Muon, prices: Pric
     step."""
     if not matrix.cut or group.parts == 1 or muon.tp_mode == "blockwise":
         return []
-    purpose, size = f"{GATHERED}, {matrix.name}", 4.0 * matrix.size
+    purpose, size = f"{group.kind} {GATHERED}, {matrix.name}", 4.0 * matrix.size
     op: Op = "all_gather"
     if muon.tp_mode == "distributed":
         op, size = "all_reduce", ELEMENT * iterated(matrix, group.parts, muon.tp_mode)[0] ** 2
