@@ -210,6 +210,11 @@ def show_count(value: float) -> str:
     return _show(value, (("million", 1e6), ("billion", 1e9), ("trillion", 1e12), ("quadrillion", 1e15)))
 
 
+def show_amount(value: float) -> str:
+    """So much of what does not come in pieces: '4.5' and '0.082' below a thousand, then as a count."""
+    return f"{value:.3g}" if abs(value) < 999.5 else show_count(value)
+
+
 def show_share(value: float) -> str:
     """A part of a whole, 0.253 as '25.3 %'."""
     return f"{100 * value:.1f} %"

@@ -83,6 +83,11 @@ KINDS = {
         "tokens: 2e9\n    lora: {rank: 8, targets: []}",
         ["s.yaml:15:30: jobs.0.lora.targets: an empty list; name at least one, or leave the line out"],
     ),
+    "wrong entry of a list": (
+        "tokens: 2e9",
+        "tokens: 2e9\n    lora: {rank: 8, targets: [q_proj]}",
+        ["s.yaml:15:31: jobs.0.lora.targets.0: 'q_proj' is not allowed; write one of 'qkv', 'attention output'"],
+    ),
     "empty value": ("servers: 4", "servers:", ["s.yaml:4:3: cluster.servers: empty; write a whole number"]),
     "word for a truth": ("jobs:", "nccl: {pxn: on}\njobs:", ["s.yaml:9:13: nccl.pxn: 'on' is not allowed; write true or false (true)"]),
     "truth for a number": ("switch: qm9700", "switch: qm9700\n    tiers: true", ["s.yaml:9:12: cluster.compute.tiers: true is not allowed"]),
@@ -128,6 +133,11 @@ def test_each_kind_of_mistake(kind):
     line = found[0]
     for part in said:
         assert part in line, found
+
+
+def test_a_list_without_its_wrong_entries_is_not_called_empty():
+    old, new, _ = KINDS["wrong entry of a list"]
+    assert "'q_proj' is not allowed" in only(SOUND.replace(old, new, 1))
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_the_file():

@@ -214,11 +214,26 @@ def test_money_counts_the_gpus_of_a_job_on_part_of_each_server(tmp_path: Path) -
     assert run.gpu_hours == pytest.approx(step.gpu_hours)
 
 
+def test_one_server_draws_its_own_power_alone(tmp_path: Path) -> None:
+    """Its switch carries nothing; a small run is told to three digits, with what the step warns of."""
+    file = tmp_path / "study.yaml"
+    one = STUDY.format(part="lora: {rank: 16}").replace("servers: 4", "servers: 1")
+    file.write_text(one.replace("tokens: 1e9", "tokens: 1e8"))
+    (found,) = json.loads(CliRunner().invoke(app, ["demand", str(file), "--json"]).output)
+    assert found["power"]["middle"] == pytest.approx(10200)
+    assert any("adapters (lora) leave out those" in one for one in found["warnings"])
+    told = " ".join(CliRunner().invoke(app, ["demand", str(file)]).output.split())
+    assert "adapters (lora) leave out those" in told
+    assert f"GPU-hours {found['gpu_hours']['middle']:.3g} (" in told
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
         (["--model", "llama-2-70b"], "give a study, or both --model and --tokens"),
-        ([str(EXAMPLE), "--model", "llama-2-70b"], "leave --model, --gpu and --server out"),
+        ([str(EXAMPLE), "--model", "llama-2-70b"], "leave --model, --gpu, --server, --dtype and"),
+        ([str(EXAMPLE), "--dtype", "fp8"], "a study says its own model, GPU, server, type and sequence"),
+        ([str(EXAMPLE), "--sequence", "2048"], "a study says its own model, GPU, server, type and sequence"),
         ([str(EXAMPLE), "--job", "nobody"], "its jobs are finetune"),
         (["--model", "llama-2-70b", "--tokens", "1e12", "--server", "dgx-a100"], "holds a100-sxm-80"),
     ],

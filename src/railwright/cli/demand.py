@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from railwright.training.demand import Demand, Range
 
 DEFAULT_GPU = "h100-sxm"
+DEFAULT_DTYPE = "bf16"
+DEFAULT_SEQUENCE = 4096
 JOULES_PER_KWH = 3.6e6
 DAY = 86400.0
 
@@ -44,8 +46,14 @@ def demand(
     server: Annotated[
         str | None, typer.Option("--server", help="Server, for its power; default: the GPU's usual one.")
     ] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="Type of the products: bf16, fp16 or fp8.")] = "bf16",
-    sequence: Annotated[int, typer.Option("--sequence", "-s", help="Sequence length in tokens.")] = 4096,
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", help=f"Type of the products: bf16, fp16 or fp8; default {DEFAULT_DTYPE}."),
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        typer.Option("--sequence", "-s", help=f"Sequence length in tokens; default {DEFAULT_SEQUENCE}."),
+    ] = None,
     job: Annotated[
         str | None, typer.Option("--job", help="Which job of the study; default: the first.")
     ] = None,
@@ -61,9 +69,10 @@ def demand(
     pace is that of its predicted step; without, that of published runs on the same GPU.
     """
     if study is not None:
-        if model is not None or gpu or server is not None:
+        if gpu or any(given is not None for given in (model, server, dtype, sequence)):
             raise RailwrightError(
-                "a study says its own model, GPU and server; leave --model, --gpu and --server out"
+                "a study says its own model, GPU, server, type and sequence length; leave --model, --gpu, "
+                "--server, --dtype and --sequence out"
             )
         found = [_of_study(study, job, tokens, days, gpus, pue, availability)]
     elif model is None or tokens is None:
@@ -72,7 +81,16 @@ def demand(
         raise RailwrightError("--job chooses among the jobs of a study; give a study, or leave it out")
     else:
         found = _of_model(
-            model, tokens, days, gpus, gpu or [DEFAULT_GPU], server, dtype, sequence, pue, availability
+            model,
+            tokens,
+            days,
+            gpus,
+            gpu or [DEFAULT_GPU],
+            server,
+            dtype or DEFAULT_DTYPE,
+            sequence or DEFAULT_SEQUENCE,
+            pue,
+            availability,
         )
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
@@ -152,8 +170,9 @@ def _of_study(
     used = job_gpus(job, fabric)
     step = simulate(job, arch, machine)
     server = find(workshop.catalog.servers, asked.cluster.server)
-    switches = count(fabric, workshop.catalog).switch_power
-    return needed(
+    # the switch of a single server carries nothing
+    switches = count(fabric, workshop.catalog).switch_power if fabric.num_servers > 1 else 0.0
+    found = needed(
         arch,
         tokens if tokens is not None else job.tokens,
         job.attended,
@@ -169,6 +188,7 @@ def _of_study(
         per_server=domain_of(job, fabric),
         idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
     )
+    return replace(found, warnings=step.warnings)
 
 
 def _idle_share(prices: str | None = None) -> float:
@@ -180,7 +200,7 @@ def _idle_share(prices: str | None = None) -> float:
 
 def _print(found: list[Demand], *, alone: bool) -> None:
     from railwright.cli.tables import print_table, print_words
-    from railwright.units import show_count, show_flop_rate, show_power, show_time
+    from railwright.units import show_amount, show_count, show_flop_rate, show_power, show_time
 
     first = found[0]
     rows = [
@@ -189,13 +209,13 @@ def _print(found: list[Demand], *, alone: bool) -> None:
         ("server", [f"{one.server}, {one.dtype}" for one in found]),
         ("model FLOPs a second and GPU", [_range(one.pace.flops, show_flop_rate) for one in found]),
         ("of the dense peak", [_range(one.mfu, lambda x: f"{100 * x:.0f} %") for one in found]),
-        ("GPU-hours", [_range(one.gpu_hours, show_count) for one in found]),
+        ("GPU-hours", [_range(one.gpu_hours, show_amount) for one in found]),
         ("GPUs", [_range(one.gpus, show_count) for one in found]),
         ("time", [_range(one.days, lambda x: show_time(x * DAY)) for one in found]),
         ("dense peak of the fleet", [_range(one.fleet_peak, show_flop_rate) for one in found]),
         ("sustained, whole fleet", [_range(one.sustained, show_flop_rate) for one in found]),
         ("power", [_range(one.power, show_power) for one in found]),
-        ("energy", [_range(one.energy, lambda x: f"{show_count(x / JOULES_PER_KWH)} kWh") for one in found]),
+        ("energy", [_range(one.energy, lambda x: f"{show_amount(x / JOULES_PER_KWH)} kWh") for one in found]),
     ]
     print_table(("", *(one.gpu for one in found)), [(name, *cells) for name, cells in rows])
     typer.echo("")
@@ -206,6 +226,8 @@ def _print(found: list[Demand], *, alone: bool) -> None:
         f"PUE {first.pue:g}; availability {first.availability:g}"
         + (": nothing fails." if first.availability == 1.0 else ".")
     )
+    for warning in (w for one in found for w in one.warnings):
+        print_words(f"! {warning}")
     for one in found:
         if one.idle.high:
             print_words(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.cost.priced import Priced
-from railwright.units import show_count
+from railwright.units import show_amount
 
 
 def dollars(value: float) -> str:
@@ -32,7 +32,7 @@ def money_words(priced: Priced) -> list[str]:
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
         words.append(
-            f"A run of {run.job} takes {show_count(run.gpu_hours)} GPU-hours, {failing}: "
+            f"A run of {run.job} takes {show_amount(run.gpu_hours)} GPU-hours, {failing}: "
             f"{dollars(run.cost(best))} ({best.name})."
         )
     words += [

@@ -21,6 +21,7 @@ from railwright.report.markup import Html, join, tag, unbroken
 from railwright.study.result import Result, VariantResult
 from railwright.training.result import StepResult
 from railwright.units import (
+    show_amount,
     show_bit_rate,
     show_count,
     show_power,
@@ -53,7 +54,7 @@ STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str
     ("model FLOPs utilisation", lambda s: s.mfu, show_share, 1),
     ("exposed communication", lambda s: s.network_share, show_share, -1),
     ("time for all tokens", lambda s: s.time_to_train, show_time, -1),
-    ("GPU hours for it", lambda s: s.gpu_hours, show_count, -1),
+    ("GPU hours for it", lambda s: s.gpu_hours, show_amount, -1),
     ("reads of the data set", lambda s: s.feed.read / s.step_time if s.feed else 0.0, show_rate, 0),
 )
 

@@ -9,7 +9,7 @@ from railwright.report.charts import colour_key, part_looks, stacked_bar
 from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.units import show_count, show_share, show_time
+from railwright.units import show_amount, show_count, show_share, show_time
 
 MOST_SWINGS = 10
 
@@ -67,7 +67,7 @@ def _forecast(g: Goodput) -> Html:
     run = g.forecast
     rows: list[list[Child]] = [
         ["wall time", *map(show_time, run.wall)],
-        ["GPU-hours", *map(show_count, run.gpu_hours)],
+        ["GPU-hours", *map(show_amount, run.gpu_hours)],
     ]
     caption = f"The run to its end, {show_count(run.samples)} simulated"
     return data_table(caption, ("", "p10", "p50", "p90", "p99", "mean"), rows, (1, 2, 3, 4, 5))

@@ -28,7 +28,16 @@ from railwright.report.trace import traced
 from railwright.study.result import Result, VariantResult
 from railwright.training.result import StepResult
 from railwright.training.software import DEFAULT
-from railwright.units import show_change, show_count, show_power, show_rate, show_share, show_size, show_time
+from railwright.units import (
+    show_amount,
+    show_change,
+    show_count,
+    show_power,
+    show_rate,
+    show_share,
+    show_size,
+    show_time,
+)
 
 TOP_ROWS = 6
 
@@ -179,7 +188,7 @@ def _whole_runs(result: Result, console: Console) -> None:
 def _run_cells(step: StepResult) -> list[str]:
     band = show_band(step.time_to_train, step.error_low, step.error_high, show_time)
     size = show_size(step.memory.total)
-    return [show_time(step.time_to_train), band, show_count(step.gpu_hours), show_share(step.mfu), size]
+    return [show_time(step.time_to_train), band, show_amount(step.gpu_hours), show_share(step.mfu), size]
 
 
 def _eras(result: Result) -> dict[str, list[str]]:

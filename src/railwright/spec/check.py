@@ -41,7 +41,8 @@ def validate(plain: Mapping[str, Any]) -> tuple[Study | None, list[Flaw]]:
     try:
         study = Study.model_validate(plain)
     except ValidationError as error:
-        return None, _not_twice([flaw_of(dict(e)) for e in error.errors(include_url=False)])
+        told = [dict(e) for e in error.errors(include_url=False)]
+        return None, _not_twice([flaw_of(e) for e in told if not _left_short(e)])
     flaws = contradictions(study)
     return (None if flaws else study), flaws
 
@@ -102,6 +103,11 @@ def _not_twice(flaws: list[Flaw]) -> list[Flaw]:
         if not flaw.message.startswith(_MISSING)
         or not any(flaw.path[:-1] == parent and f"'{flaw.path[-1]}'" in said for parent, said in misspelt)
     ]
+
+
+def _left_short(error: Mapping[str, Any]) -> bool:
+    """Whether a list is only short of the entries that are wrong themselves, which are told."""
+    return error["type"] == "too_short" and bool(error["input"])
 
 
 def flaw_of(error: Mapping[str, Any]) -> Flaw:

@@ -68,6 +68,7 @@ class Demand:
     idle          GPUs of its servers that the run leaves idle [GPUs]
     power         what the fleet and those draw, with cooling and losses [W]
     energy        of the whole run, likewise [J]
+    warnings      of the predicted step whose pace it is
     """
 
     model: str
@@ -90,6 +91,7 @@ class Demand:
     pue: float
     availability: float
     idle_share: float
+    warnings: tuple[str, ...] = ()
 
 
 def demand(
