@@ -291,6 +291,9 @@ def test_doubtful_layouts_are_warned_about() -> None:
     hidden = {"expert": 8, "overlap": Overlap(ep=True)}
     assert "overlap.ep hides nothing" in warnings(job(batch=32, **hidden), MOE)
     assert "overlap.ep hides nothing" not in warnings(job(batch=64, **hidden), MOE)
+    assert "overlap.ep hides nothing with zero: 3" in warnings(job(batch=64, zero=3, **hidden), MOE)
+    staged = warnings(job(batch=64, pipeline=2, **hidden), MOE)
+    assert "overlap.ep hides nothing with schedule 1f1b over several stages" in staged
     assert "not a multiple of 2 x context = 8" in warnings(job(context=4, sequence=1020), DENSE)
     windowed = replace(DENSE, sliding_window=256)
     assert "context_kind all-to-all or all-gather; ring is predicted" in warnings(job(context=4), windowed)

@@ -52,7 +52,7 @@ def seconds(tasks: list[Task], lane: str) -> float:
         ({}, True),
         ({"zero": 2}, True),
         ({"pipeline": 2, "virtual_pipeline": 2}, True),
-        # Megatron-LM pairs nothing in these: halves of every pass take turns
+        # Megatron-LM pairs nothing in the pipelines, nor is it modelled where parameters are sharded
         ({"pipeline": 2}, False),
         ({"pipeline": 2, "schedule": "gpipe"}, False),
         ({"zero": 3}, False),
@@ -63,6 +63,15 @@ def test_what_is_paired(layout: dict[str, object], paired: bool) -> None:
     one = job(**{"expert": 4, "overlap": HIDDEN, **layout})  # type: ignore[arg-type]
     assert (order_name(one) == "paired") == paired
     assert order_name(one.model_copy(update={"overlap": Overlap()})) != "paired"
+
+
+@pytest.mark.parametrize("layout", [{"pipeline": 2}, {"pipeline": 2, "schedule": "gpipe"}, {"zero": 3}])
+def test_nothing_hides_where_nothing_is_paired(layout: dict[str, object]) -> None:
+    """No framework cuts a microbatch so that its parts take turns."""
+    one = job(**{"expert": 4, "overlap": HIDDEN, **layout})  # type: ignore[arg-type]
+    exposed = one.model_copy(update={"overlap": Overlap()})
+    times = [simulate(each, MOE, machine(1), predict=priced(50e9)).step_time for each in (one, exposed)]
+    assert times[0] == times[1]
 
 
 def test_one_microbatch_has_nothing_to_hide_behind() -> None:

@@ -98,9 +98,7 @@ def _laws(tasks: list[Task], work: Work, slowdown: float) -> Floats:
         # Compute done in T: at full speed, or slowed while messages are sent, for `sent` at least.
         sent = total["ep"]
         slowed = compute + (1 - 1 / slowdown) * sent
-        # Where halves take turns, parameters of one layer may be gathered while another computes.
-        between = compute if work.halves == 1 else 0.0
-        return np.array([slowed, sent, launched, compute, slowed, compute, between, lone])
+        return np.array([slowed, sent, launched, compute, slowed, compute, compute, lone])
     overlap = work.job.overlap
     if all(i - 1 in task.after for i, task in enumerate(tasks) if i):
         # Nothing runs beside anything: a chain is as long as its parts.

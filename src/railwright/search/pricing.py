@@ -136,10 +136,11 @@ class Pricer:
             self._groups[key] = place(job, self.machine.network.fabric)
         return Prices.shared(self.machine, self._groups[key], self.predict)
 
-    def laws(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
+    def laws(self, block: Block, wanted: NDArray[np.bool_], alone: bool = False) -> Floats:
         """(X, pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
 
         wanted  which of the block's X classes of passes; the others are NaN
+        alone   no pass runs beside another, as where parameters are sharded
         A chunk takes at least the sum of its parts under every law.
         """
         first = block.at((0,) * len(block.choices))
@@ -147,15 +148,18 @@ class Pricer:
         structure = _shaping(block.structure)
         values = [block.of(axis) for axis in PASSING]
         found = np.full((wanted.size, 3, len(self.kinds) + 2, LONE + 1), np.nan)
-        pairs = self.pairs(block)
+        pairs = self.pairs(block) & (not alone)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
             if not wanted[x]:
                 continue
-            choice = tuple(v[i] for v, i in zip(values, index, strict=True))
+            chosen = dict(zip(PASSING, (v[i] for v, i in zip(values, index, strict=True)), strict=True))
+            if alone:
+                chosen["overlap_ep"] = False
+            choice = tuple(chosen.values())
             key = (*structure, *choice, *groups, bool(pairs[x]))
             if key not in self._times:
                 self.passes += 1
-                job = self._unsharded(first, dict(zip(PASSING, choice, strict=True)))
+                job = self._unsharded(first, chosen)
                 work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
                 self._times[key] = measure(work, self.kinds, self.slowdown)
             found[x] = self._times[key]
@@ -172,7 +176,7 @@ class Pricer:
         return np.broadcast_to(np.array(hidden, bool).reshape(along), shape).reshape(-1)
 
     def _unsharded(self, first: Mapping[str, Any], choice: Mapping[str, Any]) -> TrainingJob:
-        """A class of passes with parameters on every rank: sharded, halves of one pass take turns."""
+        """A class of passes with parameters on every rank; sharded, none runs beside another."""
         return apply(self.job, {**first, **choice, "zero": min(first["zero"], 2)})
 
     def compute(self, block: Block) -> Floats:
@@ -216,14 +220,12 @@ class Pricer:
             if (chunks, kind) not in known:
                 book = self._book(apply(self.job, setting), shared)
                 tasks = book.tasks(chunks, kind)
-                known[chunks, kind] = self._place(
-                    relieved(tasks, inf) if sharded else tasks, kind, book.work.halves
-                )
+                known[chunks, kind] = self._place(relieved(tasks, inf) if sharded else tasks, kind)
             return known[chunks, kind]
 
         return placed
 
-    def _place(self, tasks: list[Task], kind: Kind, halves: int) -> Placed:
+    def _place(self, tasks: list[Task], kind: Kind) -> Placed:
         (long, last), (quick, _) = pass_times(tasks, self.slowdown, 1.0)
         if len(own := without_waits(tasks)) < len(tasks):
             ((_, last),) = pass_times(own, self.slowdown)  # gradients wait for no other rank's pass
@@ -234,8 +236,7 @@ class Pricer:
         short = max(quick, whole + (1 - 1 / self.slowdown) * sent)
         # Behind a backward pass's own compute gradients may be on their way while other ranks are waited for.
         alone = whole if kind == "F" else sum(task.duration for task in own if task.lane == "compute")
-        compute = alone if halves == 1 else 0.0
-        return Placed(long, min(short, long), last, compute)
+        return Placed(long, min(short, long), last, alone)
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
         """What decides the tasks of passes."""

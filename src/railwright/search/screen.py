@@ -23,7 +23,7 @@ from railwright.search.bound import (
 )
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
-from railwright.search.laws import COMPUTE, LONE, Floats
+from railwright.search.laws import Floats
 from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply
@@ -62,34 +62,43 @@ class Screen:
         time."""
         cut = tuple((axis, values[:1] if axis in ENDING else values) for axis, values in block.choices)
         alone = Block(block.structure, cut, block.data)
-        return self._bounds(alone, self.pricer.compute(block), np.zeros(1), silent=True)[:, 0, 0, 0]
+        least = self.pricer.compute(block)
+        return self._bounds(alone, least, least, np.zeros(1), silent=True)[:, 0, 0, 0]
 
     def passes(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) seconds with what passes send; infinite for classes not
         wanted."""
-        laws = self.pricer.laws(block, wanted)[wanted]
         found = np.full((wanted.size, *_ending(block)), np.inf)
-        found[wanted] = self._bounds(block, laws, np.zeros(1), silent=True, wanted=wanted)
+        laws = self._laws(block, wanted)
+        found[wanted] = self._bounds(block, *laws, np.zeros(1), silent=True, wanted=wanted)
         return found
 
     def priced(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) seconds with all that a step sends; infinite for classes not
         wanted."""
-        laws = self.pricer.laws(block, wanted)[wanted]
         found = np.full((wanted.size, *_ending(block)), np.inf)
         sends = self._sends(block)[wanted]
-        found[wanted] = self._bounds(block, laws, sends, silent=False, wanted=wanted)
+        found[wanted] = self._bounds(block, *self._laws(block, wanted), sends, silent=False, wanted=wanted)
         return found
+
+    def _laws(self, block: Block, wanted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Laws of the classes wanted, and where parameters are sharded, so that no passes run in pairs."""
+        laws = self.pricer.laws(block, wanted)[wanted]
+        if 3 in block.of("zero") and self.pricer.pairs(block).any():
+            return laws, self.pricer.laws(block, wanted, alone=True)[wanted]
+        return laws, laws
 
     def _bounds(
         self,
         block: Block,
         laws: Floats,
+        laws_sharded: Floats,
         sends: Floats,
         silent: bool,
         wanted: NDArray[np.bool_] | slice = slice(None),
     ) -> Floats:
-        """(X, zero, overlap_dp, overlap_pp) bounds of classes with these laws. [s]
+        """(X, zero, overlap_dp, overlap_pp) bounds of classes with these laws, others where parameters are
+        sharded. [s]
 
         sends   transfers between stages; silent  whether data-parallel communication is left out
         """
@@ -99,7 +108,7 @@ class Screen:
         counts, count = self._counts(kinds), self._microbatches(block)[wanted]
         pairs = self.pricer.pairs(block)[wanted]
 
-        def passes_of(laws: Floats) -> Passes:
+        def passes_of(laws: Floats, pairs: NDArray[np.bool_]) -> Passes:
             chunks, each, together = chunk_laws(laws, counts), None, None
             times = chunk_times(chunks)
             if route is not None:
@@ -112,8 +121,8 @@ class Screen:
             send = np.broadcast_to(sends, len(laws))
             return Passes(*times, kind_pv, send, count, name, each, together)
 
-        usual = passes_of(laws)
-        sharded = passes_of(_in_halves(laws, pairs)) if pairs.any() and 3 in block.of("zero") else usual
+        usual = passes_of(laws, pairs)
+        sharded = passes_of(laws_sharded, pairs & False) if pairs.any() and 3 in block.of("zero") else usual
         zeros, dps, pps = (block.of(axis) for axis in ENDING)
         able = can_hide_sends(self.pricer.job, block.structure)
         first = block.at((0,) * len(block.choices))
@@ -288,14 +297,6 @@ def _route(structure: Mapping[str, Any]) -> Route | None:
     if name not in FOLDED and not (name in SPLIT and virtual > 1):
         return None
     return route_under(name, structure["pipeline"], virtual)
-
-
-def _in_halves(laws: Floats, pairs: NDArray[np.bool_]) -> Floats:
-    """Laws of classes that run passes together where instead halves of each pass take turns: no pass is
-    alone, and gathers may run between its computes."""
-    found = laws.copy()
-    found[pairs] = np.where(np.isin(np.arange(laws.shape[-1]), (LONE, COMPUTE)), 0.0, laws[pairs])
-    return found
 
 
 def _ending(block: Block) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ class Blocks:
         """
         self.job, self.exchange, self.turns = job, exchange, turns
         self.layers, self.recomputed = layers, recomputed
-        self.tp, self.sp, self.share = exchange.tp, exchange.sp, exchange.share
+        self.tp, self.sp = exchange.tp, exchange.sp
         self.behind_shared = hides_behind_shared(job, arch)
         self.widths = latent_widths(arch, self.sp)
         self.joined = arch.parallel_blocks
@@ -173,7 +173,7 @@ class Blocks:
         self.compute(chain, name, kind, sum(c.forward for c in behind))
         comm = self.exchange.reduction() if reduced else NOTHING
         if self.job.overlap.tp:
-            chain.reduce_out_of(comm, name, kind, last.forward * self.share, self.tp)
+            chain.reduce_out_of(comm, name, kind, last.forward, self.tp)
         else:
             self.compute(chain, name, kind, last.forward)
             chain.communicate(comm)
@@ -216,8 +216,8 @@ class Blocks:
         weight = cost.weight if whole else 0.0
         again = self.exchange.gathering(AGAIN, width) if self.sp and weight else NOTHING
         if self.beside:
-            chain.beside(again, name, kind, cost.input * self.share)
-            chain.beside(self.exchange.reduction(width), name, kind, weight * self.share)
+            chain.beside(again, name, kind, cost.input)
+            chain.beside(self.exchange.reduction(width), name, kind, weight)
             return
         chain.communicate(again)
         self.compute(chain, name, kind, cost.input)
@@ -225,16 +225,16 @@ class Blocks:
         self.compute(chain, name, kind, weight)
 
     def attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
-        self.exchange.attend(chain, name, kind, seconds * self.share, backward)
+        self.exchange.attend(chain, name, kind, seconds, backward)
 
     def compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
-        chain.compute(name, kind, seconds * self.share)
+        chain.compute(name, kind, seconds)
 
     def gather(self, chain: Chain, name: str, kind: str, seconds: float, width: int | None = None) -> None:
         """Under sp: an all-gather into the product that follows it."""
         comm = self.exchange.gathering(width=width) if self.sp else NOTHING
         if self.job.overlap.tp and seconds:
-            chain.gather_into(comm, name, kind, seconds * self.share, self.tp)
+            chain.gather_into(comm, name, kind, seconds, self.tp)
         else:
             chain.communicate(comm)
             self.compute(chain, name, kind, seconds)
@@ -244,7 +244,7 @@ class Blocks:
         for comm in self.exchange.routed(purpose):
             if shared:
                 back = " backward" if purpose.endswith("backward") else ""
-                chain.beside(comm, f"shared expert{back}", kind, shared * self.share)
+                chain.beside(comm, f"shared expert{back}", kind, shared)
             else:
                 chain.communicate(comm)
         if self.turns:

@@ -147,7 +147,7 @@ class Chain:
             self.tail = (*self.tail, self._put("host", name, "launch", seconds, before))
 
     def cut(self) -> None:
-        """End a segment: here another pass, or the other half of this one, may take its turn."""
+        """End a segment: here another pass may take its turn."""
         self.flush()
         self.cuts.append(len(self.tasks))
 
@@ -182,12 +182,10 @@ class Chain:
 def take_turns(chains: list[Chain]) -> list[Task]:
     """One task list in which chains alternate segment by segment; the longer ones end alone.
 
-    The same chain twice stands for two alike, the halves of one microbatch.
-
     While one chain is in its all-to-all, the compute lane runs the other one: batch-level overlap as in
     DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP.
     """
-    for chain in {id(chain): chain for chain in chains}.values():
+    for chain in chains:
         chain.cut()
     if len(chains) == 1:
         return chains[0].tasks
@@ -227,7 +225,6 @@ def woven(
             places.setdefault(task.layer, []).append(i)
     issued: list[tuple[tuple[int, ...], bool, int, Task]] = []
     for place, unit in enumerate(order):
-        # Half microbatches reach a unit one after the other: it is gathered for the first of them.
         here = places.get(unit, [])
         before = places.get(order[place - 1 - ahead], []) if place > ahead else []
         trigger = _ends(tasks, before[: bisect_left(before, here[0])]) if here else ()

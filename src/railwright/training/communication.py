@@ -149,31 +149,28 @@ def gradient_bytes(job: TrainingJob) -> float:
     return 4.0 if gradient_type(job) == "fp32" else 2.0
 
 
-def activation_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:
-    """One layer's hidden states of one microbatch in a tensor-parallel group: b s h / c elements. [byte]
-
-    part  of the microbatch (0.5 where it is split in two halves)
-    """
-    return job.micro_batch * job.sequence / job.layout.context * arch.hidden * ACTIVATION_BYTES * part
+def activation_size(job: TrainingJob, arch: Transformer) -> float:
+    """One layer's hidden states of one microbatch in a tensor-parallel group: b s h / c elements. [byte]"""
+    return job.micro_batch * job.sequence / job.layout.context * arch.hidden * ACTIVATION_BYTES
 
 
-def routed_size(job: TrainingJob, arch: Transformer, part: float = 1.0) -> float:
+def routed_size(job: TrainingJob, arch: Transformer) -> float:
     """Send buffer of one rank's expert all-to-all: its tokens, each to its top-k experts. [byte]
 
     (b s / t c) k h elements, times the imbalance of the busiest expert, whose receiver finishes last.
     Under tensor parallelism each rank routes 1/t of the tokens (Megatron-LM, moe/token_dispatcher.py).
     """
-    tokens = job.micro_batch * job.sequence * part / job.layout.tensor / job.layout.context
+    tokens = job.micro_batch * job.sequence / job.layout.tensor / job.layout.context
     return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_load
 
 
-def block_sizes(job: TrainingJob, arch: Transformer, part: float = 1.0) -> tuple[float, float, float]:
+def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, float]:
     """Queries, keys with values, and attention outputs of one context-parallel rank. [byte]
 
     Rows b s / c of this GPU's heads; latent attention sends the keys and values it has expanded.
     """
     tensor = job.layout.tensor
-    rows = job.micro_batch * job.sequence / job.layout.context * part * ACTIVATION_BYTES
+    rows = job.micro_batch * job.sequence / job.layout.context * ACTIVATION_BYTES
     heads = arch.heads / tensor
     if arch.attention == "mla":
         query = arch.head_dim + arch.rope_dim

@@ -9,7 +9,7 @@ from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
-from railwright.training.schedule import in_pairs, route_of
+from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 
 
@@ -130,6 +130,13 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("overlap.tp does nothing while layout.tensor is 1.")
     if overlap.ep and arch.is_moe and layout.expert == 1:
         found.append("overlap.ep does nothing while layout.expert is 1.")
+    elif overlap.ep and arch.is_moe and order_name(job) not in TOGETHER:
+        where = "zero: 3" if layout.zero == 3 else f"schedule {schedule_name(layout)} over several stages"
+        found.append(
+            f"overlap.ep hides nothing with {where}: all-to-alls of a microbatch are predicted behind the "
+            "compute of another with schedule interleaved (virtual_pipeline), dualpipe or dualpipe-v, or "
+            "without a pipeline, and with zero: 0, 1 or 2."
+        )
     if overlap.prefetch != Overlap().prefetch and layout.zero < 3:
         found.append(
             f"overlap.prefetch does nothing with zero: {layout.zero}; only zero: 3 gathers parameters ahead."

@@ -24,15 +24,15 @@ from railwright.training.communication import (
 
 
 class Exchange:
-    """Collectives of one (half) microbatch; `share` is its part of the microbatch."""
+    """Collectives of one microbatch."""
 
-    def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices, share: float) -> None:
-        self.job, self.arch, self.prices, self.share = job, arch, prices, share
+    def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices) -> None:
+        self.job, self.arch, self.prices = job, arch, prices
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         self.cp = job.layout.context
         self.inside = job.layout.expert_tensor or self.tp
-        self.size = activation_size(job, arch, share)
+        self.size = activation_size(job, arch)
         self.gathered = self.size * narrow_gathers(job)
 
     def gathering(self, purpose: str = "tp all-gather", width: int | None = None) -> Comm:
@@ -63,7 +63,7 @@ class Exchange:
         """
         if self.job.layout.expert == 1:
             return ()
-        size = routed_size(self.job, self.arch, self.share) * sent_share(self.job, purpose)
+        size = routed_size(self.job, self.arch) * sent_share(self.job, purpose)
         limit = self.job.expert_nodes
         if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
@@ -110,7 +110,7 @@ class Exchange:
             chain.compute(name, kind, seconds)
             return
         again = " backward" if backward else ""
-        query, keys, out = block_sizes(self.job, self.arch, self.share)
+        query, keys, out = block_sizes(self.job, self.arch)
         how = self.job.layout.context_kind
         if how == "ring":
             size = keys * (2.0 if backward else 1.0)
@@ -141,5 +141,5 @@ class Exchange:
         return self.job.layout.expert == 1 and self.inside == self.tp
 
     def _expert_tp(self, purpose: str, op: Op) -> Comm:
-        size = routed_size(self.job, self.arch, self.share) * self.inside
+        size = routed_size(self.job, self.arch) * self.inside
         return self.prices.comm("tp", purpose, op, size, "tp" if self.inside == self.tp else "etp")

@@ -56,10 +56,6 @@ class Task(NamedTuple):
     size: float = 0.0
     wire: float = 0.0
 
-    def part(self, share: float) -> Task:
-        """A share of it."""
-        return self._replace(duration=share * self.duration, wire=share * self.wire)
-
 
 class Span(NamedTuple):
     """A task placed in time, from the start of its pass [s]."""

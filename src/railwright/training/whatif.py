@@ -24,7 +24,7 @@ from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends, pace_alone
 from railwright.training.result import StepResult
-from railwright.training.schedule import SHARED, in_pairs, schedule_name
+from railwright.training.schedule import in_pairs
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
 from railwright.training.step import NONE_SLOWER, simulate
 
@@ -202,7 +202,7 @@ def _hides_more(job: TrainingJob, kind: str, data: int) -> bool:
 
     'cp'  only blocks on a ring run beside attention
     'pp'  only where the job's framework hides sends under its schedule
-    'ep'  not where the schedule hides them by itself, nor beside another microbatch where there is none
+    'ep'  only where passes of two microbatches run in pairs, and there are two
     """
     if getattr(job.overlap, kind) or Sizes.under(job.layout, data).degrees()[kind] == 1:
         return False
@@ -212,8 +212,7 @@ def _hides_more(job: TrainingJob, kind: str, data: int) -> bool:
     if kind == "pp":
         return hides_sends(changed)
     if kind == "ep":
-        alone = in_pairs(changed) and job.global_batch <= data * job.micro_batch
-        return schedule_name(job.layout) not in SHARED and not alone
+        return in_pairs(changed) and job.global_batch > data * job.micro_batch
     return True
 
 

@@ -61,11 +61,9 @@ class Work:
         self.paired = in_pairs(job)
         self.together = order_name(job) in TOGETHER
         exchanging = arch.is_moe and job.layout.expert > 1
-        self.halves = 2 if job.overlap.ep and exchanging and not self.together else 1
-        self.turns = exchanging and (self.halves > 1 or self.together)
-        self.share = 1.0 / self.halves
+        self.turns = exchanging and self.together
         self.ahead = not arch.is_moe or job.expert_capacity is not None
-        self.exchange = Exchange(job, arch, prices, self.share)
+        self.exchange = Exchange(job, arch, prices)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
         self._layers: dict[Layer, list[Cost]] = {}
@@ -96,7 +94,7 @@ class Work:
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
-        tasks = take_turns([self._forward(chunk)] * self.halves)
+        tasks = take_turns([self._forward(chunk)])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
         return self._copied(tasks, chunk)
 
@@ -104,7 +102,7 @@ class Work:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
         if gradients == "weight":
             return self._weights(chunk).tasks
-        tasks = take_turns([self._backward(chunk, gradients)] * self.halves)
+        tasks = take_turns([self._backward(chunk, gradients)])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
         coming = copy_tasks(self.job, self.copies, chunk.layers, FROM_HOST)
         return woven(tasks, range(len(chunk.layers))[::-1], coming, {}, 1) if coming else tasks
@@ -218,7 +216,6 @@ class Work:
     def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
         """A layer takes what its kernels or what their launches take, with experts.
 
-        Halves that take turns stand for whole microbatches, whose kernels are launched once.
         Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
         of launches runs empty; with a fixed capacity nothing need be counted.  Where launches block, the
         GPU waits for all of them, in every layer.
@@ -227,7 +224,7 @@ class Work:
         part.flush()
         blocking = self.job.launch_blocking
         if blocking or (kind == "moe" and not self.ahead):
-            host = launching(self._launches[kind], seconds * self.share, part.tasks, blocking)
+            host = launching(self._launches[kind], seconds, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 
     def _caught_up(self, chain: Chain, chunk: Chunk, whole: bool) -> None:
@@ -243,12 +240,12 @@ class Work:
         again = sum(launched_again(self.job, one) for one in known)
         if not self.ahead:
             back = sum(one.backward if whole else one.input for one in known) + again
-            chain.launched(launching(known[0], self.share * back, chain.tasks), ())
+            chain.launched(launching(known[0], back, chain.tasks), ())
             return
         passes = [self._copied(self._forward(chunk).tasks, chunk)]
         if not whole:
-            passes.append([task.part(self.share) for task in self._weights(chunk).tasks])
+            passes.append(self._weights(chunk).tasks)
         seconds = sum(one.backward + one.forward for one in known) + again
-        total = launching(known[0], self.share * seconds, sum(passes, chain.tasks))
+        total = launching(known[0], seconds, sum(passes, chain.tasks))
         if total:
             chain.launched(total - sum(run(tasks).duration for tasks in passes), (), CATCHING_UP)
