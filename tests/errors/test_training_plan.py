@@ -152,6 +152,20 @@ def test_a_model_that_does_not_fit_says_what_would() -> None:
     simulate(job(sequence=4096, **layout), large, machine(4), predict=priced(50e9), kernel=roofline)  # type: ignore[arg-type]
 
 
+def test_what_would_fit_is_told_once_an_axis_and_only_of_what_there_is() -> None:
+    """Tensor parallelism stays inside a server, and a model without latent attention has none to repeat."""
+    large = replace(MOE, layers=48, hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128, vocab=32000)
+    text = refusal(job(sequence=8192, micro_batch=4, batch=128, expert=8), large).split("what would fit: ")[1]
+    ways = [way.split(" (")[0] for way in text.split("; ")[:-1]]
+    assert ways
+    assert len({way.split(":")[0] for way in ways}) == len(ways)
+    assert "mla_up_proj" not in text
+    for way in ways:
+        if way.startswith("tensor: "):
+            assert way.endswith(" with sequence_parallel: true")
+            assert int(way.split()[1]) <= 8
+
+
 def test_hopeless_model_says_so() -> None:
     huge = replace(DENSE, layers=64, hidden=65536, ffn=4 * 65536, heads=512, kv_heads=512, head_dim=128)
     assert "use more or larger GPUs" in refusal(job(sequence=4096), huge)

@@ -176,6 +176,17 @@ def test_turns_that_megatron_refuses_are_a_comment(layout: dict[str, object]) ->
         assert "overlap_moe_expert_parallel_comm=" not in text
 
 
+@pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan"])
+def test_a_placement_says_what_the_launcher_must_do(form: str) -> None:
+    """Ranks of a server are consecutive in torchrun, so no order of hosts spreads an expert group."""
+    across = _written((MOE, job(expert=2, tensor=2, placement="expert-across")), form)
+    assert "no order of hosts gives it" in across
+    assert "srun --distribution=plane=2" in across
+    spread = _written((MOE, job(expert=2, placement="spread")), form)
+    assert "order the hosts so that neighbours are on different leaves" in spread
+    assert "placement" not in _written((MOE, job(expert=2)), form)
+
+
 def test_what_torchtitan_cannot_is_a_comment() -> None:
     text = _written((DENSE, job(tensor=2, overlap=OFF, offload=("activations",))), "torchtitan")
     for said in ("splits norms and residuals", "no switch for it", "offloaded activations"):

@@ -36,9 +36,20 @@ def test_a_band_is_as_wide_as_its_framework_is_off() -> None:
 
 def test_gpus_without_a_published_step_are_named() -> None:
     assert {record["gpu"].split("-")[0] for record in records()} == set(MEASURED)
-    assert unmeasured("h100-sxm") == unmeasured("a100-sxm-40") == ()
-    (told,) = unmeasured("mi300x")
-    assert "No published training step on mi300x" in told
+    for gpu in ("h100-sxm", "a100-sxm-40"):
+        assert unmeasured(gpu, "megatron-2025", "bf16", fitted=True) == ()
+    for fitted in (True, False):
+        (told,) = unmeasured("mi300x", "megatron-2025", "bf16", fitted)
+        assert "No published training step on mi300x" in told
+
+
+def test_software_without_a_published_step_on_a_gpu_is_named() -> None:
+    (told,) = unmeasured("a100-sxm-80", "megatron-2025", "bf16", fitted=False)
+    assert "of software megatron-2025 on a100-sxm-80 in 16-bit" in told
+    band, other = (error_band("dense A100 16-bit", "megatron", fitted) for fitted in (True, False))
+    kind = error_band("dense no such slice", "no such framework")
+    assert (other.low, other.high) == (min(band.low, kind.low), max(band.high, kind.high))
+    assert "all dense models" in other.source
 
 
 def test_a_step_carries_the_band_of_its_family() -> None:

@@ -194,7 +194,7 @@ def _check_training(job: TrainingJob, machine: Machine) -> None:
     from railwright.compute import profile_of
     from railwright.compute.time import peak_rate
     from railwright.model import load_model
-    from railwright.training.memory import check_memory
+    from railwright.training.fitting import check_memory
     from railwright.training.placement import place
     from railwright.training.plan import check
 

@@ -15,6 +15,7 @@ from railwright.search.dispatcher import (
     sends_one_copy,
     unequal,
 )
+from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
@@ -32,8 +33,7 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if name not in ("1f1b", "interleaved"):
         plain = "interleaved 1F1B" if layout.virtual_pipeline > 1 else "1F1B"
         found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
-    if layout.placement != "packed":
-        found.append(f"placement {layout.placement}: order the hosts accordingly")
+    found += placed_by(job)
     if layout.zero == 3 and not layout.reshard:
         found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
     if job.dtype == "fp8_rowwise":

@@ -13,6 +13,7 @@ from typing import Any
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Loss
 from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy, unequal
+from railwright.search.placed import placed_by
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import loss_of
@@ -178,8 +179,7 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("hidden expert all-to-all: torchtitan has no setting for it")
     if hides_behind_shared(job, arch):
         found.append("expert all-to-all behind shared experts: torchtitan has no setting for it")
-    if layout.placement != "packed":
-        found.append(f"placement {layout.placement}: order the hosts accordingly")
+    found += placed_by(job)
     if layout.recompute == "selective" and layout.recompute_modules != ("ops",):
         parts = ", ".join(layout.recompute_modules)
         found.append(f"recomputation of {parts}: torchtitan chooses by operators ('op') instead")

@@ -86,3 +86,16 @@ def launched_again(job: TrainingJob, known: LaunchTimes) -> float:
 def _within(name: str, part: str) -> bool:
     """Whether an operator is in a part of a layer; what runs beside a product goes with it (BESIDE)."""
     return BESIDE.sub("", name) in MODULES[part]
+
+
+def has_part(arch: Transformer, module: str) -> bool:
+    """Whether a model has the part of a layer that a name of `recompute_modules` stands for."""
+    latent = arch.attention == "mla"
+    return {
+        "layernorm": latent or arch.is_moe,
+        "mla_up_proj": latent,
+        "mlp": "dense" in kinds_present(arch),
+        "moe": arch.is_moe,
+        "moe_act": arch.is_moe,
+        "shared_experts": arch.is_moe and arch.shared_ffn > 0,
+    }.get(module, True)

@@ -40,19 +40,24 @@ def constants() -> tuple[Constant, ...]:
 
 
 @cache
-def error_band(family: str, framework: str) -> ErrorBand:
-    """The error band of a job: what is the wider at each end of two.
+def error_band(family: str, framework: str, fitted: bool = True) -> ErrorBand:
+    """The error band of a job: what is the wider at each end of two, or of three.
 
     family     'dense H100 16-bit'; the band of its kind of model where it has too few published records
     framework  of its software's era, whose records are off by more or less than others' on the same GPU
+    fitted     whether that era has published steps on this GPU; else all of its kind of model count too
     """
     data, kind = _read("error_band"), family.split()[0]
     band = _banded(data["families"].get(family) or data["kinds"][kind])
-    row = data["frameworks"].get(f"{kind} {framework}")
-    own = _banded(row) if row else band
+    if row := data["frameworks"].get(f"{kind} {framework}"):
+        band = _widened(band, framework, _banded(row))
+    return band if fitted else _widened(band, f"all {kind} models", _banded(data["kinds"][kind]))
+
+
+def _widened(band: ErrorBand, whose: str, own: ErrorBand) -> ErrorBand:
     if band.low <= own.low and own.high <= band.high:
         return band
-    source = f"{band.source}; widened to that of {framework}: {own.source.split(': ', 1)[-1]}"
+    source = f"{band.source}; widened to that of {whose}: {own.source.split(': ', 1)[-1]}"
     return ErrorBand(min(band.low, own.low), max(band.high, own.high), source)
 
 
@@ -64,10 +69,17 @@ MEASURED = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
 """GPUs of the published steps behind the error bands (measure/data/training.csv; a test compares)."""
 
 
-def unmeasured(gpu: str) -> tuple[str, ...]:
-    """What a reader of the error band must know of a GPU (catalogue name) that no published step ran on."""
+def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, ...]:
+    """What a reader of the error band must know of a GPU (catalogue name) that no published step ran on, or
+    none of its era of software with products of this width (`fitted` says whether one did)."""
     if _model(gpu) in MEASURED:
-        return ()
+        if fitted:
+            return ()
+        return (
+            f"No published training step of software {software} on {gpu} in {width_of(dtype)} was compared "
+            "with our predictions: what other eras, GPUs and widths say stands for it (`railwright catalog "
+            f"show {software}`), and the error band is that of other software, so this one's may be wider.",
+        )
     return (
         f"No published training step on {gpu} was compared with our predictions: the error band is that of "
         f"{', '.join(MEASURED)}, and this GPU's may be wider.",

@@ -6,6 +6,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
+from railwright.training.again import has_part
 from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
@@ -168,21 +169,8 @@ def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
         if layout.recompute_modules != Layout().recompute_modules:
             found.append(f"recompute_modules does nothing while layout.recompute is {layout.recompute}.")
         return found
-    absent = [name for name in layout.recompute_modules if not _has(arch, name)]
+    absent = [name for name in layout.recompute_modules if not has_part(arch, name)]
     found += [f"recompute_modules: {arch.name} has nothing of '{name}' to compute again." for name in absent]
     if not layout.recompute_modules:
         found.append("recompute selective does nothing while layout.recompute_modules names no part.")
     return found
-
-
-def _has(arch: Transformer, module: str) -> bool:
-    """Whether a model has the part of a layer that a name of `recompute_modules` stands for."""
-    latent = arch.attention == "mla"
-    return {
-        "layernorm": latent or arch.is_moe,
-        "mla_up_proj": latent,
-        "mlp": "dense" in kinds_present(arch),
-        "moe": arch.is_moe,
-        "moe_act": arch.is_moe,
-        "shared_experts": arch.is_moe and arch.shared_ffn > 0,
-    }.get(module, True)

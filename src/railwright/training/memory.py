@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
-from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.spec.training import Layout, TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, layer_kept, stage_activations
-from railwright.training.plan import check, microbatches
+from railwright.training.plan import microbatches
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.sizes import data_parallel, job_gpus
@@ -51,21 +49,6 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     )
     fullest = max(stages, key=lambda s: s.total)
     return Memory(fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)))
-
-
-def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
-    """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit."""
-    memory = peak_memory(job, arch, fabric, capacity)
-    if memory.total <= capacity:
-        return memory
-    parts = ", ".join(
-        f"{name} {size / GIB:.1f}" for name, size in sorted(memory.parts.items(), key=lambda p: -p[1])
-    )
-    raise PlanError(
-        f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
-        f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
-        + _help(job, arch, fabric, capacity)
-    )
 
 
 @lru_cache(maxsize=64)
@@ -178,62 +161,3 @@ def _system(job: TrainingJob, ranks: int) -> float:
     total += constant("communicator_of_two_bytes") * plain.count(2)
     total += constant("communicator_bytes") * sum(n > 2 for n in plain)
     return total + (constant("all_to_all_bytes") if layout.expert > 1 else 0.0)
-
-
-def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
-    """Neighbouring settings that fit, found by trying them."""
-    fitting = []
-    for label, other in _neighbours(job):
-        try:
-            check(other, arch, fabric)
-        except PlanError:
-            continue
-        total = peak_memory(other, arch, fabric, capacity).total
-        if total <= capacity:
-            fitting.append(f"{label} ({total / GIB:.1f} GiB)")
-        if len(fitting) == 4:
-            break
-    if not fitting:
-        return (
-            "no step or two in tensor, pipeline, expert, context, zero, recompute or micro_batch makes it "
-            "fit here; `railwright search` tries every layout. Else use more or larger GPUs."
-        )
-    return "what would fit: " + "; ".join(fitting) + "; `railwright search` finds the fastest that does."
-
-
-def _neighbours(job: TrainingJob) -> Iterator[tuple[str, TrainingJob]]:
-    """Single changes first, then pairs."""
-    single: list[tuple[str, dict[str, object], int]] = []
-    layout = job.layout
-    if layout.zero == 0:
-        single.append(("zero: 1", {"zero": 1}, job.micro_batch))
-    for mode in ("selective", "full"):
-        if mode != layout.recompute and layout.recompute != "full":
-            single.append((f"recompute: {mode}", {"recompute": mode}, job.micro_batch))
-    if layout.recompute == "none":
-        parts = ("mla_up_proj", "layernorm", "moe_act")
-        modules: dict[str, object] = {"recompute": "selective", "recompute_modules": parts}
-        single.append((f"recompute: selective of {', '.join(parts)}", modules, job.micro_batch))
-    if job.micro_batch > 1:
-        single.append((f"micro_batch: {job.micro_batch // 2}", {}, job.micro_batch // 2))
-    if layout.tensor > 1 and not layout.sequence_parallel:
-        single.append(("sequence_parallel: true", {"sequence_parallel": True}, job.micro_batch))
-    if layout.zero in (1, 2) and layout.pipeline == 1:
-        single.append(("zero: 3", {"zero": 3}, job.micro_batch))
-    for name in ("tensor", "pipeline", "expert", "context"):
-        value: int = getattr(layout, name)
-        for factor in (2, 4, 8):
-            single.append((f"{name}: {value * factor}", {name: value * factor}, job.micro_batch))
-    pairs = [
-        (f"{a[0]} with {b[0]}", {**a[1], **b[1]}, min(a[2], b[2]))
-        for i, a in enumerate(single)
-        for b in single[i + 1 :]
-        if not set(a[1]) & set(b[1])
-    ]
-    for label, change, micro_batch in single + pairs:
-        yield (
-            label,
-            job.model_copy(
-                update={"layout": Layout(**{**layout.model_dump(), **change}), "micro_batch": micro_batch}
-            ),
-        )

@@ -23,12 +23,13 @@ from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of, unmeasured
 from railwright.training.costs import KernelTime
-from railwright.training.eras import Pace, era_of, hides_sends, pace_of, paced
+from railwright.training.eras import Pace, era_of, hides_sends, pace_alone, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.experts import beyond_reach
 from railwright.training.feed import fed, feed_of
+from railwright.training.fitting import check_memory
 from railwright.training.lanes import Task
-from railwright.training.memory import check_memory, peak_memory
+from railwright.training.memory import peak_memory
 from railwright.training.offload import ON_GPU, copy_times, host_update
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
@@ -118,7 +119,8 @@ def simulate(
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.attended).total * tokens
-    band = error_band(family_of(arch.is_moe, machine.gpu.name, job.dtype), era_of(job).framework)
+    gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
+    band = error_band(family_of(arch.is_moe, gpu, job.dtype), era_of(job).framework, fitted)
     step = StepResult(
         step_time=step_time,
         tokens=tokens,
@@ -136,7 +138,7 @@ def simulate(
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,
-        warnings=(*warnings, *groups.notes, *unmeasured(machine.gpu.name)),
+        warnings=(*warnings, *groups.notes, *unmeasured(gpu, job.software, job.dtype, fitted)),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))

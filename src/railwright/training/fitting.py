@@ -1,0 +1,121 @@
+"""Whether a job fits its GPUs, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from railwright.errors import PlanError
+from railwright.fabric.graph import Fabric
+from railwright.model.architecture import Transformer
+from railwright.spec.training import Layout, TrainingJob
+from railwright.training.again import has_part
+from railwright.training.cached import is_held, reserved
+from railwright.training.memory import GIB, peak_memory
+from railwright.training.plan import check
+from railwright.training.result import Memory
+from railwright.training.sizes import domain_of
+
+MOST = 4
+"""Ways out that are told."""
+
+
+class Way(NamedTuple):
+    """A change of a job: fields of its layout, and its microbatch."""
+
+    label: str
+    layout: dict[str, Any]
+    micro_batch: int
+
+
+def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
+    """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit."""
+    memory = peak_memory(job, arch, fabric, capacity)
+    if memory.total <= capacity:
+        return memory
+    parts = ", ".join(
+        f"{name} {size / GIB:.1f}" for name, size in sorted(memory.parts.items(), key=lambda p: -p[1])
+    )
+    raise PlanError(
+        f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
+        f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
+        + _help(job, arch, fabric, capacity)
+    )
+
+
+def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
+    """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
+    changes where no single one does."""
+    axes = list(_axes(job, arch, domain_of(job, fabric)))
+    fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity))]
+    pairs = combinations(axes, 2) if not fitting else ()
+    for a, b in pairs:
+        both = [_both(one, other) for one in a for other in b]
+        if found := _first(both, job, arch, fabric, capacity):
+            fitting.append(found)
+        if len(fitting) == MOST:
+            break
+    if not fitting:
+        return (
+            "no step or two in tensor, pipeline, expert, context, zero, recompute or micro_batch makes it "
+            "fit here; `railwright search` tries every layout. Else use more or larger GPUs."
+        )
+    told = "; ".join(fitting[:MOST])
+    return f"what would fit: {told}; `railwright search` finds the fastest that does."
+
+
+def _first(ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
+    """The first of some changes that fits, with the holes of the allocator; '' where none does."""
+    for way in ways:
+        layout = Layout(**{**job.layout.model_dump(), **way.layout})
+        other = job.model_copy(update={"layout": layout, "micro_batch": way.micro_batch})
+        try:
+            check(other, arch, fabric)
+        except PlanError:
+            continue
+        memory = peak_memory(other, arch, fabric, capacity)
+        if memory.total <= capacity and is_held(
+            reserved(other, arch, fabric, memory, (memory.stage,)), capacity
+        ):
+            return f"{way.label} ({memory.total / GIB:.1f} GiB)"
+    return ""
+
+
+def _both(a: Way, b: Way) -> Way:
+    return Way(f"{a.label} with {b.label}", {**a.layout, **b.layout}, min(a.micro_batch, b.micro_batch))
+
+
+def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way]]:
+    """Changes axis by axis, the smallest first; tensor parallelism stays inside a server of so many GPUs."""
+    layout, micro_batch = job.layout, job.micro_batch
+
+    def way(label: str, **changes: Any) -> Way:
+        return Way(label, changes, micro_batch)
+
+    if layout.recompute != "full":
+        ways = [] if layout.recompute == "selective" else [way("recompute: selective", recompute="selective")]
+        parts = tuple(part for part in ("mla_up_proj", "layernorm", "moe_act") if has_part(arch, part))
+        if parts and layout.recompute == "none":
+            label = f"recompute: selective of {', '.join(parts)}"
+            ways.append(way(label, recompute="selective", recompute_modules=parts))
+        yield [*ways, way("recompute: full", recompute="full")]
+    if micro_batch > 1:
+        halves = [micro_batch // 2**n for n in range(1, micro_batch.bit_length())]
+        yield [Way(f"micro_batch: {size}", {}, size) for size in halves]
+    if layout.tensor > 1 and not layout.sequence_parallel:
+        yield [way("sequence_parallel: true", sequence_parallel=True)]
+    states = (1, 3) if layout.pipeline == 1 else (1,)
+    if more := [way(f"zero: {stage}", zero=stage) for stage in states if stage > layout.zero]:
+        yield more
+    cut = [layout.tensor * factor for factor in (2, 4, 8) if layout.tensor * factor <= server]
+    if cut and (layout.sequence_parallel or not arch.is_moe):
+        yield [way(f"tensor: {size}", tensor=size) for size in cut]
+    elif cut:
+        yield [
+            way(f"tensor: {size} with sequence_parallel: true", tensor=size, sequence_parallel=True)
+            for size in cut
+        ]
+    for axis in ("pipeline", "expert", "context"):
+        sizes = [getattr(layout, axis) * factor for factor in (2, 4, 8)]
+        yield [way(f"{axis}: {size}", **{axis: size}) for size in sizes]
