@@ -1,20 +1,20 @@
 """Runs that trained a model, not benchmarks of a step: in no record and no fit, all slower than predicted.
 
-GPT-NeoX-20B: 96 A100 of 40 GB, 150,000 steps in 1,830 hours, checkpoints and evaluations among them.  Black et
-al., arXiv 2204.06745, section 4 (hours and machines read back at nl2code.github.io/posts/GPT-NeoX); what ran:
-EleutherAI/gpt-neox, configs/20B.yml.
+GPT-NeoX-20B: 96 A100 of 40 GB, 150,000 steps in 1,830 hours, checkpoints and evaluations among them. Black
+et al., arXiv 2204.06745, section 4 (hours and machines read back at nl2code.github.io/posts/GPT-NeoX); what
+ran: EleutherAI/gpt-neox, configs/20B.yml.
 
-MT-NLG 530B: 2,240 to 3,360 A100 of Selene, 1,920 sequences.  Smith et al., arXiv 2201.11990, section 2.4 (read
-back in cli99/llm-analysis, examples/megatron-turing-nlg).  Its microbatch is not published: one sequence here;
-with two, steps are 1.12 to 1.13 times as long as predicted.
+MT-NLG 530B: 2,240 to 3,360 A100 of Selene, 1,920 sequences. Smith et al., arXiv 2201.11990, section 2.4
+(read back in cli99/llm-analysis, examples/megatron-turing-nlg). Its microbatch is not published: one
+sequence here; with two, steps are 1.12 to 1.13 times as long as predicted.
 
-Nemotron-4 340B: 6,144 H100, 2,304 sequences in 8.0 s.  NVIDIA, Nemotron-4 340B technical report, table 2 (read
-back at aiportalx.com/nvidia/nemotron-4-340b); tensor parallelism of 8 and 12 interleaved stages (from memory of
-the report), whose chunks are not published: eight a stage here, of one layer.
+Nemotron-4 340B: 6,144 H100, 2,304 sequences in 8.0 s. NVIDIA, Nemotron-4 340B technical report, table 2
+(read back at aiportalx.com/nvidia/nemotron-4-340b); tensor parallelism of 8 and 12 interleaved stages (from
+memory of the report), whose chunks are not published: eight a stage here, of one layer.
 
-Megatron 177B: 96 to 4,608 H100, the same 1,152 sequences.  NVIDIA/Megatron-LM at f2e5db402c, images/
-model_table.png and strong_scaling.png (Megatron-Core 0.8; digitised to 1 %), a benchmark, for how steps shrink
-with GPUs; microbatch and chunks are not published: one sequence, one layer.
+Megatron 177B: 96 to 4,608 H100, the same 1,152 sequences. NVIDIA/Megatron-LM at f2e5db402c, images/
+model_table.png and strong_scaling.png (Megatron-Core 0.8; digitised to 1 %), a benchmark, for how steps
+shrink with GPUs; microbatch and chunks are not published: one sequence, one layer.
 """
 
 from __future__ import annotations
