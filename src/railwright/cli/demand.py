@@ -249,8 +249,8 @@ def _beside(one: Demand, of_study: bool) -> str:
     if of_study:
         least, most = constant("run_over_step_least"), constant("run_over_step_most")
         return (
-            f"Steps are those of a benchmark: those of published runs took {least:g} to {most:g} times as long "
-            "as predicted."
+            f"Steps are those of a benchmark: those of published runs took {least:g} to {most:g} times as "
+            "long as predicted."
         )
     if not one.runs:
         return ""
