@@ -1,7 +1,7 @@
 """The space of layouts as data: its axes, the values of each, and what they are called in a study.
 
-A block is one choice of the axes that decide which GPUs talk to which (structure); the other axes of a block
-(choices) are arrays.
+A block is one choice of the axes that decide which GPUs talk to which, and how many layers of a stage run
+again (structure); the other axes of a block (choices) are arrays.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ STRUCTURE = (
     "shard",
     "reshard",
     "reduce_each",
+    "recompute_layers",
 )
 CHOICES = (
     "micro_batch",
