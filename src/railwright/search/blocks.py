@@ -20,6 +20,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.space import (
     CHOICES,
     OF_OVERLAP,
+    PARTS,
     SHARDING,
     Block,
     Space,
@@ -32,9 +33,9 @@ from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import check
-from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
+from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.sizes import domain_of, job_gpus
-from railwright.training.stages import layers_per_piece
+from railwright.training.stages import largest_piece
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
@@ -185,17 +186,15 @@ def _layers_again(
     As many as the largest piece has are all of them, but for multi-token prediction.  The default is all, and
     the job's own number where pieces are as large.
     """
-    asked = space.of_axis("recompute_layers")
-    own = job.layout.recompute_layers
+    asked, own = space.of_axis("recompute_layers"), job.layout.recompute_layers
     listed = asked or (None, own)
-    if None in listed or {*_recomputed(space, None)}:
+    if _recomputed(space, None):
         yield None
     if listed == (None, None) or not _recomputed(space, 1):
         return
-    layout = apply(job, {**structure, "recompute_layers": None}).layout
-    pieces = route_of(layout).model_pieces
-    most = max(layers_per_piece(arch.layers, pieces, layout, arch.mtp_layers))
-    for layers in dict.fromkeys(one for one in listed if one is not None):
+    most = largest_piece(arch, apply(job, {**structure, "recompute_layers": None}).layout)
+    numbers = (n for one in listed for n in (PARTS[one](most) if one in PARTS else (one,)))
+    for layers in dict.fromkeys(n for n in numbers if n is not None):
         twin = layers == most and None in listed and not arch.mtp_layers
         # Of numbers that are asked for the training room says which are too many.
         if not twin and (layers <= most or asked):

@@ -154,10 +154,11 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
 
 
 def _effective(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting with what its defaults stand for: auto is 1F1B or interleaved, and experts that name no cut
-    of their own are cut like the rest."""
+    """A setting with what its defaults stand for: auto is 1F1B or interleaved, experts that name no cut of
+    their own are cut like the rest, and layers are counted where whole ones are computed again."""
     inside = setting["expert_tensor"] or setting["tensor"]
-    return {**setting, "schedule": _schedule(setting), "expert_tensor": inside}
+    layers = setting["recompute_layers"] if setting["recompute"] == "full" else None
+    return {**setting, "schedule": _schedule(setting), "expert_tensor": inside, "recompute_layers": layers}
 
 
 def _schedule(setting: Mapping[str, Any]) -> str:

@@ -15,9 +15,8 @@ from railwright.training.cached import is_held, reserved
 from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
-from railwright.training.schedule import route_of
 from railwright.training.sizes import domain_of
-from railwright.training.stages import layers_per_piece
+from railwright.training.stages import largest_piece, quarters
 
 MOST = 4
 """Ways out that are told."""
@@ -134,8 +133,5 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
 
 
 def _quarters(layout: Layout, arch: Transformer) -> list[int]:
-    """Numbers of layers of a piece that are a quarter of it, a half, and three."""
-    if "activations" in layout.offload:
-        return []
-    most = max(layers_per_piece(arch.layers, route_of(layout).model_pieces, layout, arch.mtp_layers))
-    return sorted({-(-most * part // 4) for part in (1, 2, 3)} - {0, most})
+    """Layers of a piece that can be computed again: a quarter of the largest one, a half, and three."""
+    return [] if "activations" in layout.offload else quarters(largest_piece(arch, layout))
