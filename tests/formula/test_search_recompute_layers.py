@@ -93,6 +93,20 @@ def test_the_best_says_how_many_layers_it_computes_again() -> None:
     assert any("recomputation is full for 2 layers of each stage instead of full" in said for said in words)
 
 
+def test_a_search_that_tried_no_fewer_layers_names_the_axis() -> None:
+    axes = {"tensor": (1,), "pipeline": (2,), "virtual_pipeline": (1,), "zero": (1,), "micro_batch": (1,)}
+    fixed = {**axes, "recompute": ("full",), "schedule": ("auto",)}
+
+    def hint(**more: Any) -> bool:
+        words = search(job(batch=32), DENSE, machine(2), Space({**fixed, **more}), top=1, steps=0).words
+        return any("recompute_layers: [null, quarters]" in sentence for sentence in words)
+
+    assert hint()
+    assert not hint(recompute_layers=(None,))
+    assert not hint(recompute=("none",))
+    assert not hint(pipeline=(8,))
+
+
 def exported(form: str, **layout: object) -> str:
     one = job(**layout)  # type: ignore[arg-type]
     step = simulate(job(), DENSE, machine(2))  # only the head is of the step
