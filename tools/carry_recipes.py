@@ -66,17 +66,17 @@ LAYOUT = {
     "mbs": "micro_batch_size",
 }
 """Our columns and the recipes' names for them.  Expert tensor parallelism is 1 in all of these recipes."""
-COLUMNS = (*KEYS, "dispatcher", "hidden", "graphs", "recompute", "fused", "also", *LAYOUT)
+COLUMNS = (*KEYS, "dispatcher", "hidden", "graphs", "recompute", "fused", "also", "layers", *LAYOUT)
 FIRST: dict[tuple[str, ...], tuple[str, ...]] = {
     # scripts/performance/configs/*/*.yaml, cuda_graphs, and run_script.py (token drop, no DeepEP, recompute)
-    ("qwen3-30b-a3b", "H100"): ("alltoall", "", "", "", "", ""),
-    ("qwen3-30b-a3b", "GB200"): ("alltoall", "", "step", "", "", ""),
-    ("qwen3-30b-a3b", "B200"): ("alltoall", "", "step", "", "", ""),
-    ("llama3-8b", "B200"): ("", "", "step", "", "", ""),
-    ("llama3-8b", "GB200", "fp8-mx"): ("", "", "step", "", "", ""),
-    ("qwen3-235b-a22b", "B200"): ("alltoall", "", "", "", "", ""),
-    ("deepseek-v3", "B200"): ("alltoall", "", "", "mla_up_proj", "", ""),
-    ("deepseek-v3", "GB200"): ("alltoall", "", "", "mla_up_proj", "", ""),
+    ("qwen3-30b-a3b", "H100"): ("alltoall", "", "", "", "", "", ""),
+    ("qwen3-30b-a3b", "GB200"): ("alltoall", "", "step", "", "", "", ""),
+    ("qwen3-30b-a3b", "B200"): ("alltoall", "", "step", "", "", "", ""),
+    ("llama3-8b", "B200"): ("", "", "step", "", "", "", ""),
+    ("llama3-8b", "GB200", "fp8-mx"): ("", "", "step", "", "", "", ""),
+    ("qwen3-235b-a22b", "B200"): ("alltoall", "", "", "", "", "", ""),
+    ("deepseek-v3", "B200"): ("alltoall", "", "", "mla_up_proj", "", "", ""),
+    ("deepseek-v3", "GB200"): ("alltoall", "", "", "mla_up_proj", "", "", ""),
 }
 """Release 25.09.  Its graphs hold whole layers, also of experts: with tokens dropped and padded
 their shapes do not change."""
@@ -95,13 +95,13 @@ def main(clone: Path) -> None:
         release = r["software"].split()[-1]
         if release == "25.09":
             model = (r["model"], r["gpu"])
-            said = FIRST.get((*model, r["dtype"])) or FIRST.get(model) or ("",) * 6
+            said = FIRST.get((*model, r["dtype"])) or FIRST.get(model) or ("",) * 7
             layout = _first_layout(clone, r)
         else:
             known = _named(tables[TAGS[release]], r)
             own = known if known and _same_run(known, r) else None
             chosen = own or _nearest(tables, release, r)
-            said = (*_said(chosen), _also(chosen, r, heads[TAGS[release]]))
+            said = (*_said(chosen), _also(chosen, r, heads[TAGS[release]]), _layers_again(chosen))
             layout = {k: str(getattr(own, name) or 1) for k, name in LAYOUT.items()} if own else {}
         other = tuple(layout[k] if k in layout and layout[k] != _stated(r, k) else "" for k in LAYOUT)
         if any((*said, *other)):
@@ -166,6 +166,12 @@ def _narrow_heads(clone: Path, tag: str) -> set[str]:
                 f"{model} {gpu}".upper() for model, gpu, body in functions if "fp8_output_proj = True" in body
             }
     return found
+
+
+def _layers_again(one: Any) -> str:
+    """Layers of every virtual stage that a recipe computes again, where it names no modules (overrides.py or
+    helpers.py in scripts/performance/utils, set_recompute_overrides: full, by block)."""
+    return "" if one.recompute_modules else str(one.recompute_num_layers or "")
 
 
 def _also(one: Any, r: dict[str, str], heads: set[str]) -> str:

@@ -64,6 +64,23 @@ def test_every_second_product_of_experts() -> None:
     check(job(recompute_modules=("ops",)), MOE, machine().network.fabric)
 
 
+def test_more_layers_computed_again_than_a_piece_has() -> None:
+    again = {"recompute": "full", "recompute_layers": 3}
+    text = refusal(job(pipeline=4, **again))
+    assert "layout.recompute_layers is 3, but a stage has at most 2 layers of dense-8" in text
+    assert "use at most 2, or leave it out for all" in text
+    text = refusal(job(pipeline=4, virtual_pipeline=2, **again))
+    assert "a virtual stage has at most 1 layer of dense-8" in text
+    # one stage of the four has three
+    check(job(pipeline=4, **again), replace(DENSE, layers=9), machine().network.fabric)
+    check(job(pipeline=4, recompute_layers=3), DENSE, machine().network.fabric)
+
+
+def test_layers_computed_again_beside_activations_on_the_host() -> None:
+    text = refusal(job(recompute="full", recompute_layers=3, offload=("activations",)))
+    assert "recompute_layers beside offload of activations is not modelled" in text
+
+
 def test_experts_not_divisible_by_ep() -> None:
     text = refusal(job(expert=3), MOE)
     assert "8 experts of moe-8 cannot be spread over layout.expert = 3" in text
@@ -331,6 +348,7 @@ def test_a_batch_in_tokens_is_refused_rather_than_simulated_for_hours() -> None:
     ("layout", "rest", "arch", "says"),
     [
         ({"offload_layers": 4}, {}, DENSE, "offload_layers does nothing"),
+        ({"recompute_layers": 4}, {}, DENSE, "recompute_layers does nothing while layout.recompute is none"),
         ({"reshard": False}, {}, DENSE, "reshard does nothing with zero: 1"),
         ({"reduce_each": False}, {}, DENSE, "reduce_each does nothing with zero: 1"),
         ({"recompute_modules": ("mlp",)}, {}, DENSE, "recompute_modules does nothing while layout.recompute"),

@@ -9,6 +9,7 @@ from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_habits import habits_of
 from railwright.measure.training_jobs import RACK, architecture_of, architectures, job_of, machine_for
+from railwright.measure.training_recipes import recipe_of
 from railwright.training.layers import unfused_of
 
 RECORDS = {r["id"]: r for r in records()}
@@ -116,6 +117,18 @@ def test_nvidias_fine_tuning_packs_short_samples() -> None:
     assert job_of(first("nemo", kind="lora", model="llama2-7b")).sample_length == 274
     assert job_of(first("mbridge", kind="sft", model="llama3-70b")).sample_length == 221
     assert job_of(first("mbridge", kind="pretrain", model="llama3-70b")).sample_length is None
+
+
+def test_a_recipe_says_how_many_layers_are_computed_again() -> None:
+    """v0.2.0, configs/llama3/workload_base_configs.py: recompute_num_layers=5 for fp8 on H100; helpers.py,
+    set_recompute_overrides: full, by block.  v0.1.0rc4 (25.09) has none there."""
+    found = [
+        job_of(first("mbridge-llama3-8b-H100", software=f"Megatron-Bridge {release}")).layout
+        for release in ("25.11", "25.09")
+    ]
+    assert [(one.recompute, one.recompute_layers) for one in found] == [("full", 5), ("none", None)]
+    counted = [name for name, r in RECORDS.items() if recipe_of(r).get("layers")]
+    assert counted == ["mbridge-25-11-llama3-8b-h100-8-fp8-cs-pretrain-tp1pp1mbs1gbs128"]
 
 
 def test_the_recipe_at_the_tag_decides_where_it_can_be_what_ran() -> None:

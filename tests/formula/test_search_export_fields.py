@@ -70,6 +70,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("layout.reduce_each", SHARDED, False),
     ("layout.recompute", {}, "full"),
     ("layout.recompute_modules", {"recompute": "selective"}, ("mlp",)),
+    ("layout.recompute_layers", {"recompute": "full"}, 3),
     ("layout.offload", {}, ("activations",)),
     ("layout.offload_layers", {"offload": ("activations",)}, 3),
     ("layout.placement", {}, "spread"),

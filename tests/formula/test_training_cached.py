@@ -141,7 +141,7 @@ def test_frozen_weights_have_no_copy() -> None:
         DENSE,
         stage_shapes(DENSE, wanted.layout, wanted.lora)[0],
         32,
-        {"dense": _plans(wanted, DENSE, "dense")},
+        {("dense", True): _plans(wanted, DENSE, "dense")},
         Allocator(),
     )
     replay.start()
@@ -163,7 +163,7 @@ def test_a_step_leaves_nothing_behind_but_the_optimizers_moments(
     shape = stage_shapes(DENSE, layout)[0]
     kind: Layer = "dense"
     replay = (DeepSpeedReplay if software == "megatron-2021" else Replay)(
-        wanted, DENSE, shape, 4, {kind: _plans(wanted, DENSE, kind)}, Allocator()
+        wanted, DENSE, shape, 4, {(kind, True): _plans(wanted, DENSE, kind)}, Allocator()
     )
     replay.start()
     held = []

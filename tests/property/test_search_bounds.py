@@ -116,6 +116,52 @@ CASES = {
         AGAIN,
         {"schedule": ("dualpipe", "zb-v"), "pipeline": (2,), "recompute": ("selective",)},
     ),
+    "some layers computed again": (
+        DENSE,
+        job(batch=32),
+        {"recompute_layers": (None, 1, 2, 3), "pipeline": (1, 2, 4), "zero": (0, 1, 3), "tensor": (1, 2)},
+    ),
+    "some layers computed again, split": (
+        DENSE,
+        job(batch=32),
+        {
+            "recompute_layers": (1, 3),
+            "schedule": ("zb-h1", "zb-v", "gpipe"),
+            "pipeline": (2,),
+            "zero": (0, 1),
+        },
+    ),
+    "some layers of alternating experts computed again": (
+        ALTERNATING,
+        job(batch=32),
+        {"recompute_layers": (1, 2, 3), "pipeline": (1, 2), "zero": (1, 3), "virtual_pipeline": (1, 3)},
+    ),
+    "some layers of experts computed again both ways": (
+        MOE,
+        job(batch=64),
+        {"recompute_layers": (1, 2), "schedule": ("dualpipe", "dualpipe-v"), "pipeline": (2,)},
+    ),
+    "some layers of alternating experts computed again in pairs": (
+        ALTERNATING,
+        job(batch=64),
+        {
+            "recompute_layers": (1, 2),
+            "pipeline": (1, 2),
+            "virtual_pipeline": (1, 3),
+            "overlap_ep": (True,),
+            "expert": (2, 8),
+        },
+    ),
+    "some layers of experts of fixed capacity computed again": (
+        MOE,
+        job(batch=32).model_copy(update={"expert_capacity": 1.0}),
+        {"recompute_layers": (1, 2), "pipeline": (1, 2, 4), "expert": (2, 8)},
+    ),
+    "some layers with adapters computed again": (
+        LATENT,
+        job(batch=32).model_copy(update={"lora": Lora(rank=8, targets=("mlp up",))}),
+        {"recompute_layers": (1, 2), "tensor": (1, 2), "zero": (0, 3), "schedule": ("auto",)},
+    ),
     "blocks side by side": (
         replace(DENSE, parallel_blocks=True, norms_per_layer=1),
         job(batch=32),

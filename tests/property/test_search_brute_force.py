@@ -96,6 +96,40 @@ def test_brute_force_where_parts_are_computed_again() -> None:
     _compare(AGAIN, ALTERNATING, 1, Space({**axes, **fixed, "micro_batch": (1, 2)}))
 
 
+@pytest.mark.parametrize("arch", [DENSE, ALTERNATING], ids=["dense", "experts"])
+def test_brute_force_over_how_many_layers_are_computed_again(arch: Transformer) -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none", "full"), "zero": (1,)}
+    some = {"recompute_layers": (None, 1, 2, 3), "expert": (1, 4) if arch.is_moe else (1,)}
+    fixed = {"expert_tensor": (None,), "overlap_tp": (False,), "overlap_ep": (False,), "overlap_pp": (True,)}
+    space = Space({**axes, **some, **fixed, "placement": ("packed",), "micro_batch": (1, 2)})
+    _compare(job(batch=32), arch, 1, space)
+
+
+def test_of_short_memory_some_layers_computed_again_make_the_best_of() -> None:
+    """The fastest layout that fits computes some layers again where none of them is too large and all of them
+    too slow; memory of every number of layers is bounded, exact and replayed."""
+    axes = {"tensor": (1,), "pipeline": (2,), "zero": (1,), "micro_batch": (2,), "virtual_pipeline": (1,)}
+    fixed = {
+        "recompute": ("none", "full"),
+        "overlap_dp": (True,),
+        "overlap_pp": (True,),
+        "schedule": ("auto",),
+    }
+    space = Space({**axes, **fixed, "recompute_layers": (None, 1, 2, 3)})
+    base, one = job(batch=32, sequence=4096), machine(1)
+    every = sorted(_brute(base, DENSE, one, space), key=lambda layout: layout.time)
+    assert len(every) == 5
+    chosen = set()
+    for just in every:
+        # a sixth more for the holes between tensors
+        short = replace(one, gpu=replace(one.gpu, hbm_bytes=1.17 * just.memory))
+        fit = [it for it in every if it.memory <= 1.17 * just.memory and _held(it.job, DENSE, short)]
+        best = search(base, DENSE, short, space, top=1, steps=0).best[0]
+        assert best.time == pytest.approx(_first(fit).time, rel=1e-9)
+        chosen.add(best.setting["recompute_layers"] if best.setting["recompute"] == "full" else 0)
+    assert len(chosen) > 1
+
+
 def test_brute_force_where_every_pass_ends_together() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2, 4), "zero": (1, 3), "recompute": ("none",)}
     _compare(DELAYED, DENSE, 2, Space({**axes, "sequence_parallel": (True,), "micro_batch": (1, 2)}))

@@ -289,9 +289,15 @@ def _row(title: str, one: Candidate) -> tuple[str, ...]:
         f"{s['pipeline']} x {s['virtual_pipeline']}",
         str(s["expert"]),
         str(s["micro_batch"]),
-        str(s["recompute"]),
+        _again(s),
         ", ".join(other),
     )
+
+
+def _again(setting: Mapping[str, Any]) -> str:
+    """'full 4': the first 4 layers of every stage."""
+    layers = setting["recompute_layers"] if setting["recompute"] == "full" else None
+    return f"{setting['recompute']}{'' if layers is None else f' {layers}'}"
 
 
 def _held(one: Candidate) -> str:

@@ -238,6 +238,8 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
     sent = OFFLOADED.get((record["model"], record["gpu"], width_of(DTYPES[record["dtype"]])))
     if sent and record["fsdp"] not in ("", "0", "False"):
         return {"offload": ("activations",), "offload_layers": sent}
+    if layers := recipe_of(record).get("layers"):
+        return {"recompute": "full", "recompute_layers": int(layers)}
     modules = tuple(recipe_of(record).get("recompute", "").split())
     return {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
 

@@ -24,6 +24,7 @@ def recipe_of(record: Mapping[str, str]) -> Mapping[str, str]:
     graphs      what is launched as CUDA graphs (`TrainingJob.cuda_graphs`)
     recompute   modules computed again
     fused       'yes': the MLP of the experts is one fused kernel
+    layers      of every virtual stage, computed again whole (`Layout.recompute_layers`)
     also        what is multiplied in MXFP8 beside the layers' linear parts (`TrainingJob.dtype_also`)
     tp to mbs   its layout, where the table of results says otherwise
     Source: scripts/performance/configs at the tag of the release (tools/carry_recipes.py).

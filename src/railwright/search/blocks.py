@@ -20,6 +20,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.space import (
     CHOICES,
     OF_OVERLAP,
+    PARTS,
     SHARDING,
     Block,
     Space,
@@ -34,6 +35,7 @@ from railwright.training.placement import place
 from railwright.training.plan import check
 from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.sizes import domain_of, job_gpus
+from railwright.training.stages import largest_piece
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
@@ -104,7 +106,8 @@ def _structures(
                         for experts in _experts(space, arch, gpus // pipeline, tensor):
                             structure = {**base, "context_kind": kind, **cut, **experts}
                             for sharding in _shardings(space, job, structure, left // pipeline, server):
-                                yield {**structure, **sharding}
+                                for layers in _layers_again(space, job, arch, structure):
+                                    yield {**structure, **sharding, "recompute_layers": layers}
 
 
 def _contexts(job: TrainingJob, gpus: int) -> list[int]:
@@ -175,6 +178,38 @@ def _shardings(
         yield dict(zip(SHARDING, chosen, strict=True))
 
 
+def _layers_again(
+    space: Space, job: TrainingJob, arch: Transformer, structure: Mapping[str, Any]
+) -> Iterator[int | None]:
+    """How many layers of every piece full recomputation is for; None for all, and where there is none.
+
+    As many as the largest piece has are all of them, but for multi-token prediction.  The default is all, and
+    the job's own number where pieces are as large.
+    """
+    asked, own = space.of_axis("recompute_layers"), job.layout.recompute_layers
+    listed = asked or (None, own)
+    if _recomputed(space, None):
+        yield None
+    if listed == (None, None) or not _recomputed(space, 1):
+        return
+    most = largest_piece(arch, apply(job, {**structure, "recompute_layers": None}).layout)
+    numbers = (n for one in listed for n in (PARTS[one](most) if one in PARTS else (one,)))
+    for layers in dict.fromkeys(n for n in numbers if n is not None):
+        twin = layers == most and None in listed and not arch.mtp_layers
+        # Of numbers that are asked for the training room says which are too many.
+        if not twin and (layers <= most or asked):
+            yield layers
+
+
+def _recomputed(space: Space, layers: int | None) -> tuple[Any, ...]:
+    """Values of `recompute` where so many layers of a piece are computed again, or all (None)."""
+    listed = space.of_axis("recompute") or ()
+    if layers is not None:
+        return tuple(how for how in listed if how == "full")
+    every = None in (space.of_axis("recompute_layers") or (None,))
+    return tuple(how for how in listed if how != "full" or every)
+
+
 def _whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
     """Ranks with the same parameters on one server, and on more while there are several copies (HSDP).
 
@@ -223,6 +258,8 @@ def _choices(
             values = tuple(divisors(local)) or (1,)
         if axis == "zero":
             values = _zeros(space, structure)
+        if axis == "recompute":
+            values = _recomputed(space, structure["recompute_layers"])
         if axis == "offload" and "offload" not in space.values:
             values = tuple(dict.fromkeys((*values, job.layout.offload)))
         off = False in values and (

@@ -26,6 +26,7 @@ from railwright.search.explain import changed, explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, framework_named, runs, runs_none
 from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
+from railwright.search.hints import some_layers
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
@@ -122,7 +123,7 @@ def search(
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
     on = run.pricer.prices(best[0].job).servers("ep")
-    words += tuple(beyond_reach(best[0].job, arch, on))
+    words += (*some_layers(best[0].job, arch, space), *beyond_reach(best[0].job, arch, on))
     data = data_parallel(best[0].job, machine.network.fabric)
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
     said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 from railwright.collectives.machine import Machine
@@ -153,10 +154,11 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
 
 
 def _effective(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting with what its defaults stand for: auto is 1F1B or interleaved, and experts that name no cut
-    of their own are cut like the rest."""
+    """A setting with what its defaults stand for: auto is 1F1B or interleaved, experts that name no cut of
+    their own are cut like the rest, and layers are counted where whole ones are computed again."""
     inside = setting["expert_tensor"] or setting["tensor"]
-    return {**setting, "schedule": _schedule(setting), "expert_tensor": inside}
+    layers = setting["recompute_layers"] if setting["recompute"] == "full" else None
+    return {**setting, "schedule": _schedule(setting), "expert_tensor": inside, "recompute_layers": layers}
 
 
 def _schedule(setting: Mapping[str, Any]) -> str:
@@ -214,9 +216,8 @@ def _compute(own: Candidate, best: Candidate) -> str:
     """What changes that lengthens or shortens computing, as it was lengthened or shortened."""
     a, b = own.setting, best.setting
     found: list[Reason] = []
-    if a["recompute"] != b["recompute"]:
-        more = RECOMPUTED.index(b["recompute"]) > RECOMPUTED.index(a["recompute"])
-        found.append((f"recomputation is {b['recompute']} instead of {a['recompute']}", 1 if more else -1))
+    if (again := _again(a)) != (now := _again(b)):
+        found.append((f"recomputation is {now} instead of {again}", _more_again(a, b)))
     if a["tensor"] != b["tensor"]:
         cut = f"products are {_cut(b['tensor'])} instead of {_cut(a['tensor'])}"
         found.append((cut, 1 if b["tensor"] > a["tensor"] else -1))
@@ -235,6 +236,27 @@ def _compute(own: Candidate, best: Candidate) -> str:
             (f"compute is slowed by {'more' if more else 'fewer'} overlapped sends", 1 if more else -1)
         )
     return _that_moved("compute", found, own, best)
+
+
+def _again(setting: Mapping[str, Any]) -> str:
+    """What of a stage is computed again."""
+    layers = setting["recompute_layers"]
+    if setting["recompute"] != "full" or layers is None:
+        return str(setting["recompute"])
+    return f"full for {layers} {'layer' if layers == 1 else 'layers'} of each stage"
+
+
+def _more_again(a: Mapping[str, Any], b: Mapping[str, Any]) -> int:
+    """Whether b computes more again than a (1) or less (-1); 0 where parts of all layers stand against some
+    whole ones."""
+    layers = [s["recompute_layers"] if s["recompute"] == "full" else None for s in (a, b)]
+    if a["recompute"] == b["recompute"] == "full":
+        pieces = [s["pipeline"] * s["virtual_pipeline"] for s in (a, b)]
+        before, now = (n * size if n else inf for n, size in zip(layers, pieces, strict=True))
+        return (now > before) - (now < before)
+    if any(layers) and "selective" in (a["recompute"], b["recompute"]):
+        return 0
+    return 1 if RECOMPUTED.index(b["recompute"]) > RECOMPUTED.index(a["recompute"]) else -1
 
 
 def _share(one: Candidate, kind: str) -> float:

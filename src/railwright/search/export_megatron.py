@@ -245,7 +245,10 @@ def _recomputation(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
         names = [name for name in layout.recompute_modules if name in MODULES]
         return {"recompute_granularity": "selective", "recompute_modules": names} if names else {}
     if layout.recompute == "full":
-        return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+        found: dict[str, Any] = {"recompute_granularity": "full"}
+        if layout.recompute_layers is not None:
+            return {**found, "recompute_method": "block", "recompute_num_layers": layout.recompute_layers}
+        return {**found, "recompute_method": "uniform", "recompute_num_layers": 1}
     if "activations" in layout.offload and layout.pipeline == 1:
         # One layer less than there are, at most: TransformerConfig.__post_init__.
         return {"cpu_offloading_num_layers": min(layout.offload_layers or arch.layers, arch.layers - 1)}

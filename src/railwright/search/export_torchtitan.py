@@ -183,6 +183,11 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if layout.recompute == "selective" and layout.recompute_modules != ("ops",):
         parts = ", ".join(layout.recompute_modules)
         found.append(f"recomputation of {parts}: torchtitan chooses by operators ('op') instead")
+    if layout.recompute == "full" and layout.recompute_layers is not None:
+        found.append(
+            f"recomputation of the first {layout.recompute_layers} layers of each stage: torchtitan computes "
+            "all again ('full'), or every n-th (selective_ac_option)"
+        )
     if "optimizer" in layout.offload:
         found.append("torchtitan's enable_cpu_offload takes parameters and gradients to the host too")
     if "activations" in layout.offload:

@@ -21,6 +21,7 @@ from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING, folding
 from railwright.search.space import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
+from railwright.training.again import layers_again
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.route import Chunk
@@ -130,16 +131,22 @@ class Footprint:
         kinds: tuple[Layer, ...] = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
         one = self._of_layers(setting, block, kinds)
         job = apply(self.job, setting)
+        mixed = setting["recompute_layers"] is not None
+        whole = self._of_layers(setting, block, kinds, ("none",)) if mixed else one
+        work: Floats = one.layer_b_ij
+        if mixed:
+            work = whole.layer_b_ij + self._again(setting, block, job, shape)
         kept = first = np.zeros(one.end_ij.shape)
         for c, chunk in enumerate(shape.chunks):
             size: Floats = np.zeros(one.end_ij.shape)
-            staying = chunk.layers[layers_away(job, len(chunk.layers)) :]
-            for i, kind in enumerate(kinds):
-                size = size + staying.count(kind) * one.layer_kij[i]
+            away, again = layers_away(job, len(chunk.layers)), layers_again(job, self.arch, chunk)
+            for each, staying in ((one, chunk.layers[away:again]), (whole, chunk.layers[max(away, again) :])):
+                for i, kind in enumerate(kinds):
+                    size = size + staying.count(kind) * each.layer_kij[i]
             size = size + (one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij)
             first = size if chunk.embedding else first
             kept = kept + held[c] * size
-        fullest = kept + one.layer_b_ij
+        fullest = kept + work
         if any(chunk.head for chunk in shape.chunks):
             fullest = np.maximum(fullest, kept + one.head_b_ij)
         if any(chunk.embedding for chunk in shape.chunks):
@@ -149,9 +156,32 @@ class Footprint:
             fullest = np.maximum(fullest, left + one.embedding_b_ij)
         return one.always_ij + fullest, one.always_ij
 
-    def _of_layers(self, setting: Mapping[str, Any], block: Block, kinds: tuple[Layer, ...]) -> Held:
-        """What the layers of one chunk of each kind, a chunk of none, and one with the head keep."""
-        grid = [block.of(axis) for axis in ("sequence_parallel", "recompute")]
+    def _again(self, setting: Mapping[str, Any], block: Block, job: TrainingJob, shape: StageShape) -> Floats:
+        """(i, j) what the layers that are computed again need at work at most, less what those behind them
+        have freed, beyond what one that keeps all needs (`chunk_kept.layer_at_work`). [byte]"""
+        found: Floats = np.zeros((len(block.of("sequence_parallel")), 1))
+        for chunk in shape.chunks:
+            again = layers_again(job, self.arch, chunk)
+            freed: Floats = np.zeros(found.shape)
+            for kind in chunk.layers[again:]:
+                freed = freed + self._of_layers(setting, block, (kind,), ("none",)).layer_kij[0]
+            for kind in set(chunk.layers[:again]):
+                one, whole = (self._of_layers(setting, block, (kind,), (how,)) for how in ("full", "none"))
+                found = np.maximum(found, one.layer_b_ij - whole.layer_b_ij - freed)
+        return found
+
+    def _of_layers(
+        self,
+        setting: Mapping[str, Any],
+        block: Block,
+        kinds: tuple[Layer, ...],
+        recompute: tuple[str, ...] = (),
+    ) -> Held:
+        """What the layers of one chunk of each kind, a chunk of none, and one with the head keep.
+
+        recompute  its values, where they are not the block's; all layers are computed again
+        """
+        grid = [block.of("sequence_parallel"), recompute or block.of("recompute")]
         shaping = tuple(setting[a] for a in SHAPING if a != "schedule")
         alone = setting["pipeline"] == 1  # hands nothing to another stage
         key = (shaping, setting["micro_batch"], *grid, setting["zero"] == 3, alone, kinds)
@@ -167,7 +197,7 @@ class Footprint:
             rows = []
             for i, j in product(*grid):
                 one = {**setting, "sequence_parallel": i, "recompute": j, "offload": ()}
-                job = apply(self.job, one)
+                job = apply(self.job, {**one, "recompute_layers": None})
                 whole = stage_activations(job, self.arch, shape)
                 *layers, end, embedding, head = whole.chunks
                 rows.append(

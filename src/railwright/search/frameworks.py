@@ -55,6 +55,7 @@ STRUCTURE = (
     "placement",
     "reshard",
     "reduce_each",
+    "recompute_layers",
 )
 PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 CHOICES = (*PASSES, "zero", "offload", "overlap_dp", "overlap_pp")
@@ -309,6 +310,8 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
         found.append("DualPipeV with expert parallelism and recomputation")
     if setting["recompute"] == "selective" and job.layout.recompute_modules != ("ops",):
         found.append(f"recomputation of {', '.join(job.layout.recompute_modules)}")
+    if setting["recompute"] == "full" and setting["recompute_layers"] is not None:
+        found.append("recomputation of the first layers of a stage")
     found += _quantized(job.dtype, arch, staged or apart, cut)
     found += _dispatched(setting, job, arch)
     if sends_one_copy(apply(job, setting), arch) and (setting["expert_tensor"] or setting["tensor"]) > 1:

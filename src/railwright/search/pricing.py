@@ -139,15 +139,17 @@ class Pricer:
     def laws(self, block: Block, wanted: NDArray[np.bool_], alone: bool = False) -> Floats:
         """(X, pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
 
+        Where some layers of a piece are computed again and others keep all, of one of each (`_parts`).
         wanted  which of the block's X classes of passes; the others are NaN
         alone   no pass runs beside another, as where parameters are sharded
         A chunk takes at least the sum of its parts under every law.
         """
-        first = block.at((0,) * len(block.choices))
+        first = {**block.at((0,) * len(block.choices)), "recompute_layers": None}
         groups = self._crossings(self.prices(apply(self.job, first)))
         structure = _shaping(block.structure)
         values = [block.of(axis) for axis in PASSING]
-        found = np.full((wanted.size, 3, len(self.kinds) + 2, LONE + 1), np.nan)
+        ways = self._ways(block)
+        found = np.full((wanted.size, 3, len(ways) * len(self.kinds) + 2, LONE + 1), np.nan)
         pairs = self.pairs(block) & (not alone)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
             if not wanted[x]:
@@ -155,15 +157,29 @@ class Pricer:
             chosen = dict(zip(PASSING, (v[i] for v, i in zip(values, index, strict=True)), strict=True))
             if alone:
                 chosen["overlap_ep"] = False
-            choice = tuple(chosen.values())
-            key = (*structure, *choice, *groups, bool(pairs[x]))
-            if key not in self._times:
-                self.passes += 1
-                job = self._unsharded(first, chosen)
-                work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
-                self._times[key] = measure(work, self.kinds, self.slowdown)
-            found[x] = self._times[key]
+            tables = []
+            for way in ways:
+                chosen |= way
+                key = (*structure, *chosen.values(), *groups, bool(pairs[x]))
+                if key not in self._times:
+                    self.passes += 1
+                    job = self._unsharded(first, chosen)
+                    work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
+                    self._times[key] = measure(work, self.kinds, self.slowdown)
+                tables.append(self._times[key])
+            found[x] = self._parts(tables)
         return found
+
+    def _ways(self, block: Block) -> tuple[Mapping[str, Any], ...]:
+        """How layers of one piece differ: not at all, or computed again and not."""
+        if block.structure["recompute_layers"] is None:
+            return ({},)
+        return {"recompute": "full"}, {"recompute": "none"}
+
+    def _parts(self, tables: Sequence[Floats]) -> Floats:
+        """(pass, part, law) of layers of each kind in each of the `_ways`, then of the ends."""
+        layers = [table[:, : len(self.kinds)] for table in tables]
+        return np.concatenate([*layers, tables[0][:, len(self.kinds) :]], axis=1)
 
     def pairs(self, block: Block) -> NDArray[np.bool_]:
         """(X,) classes of a block that run forwards and backwards together, unless parameters are sharded."""
@@ -184,25 +200,28 @@ class Pricer:
 
         The same whatever communication costs and however it is hidden, so there are few of them.
         """
-        first = block.at((0,) * len(block.choices))
-        structure = _shaping(block.structure)
         found = []
         for choice in product(*(block.of(axis) for axis in COMPUTING)):
-            key = (*structure, *choice)
-            if key not in self._computes:
-                bare = {axis: False for axis in PASSING if axis.startswith("overlap_")}
-                job = apply(self.job, {**first, **bare, **dict(zip(COMPUTING, choice, strict=True))})
-                groups = self.prices(job).groups
-                if groups not in self._free:
-                    self._free[groups] = Prices(self.machine, groups, _free)
-                free = self._free[groups]
-                work = Work(job, self.arch, free, self.kernel, self.pace)
-                self._computes[key] = compute_alone(work, self.kinds)
-            found.append(self._computes[key])
+            chosen = dict(zip(COMPUTING, choice, strict=True))
+            found.append(self._parts([self._alone(block, {**chosen, **way}) for way in self._ways(block)]))
         # The other choices of a pass, its overlaps, do not change its compute.
         return np.repeat(
             found, prod(len(block.of(axis)) for axis in PASSING if axis not in COMPUTING), axis=0
         )
+
+    def _alone(self, block: Block, chosen: Mapping[str, Any]) -> Floats:
+        """(pass, part, law) seconds of compute under some choices of COMPUTING. [s]"""
+        key = (*_shaping(block.structure), *chosen.values())
+        if key not in self._computes:
+            bare = {axis: False for axis in PASSING if axis.startswith("overlap_")}
+            first = {**block.at((0,) * len(block.choices)), "recompute_layers": None}
+            job = apply(self.job, {**first, **bare, **chosen})
+            groups = self.prices(job).groups
+            if groups not in self._free:
+                self._free[groups] = Prices(self.machine, groups, _free)
+            work = Work(job, self.arch, self._free[groups], self.kernel, self.pace)
+            self._computes[key] = compute_alone(work, self.kinds)
+        return self._computes[key]
 
     def book(self, setting: Mapping[str, Any]) -> PassBook:
         """Tasks of the passes of a layout, which others that differ in data parallelism share."""
@@ -246,7 +265,8 @@ class Pricer:
         agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
         copied = layers_away(job, self.arch.layers + self.arch.mtp_layers + 1)
         waiting = in_step(job, groups.sizes), agreeing, in_pairs(job)
-        return (*_shaping(setting), *(setting[a] for a in PASSING), *crossings, copied, *waiting)
+        passing = (*PASSING, "recompute_layers")
+        return (*_shaping(setting), *(setting[a] for a in passing), *crossings, copied, *waiting)
 
     def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:
         if shared not in self._books:

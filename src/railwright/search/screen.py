@@ -27,6 +27,7 @@ from railwright.search.laws import Floats
 from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply
+from railwright.training.again import layers_again
 from railwright.training.quick import KINDS
 from railwright.training.route import Chunk, Kind, Route
 from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under, schedule
@@ -105,7 +106,7 @@ class Screen:
         shapes, name = self.shapes(block), block.structure["schedule"]
         route = _route(block.structure)
         kinds, kind_pv = _kinds(shapes)
-        counts, count = self._counts(kinds), self._microbatches(block)[wanted]
+        counts, count = self._counts(block, kinds), self._microbatches(block)[wanted]
         pairs = self.pricer.pairs(block)[wanted]
 
         def passes_of(laws: Floats, pairs: NDArray[np.bool_]) -> Passes:
@@ -234,11 +235,18 @@ class Screen:
         ends = [min(one, key=lambda e: e.optimizer) for one in zip(*(f[0] for f in found), strict=True)]
         return ends, tied, mirror
 
-    def _counts(self, kinds: list[Chunk]) -> Floats:
+    def _counts(self, block: Block, kinds: list[Chunk]) -> Floats:
         """(G, parts): how often each kind of chunk has each part of `Pricer.laws`."""
-        return np.array(
-            [[*(c.layers.count(k) for k in self.pricer.kinds), c.embedding, c.head] for c in kinds], float
-        )
+        job = apply(self.pricer.job, block.at((0,) * len(block.choices)))
+        rows = []
+        for chunk in kinds:
+            ways = [chunk.layers]
+            if block.structure["recompute_layers"] is not None:
+                again = layers_again(job, self.pricer.arch, chunk)
+                ways = [chunk.layers[:again], chunk.layers[again:]]
+            layers = [way.count(kind) for way in ways for kind in self.pricer.kinds]
+            rows.append([*layers, chunk.embedding, chunk.head])
+        return np.array(rows, float)
 
     def _sends(self, block: Block) -> Floats:
         first = block.at((0,) * len(block.choices))

@@ -1,12 +1,12 @@
 """The space of layouts as data: its axes, the values of each, and what they are called in a study.
 
-A block is one choice of the axes that decide which GPUs talk to which (structure); the other axes of a block
-(choices) are arrays.
+A block is one choice of the axes that decide which GPUs talk to which, and how many layers of a stage run
+again (structure); the other axes of a block (choices) are arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ from railwright.errors import Mistake, SpecError, nearest
 from railwright.spec.check import flaw_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.sizes import Sizes
+from railwright.training.stages import quarters
 
 STRUCTURE = (
     "tensor",
@@ -29,6 +30,7 @@ STRUCTURE = (
     "shard",
     "reshard",
     "reduce_each",
+    "recompute_layers",
 )
 CHOICES = (
     "micro_batch",
@@ -72,6 +74,14 @@ FIXED: dict[str, tuple[Any, ...]] = {
 }
 """Default values of the other axes.  Of `offload` a job's own value is tried too; more is left to the
 user."""
+
+
+PARTS: dict[Any, Callable[[int], Sequence[int]]] = {
+    "every": lambda most: range(1, most),
+    "quarters": quarters,
+}
+"""Words among the values of `recompute_layers`, and the numbers that they stand for where the largest piece
+of the model has so many layers."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,8 @@ def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
             if axis == "micro_batch":
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     wrong.append(f"{value!r} is not a whole number of sequences, 1 or more")
+            elif axis == "recompute_layers" and value in PARTS:
+                continue
             elif axis.startswith("overlap_"):
                 Overlap(**{axis[8:]: value})
             else:

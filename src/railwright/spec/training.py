@@ -102,6 +102,11 @@ class Layout(Section):
         description="recompute selective: the parts of a layer that are computed again (Megatron's names; "
         "ops: torchtitan's every second product)",
     )
+    recompute_layers: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="recompute full: layers at the front of every stage, or virtual stage, that are computed "
+        "again, while the others keep all (Megatron's --recompute-method block); default: all layers",
+    )
     offload: tuple[Literal["optimizer", "activations"], ...] = Field(
         default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from railwright.errors import PlanError
@@ -15,6 +16,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.costs import Cost, KernelTime
 from railwright.training.eras import era_of
 from railwright.training.host import LaunchTimes
+from railwright.training.route import Chunk
 
 BESIDE = re.compile(" (input cast|adapter in|adapter out|adapter sum)$")
 """Ends of the names of what runs in front of a product (`casts`, `lora`)."""
@@ -34,15 +36,36 @@ class Again:
     rest: float = 0.0
 
 
-def check_again(job: TrainingJob, arch: Transformer) -> None:
-    """Raise PlanError where what a job computes again cannot be told of a layer of its model."""
-    if job.layout.recompute != "selective" or "ops" not in job.layout.recompute_modules:
+def check_again(job: TrainingJob, arch: Transformer, pieces: Sequence[int]) -> None:
+    """Raise PlanError where what a job computes again cannot be told of a layer of its model.
+
+    pieces  layers of each piece that the model is cut into, without those of multi-token prediction
+    """
+    layout = job.layout
+    if layout.recompute == "full" and layout.recompute_layers is not None:
+        _check_layers_again(job, arch, layout.recompute_layers, pieces)
+    if layout.recompute != "selective" or "ops" not in layout.recompute_modules:
         return
     try:
         for kind in kinds_present(arch):
             check_every_second(arch, kind)
     except PlanError as no:
         raise PlanError(f"{job.name}: {no}") from None
+
+
+def _check_layers_again(job: TrainingJob, arch: Transformer, layers: int, pieces: Sequence[int]) -> None:
+    most, name = max(pieces), f"{job.name}: layout.recompute_layers"
+    if layers > most:
+        where = "a stage" if len(pieces) == job.layout.pipeline else "a virtual stage"
+        raise PlanError(
+            f"{name} is {layers}, but {where} has at most {most} {'layer' if most == 1 else 'layers'} of "
+            f"{arch.name}; use at most {most}, or leave it out for all."
+        )
+    if "activations" in job.layout.offload:
+        raise PlanError(
+            f"{name} beside offload of activations is not modelled (Megatron-LM refuses any recomputation "
+            "there); leave one of them out."
+        )
 
 
 def again_of(
@@ -71,8 +94,27 @@ def needed(operators: LayerOperators) -> LayerOperators:
     return replace(operators, recomputed=tuple(op for op in operators.recomputed if op.name not in UNNEEDED))
 
 
+def layers_again(job: TrainingJob, arch: Transformer, chunk: Chunk) -> int:
+    """Layers at the front of a chunk that `layout.recompute` is for; the others keep all.
+
+    Those of multi-token prediction, behind the model's own, are not among them where layers are counted.
+    Source: Megatron-LM d98e8a64, core/recompute.py, checkpointed_forward ('block': the first layers of each
+    block, which is a virtual stage); multi_token_prediction.py, _checkpointed_forward ('block' skips them).
+    """
+    layout = job.layout
+    if layout.recompute != "full" or layout.recompute_layers is None:
+        return len(chunk.layers)
+    return min(layout.recompute_layers, own_layers(arch, chunk))
+
+
+def own_layers(arch: Transformer, chunk: Chunk) -> int:
+    """Layers of a chunk without those of multi-token prediction."""
+    return max(len(chunk.layers) - (arch.mtp_layers if chunk.head else 0), 0)
+
+
 def counts_again(job: TrainingJob) -> bool:
-    """Whether a backward pass routes tokens again, so that the host waits for their counts there too."""
+    """Whether the backward pass of a layer that is computed again routes tokens again, so that the host waits
+    for their counts there too."""
     layout = job.layout
     part = layout.recompute == "selective" and "moe" in layout.recompute_modules and era_of(job).repeats
     return part or layout.recompute == "full"

@@ -14,6 +14,7 @@ from math import inf, sqrt
 from statistics import NormalDist
 
 from railwright.fabric.graph import Fabric
+from railwright.model.activations import Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
@@ -24,13 +25,13 @@ from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, is_needed, layer_kept_parts, scores_once
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.plan import microbatches
-from railwright.training.replay import Replay
+from railwright.training.replay import Plans, Replay, layers_of
 from railwright.training.replay_deepspeed import DeepSpeedReplay
 from railwright.training.result import Memory
 from railwright.training.route import Unit
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import data_parallel, job_gpus
-from railwright.training.stages import stage_shapes
+from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.tape import LayerPlan
 
 STEPS = 2
@@ -99,7 +100,7 @@ def cached(
         return None
     ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
     order, shape = _order(job, fabric, stage), stage_shapes(arch, layout, job.lora)[stage]
-    plans = {kind: _plans(job, arch, kind) for kind in {k for c in shape.chunks for k in c.layers}}
+    plans = _stage_plans(job, arch, shape)
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
     # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
     kind = DeepSpeedReplay if era.deepspeed and layout.zero < 2 else Replay
@@ -214,14 +215,22 @@ def _alike(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> t
     return _order(job, fabric, stage), replace(shape, first=())
 
 
-def _plans(job: TrainingJob, arch: Transformer, kind: Layer) -> list[LayerPlan]:
+def _stage_plans(job: TrainingJob, arch: Transformer, shape: StageShape) -> Plans:
+    """Plans of every layer of a stage, by its kind and whether `layout.recompute` is for it."""
+    layers = {layer for chunk in shape.chunks for layer in layers_of(job, arch, chunk)}
+    return {layer: _plans(job, arch, *layer) for layer in layers}
+
+
+def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True) -> list[LayerPlan]:
     """A layer's tensors, once for each number of rows that its experts receive.
+
+    again  `layout.recompute` is for it
 
     With balanced routing each row goes to one of `layout.expert` ranks by chance, so that their number at one
     of them has a binomial distribution; dropped to a capacity it is always the same.  Rows are those of
     `layout.expert_tensor` tensor ranks, each of which routes 1/tensor of a microbatch.
     """
-    plan, ranks = _plan(job, arch, kind), job.layout.expert
+    plan, ranks = _plan(job, arch, kind, job.layout.recompute if again else "none"), job.layout.expert
     if kind == "dense" or ranks == 1 or job.expert_capacity is not None:
         return [plan]
     tokens = job.micro_batch * job.sequence / job.layout.context
@@ -233,7 +242,7 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer) -> list[LayerPlan]:
     return [replace(plan, tensors=with_received(plan.tensors, received.inv_cdf(part))) for part in parts]
 
 
-def _plan(job: TrainingJob, arch: Transformer, kind: Layer) -> LayerPlan:
+def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute) -> LayerPlan:
     layout, era = job.layout, era_of(job)
     tensors = layer_tensors(
         arch,
@@ -260,8 +269,8 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer) -> LayerPlan:
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(
         tensors,
-        layer_kept_parts(job, arch, kind, layout.recompute),
-        again=layout.recompute == "full",
+        layer_kept_parts(job, arch, kind, recompute),
+        again=recompute == "full",
         gradient=ELEMENT if autograd else 0.0,
         eager=not era.compiled_casts,
     )

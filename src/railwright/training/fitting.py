@@ -16,6 +16,7 @@ from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
 from railwright.training.sizes import domain_of
+from railwright.training.stages import largest_piece, quarters
 
 MOST = 4
 """Ways out that are told."""
@@ -99,7 +100,17 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
         if parts and layout.recompute == "none":
             label = f"recompute: selective of {', '.join(parts)}"
             ways.append(way(label, recompute="selective", recompute_modules=parts))
-        yield [*ways, way("recompute: full", recompute="full")]
+        ways += [
+            way(f"recompute: full with recompute_layers: {n}", recompute="full", recompute_layers=n)
+            for n in _quarters(layout, arch)
+        ]
+        yield [*ways, way("recompute: full", recompute="full", recompute_layers=None)]
+    elif layout.recompute_layers is not None:
+        larger = [n for n in _quarters(layout, arch) if n > layout.recompute_layers]
+        yield [
+            *(way(f"recompute_layers: {n}", recompute_layers=n) for n in larger),
+            way("recompute of all layers (no recompute_layers)", recompute_layers=None),
+        ]
     if micro_batch > 1:
         halves = [micro_batch // 2**n for n in range(1, micro_batch.bit_length())]
         yield [Way(f"micro_batch: {size}", {}, size) for size in halves]
@@ -119,3 +130,8 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
     for axis in ("pipeline", "expert", "context"):
         sizes = [getattr(layout, axis) * factor for factor in (2, 4, 8)]
         yield [way(f"{axis}: {size}", **{axis: size}) for size in sizes]
+
+
+def _quarters(layout: Layout, arch: Transformer) -> list[int]:
+    """Layers of a piece that can be computed again: a quarter of the largest one, a half, and three."""
+    return [] if "activations" in layout.offload else quarters(largest_piece(arch, layout))

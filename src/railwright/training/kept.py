@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
@@ -13,10 +14,10 @@ from railwright.model.pattern import Layer
 from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
+from railwright.training.chunk_kept import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.deepspeed import gradient_on_its_way
 from railwright.training.eras import era_of, unfuses_loss
-from railwright.training.route import Chunk
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.stages import StageShape
 
@@ -104,16 +105,15 @@ class StageActivations:
 
 def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) -> StageActivations:
     """Activations of one stage of a job that passed `plan.check`."""
-    layout = job.layout
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
-    kept = {kind: sum(layer_kept_parts(job, arch, kind, layout.recompute).values()) for kind in kinds}
+    kept, whole = each_kept(job, arch, kinds)
+    layers = [chunk_kept(job, arch, chunk, kept, whole) for chunk in shape.chunks]
     chunks = tuple(
-        sum(kept[k] for k in chunk.layers[layers_away(job, len(chunk.layers)) :])
+        sum(each[layers_away(job, len(each)) :])
         + (_joined(job, arch) if chunk.head else _sent(job, arch))
         + (sum(_embedded(job, arch)) if chunk.embedding else _received(job, arch))
-        for chunk in shape.chunks
+        for chunk, each in zip(shape.chunks, layers, strict=True)
     )
-    again = _recomputed(job, arch, kinds, kept)
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
     head = any(chunk.head for chunk in shape.chunks)
     return StageActivations(
@@ -127,12 +127,9 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
             "buffers of what a stage receives": _neighbours(shape) * _sent(job, arch),
         },
         {
-            "layer being recomputed": again,
-            "output of the layer being recomputed": _output(job, arch),
+            **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),
             "activation gradients": flowing,
-            "layer on its way to the host": max(
-                _layer_on_its_way(job, chunk, kept) for chunk in shape.chunks
-            ),
+            "layer on its way to the host": max(_layer_on_its_way(job, each) for each in layers),
         },
         _head(job, arch) if head else {},
         _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
@@ -140,8 +137,18 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
 
 
 def layer_kept(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
-    """What one layer of one microbatch keeps for its backward pass, on one GPU. [byte]"""
+    """What one layer of one microbatch keeps for its backward pass, on one GPU, where `layout.recompute` is
+    for it. [byte]"""
     return sum(layer_kept_parts(job, arch, kind, job.layout.recompute).values())
+
+
+def each_kept(job: TrainingJob, arch: Transformer, kinds: Sequence[Layer]) -> tuple[Kept, Kept]:
+    """What a layer of each kind keeps where `layout.recompute` is for it, and where nothing is computed
+    again. [byte]"""
+    kept = {kind: layer_kept(job, arch, kind) for kind in kinds}
+    if job.layout.recompute == "none":
+        return kept, kept
+    return kept, {kind: sum(layer_kept_parts(job, arch, kind, "none").values()) for kind in kinds}
 
 
 def layers_away(job: TrainingJob, layers: int) -> int:
@@ -156,14 +163,14 @@ def layers_away(job: TrainingJob, layers: int) -> int:
     return max(min(share, layers - 1), 0)
 
 
-def _layer_on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) -> float:
+def _layer_on_its_way(job: TrainingJob, kept: list[float]) -> float:
     """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
     a backward one under `paired`, one layer). [byte]
 
     Of a pass one layer goes while the next computes, or comes back beside the one behind it, so two are
     there: of a forward and a backward pass together four, or three that take turns in two layers.
     """
-    layers = len(chunk.layers)
+    layers = len(kept)
     away = layers_away(job, layers)
     if not away:
         return 0.0
@@ -172,7 +179,7 @@ def _layer_on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) 
         needed, counted = 4 if layers > 2 else 3, counted + 1
     elif order_name(job) in SHARED:
         needed, counted = 4, 2 * counted
-    return max(needed - counted, 0) * kept[chunk.layers[away - 1]]
+    return max(needed - counted, 0) * kept[away - 1]
 
 
 def layer_kept_parts(
@@ -216,13 +223,6 @@ def is_needed(job: TrainingJob, name: str) -> bool:
     if job.lora is None:
         return True
     return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)
-
-
-def _recomputed(job: TrainingJob, arch: Transformer, kinds: list[Layer], kept: dict[Layer, float]) -> float:
-    """What the layer whose parts are computed again holds beyond what was kept of it, at most."""
-    if job.layout.recompute == "none":
-        return 0.0
-    return max((sum(layer_kept_parts(job, arch, k, "none").values()) - kept[k] for k in kinds), default=0.0)
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:

@@ -7,11 +7,12 @@ from functools import lru_cache
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
+from railwright.training.chunk_kept import chunk_kept
 from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
-from railwright.training.kept import StageActivations, layer_kept, stage_activations
+from railwright.training.kept import StageActivations, each_kept, stage_activations
 from railwright.training.plan import microbatches
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
@@ -125,8 +126,9 @@ def _beside(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
     (Megatron-LM, core/models/common/model_chunk_schedule_plan.py, release_state). [byte]"""
     if not in_pairs(job):
         return 0.0
-    kinds = {kind for chunk in shape.chunks for kind in chunk.layers}
-    return max((layer_kept(job, arch, kind) for kind in kinds), default=0.0)
+    kept, whole = each_kept(job, arch, [kind for chunk in shape.chunks for kind in chunk.layers])
+    each = (size for chunk in shape.chunks for size in chunk_kept(job, arch, chunk, kept, whole))
+    return max(each, default=0.0)
 
 
 def _with_logits(job: TrainingJob, shape: StageShape, held: Held) -> int:

@@ -18,6 +18,7 @@ from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
+from railwright.training.stages import layers_per_piece
 
 MOST_MICROBATCHES = 100_000
 """Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
@@ -50,7 +51,8 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_formats(job, arch)
     check_optimizer(job)
     check_dispatch(job)
-    check_again(job, arch)
+    pieces = route_of(job.layout).model_pieces
+    check_again(job, arch, layers_per_piece(arch.layers, pieces, job.layout, arch.mtp_layers))
     return _warnings(job, arch, fabric)
 
 

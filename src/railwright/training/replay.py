@@ -9,16 +9,26 @@ from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
+from railwright.training.again import layers_again
 from railwright.training.allocator import Allocator, Block
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.muon import ITERATION
-from railwright.training.route import Unit
+from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.stages import StageShape
 from railwright.training.states import COPY, STATES, moment_bytes, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
-Plans = Mapping[Layer, Sequence[LayerPlan]]
+OneLayer = tuple[Layer, bool]
+"""The kind of a layer, and whether `layout.recompute` is for it."""
+
+Plans = Mapping[OneLayer, Sequence[LayerPlan]]
+
+
+def layers_of(job: TrainingJob, arch: Transformer, chunk: Chunk) -> list[OneLayer]:
+    """The layers of a chunk in their order."""
+    again = layers_again(job, arch, chunk)
+    return [(kind, i < again) for i, kind in enumerate(chunk.layers)]
 
 
 @dataclass
@@ -38,7 +48,7 @@ class Replay:
     """A stage under Megatron-LM or PyTorch's FSDP.
 
     ranks   that hold the same dense parameters
-    plans   of each kind of layer, taken in turn: experts receive other numbers of rows every time
+    plans   of each layer, taken in turn: experts receive other numbers of rows every time
     """
 
     job: TrainingJob
@@ -51,6 +61,7 @@ class Replay:
     def __post_init__(self) -> None:
         job, shape = self.job, self.shape
         self.turn = 0
+        self.chunks = [layers_of(job, self.arch, chunk) for chunk in shape.chunks]
         self.tensors = stage_activations(job, self.arch, shape)
         self.states = state_parts(job, self.arch, shape, self.ranks)
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
@@ -61,16 +72,16 @@ class Replay:
         self.moment = 0.0
         self.layered = in_pairs(job)
         # a forward pass whose layer goes to the host beside the next backward pass of a layer
-        self.leaving: tuple[Flight, Sequence[Layer]] | None = None
+        self.leaving: tuple[Flight, Sequence[OneLayer]] | None = None
 
     def _weights(self) -> list[float]:
         """Parameters of the stage's weights in the order they are made; those of norms and biases are spread
         over them."""
         layers = [
             weight
-            for chunk in self.shape.chunks
-            for kind in chunk.layers
-            for op in self.plans[kind][0].tensors.operators
+            for layers in self.chunks
+            for layer in layers
+            for op in self.plans[layer][0].tensors.operators
             for weight in op.weights
         ]
         first = self.shape.embedding * sum(c.embedding for c in self.shape.chunks)
@@ -146,39 +157,39 @@ class Replay:
         """
         gradient, flight = self.turned(back), Flight()
         output = self.arrived(ahead, flight)
-        kinds, other = self.shape.chunks[ahead.chunk].layers, self.flights[back.chunk, back.microbatch]
-        while len(flight.layers) < len(kinds):
-            self.depart(flight, kinds)
-            output = self.layer(flight, kinds, output)
+        layers, other = self.chunks[ahead.chunk], self.flights[back.chunk, back.microbatch]
+        while len(flight.layers) < len(layers):
+            self.depart(flight, layers)
+            output = self.layer(flight, layers, output)
             if self.layered and other.layers:
                 gradient = self.layer_back(other, gradient, self.gradients(back))
         if other.layers and not self.layered:
-            self.leaving = (flight, kinds)
+            self.leaving = (flight, layers)
         else:
-            self.depart(flight, kinds)
+            self.depart(flight, layers)
         self.finish(back, gradient)
         self.leave(ahead, flight, output)
 
     def enter(self, unit: Unit) -> tuple[Flight, Block]:
         """A forward pass up to its last layer's output."""
-        flight, kinds = Flight(), self.shape.chunks[unit.chunk].layers
+        flight, layers = Flight(), self.chunks[unit.chunk]
         output = self.arrived(unit, flight)
-        while len(flight.layers) < len(kinds):
-            output = self.layer(flight, kinds, output)
-            self.depart(flight, kinds)
+        while len(flight.layers) < len(layers):
+            output = self.layer(flight, layers, output)
+            self.depart(flight, layers)
         return flight, output
 
-    def layer(self, flight: Flight, kinds: Sequence[Layer], entry: Block) -> Block:
+    def layer(self, flight: Flight, layers: Sequence[OneLayer], entry: Block) -> Block:
         """The next layer's forward pass; returns its output."""
-        plans = self.plans[kinds[len(flight.layers)]]
+        plans = self.plans[layers[len(flight.layers)]]
         done, output = forward(self.memory, plans[self.turn % len(plans)], entry)
         self.turn += 1
         flight.layers.append(done)
         return output
 
-    def depart(self, flight: Flight, kinds: Sequence[Layer]) -> None:
+    def depart(self, flight: Flight, layers: Sequence[OneLayer]) -> None:
         """The layer before the last one has left for the host while that computed."""
-        if 2 <= len(flight.layers) <= layers_away(self.job, len(kinds)) + 1:
+        if 2 <= len(flight.layers) <= layers_away(self.job, len(layers)) + 1:
             flight.layers[-2].send(self.memory)
 
     def layer_back(

@@ -145,6 +145,16 @@ def layers_per_piece(layers: int, pieces: int, layout: Layout, mtp: int = 0) -> 
     return tuple(sizes)
 
 
+def largest_piece(arch: Transformer, layout: Layout) -> int:
+    """Layers of the largest piece of the model, without those of multi-token prediction."""
+    return max(layers_per_piece(arch.layers, route_of(layout).model_pieces, layout, arch.mtp_layers))
+
+
+def quarters(layers: int) -> list[int]:
+    """A quarter, a half and three quarters of so many layers, each at least one and not all."""
+    return sorted({-(-layers * part // 4) for part in (1, 2, 3)} - {0, layers})
+
+
 def _even(total: int, pieces: int, embedding: bool, head: bool) -> list[int]:
     most, light = -(-total // pieces), -total % pieces
     sizes = [most] * pieces

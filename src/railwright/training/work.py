@@ -13,7 +13,7 @@ from railwright.model import embedding_operators
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
-from railwright.training.again import Again, again_of, counts_again, launched_again
+from railwright.training.again import Again, again_of, counts_again, launched_again, layers_again
 from railwright.training.blocks import RECOMPUTED, Blocks
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import Prices
@@ -29,6 +29,7 @@ from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import CATCHING_UP, LaunchTimes, launch_times, launching
+from railwright.training.host_queue import Queue
 from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
@@ -127,7 +128,8 @@ class Work:
         which it launches too, where all of that takes longer than all compute; else 0. [s]"""
         known = self._launches
         seconds = sum(known[k].forward for k in ahead.layers)
-        seconds += sum(known[k].backward + launched_again(self.job, known[k]) for k in back.layers)
+        again = layers_again(self.job, self.arch, back)
+        seconds += sum(known[k].backward + (i < again) * self._again(k) for i, k in enumerate(back.layers))
         every = [*backward, *self._forward(ahead, 0.0).tasks]
         return launching(known[ahead.layers[0]], seconds, every) / len(ahead.layers) if ahead.layers else 0.0
 
@@ -163,16 +165,27 @@ class Work:
             self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
             self.blocks.column_backward(chain, "head backward", "head", first, whole)
             self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
+        again, queue = layers_again(self.job, self.arch, chunk), Queue()
         for i in reversed(range(len(chunk.layers))):
+            kind, waits = chunk.layers[i], i < again and self._waits(chunk.layers[i])
+            if waits:
+                queue.empty(chain)
             chain.at_layer(i)
-            chain.add(self._backward_part(chunk.layers[i], whole, result_first and i == 0))
+            chain.add(self._backward_part(kind, whole, result_first and i == 0, i < again))
+            if waits:
+                queue = Queue(chain.tail, len(chain.tasks))
+            else:
+                queue.put(self._launches[kind], whole, (i < again) * self._again(kind))
         chain.at_layer(-1)
         if chunk.embedding and not self.job.lora:
             if self.sp:
                 chain.communicate(self.exchange.gathering())
             self.blocks.compute(chain, "embedding backward", "embedding", gradients_of(self._embedding, True))
         chain.flush()
-        self._caught_up(chain, chunk, whole)
+        if any(map(self._waits, chunk.layers[:again])):
+            queue.empty(chain)
+        else:
+            self._caught_up(chain, chunk, whole)
         return chain
 
     def _weights(self, chunk: Chunk) -> Chain:
@@ -197,21 +210,31 @@ class Work:
                 part.launched(host, (BEFORE,))
         return self._parts[key]
 
-    def _backward_part(self, kind: Layer, whole: bool, result_first: bool) -> Chain:
-        """A layer's backward pass, recomputation first; made once."""
-        key = (kind, "result first" if result_first else "both" if whole else "input", None)
+    def _backward_part(self, kind: Layer, whole: bool, result_first: bool, again: bool) -> Chain:
+        """A layer's backward pass, made once; `again`: what the job computes again of a layer first."""
+        way = "result first" if result_first else "both" if whole else "input"
+        key = (kind, f"{way} {again}", None)
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
-            if self.job.layout.recompute == "full":
+            if again and self.job.layout.recompute == "full":
                 self.blocks.forward(part, kind, RECOMPUTED)
-            elif self.job.layout.recompute == "selective":
+            elif again and self.job.layout.recompute == "selective":
                 self.blocks.again(part, kind)
             self.blocks.backward(part, kind, whole, result_first)
-            if self.counts_again or self.job.launch_blocking:
+            if (again and self.counts_again) or self.job.launch_blocking:
                 known = self._launches[kind]
                 back = known.backward if whole or self.job.launch_blocking else known.input
-                self._drained(part, kind, launched_again(self.job, known) + back)
+                self._drained(part, kind, again * self._again(kind) + back)
         return self._parts[key]
+
+    def _waits(self, kind: Layer) -> bool:
+        """Whether the host waits for the GPU in the backward pass of a layer that is computed again, to learn
+        how many tokens each expert gets once more."""
+        return self.counts_again and kind == "moe" and not self.ahead and not self.job.launch_blocking
+
+    def _again(self, kind: Layer) -> float:
+        """Host time of what a layer's backward pass computes again. [s]"""
+        return launched_again(self.job, self._launches[kind])
 
     def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
         """A layer takes what its kernels or what their launches take, with experts.
@@ -235,9 +258,9 @@ class Work:
         while the forward pass waits for copies of its activations.
         """
         known = [self._launches[kind] for kind in chunk.layers]
-        if not known or (self.counts_again and not self.ahead) or self.job.launch_blocking:
+        if not known or self.job.launch_blocking:
             return
-        again = sum(launched_again(self.job, one) for one in known)
+        again = sum(self._again(kind) for kind in chunk.layers[: layers_again(self.job, self.arch, chunk)])
         if not self.ahead:
             back = sum(one.backward if whole else one.input for one in known) + again
             chain.launched(launching(known[0], back, chain.tasks), ())

@@ -1,0 +1,65 @@
+"""What a pass keeps of each layer of a chunk, and what the layer that is computed again holds beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from railwright.model.architecture import Transformer
+from railwright.model.pattern import Layer
+from railwright.spec.training import TrainingJob
+from railwright.training.again import layers_again
+from railwright.training.route import Chunk
+from railwright.training.schedule import in_pairs
+
+Kept = Mapping[Layer, float]
+"""What a layer of each kind keeps. [byte]"""
+
+
+def chunk_kept(job: TrainingJob, arch: Transformer, chunk: Chunk, kept: Kept, whole: Kept) -> list[float]:
+    """What a pass keeps of every layer of a chunk, in their order. [byte]
+
+    kept, whole  of a layer that `layout.recompute` is for, and of one that keeps all
+    """
+    again = layers_again(job, arch, chunk)
+    return [kept[k] if i < again else whole[k] for i, k in enumerate(chunk.layers)]
+
+
+def layer_at_work(
+    job: TrainingJob, arch: Transformer, chunks: Sequence[Chunk], kept: Kept, whole: Kept, output: float
+) -> dict[str, float]:
+    """What the layer that is computed again holds beyond what was kept of it, at most, and its output. [byte]
+
+    kept, whole  as in `chunk_kept`
+    output       of a layer that is computed again whole; it stays until the layer's backward pass ends
+
+    Where only the first layers of a chunk are computed again, the others, whose backward passes come before,
+    hold nothing any more: what they have freed counts against it.  A stage is fullest before the first of
+    them where that is more.
+    """
+    found = [_beyond(job, arch, chunk, kept, whole) for chunk in chunks]
+    most = max((one for one in found if one is not None), default=-output)
+    if most + output <= 0:
+        return {}
+    held = output + min(most, 0.0)
+    return {"layer being recomputed": max(most, 0.0), "output of the layer being recomputed": held}
+
+
+def _beyond(job: TrainingJob, arch: Transformer, chunk: Chunk, kept: Kept, whole: Kept) -> float | None:
+    """What is held at most while a layer of a chunk is computed again, beyond all that its pass kept; None
+    where none is. [byte]"""
+    again = layers_again(job, arch, chunk)
+    if not again:
+        return None
+    most = max(whole[k] - kept[k] for k in chunk.layers[:again])
+    return most - _freed(job, chunk_kept(job, arch, chunk, kept, whole), again)
+
+
+def _freed(job: TrainingJob, each: Sequence[float], again: int) -> float:
+    """What the layers behind the first ones held, which are over; where a forward pass fills up as they empty
+    (`in_pairs`), less what that has by then. [byte]
+
+    each   layer of a chunk keeps
+    again  layers at its front that are computed again
+    """
+    freed = sum(each[again:])
+    return max(freed - sum(each[: len(each) - again]), 0.0) if in_pairs(job) else freed
