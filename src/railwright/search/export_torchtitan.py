@@ -59,7 +59,7 @@ def torchtitan(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         "global_batch_size": job.global_batch,
         "seq_len": job.sequence,
     }
-    if "optimizer" in layout.offload:
+    if {"optimizer", "weights"} & set(layout.offload):
         training["enable_cpu_offload"] = True
     # asynchronous tensor parallelism must be compiled, and the loss is where it is predicted so (eras.yaml)
     parts = ["model", "loss"] if loss_of(job) in COMPILED else ["model"]
@@ -183,7 +183,7 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if layout.recompute == "selective" and layout.recompute_modules != ("ops",):
         parts = ", ".join(layout.recompute_modules)
         found.append(f"recomputation of {parts}: torchtitan chooses by operators ('op') instead")
-    if "optimizer" in layout.offload:
+    if "optimizer" in layout.offload and "weights" not in layout.offload:
         found.append("torchtitan's enable_cpu_offload takes parameters and gradients to the host too")
     if "activations" in layout.offload:
         kept = f" (of {layout.offload_layers} layers)" if layout.offload_layers else ""

@@ -102,8 +102,10 @@ class Layout(Section):
         description="recompute selective: the parts of a layer that are computed again (Megatron's names; "
         "ops: torchtitan's every second product)",
     )
-    offload: tuple[Literal["optimizer", "activations"], ...] = Field(
-        default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
+    offload: tuple[Literal["optimizer", "activations", "weights"], ...] = Field(
+        default=(),
+        description="what lies in host memory and crosses PCIe: optimizer; activations; or weights with "
+        "their gradients and states, sharded (zero 3; FSDP2's CPUOffloadPolicy)",
     )
     offload_layers: Annotated[int, Field(gt=0)] | None = Field(
         default=None,

@@ -161,6 +161,8 @@ def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("sequence_parallel does nothing while layout.tensor is 1.")
     if layout.offload_layers is not None and "activations" not in layout.offload:
         found.append("offload_layers does nothing while layout.offload does not name activations.")
+    if {"optimizer", "weights"} <= set(layout.offload):
+        found.append("offload of optimizer does nothing beside weights, which take their states along.")
     if not layout.reshard and layout.zero < 3:
         found.append(f"reshard does nothing with zero: {layout.zero}; only zero: 3 drops parameters.")
     if not layout.reduce_each and layout.zero < 2:
