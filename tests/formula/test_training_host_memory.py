@@ -14,14 +14,21 @@ from railwright.model import count_parameters, load_model
 from railwright.search import Space, search
 from railwright.shipped import read_data
 from railwright.spec.study import Cluster, ComputeNetwork
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.host_memory import host_memory, pinned, ranks_on_hosts
 from railwright.training.hosted import ranks_together
 from railwright.training.kept import layer_kept_parts
-from railwright.training.offload import HOST_ADAM, HYBRID_BYTES, host_link, update_on_host
+from railwright.training.offload import (
+    HOST_ADAM,
+    HYBRID_BYTES,
+    HostUpdate,
+    beside,
+    host_link,
+    update_on_host,
+)
 from railwright.training.placement import place
-from railwright.training.result import HostMemory
+from railwright.training.result import HostMemory, StepResult
 from training_cases import DENSE, job, machine
 
 TOTAL = count_parameters(DENSE).total
@@ -160,3 +167,29 @@ def test_a_large_model_does_not_fit_the_host_of_its_gpus() -> None:
     found = host_memory(asked, arch, one.network.fabric, one.server)
     assert found is not None
     assert found.total > 6.4e12 > found.capacity == 2e12
+
+
+def test_copies_beside_the_update_take_what_the_slowest_of_three_takes() -> None:
+    # ten tensors: 1 s down, 3 s of Adam and 2 s up each in turn; the first down and the last up are seen
+    assert beside(HostUpdate(10.0, 30.0, 20.0), 10) == pytest.approx((1, 30, 2, 27))
+    # where copying up is slowest, Adam waits for nothing and the copies go on behind it
+    assert beside(HostUpdate(10.0, 20.0, 30.0), 10) == pytest.approx((1, 20, 3 + 9, 27))
+    assert beside(HostUpdate(30.0, 20.0, 10.0), 10) == pytest.approx((3 + 9, 20, 1, 27))
+    one = HostUpdate(10.0, 20.0, 30.0)
+    assert beside(one, 1) == one, "a single tensor has nothing beside it"
+
+
+def test_megatron_copies_beside_its_update_where_it_is_asked_to() -> None:
+    def step(hidden: bool, software: str = "megatron-2025") -> StepResult:
+        asked = job(gpus=8, zero=1, offload=("optimizer",), overlap=Overlap(offload=hidden))
+        return simulate(asked.model_copy(update={"software": software}), DENSE, machine(1))
+
+    apart, together = step(False), step(True)
+    before, after = (next(s for s in found.shares if s.kind == "copy") for found in (apart, together))
+    assert together.step_time < apart.step_time
+    assert after.busy == pytest.approx(before.busy)
+    assert after.exposed < before.exposed
+    assert sum(s.exposed for s in together.shares) == pytest.approx(together.step_time)
+    other = step(True, "nemo-2024")
+    assert other.step_time == step(False, "nemo-2024").step_time
+    assert any("overlap.offload does nothing" in said for said in other.warnings)

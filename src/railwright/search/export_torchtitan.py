@@ -185,6 +185,8 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(f"recomputation of {parts}: torchtitan chooses by operators ('op') instead")
     if "optimizer" in layout.offload and "weights" not in layout.offload:
         found.append("torchtitan's enable_cpu_offload takes parameters and gradients to the host too")
+    if job.overlap.offload and layout.offload:
+        found.append("copies beside an offloaded optimizer's update: torchtitan has no setting for them")
     if "activations" in layout.offload:
         kept = f" (of {layout.offload_layers} layers)" if layout.offload_layers else ""
         found.append(f"offloaded activations{kept}: torchtitan has no setting for them")

@@ -31,6 +31,7 @@ from railwright.training.communication import Prices, activation_size, gradient_
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
+from railwright.training.host_memory import tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.kept import layers_away
 from railwright.training.lanes import LANES, Task
@@ -320,7 +321,8 @@ class Pricer:
     ) -> float:
         held = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
         if updates_on_host(job):
-            return sum(update_on_host(job, held, prices.groups.grid.size, self.machine)) + self.pace.step
+            ranks, tensors = prices.groups.grid.size, tensors_of(job, self.arch, shape, held)
+            return update_on_host(job, held, ranks, self.machine, tensors).seconds + self.pace.step
         update = update_on_gpu(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
         return update.seconds + self.pace.step
 

@@ -130,6 +130,11 @@ class Overlap(Section):
         description="expert all-to-all (NCCL's) behind shared experts (Megatron's moe_shared_expert_overlap)",
     )
     pp: bool = Field(default=True, description="pipeline sends behind compute")
+    offload: bool = Field(
+        default=False,
+        description="copies of an offloaded optimizer beside its update, weight by weight "
+        "(Megatron's --overlap-cpu-optimizer-d2h-h2d)",
+    )
     cp: bool = Field(default=True, description="blocks of keys and values on the ring behind attention")
     prefetch: Annotated[int, Field(ge=0)] = Field(
         default=1, description="zero 3: layers whose parameters are gathered ahead of the one that computes"

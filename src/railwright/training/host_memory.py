@@ -165,6 +165,16 @@ def _rounding(job: TrainingJob, arch: Transformer, shape: StageShape, over: int,
     return pinning / asked if asked else 1.0
 
 
+def tensors_of(job: TrainingJob, arch: Transformer, shape: StageShape, shard: float) -> float:
+    """How many tensors a rank's shard of a stage consists of, in the mean.
+
+    shard  parameters of it
+    """
+    whole = shape.trained_dense_total + shape.trained_expert_total
+    pieces = sum(count * weight / min(weight, shard) for weight, count in _weights(job, arch, shape))
+    return max(pieces * shard / whole, 1.0) if whole else 1.0
+
+
 def _weights(job: TrainingJob, arch: Transformer, shape: StageShape) -> list[tuple[float, int]]:
     """Sizes of the weights of a stage on one GPU that train, and how many it has of each."""
     if shape.adapters is not None:

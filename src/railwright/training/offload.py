@@ -60,11 +60,20 @@ def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[La
 
 
 class HostUpdate(NamedTuple):
-    """An optimizer step on the host: gradients down, Adam, 16-bit parameters up. [s]"""
+    """An optimizer step on the host: gradients down, Adam, parameters up, one after the other. [s]
+
+    hidden  copies beside Adam
+    """
 
     down: float = 0.0
     adam: float = 0.0
     up: float = 0.0
+    hidden: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it takes."""
+        return self.down + self.adam + self.up
 
 
 ON_GPU = HostUpdate()
@@ -85,15 +94,41 @@ def host_update(
     )
 
 
-def update_on_host(job: TrainingJob, parameters: float, ranks: int, machine: Machine) -> HostUpdate:
+def beside(update: HostUpdate, tensors: float) -> HostUpdate:
+    """The same with every tensor on its own: one is copied down while another is updated and a third copied
+    up, so that the slowest of the three sets the pace.
+
+    tensors  of the shard, as large as each other
+    Source: Megatron-LM (d98e8a64), hybrid_optimizer.py, build_cpu_optimizer_list (an optimizer per
+    parameter), step (waits for its event), param_copy_back_gpu_hook (streams of their own).
+    """
+    many = max(tensors, 1.0)
+    down, adam, up = (part / many for part in (update.down, update.adam, update.up))
+    slowest = max(down, adam, up)
+    shown_down = down + ((many - 1) * (down - adam) if slowest == down else 0.0)
+    shown_up = up + ((many - 1) * (up - adam) if slowest == up and up > down else 0.0)
+    hidden = update.down + update.up - shown_down - shown_up
+    return HostUpdate(shown_down, update.adam, shown_up, hidden)
+
+
+def overlaps_update(job: TrainingJob) -> bool:
+    """Whether an optimizer on the host copies beside its update: where the job asks for it and its software
+    can."""
+    return job.overlap.offload and "optimizer" in job.layout.offload and job.software in HYBRID
+
+
+def update_on_host(
+    job: TrainingJob, parameters: float, ranks: int, machine: Machine, tensors: float = 1.0
+) -> HostUpdate:
     """A job's optimizer step on the host over `parameters` of a GPU's shard.
 
-    ranks  of the job
+    ranks  of the job; tensors  that the shard consists of
     """
     here = ranks_together(job, machine.network.fabric, machine.server, ranks)
     if weights_on_host(job):
         # gradients came in the backward passes, and weights go with the next pass
         return host_update(parameters, 0.0, here, machine, 0.0)
     if job.software in HYBRID:
-        return host_update(parameters, HYBRID_BYTES, here, machine, HYBRID_BYTES)
+        found = host_update(parameters, HYBRID_BYTES, here, machine, HYBRID_BYTES)
+        return beside(found, tensors) if overlaps_update(job) else found
     return host_update(parameters, gradient_bytes(job), here, machine)

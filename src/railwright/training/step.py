@@ -28,7 +28,7 @@ from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.experts import beyond_reach
 from railwright.training.feed import fed, feed_of
 from railwright.training.fitting import check_memory
-from railwright.training.host_memory import check_host, host_memory, host_warnings
+from railwright.training.host_memory import check_host, host_memory, host_warnings, tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
@@ -251,11 +251,13 @@ def endings_of(
     endings = []
     for s, one in enumerate(staged):
         if updates_on_host(job):
-            host, own = update_on_host(job, held[s], prices.groups.grid.size, prices.machine), NOTHING
+            tensors = tensors_of(job, arch, one.shape, held[s])
+            ranks = prices.groups.grid.size
+            host, own = update_on_host(job, held[s], ranks, prices.machine, tensors), NOTHING
         else:
             host = ON_GPU
             own = update_on_gpu(job, arch, one.shape, prices, timed, pace, over, expert_over)
-        optimizer = sum(host) + own.seconds + pace.step
+        optimizer = host.seconds + own.seconds + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(
             Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, own.exchanged)
