@@ -108,8 +108,8 @@ def test_attention_backward_stays_below_the_published_unmasked_one():
 
 
 def test_adam_over_a_billion_parameters():
-    # 34 GB at 0.794 of 3.35 TB/s and two launches
-    expected = 34e9 / (0.794 * 3.35e12) + 2 * FIXED
+    # 38 GB at 0.794 of 3.35 TB/s and two launches
+    expected = 38e9 / (0.794 * 3.35e12) + 2 * FIXED
     assert kernel_times(optimizer_operators(1e9), H100) == pytest.approx(expected)
 
 

@@ -63,7 +63,8 @@ def test_an_update_on_the_host_is_no_compute() -> None:
         simulate(job(gpus=8, zero=1, offload=offload), DENSE, machine(1)) for offload in ((), ("optimizer",))
     )
     parameters = count_parameters(DENSE).total / 8
-    update = host_update(parameters, 4.0, 8, machine(1))
+    # Megatron-LM copies fp32 both ways
+    update = host_update(parameters, 4.0, 8, machine(1), 4.0)
     assert exposed(on_host, ADAM) == pytest.approx(update.adam)
     assert exposed(on_host, "copy") == pytest.approx(update.down + update.up)
     assert exposed(on_host, "compute") < exposed(on_gpu, "compute")

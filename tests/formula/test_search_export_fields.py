@@ -72,6 +72,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("layout.recompute_modules", {"recompute": "selective"}, ("mlp",)),
     ("layout.recompute_layers", {"recompute": "full"}, 3),
     ("layout.offload", {}, ("activations",)),
+    ("layout.offload", {"zero": 3, "expert": 1}, ("weights",)),
     ("layout.offload_layers", {"offload": ("activations",)}, 3),
     ("layout.placement", {}, "spread"),
     ("overlap.dp", {}, False),
@@ -80,6 +81,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("overlap.shared", {}, True),
     ("overlap.pp", {"pipeline": 2, "virtual_pipeline": 2}, False),
     ("overlap.cp", {"context": 2}, False),
+    ("overlap.offload", {"offload": ("optimizer",)}, True),
     ("overlap.prefetch", SHARDED, 2),
 ]
 NOTHING_TO_SET = {"name", "model", "tokens", "layout", "overlap"}

@@ -291,7 +291,7 @@ def test_an_offloaded_optimizer_moves_gradients_down_and_weights_up() -> None:
     from railwright.training.offload import host_update
 
     one = machine(4)
-    assert host_update(1e9, 4.0, 8, one) == pytest.approx((4e9 / 55.4e9, 8 * 0.257, 2e9 / 55.4e9))
+    assert host_update(1e9, 4.0, 8, one)[:3] == pytest.approx((4e9 / 55.4e9, 8 * 0.257, 2e9 / 55.4e9))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,11 @@ CASES = {
     "context": (DENSE, job(batch=16, sequence=8192), {"context": (2, 4)}),
     "packed": (DENSE, PACKED, {"context": (1, 2), "context_kind": ("ring", "all-to-all")}),
     "torchao, scale per tensor": (DENSE, TORCHAO, {"zero": (1, 3)}),
+    "weights on the host": (
+        DENSE,
+        TORCHAO,
+        {"zero": (0, 3), "offload": ((), ("weights",), ("optimizer",)), "pipeline": (1, 2)},
+    ),
     "torchao, scale per row": (MOE, TORCHAO.model_copy(update={"dtype": "fp8_rowwise"}), {"zero": (1, 3)}),
     "sharded in groups": (DENSE, job(batch=32, zero=3, shard=4), {}),
     "groups as axes": (

@@ -34,7 +34,7 @@ LAYOUTS = st.fixed_dictionaries(
         "zero": st.integers(0, 3),
         "recompute": st.sampled_from(["none", "selective", "full"]),
         "recompute_modules": st.sampled_from(PARTS),
-        "offload": st.sampled_from([(), ("activations",), ("optimizer",)]),
+        "offload": st.sampled_from([(), ("activations",), ("optimizer",), ("weights",)]),
     }
 )
 

@@ -14,7 +14,7 @@ from railwright.errors import PlanError
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import Prices
-from railwright.training.eras import pace_of
+from railwright.training.eras import era_of, pace_of
 from railwright.training.lanes import LANES, Task, run
 from railwright.training.offload import copy_times
 from railwright.training.pipeline import compose
@@ -48,6 +48,15 @@ LAYOUTS = [
     {"pipeline": 4, "zero": 1, "schedule": "zb-h1", "virtual_pipeline": 2},
     {"pipeline": 4, "zero": 1, "offload": ("optimizer",)},
 ]
+ON_HOST = [
+    {"zero": 3},
+    {"zero": 3, "reshard": False},
+    {"zero": 3, "reduce_each": False},
+    {"zero": 3, "shard": 4},
+    {"zero": 3, "pipeline": 2},
+    {"zero": 3, "tensor": 2, "sequence_parallel": True},
+]
+"""Weights that lie on the host."""
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -66,13 +75,24 @@ def test_a_step_takes_what_the_simulation_says(layout: dict[str, object], arch: 
     assert ran
 
 
+@pytest.mark.parametrize("layout", ON_HOST, ids=str)
+@pytest.mark.parametrize("batch", [16, 64])
+def test_so_does_one_with_weights_on_the_host(layout: dict[str, object], batch: int) -> None:
+    for overlap in (Overlap(), Overlap(dp=False), Overlap(prefetch=2)):
+        asked = job(batch=batch, overlap=overlap, offload=("weights",), **layout).model_copy(
+            update={"software": "fsdp-2025"}
+        )
+        expected = simulate(asked, DENSE, machine(2)).step_time
+        assert _quick(asked, DENSE) == pytest.approx(expected, rel=1e-12)
+
+
 def _quick(asked: TrainingJob, arch: object) -> float:
     one = machine(2)
     fabric = one.network.fabric
     check(asked, arch, fabric)  # type: ignore[arg-type]
     pace = pace_of(asked, one.gpu, job_gpus(asked, fabric))
     prices = Prices(one, place(asked, fabric), predict)
-    kernel = kernel_timer(one, pace)
+    kernel = kernel_timer(one, pace, era_of(asked).flash)
     book = PassBook(Work(asked, arch, prices, kernel, pace, copy_times(asked, arch, one)))  # type: ignore[arg-type]
     return step_seconds(asked, arch, prices, kernel, pace, book)  # type: ignore[arg-type]
 

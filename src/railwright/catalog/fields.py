@@ -27,6 +27,7 @@ class Field:
     unit       it is shown in
     choices    allowed words of a choice
     least      smallest number allowed [in base units]; a quantity of least > 0 may not be zero
+    otherwise  value where a new part does not give one; None: it must
     """
 
     form: Form
@@ -34,6 +35,7 @@ class Field:
     unit: str = ""
     choices: tuple[str, ...] = ()
     least: float = 0.0
+    otherwise: float | None = None
 
 
 _POSITIVE = 5e-324
@@ -88,6 +90,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cpu": Field("choice", choices=("intel", "amd", "arm")),
         "rack_units": _SOME,
         "power_max": Field("quantity", "power", "kW"),
+        "hosts": Field("whole number", least=1, otherwise=1),
+        "memory": Field("quantity", "size", "GB", otherwise=0.0),
     },
 }
 """Kind of part -> its fields in the order they are shown; `name` is the key of the record."""

@@ -118,6 +118,8 @@ class Server:
     nics         compute NICs, spread evenly over its GPUs (gpus / nics GPUs share one)
     cpu          'intel', 'amd' or 'arm': NCCL's proxy overhead depends on it
     power_max    [W]
+    hosts        operating systems in it, each with an even share of its GPUs (an NVL72's compute trays)
+    memory       main memory of one host, nominal; 0 where no source gives one [byte]
     """
 
     name: str
@@ -130,6 +132,8 @@ class Server:
     rack_units: int
     power_max: float
     sources: Mapping[str, Source]
+    hosts: int = 1
+    memory: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from railwright.catalog.fields import CLASSES, DTYPES, FIELDS, SINGULAR, Part, read
 from railwright.catalog.names import canonical
-from railwright.catalog.parts import Catalog
+from railwright.catalog.parts import Catalog, Source
 from railwright.catalog.reading import Reading, Record, place
 from railwright.catalog.sources import sources_of
 from railwright.errors import RailwrightError, nearest
@@ -105,12 +105,16 @@ def _part(record: Record, parts: Mapping[str, Part], names: list[str], reading: 
     fields = FIELDS[record.kind]
     values = {name: getattr(base, name) for name in fields} if base is not None else {}
     values |= _own_values(record, base, reading)
+    values = {n: field.otherwise for n, field in fields.items() if field.otherwise is not None} | values
     missing = [name for name in fields if name not in values and name not in record.fields]
     if missing:
         kind = SINGULAR[record.kind]
         message = f"a new {kind} also needs {', '.join(missing)}; or say `like:` which {kind} it resembles"
         reading.mistake_at(record.position, record.dotted, message)
     sources = sources_of(record, base, reading)
+    for key in (key for key, one in fields.items() if one.otherwise is not None):
+        if not {key, "*"} & set(sources):
+            sources[key] = Source("not given", status="memory")
     if len(reading.mistakes) > mistakes:
         return None
     return CLASSES[record.kind](name=record.name, sources=sources, **values)
@@ -177,4 +181,8 @@ def _check_server(record: Record, catalog: Catalog, reading: Reading) -> None:
         key = "nics" if "nics" in record.fields else "gpus"
         spread = f"{server.nics} NICs do not spread evenly over {server.gpus} GPUs"
         message = f"{spread}; one count must be a multiple of the other"
+        reading.mistake(record.fields, key, f"{record.dotted}.{key}", message)
+    if server.gpus % server.hosts:
+        key = "hosts" if "hosts" in record.fields else "gpus"
+        message = f"{server.gpus} GPUs do not spread evenly over {server.hosts} hosts"
         reading.mistake(record.fields, key, f"{record.dotted}.{key}", message)

@@ -113,7 +113,8 @@ def _refused_changed(
         return [_Refused(("cluster", "compute"), "cluster.compute", str(error))]
     if kind == "variants":
         return _refused(changed, machine, ("jobs", "recommendations"))
-    return _refused(changed.model_copy(update={"jobs": changed.jobs[:1]}), machine, ("jobs",))
+    first = {"jobs": changed.jobs[:1], "recommendations": () if changed.jobs else changed.recommendations[:1]}
+    return _refused(changed.model_copy(update=first), machine, ("jobs", "recommendations"))
 
 
 def _culprit(
@@ -195,6 +196,7 @@ def _check_training(job: TrainingJob, machine: Machine) -> None:
     from railwright.compute.time import peak_rate
     from railwright.model import load_model
     from railwright.training.fitting import check_memory
+    from railwright.training.host_memory import check_host
     from railwright.training.placement import place
     from railwright.training.plan import check
 
@@ -205,6 +207,7 @@ def _check_training(job: TrainingJob, machine: Machine) -> None:
     if "attention" in job.dtype_also:
         profile_of(machine.gpu).attention_row("forward", job.dtype)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
+    check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     if _may_lack_paths(machine):
         from railwright.training import simulate
 

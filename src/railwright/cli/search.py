@@ -91,8 +91,9 @@ def search(
     """Find the best layouts of a job.
 
     Of a training job: every layout of the space is bounded from below; the most promising are simulated until
-    none left can win. Of a serving job (--serving, or where there is no other): the fewest GPUs that keep its
-    SLO at its load.
+    none left can win. Of a recommendation job (named, or where no other trains): every sharding of its
+    tables. Of a serving job (--serving, or where there is no other): the fewest GPUs that keep its SLO at its
+    load.
     """
     _known("--objective", objective, OBJECTIVES)
     from railwright.cli.search_serving import search_serving_job, serving_wanted
@@ -104,6 +105,11 @@ def search(
         if rank is not None:
             raise RailwrightError("--rank is of training jobs; leave it out of a serving search")
         search_serving_job(asked, study, job, gpus, top, space, front, export, as_json, quiet, rate, dtypes)
+        return
+    from railwright.cli.search_recommendation import recommendation_wanted, search_recommendation_job
+
+    if recommendation_wanted(asked, job):
+        search_recommendation_job(asked, job, gpus, top, space, objective, export, framework, as_json)
         return
     if rate is not None or dtypes:
         raise RailwrightError("--rate and --dtypes are of serving jobs; add --serving")

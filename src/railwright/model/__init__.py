@@ -6,13 +6,9 @@ from railwright.model.activations import (
     layer_activations,
     layer_gradient_bytes,
 )
+from railwright.model.adam import AdamTypes, optimizer_bytes, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.ends import (
-    embedding_operators,
-    head_operators,
-    optimizer_bytes,
-    optimizer_operators,
-)
+from railwright.model.ends import embedding_operators, head_operators
 from railwright.model.flops import ForwardBackward, flops_per_token
 from railwright.model.hf_config import bundled_models, load_model, parse_config
 from railwright.model.operators import LayerOperators, layer_operators
@@ -25,6 +21,7 @@ from railwright.model.parameters import (
 )
 
 __all__ = [
+    "AdamTypes",
     "ForwardBackward",
     "GpuParameters",
     "LayerOperators",

@@ -1,4 +1,4 @@
-"""What runs outside the layers: the embedding, the LM head with its loss, the optimiser."""
+"""What runs outside the layers: the embedding and the LM head with its loss."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import LOSS_MOVED, Loss
 from railwright.model.kernels import CAST_DTYPES, ELEMENT, Block, elementwise, half, linear
 from railwright.model.operators import LayerOperators
-
-ADAM_BYTES = 34.0
-"""HBM bytes of one mixed-precision Adam update per parameter: the gradient norm reads the fp32 gradient (4);
-the update reads gradient, master weight and two moments (16) and writes master, moments (12) and the bf16
-weight (2).  Source: counted from Megatron-LM's distributed optimizer states (docs, "dist_optimizer")."""
 
 
 def embedding_operators(
@@ -106,17 +101,3 @@ def padded_vocabulary(vocab: int, tp: int, multiple: int = 128) -> int:
     """
     step = multiple * tp
     return -(-vocab // step) * step
-
-
-def optimizer_bytes(parameters: float) -> float:
-    """HBM traffic of one Adam step over `parameters` parameters of this GPU's shard. [byte]"""
-    return ADAM_BYTES * parameters
-
-
-def optimizer_operators(parameters: float) -> tuple[Operator, ...]:
-    """Gradient norm and Adam update over this GPU's shard (fused multi-tensor kernels)."""
-    norm = 4.0 * parameters
-    return (
-        Operator("gradient norm", "memory", 0.0, norm, "fp32", phase="optimizer"),
-        Operator("adam", "memory", 0.0, optimizer_bytes(parameters) - norm, "fp32", phase="optimizer"),
-    )

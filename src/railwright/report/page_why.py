@@ -12,6 +12,7 @@ from railwright.report.figures import (
     main_change,
     op_title,
 )
+from railwright.report.host import in_host_memory
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
@@ -221,6 +222,8 @@ def memory_section(result: Result) -> Html | None:
         ]
         if held is not None:
             parts.append(tag("p", _allocator(held, len(m.stages))))
+        if m.host is not None:
+            parts.append(tag("p", in_host_memory(m.host)))
         if len(m.stages) > 1:
             cells = [
                 (str(s.stage), show_size(s.total), show_share(s.total / m.capacity), s.moment, str(s.passes))

@@ -22,7 +22,7 @@ from railwright.report.trace import traced
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.cached import Reserved
 from railwright.training.critical import critical_path
-from railwright.training.result import StepResult
+from railwright.training.result import HostMemory, StepResult
 
 FORMAT = "railwright-result"
 FORMAT_VERSION = 1
@@ -167,6 +167,15 @@ def _job(job: JobResult, file: str | None) -> dict[str, Any]:
     }
 
 
+def _host(held: HostMemory) -> dict[str, Any]:
+    return {
+        "parts_bytes": dict(held.parts),
+        "total_bytes": held.total,
+        "capacity_bytes": held.capacity or None,
+        "ranks": held.ranks,
+    }
+
+
 def _step(step: StepResult, file: str | None, held: Reserved | None) -> dict[str, Any]:
     return {
         "step_time_s": step.step_time,
@@ -184,6 +193,7 @@ def _step(step: StepResult, file: str | None, held: Reserved | None) -> dict[str
             "capacity_bytes": step.memory.capacity,
             "allocator": None if held is None else _reserved(held),
             "why": step.memory.why,
+            "host": None if step.memory.host is None else _host(step.memory.host),
             "stages": [
                 {"stage": s.stage, "total_bytes": s.total, "moment": s.moment, "passes_held": s.passes}
                 | {"parts_bytes": dict(s.parts)}
@@ -231,6 +241,7 @@ def _critical(job: JobResult) -> dict[str, Any] | None:
             for p in path.parts
         ],
         "waits_s": sum(w.end - w.start for w in path.waits),
+        "beside": [{"what": b.what, "kind": b.kind, "seconds": b.seconds} for b in path.beside],
     }
 
 

@@ -23,6 +23,7 @@ from railwright.report.figures import (
     small_point,
     sweeps,
 )
+from railwright.report.host import in_host_memory
 from railwright.report.money import money_words
 from railwright.report.trace import traced
 from railwright.study.result import Result, VariantResult
@@ -178,6 +179,9 @@ def _whole_runs(result: Result, console: Console) -> None:
     console.print(
         Text(f"For {', '.join(told)}; memory of the fullest GPU, which has {capacity}.", style="dim")
     )
+    for name, held in {name: step.memory.host for _, name, _, step in steps if step.memory.host}.items():
+        whose = f"{name}: " if len(names) > 1 else ""
+        console.print(Text(whose + in_host_memory(held), style="dim"))
     for era, jobs in _eras(result).items():
         whose = f" of {', '.join(jobs)}" if len(jobs) < len(names) else ""
         default = ", the default" if era == DEFAULT else ""

@@ -22,6 +22,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.allocator import Allocations
 from railwright.search.blocks import Refusal, blocks
+from railwright.search.exact import exact_memory
 from railwright.search.explain import changed, explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, framework_named, runs, runs_none
@@ -36,9 +37,8 @@ from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, se
 from railwright.search.stopped import none_can_work, none_fits, none_is_held
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
-from railwright.training import peak_memory, simulate
+from railwright.training import simulate
 from railwright.training.experts import beyond_reach
-from railwright.training.plan import check
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
 from railwright.training.sizes import data_parallel
@@ -351,19 +351,16 @@ class _Run:
         return self._closer[i, at]
 
     def _exact_memory(self, i: int, at: int) -> float:
-        """Peak memory as the training room counts it; infinite where it refuses the layout. [byte]"""
+        """Peak memory as the training room counts it; infinite where it refuses the layout. [byte]
+
+        The host's memory depends on the placement, which a block has one of.
+        """
         index = self._index(i, at)
         axes = (*MEMORY, "overlap_ep")  # which runs one more forward pass ahead
         kept = tuple(k for k, (axis, _) in zip(index, self.blocks[i].choices, strict=True) if axis in axes)
         if (i, kept) not in self._memory:
             job = apply(self.job, self.blocks[i].at(index))
-            try:
-                check(job, self.arch, self.fabric)
-                self._memory[i, kept] = peak_memory(
-                    job, self.arch, self.fabric, self.machine.gpu.hbm_bytes
-                ).total
-            except PlanError:
-                self._memory[i, kept] = np.inf
+            self._memory[i, kept] = exact_memory(job, self.arch, self.machine)
         return self._memory[i, kept]
 
     def _evaluate(self, i: int, at: int, bound: float) -> Tried:

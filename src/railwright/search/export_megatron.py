@@ -26,6 +26,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
+from railwright.training.offload import overlaps_update
 from railwright.training.schedule import FOLDED, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
@@ -312,6 +313,8 @@ def _optimizer(job: TrainingJob) -> dict[str, Any]:
     """Fields of OptimizerConfig for the types of its states and for the host that holds them."""
     held = "optimizer" in job.layout.offload
     found: dict[str, Any] = {"optimizer_cpu_offload": True, "optimizer_offload_fraction": 1.0} if held else {}
+    if overlaps_update(job):
+        found["overlap_cpu_optimizer_d2h_h2d"] = True
     if held or narrow(job):
         found["use_precision_aware_optimizer"] = True
     if job.moment_dtype != "fp32":

@@ -56,6 +56,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(
             "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
         )
+    if "weights" in layout.offload:
+        found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")
     if job.overlap.tp and layout.tensor > 1 and not layout.sequence_parallel:
         found.append("overlapped tensor parallelism: Megatron's tp_comm_overlap needs sequence parallelism")
     return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]

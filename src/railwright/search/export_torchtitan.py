@@ -59,7 +59,7 @@ def torchtitan(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         "global_batch_size": job.global_batch,
         "seq_len": job.sequence,
     }
-    if "optimizer" in layout.offload:
+    if {"optimizer", "weights"} & set(layout.offload):
         training["enable_cpu_offload"] = True
     # asynchronous tensor parallelism must be compiled, and the loss is where it is predicted so (eras.yaml)
     parts = ["model", "loss"] if loss_of(job) in COMPILED else ["model"]
@@ -188,8 +188,10 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
             f"recomputation of the first {layout.recompute_layers} layers of each stage: torchtitan computes "
             "all again ('full'), or every n-th (selective_ac_option)"
         )
-    if "optimizer" in layout.offload:
+    if "optimizer" in layout.offload and "weights" not in layout.offload:
         found.append("torchtitan's enable_cpu_offload takes parameters and gradients to the host too")
+    if job.overlap.offload and layout.offload:
+        found.append("copies beside an offloaded optimizer's update: torchtitan has no setting for them")
     if "activations" in layout.offload:
         kept = f" (of {layout.offload_layers} layers)" if layout.offload_layers else ""
         found.append(f"offloaded activations{kept}: torchtitan has no setting for them")

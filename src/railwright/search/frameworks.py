@@ -224,6 +224,8 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
         found.append("activations offloaded beside a pipeline or recomputation")
     if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
         found.append("narrow or offloaded optimizer states that are not sharded")
+    if "weights" in setting["offload"]:
+        found.append("weights offloaded")
     if setting["zero"] == 3 and not setting["reshard"]:
         found.append("sharded parameters kept until the backward pass")
     if setting["zero"] >= 2 and not setting["reduce_each"]:
@@ -323,6 +325,10 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
     found += _ring(setting, job)
     if "activations" in setting["offload"]:
         found.append("activations offloaded")
+    if "weights" in setting["offload"] and setting["zero"] != 3:
+        found.append("weights offloaded that are not sharded")
+    if setting["offload"] == ("optimizer",):
+        found.append("an optimizer offloaded without its weights")
     return found
 
 

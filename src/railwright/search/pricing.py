@@ -31,15 +31,17 @@ from railwright.training.communication import Prices, activation_size, gradient_
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
+from railwright.training.host_memory import tensors_of
+from railwright.training.hosted import updates_on_host
 from railwright.training.kept import layers_away
 from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
-from railwright.training.offload import copy_times, host_update
+from railwright.training.offload import copy_times, update_on_host
 from railwright.training.placement import GroupKind, Groups, place
 from railwright.training.quick import pass_times
 from railwright.training.route import Kind
 from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
-from railwright.training.sizes import domain_of, job_gpus
+from railwright.training.sizes import job_gpus
 from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
@@ -326,7 +328,7 @@ class Pricer:
             setting["overlap_dp"],
             setting["placement"],
             *(setting[axis] for axis in SHARDING),
-            "optimizer" in setting["offload"],
+            tuple(what for what in setting["offload"] if what != "activations"),
             sizes,
             shape,
         )
@@ -338,9 +340,9 @@ class Pricer:
         self, job: TrainingJob, shape: StageShape, prices: Prices, over: int, expert_over: int
     ) -> float:
         held = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
-        if "optimizer" in job.layout.offload:
-            here = min(domain_of(job, self.machine.network.fabric), prices.groups.grid.size)
-            return sum(host_update(held, gradient_bytes(job), here, self.machine)) + self.pace.step
+        if updates_on_host(job):
+            ranks, tensors = prices.groups.grid.size, tensors_of(job, self.arch, shape, held)
+            return update_on_host(job, held, ranks, self.machine, tensors).seconds + self.pace.step
         update = update_on_gpu(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
         return update.seconds + self.pace.step
 

@@ -229,7 +229,7 @@ class Screen:
     ) -> tuple[list[Ends], float, float]:
         """The ends of stages whose optimizer runs where it takes least, of where `offloads` lets it: few
         parameters take longer on the GPU, which launches kernels for them."""
-        places = {"optimizer" in offload: offload for offload in offloads}.values()
+        places = {tuple(sorted({*offload} - {"activations"})): offload for offload in offloads}.values()
         found = [self._ends({**setting, "offload": offload}, shapes, silent) for offload in places]
         _, tied, mirror = found[0]
         ends = [min(one, key=lambda e: e.optimizer) for one in zip(*(f[0] for f in found), strict=True)]

@@ -42,7 +42,7 @@ def none_is_held(job: TrainingJob, allocations: Allocations) -> str:
     """That the allocator has no room for any layout whose tensors fit."""
     missing = allocations.least_missing()
     if missing is None:
-        return f"{job.name}: no layout of the space fits a GPU; {LEANER}"
+        return f"{job.name}: no layout of the space fits a GPU, or with what it offloads its host; {LEANER}"
     return (
         f"{job.name}: the tensors of some layouts fit a GPU, but PyTorch's allocator has no room for the "
         f"holes between them: at least {show_size(missing)} are missing by its replay, with segments that "

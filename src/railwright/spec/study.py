@@ -201,5 +201,7 @@ class Study(Section):
     )
     variants: tuple[Variant, ...] = Field(default=(), description="designs beside the study as written")
     sensitivity: tuple[Variant, ...] = Field(
-        default=(), description="assumptions to change one at a time; the first job is predicted under each"
+        default=(),
+        description="assumptions to change one at a time; the first job (of `jobs`, else of "
+        "`recommendations`) is predicted under each",
     )

@@ -107,8 +107,10 @@ class Layout(Section):
         description="recompute full: layers at the front of every stage, or virtual stage, that are computed "
         "again, while the others keep all (Megatron's --recompute-method block); default: all layers",
     )
-    offload: tuple[Literal["optimizer", "activations"], ...] = Field(
-        default=(), description="what lies in host memory and crosses PCIe: optimizer, activations"
+    offload: tuple[Literal["optimizer", "activations", "weights"], ...] = Field(
+        default=(),
+        description="what lies in host memory and crosses PCIe: optimizer; activations; or weights with "
+        "their gradients and states, sharded (zero 3; FSDP2's CPUOffloadPolicy)",
     )
     offload_layers: Annotated[int, Field(gt=0)] | None = Field(
         default=None,
@@ -133,6 +135,11 @@ class Overlap(Section):
         description="expert all-to-all (NCCL's) behind shared experts (Megatron's moe_shared_expert_overlap)",
     )
     pp: bool = Field(default=True, description="pipeline sends behind compute")
+    offload: bool = Field(
+        default=False,
+        description="copies of an offloaded optimizer beside its update, weight by weight "
+        "(Megatron's --overlap-cpu-optimizer-d2h-h2d)",
+    )
     cp: bool = Field(default=True, description="blocks of keys and values on the ring behind attention")
     prefetch: Annotated[int, Field(ge=0)] = Field(
         default=1, description="zero 3: layers whose parameters are gathered ahead of the one that computes"

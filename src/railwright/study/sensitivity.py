@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from railwright.collectives import Machine
 from railwright.errors import PlanError
 from railwright.spec import override
 from railwright.spec.study import Study, Variant
 from railwright.spec.training import TrainingJob
-from railwright.study.evaluate import Workshop, architecture
+from railwright.study.evaluate import Workshop, architecture, recommender, run_recommendation
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
 from railwright.traffic.placement import can_relay
 from railwright.training import simulate
 from railwright.training.result import StepResult
 from railwright.training.schedule import schedule_name
-from railwright.training.whatif import share_changes, what_ifs
+from railwright.training.whatif import WhatIf, share_changes, what_ifs
+from railwright.training.whatif_dlrm import recommendation_what_ifs
 
 
 def sensitivity_row(
     study: Study, variant: Variant, base: VariantResult, workshop: Workshop
 ) -> SensitivityRow:
     """The first job with the variant's changes: step time, throughput against `base`, PXN's worth."""
-    if not study.jobs:
+    if not (study.jobs or study.recommendations):
         return SensitivityRow(
             variant.name, variant.why, None, None, None, "the study has no job to measure it on"
         )
@@ -42,11 +44,11 @@ def sensitivity_row(
 
 def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple[SensitivityRow, ...]:
     """The first job of the study as written under every change of `training.whatif`, simulated again."""
-    reference = base.jobs[0].step if study.jobs else None
+    reference = base.jobs[0].step if base.jobs else None
     if reference is None:
         return ()
-    job, rows = study.jobs[0], []
-    for asked in what_ifs(job, architecture(job.model), workshop.machine(study), reference.stage):
+    rows = []
+    for asked in _what_ifs(study, workshop.machine(study), reference):
         if asked.step is None:
             rows.append(SensitivityRow(asked.name, asked.why, None, None, None, asked.note))
             continue
@@ -58,11 +60,22 @@ def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple
     return tuple(rows)
 
 
+def _what_ifs(study: Study, machine: Machine, reference: StepResult) -> tuple[WhatIf, ...]:
+    """Those of a study's first training job, a recommendation model's where it has no other."""
+    if study.jobs:
+        job = study.jobs[0]
+        return what_ifs(job, architecture(job.model), machine, reference.stage)
+    first = study.recommendations[0]
+    return recommendation_what_ifs(first, recommender(first.model), machine)
+
+
 def _told_alike(
     step: StepResult, reference: StepResult, study: Study, changed: Study, workshop: Workshop
 ) -> StepResult:
     """The step of a changed study's first job, told of the stage that `reference` is told of; as it is where
     the job's stages are others."""
+    if not study.jobs:
+        return step
     before, job = study.jobs[0], changed.jobs[0]
     if step.stage == reference.stage or job.model != before.model or _stages(job) != _stages(before):
         return step
@@ -87,8 +100,11 @@ def pxn_gain(study: Study, workshop: Workshop) -> float | None:
 
 
 def first_job(study: Study, workshop: Workshop) -> JobResult:
-    """The first job of a study on its own machine."""
+    """The first training job of a study on its own machine."""
+    name = study.jobs[0].name if study.jobs else study.recommendations[0].name
     try:
-        return workshop.run(study.jobs[0], study)
+        if study.jobs:
+            return workshop.run(study.jobs[0], study)
+        return run_recommendation(study.recommendations[0], workshop.machine(study))
     except PlanError as no:
-        return JobResult(study.jobs[0].name, None, str(no))
+        return JobResult(name, None, str(no))

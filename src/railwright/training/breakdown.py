@@ -50,7 +50,7 @@ class Ending:
     @property
     def on_gpu(self) -> float:
         """What the GPU itself computes of the optimizer."""
-        return self.optimizer - sum(self.host) - exchange_time(self.exchanged)
+        return self.optimizer - self.host.seconds - exchange_time(self.exchanged)
 
 
 class _HasStage(Protocol):
@@ -90,6 +90,7 @@ def shares(
     for kind, seconds in moved.items():
         exposed[kind] += seconds
         busy[kind] += seconds
+    busy["copy"] += ending.host.hidden
     exposed["dp"] += ending.end - (ending.barrier + ending.optimizer)  # exactly 0 where nothing is gathered
     exposed["bubble"] += step_time - ending.end
     busy["bubble"] = exposed["bubble"]

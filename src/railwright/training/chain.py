@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
 
 from railwright.training.communication import Comm
 from railwright.training.lanes import Task
 from railwright.training.timeline import Lane
+
+NO_COPIES: Mapping[int, Task] = MappingProxyType({})
 
 BEFORE = -1
 """What a part of a chain waits for at its beginning: the tail of the chain it is added to."""
@@ -205,40 +209,61 @@ def take_turns(chains: list[Chain]) -> list[Task]:
     return merged
 
 
+FETCH, REDUCE, RETURN, GATHER = range(4)
+"""What goes beside a pass, in the order of issue where it begins at the same instant."""
+
+
 def woven(
     tasks: Sequence[Task],
     order: Sequence[int],
     gathers: Mapping[int, tuple[Task, ...]],
     reduces: Mapping[int, tuple[Task, ...]],
     ahead: int,
+    fetches: Mapping[int, Task] = NO_COPIES,
+    returns: Mapping[int, Task] = NO_COPIES,
+    blocking: bool = False,
 ) -> list[Task]:
-    """A pass with tasks of another lane beside it, in order of issue.
+    """A pass with tasks of other lanes beside it, in order of issue.
 
     order    units (layers) as the pass meets them
     gathers  tasks that a unit's compute waits for, issued `ahead` units early
     reduces  tasks that follow a unit
+    fetches, returns  a copy that a unit's gathers wait for, and one that waits for its reductions
+    blocking the next unit is launched only when the copy that returns is over
     A unit is over when it is computed and launched; copies to and from the host run beside it.
     """
     places: dict[int, list[int]] = {}
     for i, task in enumerate(tasks):
         if task.lane != "copy":
             places.setdefault(task.layer, []).append(i)
-    issued: list[tuple[tuple[int, ...], bool, int, Task]] = []
+    issued: list[tuple[tuple[int, ...], int, int, Task]] = []
     for place, unit in enumerate(order):
         here = places.get(unit, [])
         before = places.get(order[place - 1 - ahead], []) if place > ahead else []
         trigger = _ends(tasks, before[: bisect_left(before, here[0])]) if here else ()
-        issued += [(trigger, True, unit, task) for task in gathers.get(unit, ())]
-        issued += [(_ends(tasks, here), False, unit, task) for task in reduces.get(unit, ())]
+        over = _ends(tasks, here)
+        issued += [(trigger, FETCH, unit, fetches[unit])] if unit in fetches else []
+        issued += [(trigger, GATHER, unit, task) for task in gathers.get(unit, ())]
+        issued += [(over, REDUCE, unit, task) for task in reduces.get(unit, ())]
+        issued += [(over, RETURN, unit, returns[unit])] if unit in returns else []
     found = list(tasks)
-    gate: dict[int, int] = {}
-    for after, gathered, unit, task in sorted(issued, key=lambda one: one[:2]):
-        if gathered:
-            gate[unit] = len(found)
+    last: list[dict[int, int]] = [{} for _ in range(4)]
+    for after, what, unit, task in sorted(issued, key=lambda one: one[:2]):
+        behind = {GATHER: FETCH, RETURN: REDUCE}.get(what)
+        if behind is not None and unit in last[behind]:
+            after = (*after, last[behind][unit])
+        last[what][unit] = len(found)
         found.append(task._replace(after=after))
+    gate = {unit: (place,) for unit, place in (last[FETCH] | last[GATHER]).items()}
+    gone = {
+        following: (last[RETURN][unit],)
+        for unit, following in (pairwise(order) if blocking else ())
+        if unit in last[RETURN]
+    }
+    waits = {"compute": {u: (*gate.get(u, ()), *gone.get(u, ())) for u in gate | gone}, "host": gone}
     for i, task in enumerate(tasks):
-        if task.lane == "compute" and task.layer in gate:
-            found[i] = task._replace(after=(*task.after, gate[task.layer]))
+        if more := waits.get(task.lane, {}).get(task.layer):
+            found[i] = task._replace(after=(*task.after, *more))
     return found
 
 

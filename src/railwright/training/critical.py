@@ -11,7 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
+from railwright.training.lanes import Span, Task, exposure
 from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES
 from railwright.training.timeline import MERGED, WAITS, Event, Timeline
@@ -60,17 +62,30 @@ class Part:
     share: float
 
 
+class Beside(NamedTuple):
+    """For how long the critical path is in `what` while the GPU's time is that of a kind of shares [s].
+
+    Summed up over what, a kind has its share of the step; over kinds, a part has its length.
+    """
+
+    what: str
+    kind: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class CriticalPath:
     """Tasks and waits in time order; their lengths add up to the step.
 
     bubbles  waits of the main stage for others, longest first
+    beside   where embeddings are exchanged beside compute: what the GPU does while the path is in a part
     """
 
     events: tuple[Event, ...]
     waits: tuple[Wait, ...]
     span: float
     bubbles: tuple[Event, ...]
+    beside: tuple[Beside, ...] = ()
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -100,11 +115,24 @@ class CriticalPath:
         if len({p.rank for p in self.parts}) > 1 or self.bubbles:
             found.append(self._stages())
         what, share = shares[0]
+        if hidden := self._hidden(what):
+            found.append(hidden)
         found.append(
             f"Its largest part is {what}: making that 10 % shorter takes at most {10 * share:.1f} % off "
             "the step."
         )
         return tuple(found)
+
+    def _hidden(self, what: str) -> str:
+        """What the GPU does beside the largest part, where shares count that instead; else ''."""
+        own = {b.kind: b.seconds / self.span for b in self.beside if b.what == what}
+        lane = next((p.lane for p in self.parts if p.what == what), "")
+        others = {kind: share for kind, share in own.items() if kind != lane and share >= SHOWN}
+        if not others:
+            return ""
+        words = {"compute": "computes", "emb": "exchanges embeddings", "dp": "exchanges gradients"}
+        told = " and ".join(f"{words.get(k, k)} for {_percent(s)} of the step" for k, s in others.items())
+        return f"Beside {what} the GPU {told}, and its shares count that."
 
     def _stages(self) -> str:
         own = sum(p.share for p in self.parts if p.rank == self.main)
@@ -155,7 +183,30 @@ def critical_path(timeline: Timeline) -> CriticalPath | None:
     path = CriticalPath(tuple(reversed(found)), tuple(reversed(waits)), span, ())
     bubbles = [e for e in timeline.events if e.kind == "bubble" and e.rank == path.main]
     bubbles.sort(key=lambda e: (e.start - e.end, e.start))
-    return CriticalPath(path.events, path.waits, span, tuple(bubbles))
+    mixed = any(e.lane == "emb" for e in timeline.events)
+    return CriticalPath(
+        path.events, path.waits, span, tuple(bubbles), _beside(path, timeline) if mixed else ()
+    )
+
+
+def _beside(path: CriticalPath, timeline: Timeline) -> tuple[Beside, ...]:
+    """What the one stage of a timeline does during every part of a path, as its shares count it."""
+    tasks = [e for e in timeline.events if e.kind not in (*WAITS, MERGED)]
+    found: dict[tuple[str, str], float] = {}
+    for part in path.events:
+        if part.kind == "data":
+            found[what_of(part), "data"] = found.get((what_of(part), "data"), 0.0) + part.end - part.start
+            continue
+        inside = [
+            Span(Task(e.lane, e.name, e.kind, 0.0), max(e.start, part.start), min(e.end, part.end))
+            for e in tasks
+            if e.start < part.end and e.end > part.start
+        ]
+        moved = [s._replace(start=s.start - part.start, end=s.end - part.start) for s in inside]
+        for kind, seconds in exposure(moved, part.end - part.start).items():
+            key = (what_of(part), kind)
+            found[key] = found.get(key, 0.0) + seconds
+    return tuple(Beside(what, kind, seconds) for (what, kind), seconds in found.items())
 
 
 def by_what(parts: Sequence[Part]) -> list[tuple[str, float]]:

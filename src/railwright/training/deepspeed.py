@@ -7,7 +7,7 @@ Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer as merged in A
 
 from __future__ import annotations
 
-from railwright.model import Operator, optimizer_operators
+from railwright.model import AdamTypes, Operator, optimizer_operators
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 
@@ -48,13 +48,18 @@ def communicators(tensor: int, pipeline: int, ranks: int) -> tuple[int, ...]:
     return (tensor * pipeline * ranks, tensor * pipeline, *pairs)
 
 
-def update_operators(job: TrainingJob, held: float, replicas: int) -> tuple[Operator, ...]:
+def runs_fp16_optimizer(job: TrainingJob) -> bool:
+    """Whether FP16_Optimizer updates a job's weights: that of 16-bit gradients without ZeRO."""
+    return era_of(job).deepspeed and job.dtype == "fp16" and not job.layout.zero
+
+
+def update_operators(job: TrainingJob, held: float, replicas: int, types: AdamTypes) -> tuple[Operator, ...]:
     """An optimizer's step over `held` parameters of this GPU; without ZeRO FP16_Optimizer's is many kernels.
 
-    replicas  that average their gradients
+    replicas  that average their gradients; types  of what Adam's own kernels work on
     """
-    update = optimizer_operators(held)
-    if not era_of(job).deepspeed or job.dtype != "fp16" or job.layout.zero:
+    update = optimizer_operators(held, types)
+    if not runs_fp16_optimizer(job):
         return update
     moved = FP16_STEP_BYTES + (FP16_AVERAGE_BYTES if replicas > 1 else 0.0)
     return (*update, Operator("fp16 optimizer", "memory", 0.0, moved * held, "fp32", phase="optimizer"))

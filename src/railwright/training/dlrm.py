@@ -70,7 +70,7 @@ def simulate_recommendation(
     Raises PlanError where batch, GPUs or tables do not go together.
     """
     fabric = machine.network.fabric
-    gpus, per_server = _gpus(job, fabric)
+    gpus, per_server = gpus_of(job, fabric)
     tables = tables_of(job, model, machine)
     rest = _others(job, model, job.global_batch // gpus)
     step = _Step(job, model, machine, tables, gpus, per_server, predict or network_predict, kernel)
@@ -103,13 +103,13 @@ def simulate_recommendation(
 def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> Sharding:
     """The job's tables over its GPUs. Raises PlanError where batch, GPUs, memory or tables do not fit."""
     fabric = machine.network.fabric
-    gpus, per_server = _gpus(job, fabric)
+    gpus, per_server = gpus_of(job, fabric)
     _check(job, gpus, fabric.num_gpus, per_server)
     rest = _others(job, model, job.global_batch // gpus)
     return shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
 
 
-def _gpus(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
+def gpus_of(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
     """GPUs of the job, and those of one server that it uses."""
     gpus = job.gpus or fabric.num_gpus
     return gpus, min(fabric.gpus_per_server, gpus)

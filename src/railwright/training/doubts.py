@@ -10,6 +10,7 @@ from railwright.training.again import has_part
 from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
+from railwright.training.offload import overlaps_update
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 
@@ -142,6 +143,11 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"overlap.prefetch does nothing with zero: {layout.zero}; only zero: 3 gathers parameters ahead."
         )
+    if overlap.offload and not overlaps_update(job):
+        found.append(
+            "overlap.offload does nothing here: it is of layout.offload optimizer with Megatron-LM's "
+            "software from 2025 on."
+        )
     if "mlp" in job.cuda_graphs and "dense" not in kinds_present(arch):
         found.append(f"cuda_graphs mlp does nothing: every layer of {arch.name} has experts instead.")
     return found
@@ -163,6 +169,8 @@ def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("offload_layers does nothing while layout.offload does not name activations.")
     if layout.recompute_layers is not None and layout.recompute != "full":
         found.append(f"recompute_layers does nothing while layout.recompute is {layout.recompute}.")
+    if {"optimizer", "weights"} <= set(layout.offload):
+        found.append("offload of optimizer does nothing beside weights, which take their states along.")
     if not layout.reshard and layout.zero < 3:
         found.append(f"reshard does nothing with zero: {layout.zero}; only zero: 3 drops parameters.")
     if not layout.reduce_each and layout.zero < 2:

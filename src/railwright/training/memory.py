@@ -52,6 +52,12 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     return Memory(fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)))
 
 
+def held_passes(job: TrainingJob, fabric: Fabric) -> tuple[tuple[Held, ...], ...]:
+    """Forward passes that every stage holds of each of its chunks, at the moments it holds most."""
+    count, layout = microbatches(job, data_parallel(job, fabric)), job.layout
+    return _held(layout.pipeline, route_of(layout).chunks, count, order_name(job))
+
+
 @lru_cache(maxsize=64)
 def _held(stages: int, chunks: int, count: int, name: str) -> tuple[tuple[Held, ...], ...]:
     orders = schedule(stages, chunks, count, name)

@@ -23,6 +23,7 @@ from railwright.model.matrices import Matrix, layer_matrices, prediction_matrice
 from railwright.spec.training import Layout, Muon, TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
+from railwright.training.hosted import updates_on_host
 from railwright.training.placement import GroupKind
 from railwright.training.stages import StageShape
 
@@ -91,8 +92,7 @@ def check_optimizer(job: TrainingJob) -> None:
         f"layout.zero {job.layout.zero} cuts matrices into pieces; choose 1, where each data-parallel rank "
         "updates matrices of its own, or 0": job.layout.zero >= 2,
         "lora trains thin adapters, for which it is not made; choose optimizer adam": job.lora is not None,
-        "layout.offload optimizer runs Adam on the host; leave 'optimizer' out of it": "optimizer"
-        in job.layout.offload,
+        "layout.offload optimizer runs Adam on the host; leave 'optimizer' out of it": updates_on_host(job),
         f"moment_dtype {job.moment_dtype} is Adam's; its momentum is fp32": job.moment_dtype != "fp32",
         f"master {job.master} is Adam's; its master weights are fp32": job.master != "fp32",
     }

@@ -14,7 +14,8 @@ from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
-from railwright.training.communication import WEIGHT_BYTES
+from railwright.training.communication import WEIGHT_BYTES, gradient_bytes
+from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.kept import layer_kept
 
 PCIE_SHARE = 55.4 / 63.0
@@ -28,6 +29,20 @@ Source: NVIDIA, GB200 NVL72, product page. [byte/s]"""
 HOST_ADAM = 2.57 / 10e9
 """Host time per parameter of DeepSpeed's CPU Adam with all cores of a server: 2.57 s for 10 billion.
 Source: ZeRO-Offload, table 4 (DGX-2 host), quoted from memory of the paper. [s]"""
+
+HOST_SUM = HOST_ADAM * 12.0 / 30.0
+"""Host time per parameter of adding a gradient to another: two read, one written, 12 bytes in fp32, at the
+rate of memory at which CPU Adam moves 30 (gradient, master and moments read, 16; master, moments and a
+16-bit weight written, 14). [s]"""
+
+HYBRID = ("megatron-2025", "megatron-2025-unfused", "megatron-2026", "megatron-2026-06-01")
+"""Eras whose optimizer on the host is Megatron-LM's HybridDeviceOptimizer (--optimizer-cpu-offload)."""
+
+HYBRID_BYTES = 4.0
+"""Bytes that it copies of a gradient, and of a weight: its tensors on the host are fp32, and PyTorch converts
+on the GPU where a copy does not block.  Source: Megatron-LM (d98e8a64), core/optimizer/cpu_offloading/
+hybrid_optimizer.py, _set_sub_optimizer_grads, param_copy_back_gpu_hook; PyTorch, ATen/native/cuda/Copy.cu,
+copy_kernel_cuda (conversion_device)."""
 
 
 def host_link(machine: Machine) -> float:
@@ -45,23 +60,75 @@ def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[La
 
 
 class HostUpdate(NamedTuple):
-    """An optimizer step on the host: gradients down, Adam, 16-bit parameters up. [s]"""
+    """An optimizer step on the host: gradients down, Adam, parameters up, one after the other. [s]
+
+    hidden  copies beside Adam
+    """
 
     down: float = 0.0
     adam: float = 0.0
     up: float = 0.0
+    hidden: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long all of it takes."""
+        return self.down + self.adam + self.up
 
 
 ON_GPU = HostUpdate()
 """Nothing of it runs on the host."""
 
 
-def host_update(parameters: float, gradient: float, ranks: int, machine: Machine) -> HostUpdate:
+def host_update(
+    parameters: float, gradient: float, ranks: int, machine: Machine, weight: float = WEIGHT_BYTES
+) -> HostUpdate:
     """How long each part of it takes, one after the other.
 
-    parameters  of this GPU's shard; gradient  bytes of one; ranks  of the job on one server share its cores
+    parameters  of this GPU's shard; gradient, weight  bytes of one as it is copied
+    ranks       of the job on one host share its cores
     """
     link = host_link(machine)
     return HostUpdate(
-        parameters * gradient / link, parameters * ranks * HOST_ADAM, parameters * WEIGHT_BYTES / link
+        parameters * gradient / link, parameters * ranks * HOST_ADAM, parameters * weight / link
     )
+
+
+def beside(update: HostUpdate, tensors: float) -> HostUpdate:
+    """The same with every tensor on its own: one is copied down while another is updated and a third copied
+    up, so that the slowest of the three sets the pace.
+
+    tensors  of the shard, as large as each other
+    Source: Megatron-LM (d98e8a64), hybrid_optimizer.py, build_cpu_optimizer_list (an optimizer per
+    parameter), step (waits for its event), param_copy_back_gpu_hook (streams of their own).
+    """
+    many = max(tensors, 1.0)
+    down, adam, up = (part / many for part in (update.down, update.adam, update.up))
+    slowest = max(down, adam, up)
+    shown_down = down + ((many - 1) * (down - adam) if slowest == down else 0.0)
+    shown_up = up + ((many - 1) * (up - adam) if slowest == up and up > down else 0.0)
+    hidden = update.down + update.up - shown_down - shown_up
+    return HostUpdate(shown_down, update.adam, shown_up, hidden)
+
+
+def overlaps_update(job: TrainingJob) -> bool:
+    """Whether an optimizer on the host copies beside its update: where the job asks for it and its software
+    can."""
+    return job.overlap.offload and "optimizer" in job.layout.offload and job.software in HYBRID
+
+
+def update_on_host(
+    job: TrainingJob, parameters: float, ranks: int, machine: Machine, tensors: float = 1.0
+) -> HostUpdate:
+    """A job's optimizer step on the host over `parameters` of a GPU's shard.
+
+    ranks  of the job; tensors  that the shard consists of
+    """
+    here = ranks_together(job, machine.network.fabric, machine.server, ranks)
+    if weights_on_host(job):
+        # gradients came in the backward passes, and weights go with the next pass
+        return host_update(parameters, 0.0, here, machine, 0.0)
+    if job.software in HYBRID:
+        found = host_update(parameters, HYBRID_BYTES, here, machine, HYBRID_BYTES)
+        return beside(found, tensors) if overlaps_update(job) else found
+    return host_update(parameters, gradient_bytes(job), here, machine)

@@ -13,6 +13,7 @@ from railwright.training.divisors import divisors, listed, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
+from railwright.training.hosted import check_offload
 from railwright.training.lora import check_adapters
 from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
@@ -50,6 +51,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     _check_blocking(job, data)
     check_formats(job, arch)
     check_optimizer(job)
+    check_offload(job)
     check_dispatch(job)
     pieces = route_of(job.layout).model_pieces
     check_again(job, arch, layers_per_piece(arch.layers, pieces, job.layout, arch.mtp_layers))

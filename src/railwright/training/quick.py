@@ -164,7 +164,10 @@ def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, qui
     chunks = len(stage.chunks)
     code = (kind * chunks + chunk) * (chunks + 1) + back + 1
     _, firsts = np.unique(code, return_index=True)
-    finishing = {unit: i for i, unit in enumerate(stage.order) if unit in stage.finishing}
+    # a step's first microbatch finds no gradients on the host to be added to
+    first = {u for u in stage.order if u.microbatch == 0 and u.kind != "F"} if stage.data.adds else set()
+    apart = stage.finishing | first
+    finishing = {unit: i for i, unit in enumerate(stage.order) if unit in apart}
     for i in firsts.tolist():
         unit = stage.order[i]
         alike = code == code[i]

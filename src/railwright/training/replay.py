@@ -16,7 +16,7 @@ from railwright.training.muon import ITERATION
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.stages import StageShape
-from railwright.training.states import COPY, STATES, moment_bytes, state_parts
+from railwright.training.states import COPY, PASSING, STATES, moment_bytes, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
 OneLayer = tuple[Layer, bool]
@@ -123,7 +123,7 @@ class Replay:
             self.take(states["gradients"])
         if copied:
             self.give(weights)
-        for name in ("gathered weights", "gradients before reduction"):
+        for name in ("gathered weights", "gradients before reduction", PASSING):
             if states.get(name):
                 self.take(states[name])
         if STATES in states:

@@ -31,11 +31,26 @@ class StageMemory:
 
 
 @dataclass(frozen=True)
+class HostMemory:
+    """What a job has in the memory of its fullest host [byte]; `parts` add up to `total`.
+
+    capacity  nominal memory of the host; 0 where nothing is known of it
+    ranks     of the job on that host
+    """
+
+    parts: dict[str, float]
+    total: float
+    capacity: float
+    ranks: int
+
+
+@dataclass(frozen=True)
 class Memory:
     """Peak memory of the fullest GPU [byte]; `parts` add up to `total`.
 
     stages   the peak of every pipeline stage; `stage` is the fullest one
     why      in one sentence, where the peak is and what holds most of it
+    host     what is offloaded; None where nothing is
     """
 
     parts: dict[str, float]
@@ -44,6 +59,7 @@ class Memory:
     stages: tuple[StageMemory, ...] = ()
     stage: int = 0
     why: str = ""
+    host: HostMemory | None = None
 
 
 @dataclass(frozen=True)

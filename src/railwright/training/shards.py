@@ -11,15 +11,24 @@ last unit of the forward pass, needed first in the backward one, stays).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright.spec.training import TrainingJob
 from railwright.training.casts import narrow_gathers
-from railwright.training.chain import woven
+from railwright.training.chain import NO_COPIES, woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
+from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
+from railwright.training.offload import HOST_SUM, host_link
 from railwright.training.placement import GroupKind
 from railwright.training.route import Chunk
+
+WEIGHTS, GRADIENTS = "weights from the host", "gradients to the host"
+ADDED = "gradients to the host, added there"
+"""Names of copies of shards."""
+
+SHARD_BYTES = 4.0
+"""Bytes of a weight or a gradient as it is copied: FSDP2's shards are fp32."""
 
 _WHOLE: tuple[GroupKind, GroupKind] = ("dp", "expert_dp")
 _HYBRID: tuple[GroupKind, GroupKind] = ("shard", "shard")
@@ -32,11 +41,17 @@ class Units:
 
     order    units as the forward pass needs them: -1 embedding, layers from 0, their number for the head
     gathers, reduces  tasks of each unit, without what they wait for
+    fetches, returns  of shards that lie on the host, the copy before the gathers, and that of the gradients
+                      behind the reductions
+    added    the same where the host also adds them to what earlier microbatches left
     """
 
     order: tuple[int, ...]
     gathers: Mapping[int, tuple[Task, ...]]
     reduces: Mapping[int, tuple[Task, ...]]
+    fetches: Mapping[int, Task] = field(default_factory=dict)
+    returns: Mapping[int, Task] = field(default_factory=dict)
+    added: Mapping[int, Task] = field(default_factory=dict)
 
 
 def units_of(
@@ -75,25 +90,64 @@ def units_of(
             expert_sent.append(("expert dp gradients of copies", "all_reduce", expert * share, "copies"))
         return _tasks(prices, unit, dense_sent, expert_sent)
 
-    return Units(tuple(order), {u: gathered(u) for u in order}, {u: reduced(u) for u in order})
+    gathers, reduces = {u: gathered(u) for u in order}, {u: reduced(u) for u in order}
+    if not weights_on_host(job):
+        return Units(tuple(order), gathers, reduces)
+    over = prices.groups.sizes.over(3)
+    return Units(
+        tuple(order),
+        gathers,
+        reduces,
+        {u: shard_copy(job, prices, u, _shard(held[u], over), WEIGHTS) for u in order},
+        {u: shard_copy(job, prices, u, n, GRADIENTS) for u in order if (n := _shard(trained[u], over))},
+        {u: shard_copy(job, prices, u, n, ADDED) for u in order if (n := _shard(trained[u], over))},
+    )
+
+
+def shard_copy(job: TrainingJob, prices: Prices, unit: int, parameters: float, name: str) -> Task:
+    """A rank's shard of a unit on its way to or from the host, in fp32; `ADDED`: and the host's adding it up.
+
+    Source: PyTorch, FSDP2, _fsdp_param.py (all_gather_inputs, copied before they are cast),
+    _fsdp_collectives.py (foreach_reduce: cast before it is copied; added on the host where there is a
+    gradient already, which the host waits for).
+    """
+    seconds = parameters * SHARD_BYTES / host_link(prices.machine)
+    if name == ADDED:
+        machine, ranks = prices.machine, prices.groups.grid.size
+        here = ranks_together(job, machine.network.fabric, machine.server, ranks)
+        seconds += parameters * here * HOST_SUM
+    return Task("copy", name, "copy", seconds, (), unit)
+
+
+def _shard(count: tuple[float, float], over: tuple[int, int]) -> float:
+    return count[0] / over[0] + count[1] / over[1]
 
 
 def forward_with(tasks: Sequence[Task], units: Units, ahead: int) -> list[Task]:
     """A forward pass that gathers each unit's parameters, `ahead` units before they are needed."""
-    return woven(tasks, units.order, units.gathers, {}, ahead)
+    return woven(tasks, units.order, units.gathers, {}, ahead, units.fetches)
 
 
 def backward_with(
-    tasks: Sequence[Task], units: Units, ahead: int, gather: bool, reduce: bool, blocking: bool
+    tasks: Sequence[Task],
+    units: Units,
+    ahead: int,
+    gather: bool,
+    reduce: bool,
+    blocking: bool,
+    adding: bool = False,
 ) -> list[Task]:
     """A backward pass that gathers parameters again where they were dropped, and reduces its gradients.
 
     The unit it begins with was not dropped; gradients of an embedding need no parameters.
     blocking  the pass ends only when its last reduction does
+    adding    gradients of earlier microbatches are there, on the host
     """
     order = tuple(reversed(units.order))
     again = {u: units.gathers[u] for u in order[1:] if u >= 0} if gather else {}
-    found = woven(tasks, order, again, units.reduces if reduce else {}, ahead)
+    fetches = {u: task for u, task in units.fetches.items() if u in again}
+    returns = (units.added if adding else units.returns) if reduce else NO_COPIES
+    found = woven(tasks, order, again, units.reduces if reduce else {}, ahead, fetches, returns, adding)
     return ending_with_dp(found) if blocking else found
 
 

@@ -14,6 +14,7 @@ from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_ta
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.host import CATCHING_UP, relieved
+from railwright.training.hosted import weights_on_host
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.lockstep import MAXIMA, WAIT
 from railwright.training.route import Chunk, Unit
@@ -108,6 +109,7 @@ class DataParallel:
     reduce_each zero 2 and 3: after every microbatch, else after the last
     reshard     zero 3: parameters are dropped after the forward pass
     prefetch    zero 3: units gathered ahead
+    adds        zero 3: gradients are summed up on the host, microbatch by microbatch
     """
 
     overlapped: bool
@@ -116,13 +118,15 @@ class DataParallel:
     reduce_each: bool = True
     reshard: bool = True
     prefetch: int = 1
+    adds: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob, each: float) -> DataParallel:
         """What a job asks for."""
         layout, overlap = job.layout, job.overlap
         ahead = overlap.prefetch if overlap.dp else 0
-        return cls(overlap.dp, layout.zero, each, layout.reduce_each, layout.reshard, ahead)
+        adds = weights_on_host(job) and layout.reduce_each
+        return cls(overlap.dp, layout.zero, each, layout.reduce_each, layout.reshard, ahead, adds)
 
 
 class Stage:
@@ -236,11 +240,14 @@ class Stage:
         return self.book.early(self.chunks_of(unit)) if unit.kind == "FB" else (0.0, 0.0)
 
     def begins(self, unit: Unit) -> str | None:
-        """What dp tasks a pass begins: 'gathers', 'shards' (and their reductions), 'buckets' or none."""
+        """What dp tasks a pass begins: 'gathers', 'shards' (and their reductions; 'added' to those of earlier
+        microbatches on the host), 'buckets' or none."""
         data = self.data
         if data.zero == 3:
             if unit.kind == "F":
                 return "gathers"
+            if data.adds and unit.microbatch > 0:
+                return "shards added"
             return "shards" if data.reduce_each or unit in self.finishing else "shards kept"
         each = data.zero == 2 and data.reduce_each and unit.kind in ("B", "W", "FB")
         if (each or unit in self.finishing) and (data.overlapped or data.zero == 2):
@@ -265,8 +272,9 @@ class Stage:
             units,
             data.prefetch,
             data.reshard,
-            begins == "shards",
+            begins != "shards kept",
             not data.overlapped,
+            begins == "shards added",
         )
 
     def _gathering(self, chunk: int) -> float:

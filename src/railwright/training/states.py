@@ -13,6 +13,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import BUCKETS, copied, second_gradients
 from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards, master_of
+from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, Held, held, iteration_bytes, weights_of
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
@@ -51,6 +52,9 @@ COPY = "fp32 copy of the gradients"
 moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
 core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
 
+PASSING = "shards on their way from and to the host"
+"""Of weights and gradients that lie there."""
+
 STATES = "optimizer states"
 """Master weights and moments."""
 
@@ -85,9 +89,11 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
             weight, master = MASTER_BYTES["fp32"], 0.0
         parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
         parts["gathered weights"] = ENDS_BYTES * _gathered(job, shape)
+        if weights_on_host(job):
+            parts |= _passing(job, shape, over, expert_over)
     if era_of(job).deepspeed:
         parts |= second_gradients(dense + expert, layout.zero, gradient)
-    offload = "optimizer" in layout.offload
+    offload = updates_on_host(job)
     if not offload:
         parts[STATES] = (master + 2 * moments) * shard
         if job.optimizer == "muon":
@@ -129,6 +135,20 @@ def _weights(job: TrainingJob, shape: StageShape) -> float:
     narrow = WEIGHT_BYTES[job.dtype]
     of_head = narrow if "head" in job.dtype_also else ENDS_BYTES
     return ENDS_BYTES * embedding + of_head * head + narrow * layers
+
+
+def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -> dict[str, float]:
+    """What is left on the GPU of shards that lie on the host: those of one unit on their way, the weights in
+    fp32 and in 16 bits, the gradients in fp32; gradients that are summed up before they are reduced stay.
+
+    Source: PyTorch, FSDP2, _fsdp_param.py (all_gather_inputs), _fsdp_collectives.py (foreach_reduce).
+    """
+    chunks = zip(shape.dense, shape.expert, strict=True)
+    units = [unit for dense, expert in chunks for unit in zip(dense, expert, strict=True)]
+    units += [(end, 0.0) for end in (shape.embedding, shape.head) if end]
+    largest = max(dense / over + expert / expert_over for dense, expert in units)
+    left = {"weights": 0.0, PASSING: (MASTER_BYTES["fp32"] + ENDS_BYTES + 4.0) * largest}
+    return left | ({"gradients": 0.0} if job.layout.reduce_each else {})
 
 
 def _gathered(job: TrainingJob, shape: StageShape) -> float:

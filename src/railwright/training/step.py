@@ -8,7 +8,7 @@ all; gradients are complete on all stages before any optimizer starts (the gradi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from railwright.collectives import predict as network_predict
@@ -28,16 +28,18 @@ from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.experts import beyond_reach
 from railwright.training.feed import fed, feed_of
 from railwright.training.fitting import check_memory
+from railwright.training.host_memory import check_host, host_memory, host_warnings, tensors_of
+from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
-from railwright.training.offload import ON_GPU, copy_times, host_update
+from railwright.training.offload import ON_GPU, copy_times, update_on_host
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check, microbatches
 from railwright.training.result import StepResult
 from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
-from railwright.training.sizes import domain_of, job_gpus
+from railwright.training.sizes import job_gpus
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.update import NOTHING, update_on_gpu
@@ -79,6 +81,13 @@ def simulate(
     fabric = machine.network.fabric
     warnings = list(check(job, arch, fabric))
     memory = (check_memory if must_fit else peak_memory)(job, arch, fabric, machine.gpu.hbm_bytes)
+    host = (
+        check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
+        if must_fit
+        else host_memory(job, arch, fabric, machine.server)
+    )
+    memory = replace(memory, host=host)
+    warnings += host_warnings(host, machine.server)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     warnings += beyond_reach(job, arch, prices.servers("ep"))
@@ -241,13 +250,14 @@ def endings_of(
     barrier = max(ready)
     endings = []
     for s, one in enumerate(staged):
-        if "optimizer" in layout.offload:
-            here = min(domain_of(job, prices.machine.network.fabric), prices.groups.grid.size)
-            host, own = host_update(held[s], each, here, prices.machine), NOTHING
+        if updates_on_host(job):
+            tensors = tensors_of(job, arch, one.shape, held[s])
+            ranks = prices.groups.grid.size
+            host, own = update_on_host(job, held[s], ranks, prices.machine, tensors), NOTHING
         else:
             host = ON_GPU
             own = update_on_gpu(job, arch, one.shape, prices, timed, pace, over, expert_over)
-        optimizer = sum(host) + own.seconds + pace.step
+        optimizer = host.seconds + own.seconds + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(
             Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, own.exchanged)

@@ -136,28 +136,31 @@ def _free(job: TrainingJob, machine: Machine) -> Case | None:
     """No communication takes time; None for one GPU, which has none."""
     if job_gpus(job, machine.network.fabric) == 1:
         return None
-    return Case(job, machine, predict=_in_no_time)
+    return Case(job, machine, predict=in_no_time)
 
 
 def _free_between_servers(job: TrainingJob, machine: Machine) -> Case | None:
-    """Collectives that leave a server take no time, their part inside servers included."""
-    server = machine.network.fabric.server
     if _in_one_server(job, machine):
         return None
+    return Case(job, machine, predict=free_between_servers(machine))
+
+
+def free_between_servers(machine: Machine) -> Predict:
+    """Prices under which collectives that leave a server take no time, their part inside it neither."""
+    server = machine.network.fabric.server
 
     def predict(
         machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
     ) -> CollectivePrediction:
         if any(bool((server[g.gpus] != server[g.gpus[0]]).any()) for g in groups):
-            return _in_no_time(machine, op, size, groups)
+            return in_no_time(machine, op, size, groups)
         return network_predict(machine, op, size, groups)
 
-    return Case(job, machine, predict=predict)
+    return predict
 
 
-def _in_no_time(
-    machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
-) -> CollectivePrediction:
+def in_no_time(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
+    """A collective that is free."""
     return CollectivePrediction(
         op, size, len(groups[0]), len(groups), 0.0, 0.0, 0.0, "free", "none", (), None, 1.0, 1.0
     )

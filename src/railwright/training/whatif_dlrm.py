@@ -1,0 +1,123 @@
+"""What if, for a recommendation job: one thing changed, and its step simulated again (`whatif` says how)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from railwright.collectives.machine import Machine
+from railwright.compute import kernel_time
+from railwright.errors import PlanError
+from railwright.model.architecture import Operator
+from railwright.model.dlrm import Recommender
+from railwright.spec.recommendation import RecommendationJob
+from railwright.traffic.placement import can_relay
+from railwright.training.dlrm import KernelTime, Predict, gpus_of, simulate_recommendation
+from railwright.training.whatif import SLOWER, WhatIf, at_rate, free_between_servers, in_no_time
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job on a machine, and what prices its collectives and times its kernels."""
+
+    job: RecommendationJob
+    machine: Machine
+    predict: Predict | None = None
+    kernel: KernelTime | None = None
+
+
+Change = Callable[[RecommendationJob, Machine], Case | None]
+"""What is to be simulated under a change; None where the job has nothing for it to change."""
+
+
+def recommendation_what_ifs(
+    job: RecommendationJob, model: Recommender, machine: Machine
+) -> tuple[WhatIf, ...]:
+    """Every change of QUESTIONS that means something to this job, in their order."""
+    found = []
+    for name, why, change in QUESTIONS:
+        asked = change(job, machine)
+        if asked is None:
+            continue
+        try:
+            step = simulate_recommendation(
+                asked.job, model, asked.machine, predict=asked.predict, kernel=asked.kernel
+            )
+        except PlanError as no:
+            found.append(WhatIf(name, why, None, str(no)))
+            continue
+        found.append(WhatIf(name, why, step))
+    return tuple(found)
+
+
+def _alone(job: RecommendationJob, machine: Machine) -> bool:
+    """Whether all GPUs of a job lie in one server, so that it sends nothing over the network."""
+    gpus, per_server = gpus_of(job, machine.network.fabric)
+    return gpus <= per_server
+
+
+def _rate(factor: float) -> Change:
+    def change(job: RecommendationJob, machine: Machine) -> Case | None:
+        return None if _alone(job, machine) else Case(job, at_rate(machine, factor))
+
+    return change
+
+
+def _pxn(wanted: bool) -> Change:
+    def change(job: RecommendationJob, machine: Machine) -> Case | None:
+        if machine.nccl.pxn is wanted or _alone(job, machine) or not can_relay(machine.network.fabric):
+            return None
+        return Case(job, replace(machine, nccl=replace(machine.nccl, pxn=wanted)))
+
+    return change
+
+
+def _free_between(job: RecommendationJob, machine: Machine) -> Case | None:
+    if _alone(job, machine):
+        return None
+    return Case(job, machine, predict=free_between_servers(machine))
+
+
+def _free(job: RecommendationJob, machine: Machine) -> Case | None:
+    return Case(job, machine, predict=in_no_time) if gpus_of(job, machine.network.fabric)[0] > 1 else None
+
+
+def _overlapped(job: RecommendationJob, machine: Machine) -> Case | None:
+    return None if job.overlap else Case(job.model_copy(update={"overlap": True}), machine)
+
+
+def _hbm(job: RecommendationJob, machine: Machine) -> Case:
+    gpu = replace(machine.gpu, hbm_bandwidth=2 * machine.gpu.hbm_bandwidth)
+    return Case(job, replace(machine, gpu=gpu))
+
+
+def _one_slower(job: RecommendationJob, machine: Machine) -> Case | None:
+    """One GPU with a lower clock: its step is that of a machine of such GPUs, since every exchange waits for
+    it; None where it is the only one."""
+    if gpus_of(job, machine.network.fabric)[0] == 1:
+        return None
+
+    def kernel(operator: Operator) -> float:
+        return kernel_time(operator, machine.gpu) * (1.0 if operator.kind == "memory" else SLOWER)
+
+    return Case(job, machine, kernel=kernel)
+
+
+def _no_kernels(job: RecommendationJob, machine: Machine) -> Case:
+    return Case(job, machine, kernel=lambda operator: 0.0)
+
+
+QUESTIONS: tuple[tuple[str, str, Change], ...] = (
+    ("Network ×2", "NICs, their PCIe lanes, switches and cables twice as fast", _rate(2.0)),
+    ("Network ÷2", "NICs, their PCIe lanes, switches and cables half as fast", _rate(0.5)),
+    ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),
+    ("PXN", "messages for another rail first go to the local GPU on it", _pxn(True)),
+    ("Free network between servers", "collectives that leave a server take no time", _free_between),
+    ("Free communication", "no collective takes any time, inside servers neither", _free),
+    ("Exchanges overlapped", "embeddings and gradients beside the MLPs", _overlapped),
+    ("HBM bandwidth ×2", "lookups, updates and other memory-bound kernels", _hbm),
+    ("One GPU 10 % slower", "its products, as at a lower clock; all others wait", _one_slower),
+    ("Infinite compute", "no kernel takes any time; communication is left", _no_kernels),
+)
+"""(name, why, change), in the order of a report.  That GPUs differ is not modelled here, so 'GPUs all alike'
+would change nothing."""

@@ -1,0 +1,63 @@
+"""Bytes of an Adam step, counted by hand from the kernels that run it."""
+
+import pytest
+
+from railwright.model import AdamTypes, optimizer_bytes, optimizer_operators
+from railwright.spec.training import Layout, TrainingJob
+from railwright.training.update import adam_types
+
+
+def job(**fields):
+    layout = fields.pop("layout", {})
+    return TrainingJob(
+        name="j",
+        model="llama-3-8b",
+        sequence=8192,
+        global_batch=64,
+        tokens=1e9,
+        layout=Layout(**layout),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "moved"),
+    [
+        # norm 4 | gradient, master, moments 16 read, master, moments 12 written | master 4 again, weight 2
+        ({}, 4 + 28 + 6),
+        # gradients 2 read and 4 written before
+        ({"gradient_dtype": "bf16"}, 6 + 4 + 28 + 6),
+        # the cast writes one byte
+        ({"dtype": "fp8"}, 4 + 28 + 5),
+        # 16-bit weights: the copies in narrower formats are made in the forward pass or behind the gather
+        ({"dtype": "mxfp8"}, 4 + 28 + 6),
+        # gradient 4 twice, master 8, moments 2 x 4, and Adam's kernel writes the weight
+        ({"moment_dtype": "bf16"}, 4 + 4 + 8 + 8 + 2),
+        # gradient 2 twice, weight and remainder 2 + 2 read and written, moments 2 x 4
+        ({"moment_dtype": "bf16", "master": "remainder", "gradient_dtype": "bf16"}, 2 + 2 + 8 + 8),
+        # moments in fp8 are widened, updated, looked through and cast: 22 bytes each
+        ({"moment_dtype": "fp8"}, 4 + 4 + 8 + 44 + 2),
+        # FSDP: norm 4, clip 8, gradient, weight, moments 16 read and 12 written; nothing else is written
+        ({"software": "fsdp-2025", "layout": {"zero": 3}}, 4 + 8 + 28),
+        ({"software": "fsdp-2025", "layout": {"zero": 3}, "gradient_dtype": "bf16"}, 6 + 4 + 8 + 28),
+    ],
+)
+def test_a_jobs_step_moves_what_its_kernels_read_and_write(asked, moved):
+    assert optimizer_bytes(1.0, adam_types(job(**asked))) == moved
+    assert sum(op.bytes for op in optimizer_operators(1e9, adam_types(job(**asked)))) == moved * 1e9
+
+
+def test_without_a_job_it_is_megatrons_default():
+    assert optimizer_bytes(1e9) == 38e9
+    assert optimizer_operators(1e9)[0].bytes == 4e9
+
+
+def test_adams_kernel_that_writes_weights_spares_the_master_a_reading():
+    assert optimizer_bytes(1.0, AdamTypes(apart=False)) == 34
+
+
+def test_narrow_moments_are_not_always_faster():
+    whole, half, eighth = (
+        optimizer_bytes(1.0, AdamTypes(moment=moment, apart=False)) for moment in ("fp32", "bf16", "fp8")
+    )
+    assert half < whole < eighth

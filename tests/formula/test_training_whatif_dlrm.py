@@ -1,0 +1,93 @@
+"""What if, sensitivity and the critical path where the first training job is a recommendation model."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from dlrm_cases import MODEL, STUDY, asked, machine
+from railwright.spec.load import load_study_text
+from railwright.study.runner import run
+from railwright.training.critical import critical_path
+from railwright.training.dlrm import simulate_recommendation
+from railwright.training.result import StepResult
+from railwright.training.whatif_dlrm import recommendation_what_ifs
+
+
+@cache
+def rows(servers: int = 8, overlap: bool = True) -> dict[str, StepResult]:
+    found = recommendation_what_ifs(asked(overlap=overlap), MODEL, machine(servers))
+    return {row.name: row.step for row in found if row.step is not None}
+
+
+def step(servers: int = 8, **fields: object) -> StepResult:
+    return simulate_recommendation(asked(**fields), MODEL, machine(servers))
+
+
+def test_every_row_is_a_step_of_the_changed_machine() -> None:
+    found, own = rows(), step().step_time
+    assert found["Network ×2"].step_time < own < found["Network ÷2"].step_time
+    free, between = found["Free communication"].step_time, found["Free network between servers"].step_time
+    assert free < between < own
+    assert found["HBM bandwidth ×2"].step_time < own < found["One GPU 10 % slower"].step_time
+    assert found["Infinite compute"].step_time < own
+    # without any communication the kernels follow one another, so the step is all compute
+    compute = next(s for s in found["Free communication"].shares if s.kind == "compute")
+    assert compute.exposed == pytest.approx(free)
+    # ten per cent at most, of products only
+    assert found["One GPU 10 % slower"].step_time < 1.1 * own
+
+
+def test_rows_that_change_nothing_are_not_there() -> None:
+    assert "Exchanges overlapped" not in rows()
+    assert rows(overlap=False)["Exchanges overlapped"].step_time == step().step_time
+    alone = rows(1)
+    assert not {"Network ×2", "No PXN", "Free network between servers"} & set(alone)
+    assert {"Free communication", "One GPU 10 % slower"} <= set(alone)
+
+
+def test_a_study_of_one_gets_what_ifs_and_sensitivity() -> None:
+    result = run(load_study_text(STUDY))
+    assert {row.name for row in result.what_ifs} == set(rows())
+    network = next(row for row in result.what_ifs if row.name == "Network ÷2")
+    own = result.variants[0].jobs[0].step
+    assert own is not None
+    assert network.effect is not None
+    assert network.step_time is not None
+    assert network.effect == pytest.approx(own.step_time / network.step_time - 1)
+    assert sum(seconds for _, seconds in network.changes) == pytest.approx(network.step_time - own.step_time)
+    (half,) = result.sensitivity
+    assert half.step_time == pytest.approx(step(global_batch=67584).step_time)
+    assert half.effect is not None
+    assert half.effect < 0, "half the samples do not take half the time"
+    assert half.pxn_gain is not None
+
+
+@pytest.mark.parametrize("servers", [1, 8, 16])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_what_runs_beside_the_path_adds_up_to_its_parts_and_to_the_shares(
+    servers: int, overlap: bool
+) -> None:
+    found = step(servers, overlap=overlap)
+    path = critical_path(found.timeline)
+    assert path is not None
+    parts = {p.what: p.seconds for p in path.parts}
+    for what, seconds in parts.items():
+        assert sum(b.seconds for b in path.beside if b.what == what) == pytest.approx(seconds)
+    for share in found.shares:
+        counted = sum(b.seconds for b in path.beside if b.kind == share.kind)
+        assert counted == pytest.approx(share.exposed, rel=1e-6, abs=1e-9 * found.step_time)
+
+
+def test_a_path_of_gradients_says_what_the_gpu_does_beside_them() -> None:
+    # 128 GPUs: three reductions one after the other are the path, and the shares count what hides them
+    found = step(16)
+    path = critical_path(found.timeline)
+    assert path is not None
+    assert path.parts[0].lane == "dp"
+    said = " ".join(path.sentences())
+    assert "Beside gradient and parameter exchange the GPU" in said
+    assert "computes for" in said
+    assert "exchanges embeddings for" in said
+    assert "Beside" not in " ".join(critical_path(step(16, overlap=False).timeline).sentences())  # type: ignore[union-attr]
