@@ -146,6 +146,11 @@ LAYOUTS: dict[str, tuple[bool, dict[str, object]]] = {
     "experts both ways": (True, {"expert": 2, "pipeline": 4, "schedule": "dualpipe"}),
     "experts across": (True, {"expert": 2, "tensor": 2, "placement": "expert-across"}),
     "recomputed": (False, {"recompute": "full", "tensor": 2}),
+    "some layers recomputed": (
+        False,
+        {"recompute": "full", "recompute_layers": 1, "tensor": 2, "pipeline": 2, "virtual_pipeline": 2},
+    ),
+    "some layers of experts recomputed": (True, {"recompute": "full", "recompute_layers": 3, "expert": 4}),
 }
 
 

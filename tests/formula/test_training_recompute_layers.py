@@ -12,6 +12,7 @@ import pytest
 
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import Lora, Overlap, TrainingJob
+from railwright.traces.step import step_trace
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import cached
 from railwright.training.eras import Pace
@@ -187,3 +188,10 @@ def test_adapters_of_layers_that_keep_all_run_once() -> None:
         return next(share.busy for share in found.shares if share.kind == "compute")
 
     assert [busy(n) for n in (0, 3, 8)] == pytest.approx([8, 8 + 3, 16])
+
+
+def test_a_trace_has_what_runs_again_of_those_layers_alone() -> None:
+    # attention and MLP of 3 of 8 layers, in each of 8 microbatches on the first rank
+    made, _ = step_trace(some(3, batch=64, zero=1), DENSE, machine(1))
+    names = [node.name for node in made.nodes(0) if "recomputed" in node.name]
+    assert len(names) == 2 * 3 * 8

@@ -47,6 +47,8 @@ LAYOUTS = [
     {"pipeline": 4, "zero": 1, "schedule": "zb-v"},
     {"pipeline": 4, "zero": 1, "schedule": "zb-h1", "virtual_pipeline": 2},
     {"pipeline": 4, "zero": 1, "offload": ("optimizer",)},
+    {"pipeline": 2, "zero": 1, "virtual_pipeline": 2, "recompute": "full", "recompute_layers": 1},
+    {"pipeline": 1, "zero": 3, "recompute": "full", "recompute_layers": 3},
 ]
 ON_HOST = [
     {"zero": 3},

@@ -28,6 +28,7 @@ from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, framework_named, runs, runs_none
 from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
 from railwright.search.hints import some_layers
+from railwright.search.laws import Floats32, down
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
@@ -45,7 +46,6 @@ from railwright.training.sizes import data_parallel
 
 Objective = Literal["time", "memory"]
 Progress = Callable[[str, float], None]
-Floats32 = NDArray[np.float32]
 
 MOST_LAYOUTS = 100_000_000
 """A space above this is refused: its bounds alone would take more than 400 MB."""
@@ -198,14 +198,14 @@ class _Run:
             self.tell(f"screening {self.layouts:,} layouts", 0.6 * i / len(self.blocks))
             memory = np.broadcast_to(self.screener.memory(block), (*block.shape[:-2], 1, 1))
             classes = prod(block.shape[: len(PASSING)])
-            self.memory.append(_down(memory.reshape(classes, *block.shape[len(PASSING) : -2])))
+            self.memory.append(down(memory.reshape(classes, *block.shape[len(PASSING) : -2])))
             able = self._only_those_that_run(i)
             fits = self.memory[i] <= capacity
             self.fitting += int(fits.sum()) * block.shape[-1] * block.shape[-2]
             shape = (classes, len(block.of("zero")), block.shape[-2], block.shape[-1])
             self.depth.append(np.zeros(classes, np.uint8))
             least = self.screener.compute(block) if fits.any() else np.full(classes, np.inf)
-            bounds = np.broadcast_to(_down(least)[:, None, None, None], shape)
+            bounds = np.broadcast_to(down(least)[:, None, None, None], shape)
             self.seconds.append(np.where(able, bounds, np.float32(np.inf)))
         if self.only and all(np.isinf(memory).all() for memory in self.memory):
             raise PlanError(runs_none(self.only, self.blocks, self.job, self.arch))
@@ -292,7 +292,7 @@ class _Run:
         depth = self.depth[i][least.argmin()]
         wanted = (least <= bound * LOOK_AHEAD) & (self.depth[i] == depth)
         deeper = self.screener.passes if depth == COMPUTE else self.screener.priced
-        bounds = _down(deeper(self.blocks[i], wanted))
+        bounds = down(deeper(self.blocks[i], wanted))
         self.seconds[i][wanted] = np.maximum(self.seconds[i], bounds)[wanted]
         self.depth[i][wanted] += 1
         rest[wanted] = np.where(np.isinf(rest), rest, self.seconds[i])[wanted]
@@ -393,9 +393,3 @@ class _Run:
 
 def _alone(job: TrainingJob) -> TrainingJob:
     return job.model_copy(update={"data": Data()})
-
-
-def _down(values: NDArray[np.float64]) -> Floats32:
-    """32-bit floats that are never above the values."""
-    rounded = values.astype(np.float32)
-    return np.where(rounded > values, np.nextafter(rounded, np.float32(0.0)), rounded)

@@ -17,6 +17,7 @@ from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.work import Work
 
 Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
 
 CHAIN, LANE, HOST, ALONE, SLOWED, BARE, COMPUTE, LONE = range(8)
 """Laws.  chain: the pass as the training room runs it, without launches that only the end of a pass waits
@@ -143,3 +144,9 @@ def _launched(tasks: list[Task], work: Work) -> float:
     both passes, what the forward one takes is taken off for the whole pass, so layers do not add up.
     """
     return sum(t.duration for t in tasks if t.lane == "host" and (t.after or not work.ahead))
+
+
+def down(values: Floats) -> Floats32:
+    """32-bit floats that are never above the values."""
+    near = values.astype(np.float32)
+    return np.where(near > values, np.nextafter(near, np.float32(0.0)), near)

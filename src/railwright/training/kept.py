@@ -163,15 +163,14 @@ def layers_away(job: TrainingJob, layers: int) -> int:
     return max(min(share, layers - 1), 0)
 
 
-def _layer_on_its_way(job: TrainingJob, kept: list[float]) -> float:
+def _layer_on_its_way(job: TrainingJob, sizes: list[float]) -> float:
     """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
     a backward one under `paired`, one layer). [byte]
 
     Of a pass one layer goes while the next computes, or comes back beside the one behind it, so two are
     there: of a forward and a backward pass together four, or three that take turns in two layers.
     """
-    layers = len(kept)
-    away = layers_away(job, layers)
+    layers, away = len(sizes), layers_away(job, len(sizes))
     if not away:
         return 0.0
     needed, counted = 2, layers - away
@@ -179,7 +178,7 @@ def _layer_on_its_way(job: TrainingJob, kept: list[float]) -> float:
         needed, counted = 4 if layers > 2 else 3, counted + 1
     elif order_name(job) in SHARED:
         needed, counted = 4, 2 * counted
-    return max(needed - counted, 0) * kept[away - 1]
+    return max(needed - counted, 0) * sizes[away - 1]
 
 
 def layer_kept_parts(
