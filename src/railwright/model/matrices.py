@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width
 from railwright.model.pattern import Layer, layer_kinds
 
 
@@ -76,6 +77,7 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
         Matrix("query", queries, h, "rows"),
         Matrix("key", keys, h, "rows"),
         Matrix("value", keys, h, "rows"),
+        *((Matrix("gate", gate_width(arch), h, "rows"),) if arch.attention_gate else ()),
         Matrix("output projection", h, queries, "columns"),
     )
 

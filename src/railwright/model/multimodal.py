@@ -28,6 +28,8 @@ INNER = {
     "aria": "aria_text",
     "fuyu": "persimmon",
     "got_ocr2": "qwen2",
+    "muse_glimmer": "muse_glimmer_text",
+    "step3p7": "step3p5",
 }
 """Multimodal families, and the model_type of a language model that does not name its own."""
 

@@ -16,13 +16,15 @@ Layer = Literal["dense", "moe"]
 def layer_kinds(arch: Transformer) -> tuple[Layer, ...]:
     """What the MLP of every layer is, in order, the extra multi-token-prediction layers last.
 
-    Behind the leading dense layers one layer in `expert_every` holds experts, the first of them included;
-    an extra layer holds experts in a model that has them (DeepSeek-V3, GLM-4.5), unless it is `mtp_dense`.
+    Behind the leading dense layers one layer in `expert_every` holds experts, the first of them included, or
+    else those of `expert_layers` do; an extra layer holds experts in a model that has them (DeepSeek-V3,
+    GLM-4.5), unless it is `mtp_dense`.
     """
     kinds: list[Layer] = ["dense"] * (arch.layers + arch.mtp_layers)
     if arch.is_moe:
         extra = () if arch.mtp_dense else range(arch.layers, len(kinds))
-        for i in [*range(arch.dense_layers, arch.layers, arch.expert_every), *extra]:
+        held = arch.expert_layers or range(arch.dense_layers, arch.layers, arch.expert_every)
+        for i in [*held, *extra]:
             kinds[i] = "moe"
     return tuple(kinds)
 
@@ -43,8 +45,15 @@ def num_dense_layers(arch: Transformer) -> int:
 
 
 def stage_kinds(arch: Transformer, stages: int) -> tuple[Layer, ...]:
-    """The layers of the last of so many pipeline stages, the fullest of them: the leading ones are dense."""
-    return layer_kinds(arch)[: arch.layers][-ceil(arch.layers / stages) :]
+    """The layers of the last of so many pipeline stages, the fullest of them: the leading ones are dense.
+
+    Where layers with experts are listed one by one it is the first stage that has most of them.
+    """
+    kinds, size = layer_kinds(arch)[: arch.layers], ceil(arch.layers / stages)
+    if not arch.expert_layers:
+        return kinds[-size:]
+    starts = (*range(0, arch.layers - size, size), arch.layers - size)
+    return max((kinds[i : i + size] for i in starts), key=lambda held: held.count("moe"))
 
 
 def full_layers(arch: Transformer, stages: int = 1) -> int:
@@ -55,6 +64,11 @@ def full_layers(arch: Transformer, stages: int = 1) -> int:
     layers = ceil(arch.layers / stages)
     if not arch.sliding_window:
         return layers
+    if arch.whole_layers:
+        return max(
+            sum(start <= i < start + layers for i in arch.whole_layers)
+            for start in range(0, arch.layers, layers)
+        )
     if not arch.full_every:
         return 0
     if stages == 1 and not arch.full_first:

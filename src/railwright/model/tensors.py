@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
+from railwright.model.tensors_experts import experts
 
 INPUT, OUTPUT = "attention norm input", "layer output"
 """What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
@@ -32,6 +34,8 @@ SCOPES = {
     "scores": "projected",
     "dropped softmax": "projected",
     "attention output": "projected",
+    "attention gates": "projected",
+    "gated output": "projected",
     BEFORE_EXCHANGE: "projected",
     "projected": OUTPUT,
     "mlp norm input": OUTPUT,
@@ -112,12 +116,12 @@ def layer_tensors(
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
-    tape = _Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
+    tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
     before = tape.attention(attention, sequence, exchanged, working)
     if layer == "dense":
         tape.mlp(before)
     else:
-        tape.experts(before, ep, expert_tp or tp, imbalance)
+        experts(tape, before, ep, expert_tp or tp, imbalance)
     return tape.done()
 
 
@@ -131,7 +135,7 @@ def with_received(tensors: LayerTensors, factor: float) -> LayerTensors:
     return replace(tensors, operators=operators, gradients=scaled(tensors.gradients))
 
 
-class _Tape:
+class Tape:
     """Writes a layer's operators one after another."""
 
     def __init__(
@@ -224,8 +228,13 @@ class _Tape:
             self._flash(qkv, out, exchanged, working)
         else:
             self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, out)
+        given = "attention output"
+        if arch.attention_gate:
+            made = {"gated output": self.size("gated output", out)}
+            self.op(("attention gates", given), made, ("attention gates", given))
+            given = "gated output"
         weight = arch.hidden * out / (ELEMENT * rows)
-        self.product("attention output", "projected", (self.full, self.full), "attention output", weight)
+        self.product(given, "projected", (self.full, self.full), given, weight)
         if arch.norms_per_layer == 1:
             return "projected"
         self.closing("projected", INPUT, "mlp norm input")
@@ -255,16 +264,17 @@ class _Tape:
         arch = self.arch
         columns = arch.head_dim * (arch.heads / self.tp + 2 * max(arch.kv_heads / self.tp, 1.0))
         size = ELEMENT * self.rows * columns
-        of = self.gathered("attention norm output")
-        if arch.qk_norm:
-            before = "query and key before norm"
-            values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
-            parts = {before: (size - values, size - values), "values": (values, values)}
-            weight = (columns * arch.hidden,)
-            self.op((of,), parts, ("attention norm output",), weights=weight)
-            self.op((before, "values"), {QKV: (size, size)}, (before,))
+        of, gates = self.gathered("attention norm output"), gate_width(arch) / self.tp
+        weight = ((columns + gates) * arch.hidden,)
+        beside = {"attention gates": self.wide("attention gates", gates)} if gates else {}
+        if not arch.qk_norm:
+            self.op((of,), {QKV: (size, size), **beside}, ("attention norm output",), weights=weight)
             return QKV
-        self.product(of, QKV, (size, size), "attention norm output", columns * arch.hidden)
+        before = "query and key before norm"
+        values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
+        parts = {before: (size - values, size - values), "values": (values, values), **beside}
+        self.op((of,), parts, ("attention norm output",), weights=weight)
+        self.op((before, "values"), {QKV: (size, size)}, (before,))
         return QKV
 
     def _latent(self) -> str:
@@ -306,94 +316,28 @@ class _Tape:
     def mlp(self, before: str) -> None:
         arch = self.arch
         up = (2 if arch.gated else 1) * arch.ffn / self.tp
-        first = self._mlp_norm(before)
+        first = self.mlp_norm(before)
         of = self.gathered(first)
         self.product(of, "mlp up output", self.wide("mlp up output", up), first, up * arch.hidden)
         inner = arch.ffn / self.tp
         self.op(("mlp up output",), {"mlp product": self.wide("mlp product", inner)}, ("mlp up output",))
         down = inner * arch.hidden
         self.product("mlp product", "down", (self.full, self.full), "mlp product", down)
-        self._end(before, "down")
+        self.end(before, "down")
 
-    def _mlp_norm(self, before: str) -> str:
+    def mlp_norm(self, before: str) -> str:
         """The norm before the MLP, or that of attention where they share it."""
         if self.arch.norms_per_layer == 1:
             return "attention norm output"
         self.norm(before, "mlp norm output")
         return "mlp norm output"
 
-    def _end(self, before: str, of: str) -> None:
+    def end(self, before: str, of: str, *more: str) -> None:
+        """The end of a layer; `more` is added beside."""
         if self.arch.norms_per_layer == 1:
-            self.closing(of, INPUT, OUTPUT, before)
+            self.closing(of, INPUT, OUTPUT, before, *more)
         else:
-            self.closing(of, before, OUTPUT)
+            self.closing(of, before, OUTPUT, *more)
 
     def wide(self, name: str, columns: float) -> tuple[float, float]:
         return self.size(name, ELEMENT * self.rows * columns)
-
-    def experts(self, before: str, ep: int, etp: int, imbalance: float) -> None:
-        """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
-        arch = self.arch
-        norm = self._mlp_norm(before)
-        sent = self.part * arch.experts_per_token
-        received = self.rows * arch.experts_per_token * etp / self.tp * imbalance
-        rows, inner = ELEMENT * received * arch.hidden, arch.expert_ffn / etp
-        up = 2 if arch.gated else 1
-        self.op((norm,), {"router": (0.0, self.kept.get("router", 0.0))}, (norm, "router"))
-        self.op((norm,), {"permuted": (sent, sent)})
-        of = "permuted"
-        if ep > 1 or etp > 1:
-            self.op((of,), {"dispatched": (rows, rows)})
-            of = "dispatched"
-        self.op((of,), {"expert input": self.size("expert input", rows)})
-        here = round(arch.experts / ep)
-        wide = ELEMENT * received * inner
-        self.product(
-            "expert input",
-            "expert up output",
-            self.size("expert up output", up * wide),
-            "expert input",
-            *[up * inner * arch.hidden] * here,
-        )
-        self.op(
-            ("expert up output",),
-            {"expert product": self.size("expert product", wide)},
-            ("expert up output",),
-        )
-        second = [inner * arch.hidden] * here
-        self.product("expert product", "expert output", (rows, rows), "expert product", *second)
-        self.op(("expert output",), {"unsorted": (rows, rows)})
-        of = "unsorted"
-        if ep > 1 or etp > 1:
-            self.op((of,), {"returned": (sent, sent)})
-            of = "returned"
-        self.op((of,), {"down": (self.part, self.part)})
-        more = self._shared(norm) if arch.shared_ffn else ()
-        split, self.split = self.split, 1
-        if arch.norms_per_layer == 1:
-            self.closing("down", INPUT, OUTPUT, before, *more)
-        else:
-            self.closing("down", before, OUTPUT, *more)
-        self.split = split
-
-    def _shared(self, norm: str) -> tuple[str, ...]:
-        arch = self.arch
-        inner = arch.shared_ffn / self.tp
-        up = (2 if arch.gated else 1) * inner
-        of, keeps = self.gathered(norm), norm
-        if "shared input" in self.kept:
-            self.op((of,), {"shared input": self.size("shared input", self.full)})
-            of = keeps = "shared input"
-        self.product(of, "shared up output", self.wide("shared up output", up), keeps, up * arch.hidden)
-        self.op(
-            ("shared up output",),
-            {"shared product": self.wide("shared product", inner)},
-            ("shared up output",),
-        )
-        self.product(
-            "shared product", "shared down", (self.full, self.full), "shared product", inner * arch.hidden
-        )
-        if self.split == 1:
-            return ("shared down",)
-        self.op(("shared down",), {"shared down, scattered": (self.part, self.part)})
-        return ("shared down, scattered",)
