@@ -309,7 +309,17 @@ def trinity(layers, hidden, heads, kv_heads, ffn, width, per_token=8, **more):
     return shape("afmoe", layers, hidden, heads, kv_heads, ffn, 200192, **experts | own | more)
 
 
+LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "n_shared_experts": 1, "n_routed_experts": 256}
+INDEX = {"index_topk": 2048, "index_head_dim": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
+
 ROUNDED = {
+    # arXiv 2602.15763: 744 billion
+    "glm-5": (
+        shape("glm_moe_dsa", 78, 6144, 64, 64, 12288, 154880, index_n_heads=32, **LATENT, **INDEX)
+        | {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256},
+        7.44e11,
+        0.0005,
+    ),
     # model cards: 398, 26 and 6 billion
     "trinity-large": (
         trinity(60, 3072, 48, 8, 12288, 3072, 4, num_experts=256, num_dense_layers=6),

@@ -209,8 +209,8 @@ def test_a_nested_language_model_that_is_not_read_is_refused_as_it_would_be_alon
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("deepseek_v32", "sparse attention"),
-        ("glm_moe_dsa", "sparse attention"),
+        ("deepseek_v4", "sparse attention"),
+        ("minimax_m3_vl_text", "sparse attention"),
         ("jetmoe", "routes its attention heads"),
         ("gemma3n", "embeddings in every layer"),
         ("axk2", "sparse attention"),

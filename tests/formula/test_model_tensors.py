@@ -29,6 +29,8 @@ LAYERS: list[tuple[str, Layer]] = [
     ("trinity-large", "dense"),
     ("trinity-large", "moe"),
     ("llama-3.1-70b with gates per head", "dense"),
+    ("deepseek-v3.2", "dense"),
+    ("glm-5", "moe"),
 ]
 
 

@@ -19,6 +19,7 @@ from railwright.spec.load import load_study_text
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
+from search_cases import CHOOSING
 from training_cases import DENSE, MOE, changed, job, machine
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
@@ -53,6 +54,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
     (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
     (replace(DENSE, attention_gate="element"), job()),
+    (CHOOSING, job(context=2, context_kind="all-gather")),
 ]
 
 

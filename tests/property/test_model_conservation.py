@@ -16,6 +16,7 @@ from railwright.model import (
 )
 from railwright.model.ends import padded_vocabulary
 from railwright.model.pattern import layer_kinds
+from railwright.model.sparse import PROJECTIONS
 
 POWERS = (1, 2, 4, 8)
 
@@ -71,6 +72,25 @@ def transformers(draw):
     return arch
 
 
+@st.composite
+def choosers(draw):
+    """The same with latent attention to keys that an indexer chooses."""
+    drawn = draw(transformers())
+    return replace(
+        drawn,
+        attention="mla",
+        attention_gate="",
+        q_lora=draw(st.sampled_from((32, 48))),
+        kv_lora=32,
+        rope_dim=8,
+        v_head_dim=draw(st.sampled_from((16, 24))),
+        sliding_window=0,
+        index_topk=draw(st.sampled_from((16, 100, 256, 1000))),
+        index_heads=draw(st.sampled_from((2, 4))),
+        index_dim=draw(st.sampled_from((16, 32))),
+    )
+
+
 def kinds(arch):
     """(layer, how many) of a model."""
     held = layer_kinds(arch)
@@ -113,8 +133,39 @@ def test_operators_of_all_gpus_add_up_to_the_closed_form(arch, tp, ep, expert_tp
     assert abs(backward - rows * closed.backward - 0.5 * attention) <= 1e-9 * backward
 
 
+def named(operators, *names):
+    return [op for op in operators if op.name.rsplit(", ", 1)[0] in names]
+
+
 @settings(max_examples=60, deadline=None)
-@given(transformers(), st.sampled_from(POWERS), st.sampled_from(POWERS))
+@given(choosers(), st.sampled_from(POWERS), st.sampled_from(POWERS), st.integers(1, 3))
+def test_operators_of_an_indexer_add_up_once_and_run_on_every_tensor_rank(arch, tp, ep, sequences):
+    """tp GPUs together run flops_per_token, the indexer tp - 1 times more, and its loss."""
+    sequence = 256
+    rows = sequences * sequence
+    head = head_operators(arch, rows)
+    forward = gemm_flops(head.forward)
+    backward = gemm_flops([*head.backward_input, *head.backward_weight])
+    for layer, count in kinds(arch):
+        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True, ep=ep)
+        back = [*ops.backward_input, *ops.backward_weight]
+        everywhere = (*PROJECTIONS, "index scores")
+        loss = gemm_flops(named(ops.forward, "index loss"))
+        forward += count * (tp * (gemm_flops(ops.forward) - loss))
+        forward -= count * (tp - 1) * gemm_flops(named(ops.forward, *everywhere))
+        backward += count * tp * gemm_flops(back)
+        backward -= count * (tp - 1) * gemm_flops(named(back, *everywhere))
+        # both kernels repeat scores: attention half a forward, the indexer one product of three
+        backward -= count * tp * 0.5 * gemm_flops(named(ops.forward, "core attention"))
+        backward -= count * gemm_flops(named(back, "index scores")) / 3
+        assert {op.name for op in ops.recomputed} >= {*everywhere, "index loss", "core attention"}
+    closed = flops_per_token(replace(arch, vocab=padded_vocabulary(arch.vocab, 1)), sequence, "causal")
+    assert abs(forward - rows * closed.forward) <= 1e-9 * forward
+    assert abs(backward - rows * closed.backward) <= 1e-9 * backward
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(transformers(), choosers()), st.sampled_from(POWERS), st.sampled_from(POWERS))
 def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
     """Uncut layers hold all parameters; cutting never leaves a GPU less than its share, nor more than all."""
     count = count_parameters(arch)
@@ -130,7 +181,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
 
 
 @settings(max_examples=40, deadline=None)
-@given(transformers(), st.sampled_from(POWERS), st.booleans())
+@given(st.one_of(transformers(), choosers()), st.sampled_from(POWERS), st.booleans())
 def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
     layer = kinds(arch)[0][0]
     one, two = (
@@ -159,7 +210,7 @@ def test_recompute_never_keeps_more(arch, tp, spread, attention):
 
 
 @settings(max_examples=40, deadline=None)
-@given(transformers(), st.integers(1, 4))
+@given(st.one_of(transformers(), choosers()), st.integers(1, 4))
 def test_memory_and_work_grow_with_rows(arch, times):
     layer = kinds(arch)[0][0]
     one, many = (layer_operators(arch, layer, 256 * n, 256) for n in (1, times))

@@ -20,7 +20,18 @@ from railwright.training import schedule
 from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
-from search_cases import AGAIN, ALTERNATING, DELAYED, GATED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
+from search_cases import (
+    AGAIN,
+    ALTERNATING,
+    CHOOSING,
+    DELAYED,
+    GATED,
+    LATENT,
+    PACKED,
+    TORCHAO,
+    WINDOWED,
+    drawn,
+)
 from training_cases import DENSE, MOE, changed, job
 
 CASES = {
@@ -125,6 +136,17 @@ CASES = {
         LATENT,
         job(batch=32, recompute="selective", recompute_modules=("mla_up_proj",)),
         {"schedule": ("auto", "zb-h1"), "tensor": (2, 4), "recompute": ("none", "selective")},
+    ),
+    "chosen keys": (
+        CHOOSING,
+        job(batch=32, recompute="selective"),
+        {
+            "schedule": ("auto", "zb-h1"),
+            "tensor": (1, 2, 4),
+            "context": (1, 2),
+            "context_kind": ("all-gather",),
+            "recompute": ("none", "selective", "full"),
+        },
     ),
     "gates, and layers of no pattern": (
         GATED,

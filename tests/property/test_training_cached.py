@@ -18,6 +18,18 @@ from railwright.training.plan import check
 from training_cases import DENSE, MOE, job, machine
 
 GATED = replace(MOE, attention_gate="element", qk_norm=True, expert_layers=(0, 1, 5))
+CHOOSING = replace(
+    MOE,
+    attention="mla",
+    kv_heads=16,
+    q_lora=384,
+    kv_lora=128,
+    rope_dim=32,
+    v_head_dim=64,
+    index_topk=1024,
+    index_heads=8,
+    index_dim=64,
+)
 FABRIC = machine(4).network.fabric
 
 PARTS = [("core_attn",), ("mlp",), ("layernorm", "mla_up_proj"), ("moe",), ("moe_act",), ("ops",)]
@@ -45,7 +57,7 @@ LAYOUTS = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(
     LAYOUTS,
-    st.sampled_from([DENSE, MOE, GATED]),
+    st.sampled_from([DENSE, MOE, GATED, CHOOSING]),
     st.sampled_from(ERAS),
     st.sampled_from(["bf16", "fp8", "mxfp8"]),
     st.booleans(),

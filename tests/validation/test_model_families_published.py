@@ -81,6 +81,22 @@ def test_trinity_nano_activates_800_million_without_the_embedding():
     )
 
 
+def test_deepseek_v32_with_its_prediction_layer_is_the_published_checkpoint():
+    # Hugging Face page: 685 B, copies of the embedding and the head in the extra layer's part among them
+    count = count_parameters(load_model("deepseek-v3.2"))
+    assert count.total + count.mtp + count.embedding + count.head == pytest.approx(685e9, rel=0.001)
+    # what it has more than version 3: 61 indexers
+    before = count_parameters(load_model("deepseek-v3"))
+    index = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64 + 2 * 128
+    assert count.total - before.total == 61 * index
+
+
+def test_glm_5_counts_active_parameters_without_embedding_and_head():
+    # arXiv 2602.15763, table of architectures: 40 B
+    count = count_parameters(load_model("glm-5"))
+    assert count.active - count.embedding - count.head == pytest.approx(40e9, rel=0.005)
+
+
 def test_mimo_with_its_extra_layer_is_the_published_checkpoint():
     count = counted("mimo-7b", shape("mimo", 36, 4096, 32, 8, 11008, 151680, num_nextn_predict_layers=1))
     assert count.total + count.mtp == 7_833_409_536

@@ -93,9 +93,12 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
         return [("attention", heads + gates[arch.attention_gate])]
     queries = show_count(arch.q_lora) if arch.q_lora else "none"
     keys = f"keys of {arch.head_dim} and {arch.rope_dim} rotary, values of {arch.v_head_dim}"
+    index = f"{arch.index_heads} index heads of {arch.index_dim}"
+    chosen = f"the best {show_count(arch.index_topk)}, chosen by {index}"
     return [
         ("attention", f"mla, {arch.heads} heads; {keys}"),
         ("latent ranks", f"{queries} for queries, {show_count(arch.kv_lora)} for keys and values"),
+        *([("keys met", chosen)] if arch.index_topk else []),
     ]
 
 
@@ -103,6 +106,8 @@ def _scores(arch: Transformer, sequence: int) -> str:
     """Which attention scores the FLOPs count (`model.flops.attended_keys`)."""
     from railwright.model.pattern import full_layers
 
+    if 0 < arch.index_topk < sequence:
+        return f"attention scores of {arch.index_topk:,} keys, index scores of all"
     if not 0 < arch.sliding_window < sequence:
         return "full attention scores"
     span = "chunk" if arch.window_chunked else "window"

@@ -11,6 +11,7 @@ from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import Layer
+from railwright.model.sparse_kept import sparse_kept
 
 Recompute = Literal["none", "selective", "full"]
 KeptLoss = Literal["fused", "compiled", "unfused", "eager", "compiled, cut", "eager, cut"]
@@ -65,9 +66,9 @@ SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without drop
 softmax alone."""
 
 DROPPED: dict[str, tuple[str, ...]] = {
-    "core_attn": ("attention scores",),
+    "core_attn": ("attention scores", "index inputs", "index query, key", "index choice"),
     "layernorm": ("attention norm output", "mlp norm output"),
-    "mla_up_proj": ("query, key, value",),
+    "mla_up_proj": ("query, key, value", "query up output"),
     "mlp": ("mlp norm output", "mlp up output", "mlp product"),
     "moe": (
         "router",
@@ -136,7 +137,7 @@ def layer_activations(
     split = tp if sequence_parallel else 1
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}
-    kept = _attention(arch, sequence, tp, attention, dtype)
+    kept = _attention(arch, sequence, tp, split, attention, dtype)
     kept += (
         _mlp(arch, tp, dtype) if layer == "dense" else _experts(arch, tp, expert_tp or tp, imbalance, dtype)
     )
@@ -248,17 +249,22 @@ def head_activation_bytes(
     return rows * (2 * ELEMENT * arch.hidden / split + LOGIT_BYTES[loss] * arch.vocab / tp)
 
 
-def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, dtype: str) -> list[Kept]:
+def _attention(
+    arch: Transformer, sequence: int, tp: int, split: int, kind: CoreAttention, dtype: str
+) -> list[Kept]:
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     narrow = dtype in KEPT_INPUT
     heads = arch.heads / tp
     kept = [Kept("attention norm input", ELEMENT * arch.hidden, spread=True)]
     if arch.attention == "mla":
-        latent = arch.q_lora + arch.kv_lora
         # two down-projections: in narrow formats each quantises its own copy of the norm's output
         copies = 2 if narrow else 1
+        kept += [Kept("attention norm output", copies * keep * arch.hidden, spread=True)]
+        if arch.index_topk:
+            found = sparse_kept(arch, sequence, tp, split, keep)
+            return [*kept, *(Kept(*one) for one in found), _scores(kind, sequence, heads)]
+        latent = arch.q_lora + arch.kv_lora
         kept += [
-            Kept("attention norm output", copies * keep * arch.hidden, spread=True),
             Kept("latents", ELEMENT * (latent + arch.rope_dim) + keep * latent, spread=True),
             Kept(
                 "query, key, value",

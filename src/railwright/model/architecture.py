@@ -17,6 +17,9 @@ class Transformer:
     attention     'gqa' (also plain multi-head) or 'mla'
     q_lora, kv_lora, rope_dim, v_head_dim   MLA ranks and head parts (0 otherwise); head_dim is then the
                   non-rotary part of a query/key head
+    index_topk    keys that a query of latent attention meets at most, chosen by an indexer (DeepSeek-V3.2);
+                  0 is all of them
+    index_heads, index_dim   the indexer's heads and their width (0 otherwise)
     ffn           inner width of a dense MLP
     gated         SwiGLU-style MLP with three matrices instead of two
     experts, experts_per_token, expert_ffn   routed experts (0 when dense)
@@ -75,6 +78,9 @@ class Transformer:
     kv_lora: int = 0
     rope_dim: int = 0
     v_head_dim: int = 0
+    index_topk: int = 0
+    index_heads: int = 0
+    index_dim: int = 0
     experts: int = 0
     experts_per_token: int = 0
     expert_ffn: int = 0

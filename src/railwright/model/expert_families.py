@@ -177,6 +177,7 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral 4: latent attention, shared experts.
 
     MiniCPM 3 and Youtu have no experts.  DeepSeek's small vision models leave latent attention out (use_mla).
+    DeepSeek-V3.2 and GLM-5 choose keys by an indexer.
     """
     if not keys.flag("use_mla", True):
         return deepseek_moe(keys, name)
@@ -192,10 +193,38 @@ def deepseek(keys: Keys, name: str) -> Transformer:
         v_head_dim=keys.whole("v_head_dim", llama.hidden // llama.heads if kind == "minicpm3" else None),
         mtp_layers=extra_layers(keys),
     )
+    if keys.raw("index_topk") is not None:
+        base = _indexed(keys, base)
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
     biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
     return _shared_experts(keys, base, biased=biased, leading=int(kind == "glm4_moe_lite"))
+
+
+def _indexed(keys: Keys, base: Transformer) -> Transformer:
+    """Attention to keys that an indexer chooses in every layer."""
+    types = keys.raw("indexer_types")
+    freq = keys.whole("index_topk_freq", 1)
+    alike = types is None or (isinstance(types, list) and all(kind == "full" for kind in types))
+    key = "index_topk_pattern" if alike and freq == 1 else "indexer_types" if not alike else "index_topk_freq"
+    keys.need(
+        alike and freq == 1 and keys.raw("index_topk_pattern") is None,
+        key,
+        "layers that take the keys another one chose are not modelled; every layer must have an indexer.",
+    )
+    listed = keys.raw("layer_types")
+    keys.need(
+        listed is None or (isinstance(listed, list) and all(kind == "indexed_attention" for kind in listed)),
+        "layer_types",
+        "attention to chosen keys in some layers only is not modelled; indexed_attention is expected in all.",
+    )
+    keys.need(base.q_lora > 0, "q_lora_rank", "missing; the indexer makes its queries of the query latents.")
+    return replace(
+        base,
+        index_topk=keys.whole("index_topk"),
+        index_heads=keys.whole("index_n_heads"),
+        index_dim=keys.whole("index_head_dim"),
+    )
 
 
 def deepseek_moe(keys: Keys, name: str) -> Transformer:

@@ -28,6 +28,8 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": moe.deepseek,
     "deepseek_v3": moe.deepseek,
     "kimi_k2": moe.deepseek,
+    "deepseek_v32": moe.deepseek,
+    "glm_moe_dsa": moe.deepseek,
     "glm4_moe_lite": moe.deepseek,
     "gpt2": dense.gpt2,
     "gpt_oss": moe.gpt_oss,
@@ -171,6 +173,9 @@ HYBRIDS = (
 """Architectures that mix attention with state-space, recurrent or linear-attention layers."""
 
 _SPARSE = "attends to a few keys that an indexer chooses for each query (sparse attention)"
+_SPARSE_AND = f"{_SPARSE[:-1]}, beside"
+INDEXED = ("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa")
+"""Families that are read with such an indexer."""
 
 _WIDER = "has wider heads in the layers that see the whole sequence"
 _POOLED = "gives one vector for a text, not the next token"
@@ -178,9 +183,17 @@ _SPEAKS = "has tables of sounds beside that of the text, and a second decoder fo
 _REPEATED = "runs its layers several times for one token"
 
 REFUSED = {
-    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa", "axk2", "hy_v4"), _SPARSE),
-    **dict.fromkeys(("dots3_note", "dots3_note_text", "mistral_large4", "mistral_large4_text"), _SPARSE),
-    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), _SPARSE),
+    "deepseek_v4": "attends to compressed keys and to a few that an indexer chooses (sparse attention)",
+    "axk2": f"{_SPARSE_AND} gates in its norms)",
+    "hy_v4": f"{_SPARSE_AND} layers that share what was chosen, and several streams)",
+    **dict.fromkeys(
+        ("dots3_note", "dots3_note_text", "mistral_large4", "mistral_large4_text"),
+        f"{_SPARSE_AND} layers of other kinds)",
+    ),
+    **dict.fromkeys(
+        ("minimax_m3_vl", "minimax_m3_vl_text"),
+        "attends to a few blocks of keys that an indexer chooses for each query (sparse attention)",
+    ),
     "phi3small": "attends to blocks of keys (block-sparse attention)",
     "jetmoe": "routes its attention heads as experts",
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "has embeddings in every layer, and layers that share keys"),

@@ -30,8 +30,9 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     scores    'full' counts every key for every query (Megatron SC'21, NeMo); 'causal' half of them
               (Megatron-Bridge from 25.09)
 
-    F = 6*(layers*(attention + active MLP) + hidden*vocab) + 3*layers*scores.  A second pass for recompute,
-    extra multi-token-prediction layers and element-wise work are not in it.
+    F = 6*(layers*(attention + active MLP) + hidden*vocab) + 3*layers*scores.  An indexer scores all keys
+    forward and learns from the chosen ones; no gradient flows through its inputs.  A second pass for
+    recompute, extra multi-token-prediction layers and element-wise work are not in it.
     Source: Narayanan et al., SC'21, section 5.1 and appendix; per-family conventions were checked on more
     than 500 published rows.
     """
@@ -39,7 +40,14 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     mlp = mlp_macs(arch, "dense") * num_dense_layers(arch) + mlp_macs(arch, "moe") * num_moe_layers(arch)
     keys = attended_keys(arch, sequence, scores) * arch.layers
     forward = 2.0 * (attention + mlp + arch.hidden * arch.vocab) + score_flops_per_key(arch) * keys
-    return ForwardBackward(forward=forward, backward=2.0 * forward)
+    if not arch.index_topk:
+        return ForwardBackward(forward=forward, backward=2.0 * forward)
+    whole = float(sequence) if scores == "full" else sequence / 2.0
+    products, each = 2.0 * index_macs(arch) * arch.layers, index_flops_per_key(arch)
+    return ForwardBackward(
+        forward=forward + products + each * whole * arch.layers,
+        backward=2.0 * forward + products + 2.0 * each * keys,
+    )
 
 
 def attention_macs(arch: Transformer) -> int:
@@ -72,7 +80,12 @@ def mlp_macs(arch: Transformer, layer: Layer) -> int:
 
 
 def score_flops_per_key(arch: Transformer) -> int:
-    """Forward FLOPs of one query against one key in all heads: its score and its share of the values."""
+    """Forward FLOPs of one query against one key in all heads: its score and its share of the values.
+
+    Chosen keys are met in the latent space.
+    """
+    if arch.index_topk:
+        return 2 * arch.heads * (2 * arch.kv_lora + arch.rope_dim)
     if arch.attention == "mla":
         return 2 * arch.heads * (arch.head_dim + arch.rope_dim + arch.v_head_dim)
     return 4 * arch.heads * arch.head_dim
@@ -84,10 +97,30 @@ def attended_keys(arch: Transformer, sequence: int, scores: Scores = "full") -> 
     Full layers: s, or s/2 when causal.  Windowed ones: `windowed_keys`.
     """
     whole = float(sequence) if scores == "full" else sequence / 2.0
+    if arch.index_topk:
+        return selected_keys(arch, sequence, scores)
     if not 0 < arch.sliding_window < sequence:
         return whole
     share = windowed_share(arch)
     return share * windowed_keys(arch, sequence, scores) + (1.0 - share) * whole
+
+
+def index_macs(arch: Transformer) -> int:
+    """Multiply-adds of one token in the products of an indexer = their weights; 0 without."""
+    width = arch.index_heads * arch.index_dim
+    return arch.q_lora * width + arch.hidden * (arch.index_dim + arch.index_heads)
+
+
+def index_flops_per_key(arch: Transformer) -> int:
+    """Forward FLOPs of one query against one key in all heads of an indexer."""
+    return 2 * arch.index_heads * arch.index_dim
+
+
+def selected_keys(arch: Transformer, sequence: int, scores: Scores = "causal") -> float:
+    """Keys one query meets of those an indexer chooses, averaged over queries: k, or k*(1 - k/(2s)) when
+    causal, which counts the shorter prefixes at the start of the sequence."""
+    best = min(arch.index_topk, sequence)
+    return float(best) if scores == "full" else best * (1.0 - best / (2.0 * sequence))
 
 
 def windowed_keys(arch: Transformer, sequence: int, scores: Scores = "causal") -> float:

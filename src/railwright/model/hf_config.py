@@ -12,7 +12,7 @@ from pathlib import Path
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
 from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
-from railwright.model.families import FAMILIES, HYBRIDS, MARKS, NOT_DECODERS, REFUSED, Family
+from railwright.model.families import FAMILIES, HYBRIDS, INDEXED, MARKS, NOT_DECODERS, REFUSED, Family
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
 from railwright.model.nearest_families import nearest_families
@@ -102,8 +102,9 @@ def _refuse(keys: Keys) -> None:
         )
     if isinstance(kind, str) and kind in REFUSED:
         raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")
+    chosen = kind in INDEXED and keys.raw("index_topk") is not None
     for key, (marked, what) in MARKS.items():
-        if marked(keys.raw(key)):
+        if marked(keys.raw(key)) and not (chosen and key in ("index_topk", "layer_types")):
             raise keys.refuse(key, f"a model with this key {what}, which is not modelled.")
 
 

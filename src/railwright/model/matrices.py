@@ -71,6 +71,7 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
             Matrix("key/value down", arch.kv_lora + arch.rope_dim, h, ""),
             Matrix("key/value up", heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, "rows"),
             Matrix("output projection", h, heads * arch.v_head_dim, "columns"),
+            *(_indexer(arch) if arch.index_topk else ()),
         )
     queries, keys = heads * arch.head_dim, arch.kv_heads * arch.head_dim
     return (
@@ -79,6 +80,14 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
         Matrix("value", keys, h, "rows"),
         *((Matrix("gate", gate_width(arch), h, "rows"),) if arch.attention_gate else ()),
         Matrix("output projection", h, queries, "columns"),
+    )
+
+
+def _indexer(arch: Transformer) -> tuple[Matrix, ...]:
+    return (
+        Matrix("index query", arch.index_heads * arch.index_dim, arch.q_lora, ""),
+        Matrix("index key", arch.index_dim, arch.hidden, ""),
+        Matrix("index weights", arch.index_heads, arch.hidden, ""),
     )
 
 

@@ -31,6 +31,13 @@ from railwright.model.kernels import (
 )
 from railwright.model.pattern import Layer
 from railwright.model.recompute import run_again
+from railwright.model.sparse import (
+    check_sparse,
+    chosen_attention,
+    indexer,
+    latent_queries,
+    latent_values,
+)
 
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
@@ -156,6 +163,7 @@ def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
             f"{arch.name}: tensor parallel {cut.tp} neither divides nor is a multiple of its {kv} "
             f"key/value heads; choose one of {_divisors(kv)} or a multiple of {kv}."
         )
+    check_sparse(arch, cut.attention, cut.narrow)
     if arch.attention == "mla" and arch.attention_gate:
         raise PlanError(f"{arch.name}: gates on the outputs of latent attention are not modelled.")
     if layer == "dense":
@@ -189,29 +197,15 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         width = (heads + kv_heads) * query
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
-    blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused)
-    if cut.attention != "flash":
-        blocks += unfused_attention(
-            rows,
-            sequence,
-            heads=heads,
-            query_dim=query,
-            value_dim=value,
-            dtype=half(dtype),
-            dropout=_biased(cut),
-        )
-        if _biased(cut):
-            # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
-            out, joined = heads * value, (heads + 2 * kv_heads) * query
-            blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
+    if arch.index_topk:
+        blocks += latent_queries(arch, rows, heads, dtype)
+        blocks += indexer(arch, rows, dtype)
+        blocks += chosen_attention(arch, rows, sequence, cut.tp, half(dtype))
+        blocks.append(latent_values(arch, rows, heads, dtype))
     else:
+        blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused)
         shape = {"heads": heads, "query_dim": query, "value_dim": value, "kv_heads": kv_heads}
-        flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
-        whole = attention_pair(
-            rows, sequence, **shape, flops=flops, dtype=dtype if cut.narrow else half(dtype)
-        )
-        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
-        blocks += beside_narrow(core, rows, **shape) if cut.narrow else core
+        blocks += _core(arch, rows, sequence, cut, dtype, shape)
     if gates:
         blocks.append(output_gate(rows, heads * value, gates))
     if dtype in CAST_DTYPES:
@@ -223,9 +217,41 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     return blocks
 
 
+def _core(
+    arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str, shape: dict[str, int]
+) -> list[Block]:
+    """The core attention of this GPU's heads, in one kernel or in several.
+
+    shape  heads, query_dim, value_dim, kv_heads
+    """
+    if cut.attention == "flash":
+        flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
+        whole = attention_pair(
+            rows, sequence, **shape, flops=flops, dtype=dtype if cut.narrow else half(dtype)
+        )
+        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
+        return beside_narrow(core, rows, **shape) if cut.narrow else core
+    heads, query, value, kv_heads = shape.values()
+    blocks = unfused_attention(
+        rows,
+        sequence,
+        heads=heads,
+        query_dim=query,
+        value_dim=value,
+        dtype=half(dtype),
+        dropout=_biased(cut),
+    )
+    if _biased(cut):
+        # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
+        out, joined = heads * value, (heads + 2 * kv_heads) * query
+        blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
+    return blocks
+
+
 def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dtype: str) -> list[Block]:
     """Multi-head latent attention: the down-projections are replicated over tp, so they run on rows/tp
-    under sequence parallelism (as Megatron does); the up-projections are cut by heads."""
+    under sequence parallelism (as Megatron does); the up-projections are cut by heads.  Where keys are
+    chosen they stay latent."""
     h, query = arch.hidden, heads * (arch.head_dim + arch.rope_dim)
     blocks = []
     if arch.q_lora:
@@ -236,9 +262,9 @@ def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dt
         blocks.append(linear("query projection", rows, query, h, dtype))
     blocks.append(linear("key/value down", local, arch.kv_lora + arch.rope_dim, h, dtype))
     blocks.append(elementwise("key/value norm", local, arch.kv_lora, arch.kv_lora, 3 * arch.kv_lora))
-    blocks.append(
-        linear("key/value up", rows, heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, dtype)
-    )
+    if not arch.index_topk:
+        width = heads * (arch.head_dim + arch.v_head_dim)
+        blocks.append(linear("key/value up", rows, width, arch.kv_lora, dtype))
     return blocks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model.architecture import Transformer
-from railwright.model.flops import attention_macs
+from railwright.model.flops import attention_macs, index_macs
 from railwright.model.operators import Cut, check_cut
 from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers
 
@@ -125,7 +125,7 @@ def _attention(arch: Transformer) -> int:
     heads, width = arch.heads, arch.head_dim
     count = attention_macs(arch)
     if arch.attention == "mla":
-        return count + arch.q_lora + arch.kv_lora
+        return count + arch.q_lora + arch.kv_lora + _indexer(arch)
     if arch.attention_bias:
         count += (heads + 2 * arch.kv_heads) * width
     if arch.output_bias:
@@ -137,9 +137,14 @@ def _replicated_attention(arch: Transformer, tp: int) -> float:
     """The part of attention every tensor-parallel rank holds, as if added to an even cut of the rest."""
     if arch.attention == "mla":
         down = arch.q_lora + arch.kv_lora + arch.rope_dim
-        return arch.hidden * down + arch.q_lora + arch.kv_lora
+        return arch.hidden * down + arch.q_lora + arch.kv_lora + _indexer(arch)
     key_value = 2 * arch.hidden * arch.head_dim * max(1.0 - arch.kv_heads / tp, 0.0)
     return key_value + (_qk_gains(arch) if arch.qk_norm_gains == "head" else 0)
+
+
+def _indexer(arch: Transformer) -> int:
+    """Weights of an indexer, and the norm of its key with gains and biases."""
+    return index_macs(arch) + 2 * arch.index_dim if arch.index_topk else 0
 
 
 def _qk_gains(arch: Transformer) -> int:

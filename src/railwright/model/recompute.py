@@ -5,7 +5,13 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 
+INDEXER = ("index query", "index key", "index key norm", "index weights", "index rotary")
+"""Forward operators of an indexer in front of its scores."""
+
 CORE = (
+    "index scores",
+    "index choice",
+    "index loss",
     "core attention",
     "attention scores",
     "attention softmax",
@@ -19,9 +25,9 @@ SHARED = ("shared expert up", "shared expert activation", "shared expert down", 
 """Forward operators of shared experts."""
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "core_attn": ("attention casts", *CORE),
+    "core_attn": ("attention casts", *INDEXER, *CORE),
     "layernorm": ("input norm", "mlp norm"),
-    "mla_up_proj": ("query projection", "query up", "key/value up", "rotary"),
+    "mla_up_proj": ("query projection", "query up", "key/value up", "query absorption", "rotary"),
     "mlp": ("mlp norm", "mlp up", "mlp activation", "mlp down", "mlp output norm"),
     "moe": (
         "router",

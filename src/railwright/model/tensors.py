@@ -17,6 +17,7 @@ from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
+from railwright.model.sparse_kept import sparse_latents, sparse_values
 from railwright.model.tensors_experts import experts
 
 INPUT, OUTPUT = "attention norm input", "layer output"
@@ -36,6 +37,7 @@ SCOPES = {
     "attention output": "projected",
     "attention gates": "projected",
     "gated output": "projected",
+    "value output": "projected",
     BEFORE_EXCHANGE: "projected",
     "projected": OUTPUT,
     "mlp norm input": OUTPUT,
@@ -221,9 +223,12 @@ class Tape:
         """The attention block; returns the name of what the MLP reads."""
         arch, rows = self.arch, self.rows
         self.norm(INPUT, "attention norm output")
-        qkv = self._latent() if arch.attention == "mla" else self._grouped()
+        if arch.index_topk:
+            qkv = sparse_latents(self, sequence)
+        else:
+            qkv = self._latent() if arch.attention == "mla" else self._grouped()
         value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
-        out = ELEMENT * rows * arch.heads / self.tp * value
+        out = ELEMENT * rows * arch.heads / self.tp * (arch.kv_lora if arch.index_topk else value)
         if kind == "flash":
             self._flash(qkv, out, exchanged, working)
         else:
@@ -233,7 +238,9 @@ class Tape:
             made = {"gated output": self.size("gated output", out)}
             self.op(("attention gates", given), made, ("attention gates", given))
             given = "gated output"
-        weight = arch.hidden * out / (ELEMENT * rows)
+        if arch.index_topk:
+            given = sparse_values(self)
+        weight = arch.hidden * arch.heads / self.tp * value
         self.product(given, "projected", (self.full, self.full), given, weight)
         if arch.norms_per_layer == 1:
             return "projected"

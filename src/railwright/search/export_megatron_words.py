@@ -86,6 +86,8 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
     layout, overlap, found = job.layout, job.overlap, []
+    if arch.index_topk:
+        found.append("the weight of the indexer's loss is yours to give: --dsa-indexer-loss-coeff")
     if arch.attention_gate == "head":
         found.append("gates per head on attention's outputs: attention_output_gate makes one per element")
     if arch.attention_gate_bias:

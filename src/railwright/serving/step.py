@@ -171,6 +171,11 @@ def _beside_prompts(stage: Stage, decode: Floats, batches: Floats, contexts: Flo
 
 def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> None:
     """Whether the model can be cut so. Raises PlanError with the number that does not divide."""
+    if arch.index_topk:
+        raise PlanError(
+            f"{job.name}: {arch.name} attends to keys that an indexer chooses, and no engine's kernels for "
+            "that were measured; it can be trained here, not served."
+        )
     cuts = (
         ("tensor", layout.tensor, "attention heads", arch.heads),
         ("expert", layout.expert, "experts", arch.experts),

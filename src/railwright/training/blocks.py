@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
+from railwright.model.sparse import PROJECTIONS
 from railwright.spec.training import TrainingJob
 from railwright.training.again import Again, part_of
 from railwright.training.chain import Chain
 from railwright.training.communication import NOTHING
 from railwright.training.costs import (
     ROTARY_KEYS,
+    STAYING,
     Cost,
     around_core,
     columns_of,
@@ -69,10 +71,12 @@ class Blocks:
     def again(self, chain: Chain, kind: Layer) -> None:
         """What selective recomputation runs of a layer before its backward pass."""
         found = self.recomputed[kind]
-        if self.sp and "mla_up_proj" in self.job.layout.recompute_modules:
-            for cost in self.layers[kind]:
-                if cost.name in self.widths and cost.name != ROTARY_KEYS:
-                    chain.communicate(self.exchange.gathering(width=self.widths[cost.name]))
+        modules = self.job.layout.recompute_modules if self.sp else ()
+        for cost in self.layers[kind]:
+            part = "core_attn" if cost.name in PROJECTIONS else "mla_up_proj"
+            gathers = cost.name not in (ROTARY_KEYS, "query absorption")
+            if part in modules and cost.name in self.widths and gathers:
+                chain.communicate(self.exchange.gathering(width=self.widths[cost.name]))
         self.compute(chain, "recomputed attention", "recompute", found.rest)
         self.attend(chain, "recomputed attention", "recompute", found.core)
         for part in found.whole:
@@ -200,7 +204,10 @@ class Blocks:
             self.attend(chain, name, kind, gradients_of(core, whole), backward=True)
         self.compute(chain, name, kind, gradients_of(before, whole))
         for column in reversed(columns):
-            self.column_backward(chain, name, kind, column.product, whole, column.width)
+            if column.product.name in PROJECTIONS:
+                self.compute(chain, name, kind, gradients_of([column.product], whole))
+            else:
+                self.column_backward(chain, name, kind, column.product, whole, column.width)
             self.compute(chain, name, kind, gradients_of(column.before, whole))
 
     def column_backward(
@@ -214,7 +221,9 @@ class Blocks:
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
-        again = self.exchange.gathering(AGAIN, width) if self.sp and weight else NOTHING
+        again = NOTHING
+        if self.sp and weight and cost.name not in STAYING:
+            again = self.exchange.gathering(AGAIN, width)
         if self.beside:
             chain.beside(again, name, kind, cost.input)
             chain.beside(self.exchange.reduction(width), name, kind, weight)

@@ -172,6 +172,10 @@ def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, floa
     tensor = job.layout.tensor
     rows = job.micro_batch * job.sequence / job.layout.context * ACTIVATION_BYTES
     heads = arch.heads / tensor
+    if arch.index_topk:
+        # one latent key for all heads, and the indexer's
+        key = arch.kv_lora + arch.rope_dim
+        return rows * heads * key, rows * (key + arch.index_dim), rows * heads * arch.kv_lora
     if arch.attention == "mla":
         query = arch.head_dim + arch.rope_dim
         return rows * heads * query, rows * heads * (query + arch.v_head_dim), rows * heads * arch.v_head_dim

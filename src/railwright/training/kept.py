@@ -10,6 +10,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
+from railwright.model.sparse_kept import index_logits
 from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
@@ -253,6 +254,8 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     if attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
         scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
+    if not scores:
+        scores = index_logits(arch, _rows(job), job.sequence)
     if not scores:
         return behind
     split = layout.tensor if layout.sequence_parallel else 1
