@@ -30,6 +30,11 @@ def neo(layers, hidden, heads):
 
 
 EXACT = {
+    "grok-2": (
+        shape("git", 64, 8192, 64, 8, 32768, 131072, head_dim=128, moe_intermediate_size=16384)
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "residual_moe": True},
+        269_515_497_472,
+    ),
     "gpt-j-6b": (
         {
             "model_type": "gptj",
@@ -313,6 +318,20 @@ LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "n_shared_experts": 1, "n
 INDEX = {"index_topk": 2048, "index_head_dim": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
 
 ROUNDED = {
+    # makers' figures: 480 and 519 billion
+    "arctic": (
+        shape("arctic", 35, 7168, 56, 8, 4864, 32000, num_local_experts=128, num_experts_per_tok=2)
+        | {"moe_layer_frequency": 1, "parallel_attn_mlp_res": True},
+        4.8e11,
+        0.004,
+    ),
+    "a.x-k1": (
+        shape("axk1", 61, 7168, 64, 64, 18432, 163840, q_lora_rank=1536, **LATENT)
+        | {"qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 192, "moe_intermediate_size": 2048}
+        | {"num_experts_per_tok": 8},
+        5.19e11,
+        0.0005,
+    ),
     # arXiv 2602.15763: 744 billion
     "glm-5": (
         shape("glm_moe_dsa", 78, 6144, 64, 64, 12288, 154880, index_n_heads=32, **LATENT, **INDEX)

@@ -215,7 +215,7 @@ def test_a_nested_language_model_that_is_not_read_is_refused_as_it_would_be_alon
         ("gemma3n", "embeddings in every layer"),
         ("axk2", "sparse attention"),
         ("openelm", "another MLP in every layer"),
-        ("arctic", "a dense MLP beside the experts"),
+        ("deci", "other key-value heads"),
         ("bitnet", "weights of three values"),
         ("ctrl", "a bias on an LM head that is tied"),
     ],
@@ -356,6 +356,8 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ({"model_type": "chatglm"}, "padded_vocab_size"),
         ({**GLM, "add_bias_linear": True}, "add_bias_linear"),
         ({**GLM, "post_layer_norm": False}, "post_layer_norm"),
+        ({"model_type": "git", "num_local_experts": None}, "model_type"),
+        ({**AFMOE, "model_type": "arctic", "moe_layer_frequency": 0}, "moe_layer_frequency"),
         ({**AFMOE, "model_type": "laguna", "gating": "softmax"}, "gating"),
         (
             {**AFMOE, "model_type": "laguna", "num_attention_heads_per_layer": [8, 16]},

@@ -10,6 +10,7 @@ from railwright.model import (
     count_parameters,
     embedding_operators,
     flops_per_token,
+    layer_activations,
     layer_operators,
     load_model,
     parse_config,
@@ -384,3 +385,30 @@ def test_exaone_says_its_pattern_in_letters():
     assert read({**exaone, "sliding_window_pattern": "LLLG"}).full_every == 4
     assert read({**exaone, "sliding_window_pattern": 2}).full_every == 2
     assert read({**exaone, "sliding_window": None}).sliding_window == 0
+
+
+def test_a_dense_mlp_beside_the_experts_is_an_expert_that_is_always_on():
+    git = {**SMALL, "model_type": "git", "num_local_experts": 8, "num_experts_per_tok": 2}
+    grok = read({**git, "moe_intermediate_size": 64, "residual_moe": True})
+    assert (grok.shared_ffn, grok.expert_ffn, grok.shared_norm) == (512, 64, False)
+    assert read({**git, "moe_intermediate_size": 64}).shared_ffn == 0
+    arctic = read({**git, "model_type": "arctic", "moe_layer_frequency": 2, "parallel_attn_mlp_res": True})
+    assert letters(arctic) == "dededede"
+    # as wide as the hidden states, with a norm of its own
+    assert (arctic.shared_ffn, arctic.expert_ffn, arctic.shared_norm) == (256, 512, True)
+    names = [op.name for op in layer_operators(arctic, "moe", 64, 64).forward]
+    at = names.index("shared expert norm")
+    assert names[at + 1] == "shared expert up"
+    plain = replace(arctic, shared_norm=False)
+    assert count_parameters(arctic).total - count_parameters(plain).total == 4 * 256
+
+
+def test_a_norm_behind_the_experts_is_in_no_dense_layer():
+    axk1 = read({**DEEPSEEK, "model_type": "axk1", "q_lora_rank": 48, "first_k_dense_replace": 2})
+    assert letters(axk1) == "ddeeeeee"
+    assert "mlp output norm" in [op.name for op in layer_operators(axk1, "moe", 64, 64).forward]
+    assert "mlp output norm" not in [op.name for op in layer_operators(axk1, "dense", 64, 64).forward]
+    plain = replace(axk1, experts_norm=False)
+    assert count_parameters(axk1).total - count_parameters(plain).total == 6 * 256
+    kept, before = (layer_activations(arch, "moe", 64, 64) for arch in (axk1, plain))
+    assert set(kept) - set(before) == {"output norm inputs"}

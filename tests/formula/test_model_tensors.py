@@ -29,13 +29,18 @@ LAYERS: list[tuple[str, Layer]] = [
     ("trinity-large", "dense"),
     ("trinity-large", "moe"),
     ("llama-3.1-70b with gates per head", "dense"),
+    ("deepseek-v3 with norms in the layers with experts", "moe"),
+    ("grok-2", "moe"),
     ("deepseek-v3.2", "dense"),
     ("glm-5", "moe"),
 ]
 
 
 def named(model: str) -> Transformer:
-    """A bundled model, or one whose attention and MLP share a norm (Cohere), or with gates (Laguna)."""
+    """A bundled model, or one whose attention and MLP share a norm (Cohere), with gates (Laguna), or
+    with norms that layers with experts have more (Arctic, A.X K1)."""
+    if model.endswith(" with norms in the layers with experts"):
+        return replace(load_model(model.split(" with ")[0]), shared_norm=True, experts_norm=True)
     if model.endswith(" with gates per head"):
         return replace(load_model(model.removesuffix(" with gates per head")), attention_gate="head")
     arch = load_model(model.removesuffix(" with one norm"))

@@ -52,6 +52,8 @@ def transformers(draw):
         expert_ffn=draw(st.sampled_from((64, 128))) if moe else 0,
         shared_ffn=shared,
         shared_gate=shared > 0 and draw(st.booleans()),
+        shared_norm=shared > 0 and draw(st.booleans()),
+        experts_norm=moe and draw(st.booleans()),
         dense_layers=draw(st.integers(0, 2)) if moe else 0,
         expert_every=draw(st.integers(1, 3)) if moe else 1,
         expert_layers=draw(st.sampled_from(((), (0,), (1,)))) if moe else (),

@@ -317,7 +317,8 @@ def _mlp(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
 
 def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype: str) -> list[Kept]:
     """A GPU receives experts_per_token * expert_tp/tp rows per row on average, `imbalance` times that at
-    worst.  The norm's output stays in 16 bits for the router; the shared expert quantises a copy."""
+    worst.  The norm's output stays in 16 bits for the router; the shared expert quantises a copy, unless it
+    has a norm of its own."""
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     up = 2 if arch.gated else 1
     received = arch.experts_per_token * expert_tp / tp * imbalance
@@ -330,8 +331,12 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
         Kept("expert up output", ELEMENT * up * inner),
         Kept("expert product", keep * inner),
     ]
+    if arch.experts_norm and arch.norms_per_layer < 4:
+        kept.append(Kept("output norm inputs", ELEMENT * arch.hidden, spread=True))
     if arch.shared_ffn:
-        if dtype in KEPT_INPUT:
+        if arch.shared_norm:
+            kept.append(Kept("shared norm output", keep * arch.hidden, spread=True))
+        elif dtype in KEPT_INPUT:
             kept.append(Kept("shared input", keep * arch.hidden, spread=True))
         kept.append(Kept("shared up output", ELEMENT * up * arch.shared_ffn / tp))
         kept.append(Kept("shared product", keep * arch.shared_ffn / tp))

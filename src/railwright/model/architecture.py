@@ -46,6 +46,8 @@ class Transformer:
     norms_per_layer  norms of width `hidden` in one layer: 2, 4 where outputs are normed too, or 1 where
                   attention and MLP share one (Cohere)
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
+    shared_norm   it reads the sum behind attention by a norm of its own (Arctic's MLP beside the experts)
+    experts_norm  what experts and shared expert give together is normed, in the layers with experts (A.X K1)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
     yarn          rotary positions scaled as YaRN does (arXiv 2309.00071)
     alibi         neither, but a bias on the scores inside their kernel (BLOOM, MPT)
@@ -107,6 +109,8 @@ class Transformer:
     parallel_blocks: bool = False
     norms_per_layer: int = 2
     shared_gate: bool = False
+    shared_norm: bool = False
+    experts_norm: bool = False
     position_embeddings: int = 0
     yarn: bool = False
     alibi: bool = False

@@ -40,7 +40,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
     **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
-    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), _ROUTED),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     "step3p5": {
@@ -91,6 +91,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"q_lora_rank": 1536, "n_routed_experts": 64, "n_shared_experts": 2},
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
+    "axk1": {"q_lora_rank": 1536, "n_routed_experts": 192, "n_shared_experts": 1, "n_group": 8},
+    "arctic": {"num_local_experts": 8, "num_experts_per_tok": 1},
     "deepseek_v32": {**_DEEPSEEK_V3, **_INDEX, "index_n_heads": 64},
     "glm_moe_dsa": {
         **_DEEPSEEK_V3,

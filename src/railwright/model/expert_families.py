@@ -46,6 +46,47 @@ def grok(keys: Keys, name: str) -> Transformer:
     return replace(tied(keys, mixtral(keys, name)), norms_per_layer=4)
 
 
+def grok2(keys: Keys, name: str) -> Transformer:
+    """Grok-2: as Grok-1, but not tied, and a dense MLP as wide as intermediate_size beside narrower experts
+    (sgl-project/sglang, models/grok.py, residual_moe)."""
+    if keys.raw("num_local_experts") is None:
+        raise keys.refuse(
+            "model_type",
+            "'git' is the name of an image captioner, which is not modelled, and of Grok-2, whose config has "
+            "num_local_experts.",
+        )
+    base = plain(keys, name)
+    arch = routed(
+        keys,
+        replace(base, norms_per_layer=4),
+        [True] * base.layers,
+        experts="num_local_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size", base.ffn),
+    )
+    beside = base.ffn if keys.flag("residual_moe", False) else 0
+    return replace(arch, shared_experts=int(beside > 0), shared_ffn=beside)
+
+
+def arctic(keys: Keys, name: str) -> Transformer:
+    """Arctic: beside the experts a dense MLP as wide as the hidden states, with a norm of its own.
+
+    Experts read what the layer does, not what attention adds to it (Snowflake's modeling_arctic.py,
+    ArcticDecoderLayer); here all of a layer runs in a row.
+    """
+    base, every = mistral(keys, name), keys.whole("moe_layer_frequency", 2)
+    arch = routed(
+        keys,
+        base,
+        [(i + 1) % every == 0 for i in range(base.layers)],
+        experts="num_local_experts",
+        per_token="num_experts_per_tok",
+        width=base.ffn,
+    )
+    beside = base.hidden if arch.is_moe and keys.flag("parallel_attn_mlp_res", False) else 0
+    return replace(arch, shared_experts=int(beside > 0), shared_ffn=beside, shared_norm=beside > 0)
+
+
 def phimoe(keys: Keys, name: str) -> Transformer:
     """Phi-3.5-MoE: norms with biases, and perhaps one on the LM head."""
     head = keys.flag("lm_head_bias", False)
@@ -177,7 +218,7 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral 4: latent attention, shared experts.
 
     MiniCPM 3 and Youtu have no experts.  DeepSeek's small vision models leave latent attention out (use_mla).
-    DeepSeek-V3.2 and GLM-5 choose keys by an indexer.
+    DeepSeek-V3.2 and GLM-5 choose keys by an indexer; A.X K1 norms what experts give.
     """
     if not keys.flag("use_mla", True):
         return deepseek_moe(keys, name)
@@ -198,7 +239,8 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
     biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
-    return _shared_experts(keys, base, biased=biased, leading=int(kind == "glm4_moe_lite"))
+    arch = _shared_experts(keys, base, biased=biased, leading=int(kind in ("glm4_moe_lite", "axk1")))
+    return replace(arch, experts_norm=kind == "axk1" and arch.is_moe)
 
 
 def _indexed(keys: Keys, base: Transformer) -> Transformer:

@@ -28,6 +28,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": moe.deepseek,
     "deepseek_v3": moe.deepseek,
     "kimi_k2": moe.deepseek,
+    "axk1": moe.deepseek,
     "deepseek_v32": moe.deepseek,
     "glm_moe_dsa": moe.deepseek,
     "glm4_moe_lite": moe.deepseek,
@@ -39,6 +40,8 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": dense.gemma3,
     "llama4_text": moe.llama4,
     "grok-1": moe.grok,
+    "git": moe.grok2,
+    "arctic": moe.arctic,
     "falcon": dense.falcon,
     "minimax_m2": moe.minimax_m2,
     "ministral": dense.mistral,
@@ -211,9 +214,6 @@ REFUSED = {
     **dict.fromkeys(
         ("ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), "has experts of two widths, for text and for images"
     ),
-    "axk1": "has one norm more in the layers with experts than in the others",
-    "arctic": "has a dense MLP beside the experts of every layer",
-    "git": "is the name of an image captioner, which Grok-2 has too, with a dense MLP beside its experts",
     "zaya": "convolves queries, keys and values, and has a router of several layers",
     **dict.fromkeys(
         ("inkling", "inkling_text", "inkling2", "inkling2_text"),

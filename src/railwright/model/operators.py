@@ -304,11 +304,13 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
     if arch.shared_ffn:
+        if arch.shared_norm:
+            blocks.append(elementwise("shared expert norm", local, reads=h, writes=h, back=3 * h))
         blocks += two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
         if arch.shared_gate:
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
-    return [*blocks, *_mlp_end(arch, local, cut)]
+    return [*blocks, *_mlp_end(arch, local, cut, arch.experts_norm)]
 
 
 def _mlp_norm(arch: Transformer, local: int) -> list[Block]:
@@ -318,10 +320,11 @@ def _mlp_norm(arch: Transformer, local: int) -> list[Block]:
     return [elementwise("mlp norm", local, reads=arch.hidden, writes=arch.hidden, back=3 * arch.hidden)]
 
 
-def _mlp_end(arch: Transformer, local: int, cut: Cut) -> list[Block]:
+def _mlp_end(arch: Transformer, local: int, cut: Cut, normed: bool = False) -> list[Block]:
+    """`normed`: the output is, whatever the other layers do."""
     h = arch.hidden
     ends = [residual("mlp residual", local, h, _biased(cut))]
-    if arch.norms_per_layer == 4:
+    if arch.norms_per_layer == 4 or normed:
         ends.insert(0, elementwise("mlp output norm", local, reads=h, writes=h, back=3 * h))
     return ends
 

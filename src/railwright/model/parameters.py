@@ -69,10 +69,11 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     shared = _shared(arch) if moe else 0
     mlp_moe = arch.experts * expert + router + shared
     norm = norm_parameters(arch)
-    norms = (arch.norms_per_layer * arch.layers + 1 + arch.embedding_norm) * norm
+    own = norms_of_experts(arch)
+    norms = (arch.norms_per_layer * arch.layers + own * moe + 1 + arch.embedding_norm) * norm
     total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
     idle = moe * (arch.experts - arch.experts_per_token) * expert
-    mlp_extra = mlp_moe if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
+    mlp_extra = mlp_moe + own * norm if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
     extra = attention + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
     return ParameterCount(
         total=total,
@@ -108,6 +109,7 @@ def layer_parameters(
         return GpuParameters(norms + whole + cut + _mlp(arch, arch.ffn) / tp, 0.0)
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias
     experts = arch.experts / ep * _mlp(arch, arch.expert_ffn) / (expert_tp or tp)
+    norms += norms_of_experts(arch) * norm_parameters(arch)
     return GpuParameters(norms + whole + cut + router + _shared(arch) / tp, experts)
 
 
@@ -119,6 +121,11 @@ def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:
 def norm_parameters(arch: Transformer) -> int:
     """Gains and biases of one norm of width `hidden`."""
     return arch.hidden * (arch.norm_gain + arch.norm_bias)
+
+
+def norms_of_experts(arch: Transformer) -> int:
+    """Norms of width `hidden` that layers with experts have more than others."""
+    return int(arch.shared_norm and arch.shared_ffn > 0) + arch.experts_norm
 
 
 def _attention(arch: Transformer) -> int:

@@ -47,10 +47,29 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> Non
         tape.op((of,), {"returned": (sent, sent)})
         of = "returned"
     tape.op((of,), {"down": (tape.part, tape.part)})
-    more = _shared(tape, norm) if arch.shared_ffn else ()
+    more: tuple[str, ...] = ()
+    if arch.shared_ffn:
+        if arch.shared_norm:
+            norm = "shared norm output"
+            tape.norm(before, norm)
+        more = _shared(tape, norm)
+    of = "down"
+    if arch.experts_norm and arch.norms_per_layer < 4:
+        of = _normed(tape, "down", more)
+        more = ()
     split, tape.split = tape.split, 1
-    tape.end(before, "down", *more)
+    tape.end(before, of, *more)
     tape.split = split
+
+
+def _normed(tape: Tape, of: str, more: tuple[str, ...]) -> str:
+    """What experts and shared expert give together, normed."""
+    if more:
+        tape.op((of, *more), {"experts together": (tape.part, tape.part)}, same=True)
+        of = "experts together"
+    tape.op((of,), {f"{of}, normed": (tape.part, tape.part)}, (of,))
+    tape.groups[of] = "output norm inputs"
+    return f"{of}, normed"
 
 
 def _shared(tape: Tape, norm: str) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ FROZEN: dict[str, LoraTarget] = {
     "mlp norm output": "mlp up",
     "mlp product": "mlp down",
     "shared input": "mlp up",
+    "shared norm output": "mlp up",
     "shared product": "mlp down",
 }
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
@@ -78,7 +79,7 @@ ROUTED = ("expert input", "expert product")
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product"),
     *("router", "expert input", "expert up output", "expert product"),
-    *("shared input", "shared up output", "shared product"),
+    *("shared input", "shared norm output", "shared up output", "shared product"),
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
