@@ -9,7 +9,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention, Cut, check_cut
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer, is_routed
 
 Recompute = Literal["none", "selective", "full"]
 KeptLoss = Literal["fused", "compiled", "unfused", "eager", "compiled, cut", "eager, cut"]
@@ -135,10 +135,12 @@ def layer_activations(
     split = tp if sequence_parallel else 1
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}
-    kept = _attention(arch, sequence, tp, attention, dtype)
-    kept += (
-        _mlp(arch, tp, dtype) if layer == "dense" else _experts(arch, tp, expert_tp or tp, imbalance, dtype)
-    )
+    mixer, mlp = PARTS[layer]
+    kept = _attention(arch, sequence, tp, attention, dtype) if mixer == "attention" else []
+    if mlp == "dense":
+        kept += _mlp(arch, tp, dtype)
+    elif mlp == "moe":
+        kept += _experts(arch, tp, expert_tp or tp, imbalance, dtype)
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
@@ -222,8 +224,9 @@ def layer_gradient_bytes(
         return received * (ELEMENT * (up + 1) - keep) * width
 
     flowing = ELEMENT * arch.hidden / split
-    if layer == "dense":
-        return rows * (flowing + behind(arch.ffn / tp, 1.0))
+    mlp = PARTS[layer].mlp
+    if mlp != "moe":
+        return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
     return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
@@ -366,8 +369,8 @@ def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froze
         names = set(DROPPED.get(module, ()))
         if module == "layernorm":
             names -= set() if arch.attention == "mla" else {"attention norm output"}
-            names -= set() if layer == "moe" else {"mlp norm output"}
-        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names -= set() if is_routed(layer) else {"mlp norm output"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and is_routed(layer)):
             names = set()
         gone |= names
     return frozenset(gone)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Layer = Literal["dense", "moe", "attention", "linear", "linear dense", "linear moe", "mlp", "experts"]
+"""Kinds of layers; `pattern.PARTS` says what each is made of."""
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -25,6 +28,8 @@ class Transformer:
     dense_layers  layers before the first one with experts, in a MoE model: they have a dense MLP
     expert_every  from there on one layer in so many has experts, the first included; the others are dense
                   (`pattern.layer_kinds` says which)
+    pattern       what every layer is, in order, of a model whose layers are not all attention with an MLP;
+                  empty where `dense_layers` and `expert_every` say it
     tied_embeddings  the LM head shares the token embedding's weights
     attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
     attention_sinks  one learned logit per head (gpt-oss)
@@ -77,6 +82,7 @@ class Transformer:
     expert_groups: int = 1
     dense_layers: int = 0
     expert_every: int = 1
+    pattern: tuple[Layer, ...] = ()
     tied_embeddings: bool = False
     attention_bias: bool = False
     output_bias: bool = False

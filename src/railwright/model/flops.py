@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers, windowed_share
+from railwright.model.pattern import PARTS, Layer, num_layers, windowed_share
 
 Scores = Literal["full", "causal"]
 
@@ -35,9 +35,10 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     Source: Narayanan et al., SC'21, section 5.1 and appendix; per-family conventions were checked on more
     than 500 published rows.
     """
-    attention = attention_macs(arch) * arch.layers
-    mlp = mlp_macs(arch, "dense") * num_dense_layers(arch) + mlp_macs(arch, "moe") * num_moe_layers(arch)
-    keys = attended_keys(arch, sequence, scores) * arch.layers
+    attending = num_layers(arch, mixer="attention")
+    attention = attention_macs(arch) * attending
+    mlp = sum(mlp_macs(arch, kind) * num_layers(arch, mlp=PARTS[kind].mlp) for kind in ("mlp", "experts"))
+    keys = attended_keys(arch, sequence, scores) * attending
     forward = 2.0 * (attention + mlp + arch.hidden * arch.vocab) + score_flops_per_key(arch) * keys
     return ForwardBackward(forward=forward, backward=2.0 * forward)
 
@@ -55,9 +56,12 @@ def attention_macs(arch: Transformer) -> int:
 
 
 def mlp_macs(arch: Transformer, layer: Layer) -> int:
-    """Multiply-adds of one token in one MLP; for 'moe' those of its chosen and shared experts and router."""
-    matrices = 3 if arch.gated else 2
-    if layer == "dense":
+    """Multiply-adds of one token in the MLP of a layer; with experts those of its chosen and shared experts
+    and router."""
+    matrices, mlp = 3 if arch.gated else 2, PARTS[layer].mlp
+    if not mlp:
+        return 0
+    if mlp == "dense":
         return matrices * arch.hidden * arch.ffn
     width = arch.experts_per_token * arch.expert_ffn + arch.shared_ffn
     return arch.hidden * (matrices * width + arch.experts + arch.shared_gate)

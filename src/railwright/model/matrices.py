@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, layer_kinds
+from railwright.model.pattern import PARTS, Layer, layer_kinds
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,15 @@ def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
     Queries, keys and values are three, gate and up projection one, as Megatron-LM's Muon takes them
     (core/optimizer/emerging_optimizers.py, split_qkv; core/transformer/mlp.py, linear_fc1).
     """
-    if layer == "dense":
-        return (*_attention(arch), *_mlp(arch, "mlp", arch.ffn))
+    mixer, mlp = PARTS[layer]
+    attention = _attention(arch) if mixer == "attention" else ()
+    if mlp != "moe":
+        return (*attention, *(_mlp(arch, "mlp", arch.ffn) if mlp else ()))
     routed = (Matrix("router", arch.experts, arch.hidden, ""),)
     experts = _mlp(arch, "expert", arch.expert_ffn, count=arch.experts, expert=True)
     shared = _mlp(arch, "shared expert", arch.shared_ffn) if arch.shared_ffn else ()
     gate = (Matrix("shared gate", 1, arch.hidden, ""),) if arch.shared_ffn and arch.shared_gate else ()
-    return (*_attention(arch), *routed, *experts, *shared, *gate)
+    return (*attention, *routed, *experts, *shared, *gate)
 
 
 def whole_matrices(arch: Transformer) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from railwright.model.architecture import Transformer
 from railwright.model.flops import attention_macs
 from railwright.model.operators import Cut, check_cut
-from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers
+from railwright.model.pattern import PARTS, Layer, layer_kinds, num_layers, num_norms
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class GpuParameters:
 
 def count_parameters(arch: Transformer) -> ParameterCount:
     """Count the parameters of a model exactly, biases and norms included."""
-    moe, dense = num_moe_layers(arch), num_dense_layers(arch)
+    moe, dense = num_layers(arch, mlp="moe"), num_layers(arch, mlp="dense")
+    attending = num_layers(arch, mixer="attention")
     embedding = arch.vocab * arch.hidden
     head = 0 if arch.tied_embeddings else embedding + arch.vocab * arch.head_bias
     positions = arch.position_embeddings * arch.hidden
@@ -69,8 +70,9 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     shared = _shared(arch) if moe else 0
     mlp_moe = arch.experts * expert + router + shared
     norm = norm_parameters(arch)
-    norms = (arch.norms_per_layer * arch.layers + 1 + arch.embedding_norm) * norm
-    total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
+    inside = sum(num_norms(arch, kind) for kind in layer_kinds(arch)[: arch.layers])
+    norms = (inside + 1 + arch.embedding_norm) * norm
+    total = embedding + head + positions + norms + attending * attention + dense * mlp_dense + moe * mlp_moe
     idle = moe * (arch.experts - arch.experts_per_token) * expert
     mlp_extra = mlp_moe if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
     extra = attention + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
@@ -101,14 +103,16 @@ def layer_parameters(
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp=tp, ep=ep, expert_tp=expert_tp))
-    norms = arch.norms_per_layer * norm_parameters(arch)
-    whole = _replicated_attention(arch, tp)
-    cut = (_attention(arch) - _replicated_attention(arch, 1)) / tp
-    if layer == "dense":
-        return GpuParameters(norms + whole + cut + _mlp(arch, arch.ffn) / tp, 0.0)
+    mixer, mlp = PARTS[layer]
+    held: float = num_norms(arch, layer) * norm_parameters(arch)
+    if mixer == "attention":
+        held += _replicated_attention(arch, tp)
+        held += (_attention(arch) - _replicated_attention(arch, 1)) / tp
+    if mlp != "moe":
+        return GpuParameters(held + (_mlp(arch, arch.ffn) / tp if mlp else 0.0), 0.0)
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias
     experts = arch.experts / ep * _mlp(arch, arch.expert_ffn) / (expert_tp or tp)
-    return GpuParameters(norms + whole + cut + router + _shared(arch) / tp, experts)
+    return GpuParameters(held + router + _shared(arch) / tp, experts)
 
 
 def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:

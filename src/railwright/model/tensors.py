@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer
 
 INPUT, OUTPUT = "attention norm input", "layer output"
 """What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
@@ -113,10 +113,15 @@ def layer_tensors(
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     tape = _Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
-    before = tape.attention(attention, sequence, exchanged, working)
-    if layer == "dense":
-        tape.mlp(before)
+    mixer, mlp = PARTS[layer]
+    before, out = INPUT, "mlp norm input" if mlp else OUTPUT
+    if mixer == "attention":
+        before = tape.attention(attention, sequence, exchanged, working, out)
     else:
+        tape.groups[INPUT] = "mlp norm input"
+    if mlp == "dense":
+        tape.mlp(before)
+    elif mlp == "moe":
         tape.experts(before, ep, expert_tp or tp, imbalance)
     return tape.done()
 
@@ -213,23 +218,23 @@ class _Tape:
             of = dropped
         self.op((before, of, *more), {out: (self.part, self.part)}, same=True)
 
-    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float) -> str:
-        """The attention block; returns the name of what the MLP reads."""
+    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float, out: str) -> str:
+        """The attention block; returns the name of what the MLP reads, `out` unless it runs beside it."""
         arch, rows = self.arch, self.rows
         self.norm(INPUT, "attention norm output")
         qkv = self._latent() if arch.attention == "mla" else self._grouped()
         value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
-        out = ELEMENT * rows * arch.heads / self.tp * value
+        size = ELEMENT * rows * arch.heads / self.tp * value
         if kind == "flash":
-            self._flash(qkv, out, exchanged, working)
+            self._flash(qkv, size, exchanged, working)
         else:
-            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, out)
-        weight = arch.hidden * out / (ELEMENT * rows)
+            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, size)
+        weight = arch.hidden * size / (ELEMENT * rows)
         self.product("attention output", "projected", (self.full, self.full), "attention output", weight)
         if arch.norms_per_layer == 1:
             return "projected"
-        self.closing("projected", INPUT, "mlp norm input")
-        return "mlp norm input"
+        self.closing("projected", INPUT, out)
+        return out
 
     def _flash(self, qkv: str, out: float, exchanged: bool, working: float) -> None:
         """Attention in one kernel.  Where heads are swapped for tokens, all-to-alls read and write copies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import has_dense
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.again import has_part
@@ -142,7 +142,7 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"overlap.prefetch does nothing with zero: {layout.zero}; only zero: 3 gathers parameters ahead."
         )
-    if "mlp" in job.cuda_graphs and "dense" not in kinds_present(arch):
+    if "mlp" in job.cuda_graphs and not has_dense(arch):
         found.append(f"cuda_graphs mlp does nothing: every layer of {arch.name} has experts instead.")
     return found
 

@@ -9,7 +9,7 @@ from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLo
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer
+from railwright.model.pattern import Layer, is_routed
 from railwright.model.tensors import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
@@ -187,9 +187,9 @@ def layer_kept_parts(
         job.sequence,
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        ep=layout.expert if kind == "moe" else 1,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        ep=layout.expert if is_routed(kind) else 1,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         recompute=recompute,
         modules=layout.recompute_modules,
         attention=attention_kept(job),
@@ -243,10 +243,10 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         _rows(job),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         dtype="bf16" if job.lora else job.dtype,
-        trains=job.lora is None or (kind == "dense" and "mlp down" in job.lora.targets),
+        trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
     )
     scores = scores_once(job, arch)
     if attention_kept(job) != "flash":
@@ -300,8 +300,8 @@ def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tup
             layout.tensor,
             layout.tensor,
             tp=layout.tensor,
-            ep=layout.expert if kind == "moe" else 1,
-            expert_tp=layout.expert_tensor if kind == "moe" else None,
+            ep=layout.expert if is_routed(kind) else 1,
+            expert_tp=layout.expert_tensor if is_routed(kind) else None,
         ).backward_weight
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
@@ -120,10 +120,10 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
 
 def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
     tensor = job.layout.tensor
-    widths = [("attention heads", arch.heads)]
+    widths = [("attention heads", arch.heads)] if has_attention(arch) else []
     if arch.kv_heads > tensor and arch.attention == "gqa":
         widths.append(("key-value heads", arch.kv_heads))
-    if "dense" in kinds_present(arch):
+    if has_dense(arch):
         widths.append(("MLP width", arch.ffn))
     cut = job.layout.expert_tensor
     inside = cut or tensor
