@@ -8,6 +8,8 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.mixer_operators import mixer_keeps, mixer_working
+from railwright.model.mixers import mixer_of
 from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, is_routed
 
@@ -137,6 +139,8 @@ def layer_activations(
         return {"layer input": rows * ELEMENT * arch.hidden / split}
     mixer, mlp = PARTS[layer]
     kept = _attention(arch, sequence, tp, attention, dtype) if mixer == "attention" else []
+    if mixer == "linear":
+        kept = _mixer(arch, tp, dtype)
     if mlp == "dense":
         kept += _mlp(arch, tp, dtype)
     elif mlp == "moe":
@@ -224,12 +228,14 @@ def layer_gradient_bytes(
         return received * (ELEMENT * (up + 1) - keep) * width
 
     flowing = ELEMENT * arch.hidden / split
-    mlp = PARTS[layer].mlp
+    mixer, mlp = PARTS[layer]
+    most = mixer_working(arch, tp)[1] if mixer == "linear" else 0.0
     if mlp != "moe":
-        return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
+        return rows * (flowing + max(most, behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
-    return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
+    experts = received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received)
+    return rows * (flowing + max(most, experts))
 
 
 def head_activation_bytes(
@@ -281,6 +287,17 @@ def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, d
     kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
     kept.append(_scores(kind, sequence, heads))
     return kept
+
+
+def _mixer(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
+    """The norm's input and output, what the mixer's kernels keep, and the input of the product behind."""
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    return [
+        Kept("mixer norm input", ELEMENT * arch.hidden, spread=True),
+        Kept("mixer norm output", keep * arch.hidden, spread=True),
+        *(Kept(name, size) for name, size in mixer_keeps(arch, tp).items()),
+        Kept("mixer output", keep * mixer_of(arch).values / tp),
+    ]
 
 
 def _scores(kind: CoreAttention, sequence: int, heads: float) -> Kept:

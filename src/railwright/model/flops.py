@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
+from railwright.model.mixers import mixer_macs, state_flops
 from railwright.model.pattern import PARTS, Layer, num_layers, windowed_share
 
 Scores = Literal["full", "causal"]
@@ -30,8 +31,9 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     scores    'full' counts every key for every query (Megatron SC'21, NeMo); 'causal' half of them
               (Megatron-Bridge from 25.09)
 
-    F = 6*(layers*(attention + active MLP) + hidden*vocab) + 3*layers*scores.  A second pass for recompute,
-    extra multi-token-prediction layers and element-wise work are not in it.
+    F = 6*(layers*(attention + active MLP) + hidden*vocab) + 3*layers*scores.  Linear mixers count their
+    products and their states (`mixers.FORMS`), whatever their kernels compute beside.  A second pass for
+    recompute, extra multi-token-prediction layers and element-wise work are not in it.
     Source: Narayanan et al., SC'21, section 5.1 and appendix; per-family conventions were checked on more
     than 500 published rows.
     """
@@ -40,6 +42,8 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     mlp = sum(mlp_macs(arch, kind) * num_layers(arch, mlp=PARTS[kind].mlp) for kind in ("mlp", "experts"))
     keys = attended_keys(arch, sequence, scores) * attending
     forward = 2.0 * (attention + mlp + arch.hidden * arch.vocab) + score_flops_per_key(arch) * keys
+    if arch.linear:
+        forward += (2.0 * mixer_macs(arch) + state_flops(arch.linear)) * num_layers(arch, mixer="linear")
     return ForwardBackward(forward=forward, backward=2.0 * forward)
 
 
@@ -52,7 +56,8 @@ def attention_macs(arch: Transformer) -> int:
         latent = h * (arch.kv_lora + arch.rope_dim)
         up = arch.kv_lora * heads * (arch.head_dim + arch.v_head_dim)
         return down + latent + up + heads * arch.v_head_dim * h
-    return h * (heads + 2 * arch.kv_heads) * arch.head_dim + heads * arch.head_dim * h
+    gate = {"": 0, "head": heads, "element": heads * arch.head_dim}[arch.attention_gate]
+    return h * ((heads + 2 * arch.kv_heads) * arch.head_dim + gate) + heads * arch.head_dim * h
 
 
 def mlp_macs(arch: Transformer, layer: Layer) -> int:

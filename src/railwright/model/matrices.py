@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
+from railwright.model.mixers import mixer_of
 from railwright.model.pattern import PARTS, Layer, layer_kinds
 
 
@@ -38,7 +39,7 @@ def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
     (core/optimizer/emerging_optimizers.py, split_qkv; core/transformer/mlp.py, linear_fc1).
     """
     mixer, mlp = PARTS[layer]
-    attention = _attention(arch) if mixer == "attention" else ()
+    attention = _attention(arch) if mixer == "attention" else _mixer(arch) if mixer else ()
     if mlp != "moe":
         return (*attention, *(_mlp(arch, "mlp", arch.ffn) if mlp else ()))
     routed = (Matrix("router", arch.experts, arch.hidden, ""),)
@@ -80,6 +81,12 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
         Matrix("value", keys, h, "rows"),
         Matrix("output projection", h, queries, "columns"),
     )
+
+
+def _mixer(arch: Transformer) -> tuple[Matrix, ...]:
+    """The product behind a state; Megatron-LM leaves the one in front, many in one, to Adam (core/ssm/
+    mamba_mixer.py, use_muon = False)."""
+    return (Matrix("mixer output projection", arch.hidden, mixer_of(arch).values, "columns"),)
 
 
 def _mlp(

@@ -28,6 +28,8 @@ INNER = {
     "aria": "aria_text",
     "fuyu": "persimmon",
     "got_ocr2": "qwen2",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
 }
 """Multimodal families, and the model_type of a language model that does not name its own."""
 

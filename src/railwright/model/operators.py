@@ -28,6 +28,8 @@ from railwright.model.kernels import (
     unfused_attention,
     windowed_attention,
 )
+from railwright.model.mixer_operators import mixer_blocks
+from railwright.model.mixers import check_mixer
 from railwright.model.pattern import PARTS, Layer
 from railwright.model.recompute import run_again
 
@@ -123,7 +125,11 @@ def layer_operators(
     cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow)
     check_cut(arch, layer, cut)
     mixer, mlp = PARTS[layer]
-    blocks = _attention(arch, rows, sequence, cut, dtype) if mixer == "attention" else []
+    blocks: list[Block] = []
+    if mixer == "attention":
+        blocks += _attention(arch, rows, sequence, cut, dtype)
+    elif mixer == "linear":
+        blocks += mixer_blocks(arch, rows, _norm_rows(rows, cut), sequence, cut.tp, dtype)
     dispatched = 0.0
     if mlp == "dense":
         blocks += _mlp(arch, rows, cut, dtype)
@@ -148,6 +154,8 @@ def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
     mixer, mlp = PARTS[layer]
     if mixer == "attention":
         _check_heads(arch, cut)
+    elif mixer == "linear":
+        check_mixer(arch, cut.tp)
     if mlp == "dense":
         _check_width(arch, "MLP width", arch.ffn, cut.tp)
     elif mlp == "moe":

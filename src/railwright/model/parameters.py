@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from railwright.model.architecture import Transformer
 from railwright.model.flops import attention_macs
+from railwright.model.mixers import mixer_parameters, replicated
 from railwright.model.operators import Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, layer_kinds, num_layers, num_norms
 
@@ -19,7 +20,7 @@ class ParameterCount:
     active_without_embedding   active less the input table where it is not also the output
                  matrix: it is looked up, not multiplied (gpt-oss's convention)
     embedding  input table; head  output matrix, 0 when tied; positions  learned positions
-    attention, mlp_dense, mlp_moe   of one layer, biases in; 0 where there is no such layer
+    attention, linear, mlp_dense, mlp_moe   of one layer, biases in; 0 where there is no such layer
     expert     one routed expert; router, shared   of one MoE layer, inside mlp_moe
     norms      all norms, the final one too
     mtp        the extra layers' own parameters, not in total
@@ -38,6 +39,7 @@ class ParameterCount:
     shared: int
     norms: int
     mtp: int
+    linear: int = 0
 
     @property
     def active_without_embedding(self) -> int:
@@ -63,7 +65,8 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     embedding = arch.vocab * arch.hidden
     head = 0 if arch.tied_embeddings else embedding + arch.vocab * arch.head_bias
     positions = arch.position_embeddings * arch.hidden
-    attention = _attention(arch)
+    attention = _attention(arch) if attending or arch.mtp_layers else 0
+    linear = mixer_parameters(arch) if arch.linear else 0
     mlp_dense = _mlp(arch, arch.ffn) if dense else 0
     expert = _mlp(arch, arch.expert_ffn) if moe else 0
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias if moe else 0
@@ -73,6 +76,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     inside = sum(num_norms(arch, kind) for kind in layer_kinds(arch)[: arch.layers])
     norms = (inside + 1 + arch.embedding_norm) * norm
     total = embedding + head + positions + norms + attending * attention + dense * mlp_dense + moe * mlp_moe
+    total += num_layers(arch, mixer="linear") * linear
     idle = moe * (arch.experts - arch.experts_per_token) * expert
     mlp_extra = mlp_moe if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
     extra = attention + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
@@ -90,6 +94,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
         shared=shared,
         norms=norms,
         mtp=arch.mtp_layers * extra,
+        linear=linear,
     )
 
 
@@ -108,6 +113,8 @@ def layer_parameters(
     if mixer == "attention":
         held += _replicated_attention(arch, tp)
         held += (_attention(arch) - _replicated_attention(arch, 1)) / tp
+    elif mixer == "linear":
+        held += replicated(arch) + (mixer_parameters(arch) - replicated(arch)) / tp
     if mlp != "moe":
         return GpuParameters(held + (_mlp(arch, arch.ffn) / tp if mlp else 0.0), 0.0)
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias

@@ -10,80 +10,23 @@ and of all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.mixer_operators import mixer_working
+from railwright.model.mixers import mixer_of, projected
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer
-
-INPUT, OUTPUT = "attention norm input", "layer output"
-"""What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
-
-QKV = "query, key, value"
-NARROW_QKV = "query, key, value in 8 bits"
-BEFORE_EXCHANGE = "attention output before all-to-all"
-
-SCOPES = {
-    "attention norm output": "mlp norm output",
-    "mlp norm output": OUTPUT,
-    QKV: "projected",
-    "query, key, value, exchanged": "projected",
-    "scores": "projected",
-    "dropped softmax": "projected",
-    "attention output": "projected",
-    BEFORE_EXCHANGE: "projected",
-    "projected": OUTPUT,
-    "mlp norm input": OUTPUT,
-    "down": OUTPUT,
-}
-"""Tensors that a variable of Megatron's forward functions still names: those of the attention until its
-output projection, those of the layer until its end (core/transformer/attention.py, transformer_layer.py)."""
-
-RECEIVED = (
-    "dispatched",
-    "expert input",
-    "expert up output",
-    "expert product",
-    "expert output",
-    "unsorted",
+from railwright.model.tensor_lists import (
+    BEFORE_EXCHANGE,
+    INPUT,
+    NARROW_QKV,
+    OUTPUT,
+    QKV,
+    SCOPES,
+    LayerTensors,
+    Makes,
 )
-"""Tensors with a row for each one that a GPU's experts receive."""
-
-
-@dataclass(frozen=True)
-class Makes:
-    """One operator.
-
-    reads    tensors of its forward pass, in the order their gradients are made
-    makes    tensor -> bytes of the tensors it makes
-    keeps    what its backward pass needs
-    weights  parameters of each weight that it multiplies with
-    beside   bytes that it needs for itself, forward and backward
-    same     the gradient of what it reads is that of what it makes (an addition, or written in place)
-    """
-
-    reads: tuple[str, ...]
-    makes: Mapping[str, float]
-    keeps: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-    beside: tuple[float, float] = (0.0, 0.0)
-    same: bool = False
-
-
-@dataclass(frozen=True)
-class LayerTensors:
-    """The operators of one layer of one microbatch on one GPU, in the order of the forward pass.
-
-    gradients  tensor -> bytes of its gradient; activations have theirs in 16 bits
-    groups     tensor -> the name under which `layer_activations` counts it, where that is another
-    until      tensor -> tensor that is made before the first one's last name goes out of scope
-    """
-
-    operators: tuple[Makes, ...]
-    gradients: Mapping[str, float]
-    groups: Mapping[str, str]
-    until: Mapping[str, str]
 
 
 def layer_tensors(
@@ -117,6 +60,8 @@ def layer_tensors(
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT
     if mixer == "attention":
         before = tape.attention(attention, sequence, exchanged, working, out)
+    elif mixer == "linear":
+        before = tape.mixer(out)
     else:
         tape.groups[INPUT] = "mlp norm input"
     if mlp == "dense":
@@ -124,16 +69,6 @@ def layer_tensors(
     elif mlp == "moe":
         tape.experts(before, ep, expert_tp or tp, imbalance)
     return tape.done()
-
-
-def with_received(tensors: LayerTensors, factor: float) -> LayerTensors:
-    """The same layer where its experts receive `factor` times as many rows."""
-
-    def scaled(sizes: Mapping[str, float]) -> dict[str, float]:
-        return {name: size * (factor if name in RECEIVED else 1.0) for name, size in sizes.items()}
-
-    operators = tuple(replace(op, makes=scaled(op.makes)) for op in tensors.operators)
-    return replace(tensors, operators=operators, gradients=scaled(tensors.gradients))
 
 
 class _Tape:
@@ -233,6 +168,30 @@ class _Tape:
         self.product("attention output", "projected", (self.full, self.full), "attention output", weight)
         if arch.norms_per_layer == 1:
             return "projected"
+        self.closing("projected", INPUT, out)
+        return out
+
+    def mixer(self, out: str) -> str:
+        """A linear mixer: what its kernels need for themselves comes and goes with the one that scans."""
+        arch, mixer = self.arch, mixer_of(self.arch)
+        self.groups[INPUT] = "mixer norm input"
+        self.norm(INPUT, "mixer norm output")
+        of, wide = self.gathered("mixer norm output"), projected(mixer) / self.tp
+        self.product(
+            of, "mixer projected", self.wide("mixer projected", wide), "mixer norm output", wide * arch.hidden
+        )
+        ahead, back = (self.rows * each for each in mixer_working(arch, self.tp))
+        values = mixer.values / self.tp
+        makes = {"mixer scanned": self.wide("mixer scanned", values)}
+        makes |= {
+            name: (0.0, self.kept[name]) for name in ("mixer rule", "mixer normed") if name in self.kept
+        }
+        self.op(("mixer projected",), makes, ("mixer projected", *makes), beside=(ahead, back))
+        size = self.wide("mixer output", values)
+        self.op(("mixer scanned",), {"mixer output": size}, ("mixer scanned",))
+        self.product(
+            "mixer output", "projected", (self.full, self.full), "mixer output", values * arch.hidden
+        )
         self.closing("projected", INPUT, out)
         return out
 

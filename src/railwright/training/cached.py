@@ -17,7 +17,8 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer, is_routed
-from railwright.model.tensors import layer_tensors, with_received
+from railwright.model.tensor_lists import with_received
+from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of

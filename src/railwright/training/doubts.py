@@ -70,8 +70,9 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
     if job.dispatch_dtype == "fp8" and (not arch.is_moe or job.layout.expert == 1):
         found.append("dispatch_dtype does nothing: no token travels to an expert (layout.expert is 1).")
-    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi):
-        positions = "ALiBi" if arch.alibi else "learned positions"
+    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi or not arch.rotary):
+        learned = "learned positions" if arch.position_embeddings else "no positions in its attention"
+        positions = "ALiBi" if arch.alibi else learned
         found.append(f"unfused rotary does nothing: {arch.name} has {positions}.")
     if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
         found.append(

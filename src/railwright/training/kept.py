@@ -9,8 +9,8 @@ from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLo
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer, is_routed
-from railwright.model.tensors import BEFORE_EXCHANGE
+from railwright.model.pattern import PARTS, Layer, is_routed
+from railwright.model.tensor_lists import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
@@ -69,8 +69,8 @@ FROZEN: dict[str, LoraTarget] = {
 }
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
 
-ROUTED = ("expert input", "expert product")
-"""Inputs of routed experts' products, which get no adapters."""
+ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
+"""Inputs of products that get no adapters: those of routed experts and of linear mixers."""
 
 
 MLP = (
@@ -201,7 +201,7 @@ def layer_kept_parts(
         return kept
     if recompute == "selective" and job.software in SAVED:
         return {name: size for name, size in kept.items() if name in SAVED[job.software]}
-    if layout.context > 1 and layout.context_kind == "all-to-all":
+    if layout.context > 1 and layout.context_kind == "all-to-all" and "attention output" in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     return {name: size for name, size in kept.items() if is_needed(job, name)}
@@ -252,7 +252,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     if attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
         scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
-    if not scores:
+    if not scores or PARTS[kind].mixer != "attention":
         return behind
     split = layout.tensor if layout.sequence_parallel else 1
     flowing = _rows(job) * ELEMENT * arch.hidden / split

@@ -14,6 +14,7 @@ from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
 from railwright.training.lora import check_adapters
+from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
@@ -41,6 +42,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     data = data_parallel(job, fabric)
     check_experts(job, arch, gpus // job.layout.pipeline, domain_of(job, fabric))
     _check_tensor(job, arch)
+    check_mixers(job, arch)
     check_adapters(job, arch)
     _check_context(job, arch)
     check_layers(job, arch)
