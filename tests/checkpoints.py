@@ -301,7 +301,23 @@ EXACT = {
     ),
 }
 
+
+def trinity(layers, hidden, heads, kv_heads, ffn, width, per_token=8, **more):
+    """AFMoE's keys, as in the table of arXiv 2602.17004."""
+    experts = {"num_experts": 128, "num_experts_per_tok": per_token, "moe_intermediate_size": width}
+    own = {"head_dim": 128, "num_dense_layers": 2, "num_shared_experts": 1}
+    return shape("afmoe", layers, hidden, heads, kv_heads, ffn, 200192, **experts | own | more)
+
+
 ROUNDED = {
+    # model cards: 398, 26 and 6 billion
+    "trinity-large": (
+        trinity(60, 3072, 48, 8, 12288, 3072, 4, num_experts=256, num_dense_layers=6),
+        3.98e11,
+        0.002,
+    ),
+    "trinity-mini": (trinity(32, 2048, 32, 4, 6144, 1024), 2.6e10, 0.005),
+    "trinity-nano": (trinity(56, 1024, 8, 2, 3072, 256), 6e9, 0.021),
     "cwm": (shape("cwm", 64, 6144, 48, 8, 21504, 128256), 3.2e10, 0.02),
     "mistral-small-4": (
         shape(

@@ -97,6 +97,11 @@ def letters(arch):
         ({**ERNIE, "moe_layer_start_index": 3}, "dddeeeee"),
         ({**ERNIE, "moe_layer_start_index": 2, "moe_layer_interval": 2}, "dddedede"),
         ({**ERNIE, "moe_layer_start_index": 1, "moe_layer_end_index": 7}, "deeeeeee"),
+        # no two numbers say these
+        ({**ERNIE, "moe_layer_start_index": 1, "moe_layer_end_index": 3}, "deeedddd"),
+        ({**QWEN, "mlp_only_layers": [1, 4]}, "edeedeee"),
+        ({**DEEPSEEK, "mlp_layer_types": [*["sparse"] * 3, *["dense"] * 5]}, "eeeddddd"),
+        ({**DEEPSEEK, "mlp_layer_types": ["sparse", *["dense"] * 6, "sparse"]}, "edddddde"),
     ],
 )
 def test_layers_with_experts_are_those_of_each_family(config, held):
@@ -164,6 +169,46 @@ def test_a_pattern_is_found_where_there_is_one_and_says_the_same_layers(length):
 def test_windows_of_published_models(name, windowed, window):
     arch = load_model(name)
     assert (arch.layers - full_layers(arch), arch.sliding_window) == (windowed, window)
+
+
+def test_layers_listed_one_by_one_are_those_of_their_stages():
+    arch = read({**ERNIE, "moe_layer_start_index": 1, "moe_layer_end_index": 3})
+    assert (arch.expert_layers, num_moe_layers(arch)) == ((1, 2, 3), 3)
+    # d e e e | d d d d, and d e | e e | d d | d d: the fullest stage is not the last one
+    assert stage_kinds(arch, 2) == ("dense", "moe", "moe", "moe")
+    assert stage_kinds(arch, 4) == ("moe", "moe")
+    assert count_parameters(arch).mlp_moe > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "whole"),
+    [
+        # Qwen: windows from max_window_layers on
+        (
+            {**SMALL, "model_type": "qwen3", "use_sliding_window": True, "max_window_layers": 2},
+            (0, 1),
+        ),
+        # Llama 4: layers without rotary positions see everything
+        ({**LLAMA4, "no_rope_layers": [0, 1, 0, 0, 1, 1, 1, 1], "attention_chunk_size": 64}, (0, 2, 3)),
+        # Flint: the first two, every fourth, and the last
+        (
+            {**QWEN, "model_type": "flint", "num_hidden_layers": 11},
+            (0, 1, 5, 9, 10),
+        ),
+        # Muse Glimmer counts from the last layer
+        ({**SMALL, "model_type": "muse_glimmer_text", "num_hidden_layers": 7}, (2, 6)),
+    ],
+)
+def test_layers_that_see_everything_may_be_listed_one_by_one(config, whole):
+    arch = read({"sliding_window": 64, **config})
+    assert (arch.whole_layers, arch.full_every, full_layers(arch)) == (whole, 0, len(whole))
+    # a stage of one layer sees everything or not; halves hold what they hold
+    assert full_layers(arch, arch.layers) == 1
+    half = -(-arch.layers // 2)
+    assert full_layers(arch, 2) == max(sum(i < half for i in whole), sum(i >= half for i in whole))
+    assert attended_keys(arch, 4096, "full") == pytest.approx(
+        (len(whole) * 4096 + (arch.layers - len(whole)) * 64) / arch.layers
+    )
 
 
 def test_a_stage_of_many_counts_the_most_full_layers_it_can_hold():

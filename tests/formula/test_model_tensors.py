@@ -27,11 +27,16 @@ LAYERS: list[tuple[str, Layer]] = [
     ("gemma-3-27b", "dense"),
     ("falcon-180b", "dense"),
     ("falcon-180b with one norm", "dense"),
+    ("trinity-large", "dense"),
+    ("trinity-large", "moe"),
+    ("llama-3.1-70b with gates per head", "dense"),
 ]
 
 
 def named(model: str) -> Transformer:
-    """A bundled model, or one whose attention and MLP share a norm, as Cohere's do."""
+    """A bundled model, or one whose attention and MLP share a norm (Cohere), or with gates (Laguna)."""
+    if model.endswith(" with gates per head"):
+        return replace(load_model(model.removesuffix(" with gates per head")), attention_gate="head")
     arch = load_model(model.removesuffix(" with one norm"))
     return replace(arch, norms_per_layer=1) if model.endswith(" with one norm") else arch
 

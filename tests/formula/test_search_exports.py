@@ -52,6 +52,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     (replace(MOE, experts=64, experts_per_token=4), changed(job(expert=16), expert_nodes=1)),
     (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
     (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
+    (replace(DENSE, attention_gate="element"), job()),
 ]
 
 

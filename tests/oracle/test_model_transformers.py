@@ -35,6 +35,8 @@ def test_layers_that_see_everything_are_those_of_the_class(row):
     arch = read(row)
     if not arch.sliding_window:
         seen = list(range(arch.layers))
+    elif arch.whole_layers:
+        seen = list(arch.whole_layers)
     else:
         early = 0 if arch.full_first else 1
         seen = [i for i in range(arch.layers) if arch.full_every and (i + early) % arch.full_every == 0]
@@ -78,6 +80,8 @@ VISION = (
     "phi4_multimodal",
     "mistral4",
     "emu3_text_model",
+    "muse_glimmer_text",
+    "step3p5",
 )
 ALONE = [row for row in ROWS if not row["config"]["model_type"].endswith(VISION)]
 """Without the language models of multimodal classes, which have no class of their own with a head."""

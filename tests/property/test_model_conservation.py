@@ -38,6 +38,8 @@ def transformers(draw):
         gated=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
         qk_norm_gains=draw(st.sampled_from(("head", "all", "none"))),
+        attention_gate=draw(st.sampled_from(("", "head", "element"))),
+        attention_gate_bias=draw(st.booleans()),
         tied_embeddings=draw(st.booleans()),
         head_bias=draw(st.booleans()),
         sliding_window=draw(st.sampled_from((0, 100))),
@@ -51,6 +53,8 @@ def transformers(draw):
         shared_gate=shared > 0 and draw(st.booleans()),
         dense_layers=draw(st.integers(0, 2)) if moe else 0,
         expert_every=draw(st.integers(1, 3)) if moe else 1,
+        expert_layers=draw(st.sampled_from(((), (0,), (1,)))) if moe else (),
+        whole_layers=draw(st.sampled_from(((), (0,), (0, 1)))),
         alibi=draw(st.booleans()),
         embedding_norm=draw(st.booleans()),
     )
@@ -58,6 +62,7 @@ def transformers(draw):
         arch = replace(
             arch,
             attention="mla",
+            attention_gate="",
             q_lora=draw(st.sampled_from((0, 48))),
             kv_lora=32,
             rope_dim=8,

@@ -20,7 +20,7 @@ from railwright.training import schedule
 from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
-from search_cases import AGAIN, ALTERNATING, DELAYED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
+from search_cases import AGAIN, ALTERNATING, DELAYED, GATED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
 from training_cases import DENSE, MOE, changed, job
 
 CASES = {
@@ -125,6 +125,11 @@ CASES = {
         LATENT,
         job(batch=32, recompute="selective", recompute_modules=("mla_up_proj",)),
         {"schedule": ("auto", "zb-h1"), "tensor": (2, 4), "recompute": ("none", "selective")},
+    ),
+    "gates, and layers of no pattern": (
+        GATED,
+        job(batch=32),
+        {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
     ),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "adapters": (

@@ -74,6 +74,13 @@ def test_glm_4_7_flash_with_its_extra_layer_is_the_published_checkpoint():
     assert count.total + count.mtp + count.embedding + count.head == 31_221_488_576
 
 
+def test_trinity_nano_activates_800_million_without_the_embedding():
+    # arcee.ai, The Trinity Manifesto (1 December 2025)
+    assert counted("trinity-nano", ROUNDED["trinity-nano"][0]).active_without_embedding == pytest.approx(
+        8e8, rel=0.025
+    )
+
+
 def test_mimo_with_its_extra_layer_is_the_published_checkpoint():
     count = counted("mimo-7b", shape("mimo", 36, 4096, 32, 8, 11008, 151680, num_nextn_predict_layers=1))
     assert count.total + count.mtp == 7_833_409_536

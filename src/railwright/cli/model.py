@@ -90,7 +90,8 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
 
     if arch.attention == "gqa":
         heads = f"gqa, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values"
-        return [("attention", heads)]
+        gates = {"": "", "head": ", outputs gated by head", "element": ", outputs gated by element"}
+        return [("attention", heads + gates[arch.attention_gate])]
     queries = show_count(arch.q_lora) if arch.q_lora else "none"
     keys = f"keys of {arch.head_dim} and {arch.rope_dim} rotary, values of {arch.v_head_dim}"
     return [

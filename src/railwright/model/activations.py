@@ -7,6 +7,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.mixer_operators import mixer_keeps, mixer_working
 from railwright.model.mixers import mixer_of
@@ -284,7 +285,12 @@ def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, d
             kept.append(Kept("query and key before norm", ELEMENT * arch.head_dim * (heads + keys)))
         output = heads * arch.head_dim
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
-    kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
+    if arch.attention_gate:
+        kept.append(Kept("attention gates", ELEMENT * gate_width(arch) / tp))
+        kept.append(Kept("attention output", ELEMENT * output))
+        kept.append(Kept("gated output", keep * output))
+    else:
+        kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
     kept.append(_scores(kind, sequence, heads))
     return kept
 
@@ -348,11 +354,11 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
 
 def check_every_second(arch: Transformer, layer: Layer) -> None:
     """Raise PlanError where it is not known which products every second one is: beyond dense gated layers
-    with grouped queries."""
-    if layer != "dense" or arch.attention != "gqa" or not arch.gated:
+    with grouped queries, or where attention has gates."""
+    if layer != "dense" or arch.attention != "gqa" or not arch.gated or arch.attention_gate:
         raise PlanError(
-            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense gated layers with grouped "
-            "queries; choose parts of the layer instead."
+            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense layers with a gated MLP, "
+            "grouped queries and no gates on attention; choose parts of the layer instead."
         )
 
 

@@ -62,19 +62,21 @@ class Transformer:
     dense_layers  layers before the first one with experts, in a MoE model: they have a dense MLP
     expert_every  from there on one layer in so many has experts, the first included; the others are dense
                   (`pattern.layer_kinds` says which)
+    expert_layers the layers with experts, counted from 0, where those two numbers do not say it; else empty
     pattern       what every layer is, in order, of a model whose layers are not all attention with an MLP;
                   empty where `dense_layers` and `expert_every` say it
     linear        the mixer of the layers whose kind says so (`pattern.PARTS`); None without any
     rotary        queries and keys of the attention are turned by their positions; False where nothing tells
                   them, since other layers do (Nemotron-H, Jamba)
-    attention_gate  what attention gives is multiplied by a sigmoid of a product of its input: one per 'head',
-                  or one per 'element' (Qwen3-Next); '' without
     tied_embeddings  the LM head shares the token embedding's weights
     attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
     attention_sinks  one learned logit per head (gpt-oss)
     qk_norm       queries and keys are normed; qk_norm_gains says with which learned gains: those of one
                   'head', shared by all of them, those of 'all' heads (OLMo 2), or 'none' (Llama 4);
                   qk_norm_bias says that they have biases too (Persimmon)
+    attention_gate  the attention output is multiplied by gates, which one product more makes of the block's
+                  input: one for each 'head' (Laguna) or 'element' (Trinity); '' is none;
+                  attention_gate_bias adds a bias per head to them (Beam)
     mlp_bias, router_bias, norm_bias, head_bias   biases of the MLP or experts, of the router, of the norms,
                   of an LM head that is not tied
     norm_gain     the norms have learned gains; without, they have no parameters at all (OLMo of 2024)
@@ -91,6 +93,8 @@ class Transformer:
     full_every           of the layers of a windowed model the last of so many sees the whole sequence, the
                          others the window; 0 = all are windowed
     full_first           it is the first of so many, not the last (CWM, GPT-Neo)
+    whole_layers         the layers that see the whole sequence, counted from 0, where those two do not say
+                         it; else empty
     window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
                          not see each other (Llama 4's chunked attention), instead of looking so far back
     mtp_layers    extra multi-token-prediction layers
@@ -121,10 +125,10 @@ class Transformer:
     expert_groups: int = 1
     dense_layers: int = 0
     expert_every: int = 1
+    expert_layers: tuple[int, ...] = ()
     pattern: tuple[Layer, ...] = ()
     linear: LinearMixer | None = None
     rotary: bool = True
-    attention_gate: Literal["", "head", "element"] = ""
     tied_embeddings: bool = False
     attention_bias: bool = False
     output_bias: bool = False
@@ -132,6 +136,8 @@ class Transformer:
     qk_norm: bool = False
     qk_norm_gains: Literal["head", "all", "none"] = "head"
     qk_norm_bias: bool = False
+    attention_gate: Literal["", "head", "element"] = ""
+    attention_gate_bias: bool = False
     mlp_bias: bool = False
     router_bias: bool = False
     norm_bias: bool = False
@@ -147,6 +153,7 @@ class Transformer:
     sliding_window: int = 0
     full_every: int = 0
     full_first: bool = False
+    whole_layers: tuple[int, ...] = ()
     window_chunked: bool = False
     mtp_layers: int = 0
     mtp_dense: bool = False

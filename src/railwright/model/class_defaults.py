@@ -42,6 +42,13 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+    "step3p5": {
+        "num_local_experts": "n_routed_experts",
+        "moe_num_experts": "n_routed_experts",
+        "num_attention_groups": "num_key_value_heads",
+        "moe_top_k": "num_experts_per_tok",
+        "share_expert_dims": "share_expert_dim",
+    },
     "hunyuan_v1_moe": {"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
 }
 """model_type -> other name of a key -> the name that the family's function reads (attribute_map there).
@@ -134,6 +141,25 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "cohere2_moe": {**_WIDE, **_WINDOW},
     "mimo": {"num_key_value_heads": 32, **_LATE},
     "stablelm_epoch": {"num_key_value_heads": 32},
+    "flint": {"num_key_value_heads": 4, "sliding_window": 513, **_WIDE},
+    "afmoe": {"num_experts": 64, "num_experts_per_tok": 6, "sliding_window": 1024, **_WIDE},
+    "laguna": {
+        "num_key_value_heads": 8,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512,
+        "sliding_window": 512,
+        **_WIDE,
+    },
+    "step3p5": {
+        "num_key_value_heads": 8,
+        "n_routed_experts": 288,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 1280,
+        **_WIDE,
+    },
+    "muse_glimmer_text": {"num_key_value_heads": 2, "sliding_window": 2048, **_WIDE},
+    "beam": {"num_key_value_heads": 8, "sliding_window": 512, **_WIDE},
     # Falcon's first names: the code of the 40B knows the later decoder only
     "RefinedWeb": {"new_decoder_architecture": True},
     "RefinedWebModel": {"multi_query": False, "parallel_attn": False},

@@ -33,7 +33,7 @@ from railwright.model.keys import Keys
 def _everywhere(keys: Keys, dense: Transformer, experts: str, per_token: str) -> Transformer:
     """Experts as wide as the dense MLP in every layer."""
     has = [True] * dense.layers
-    return routed(keys, dense, has, experts, experts=experts, per_token=per_token, width=dense.ffn)
+    return routed(keys, dense, has, experts=experts, per_token=per_token, width=dense.ffn)
 
 
 def mixtral(keys: Keys, name: str) -> Transformer:
@@ -64,7 +64,7 @@ def granitemoe(keys: Keys, name: str) -> Transformer:
 def granitemoe_swa(keys: Keys, name: str) -> Transformer:
     """Granite's experts with a learned sink per head; the first of every four layers sees everything."""
     arch = replace(granitemoe(keys, name), attention_sinks=True)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def olmoe(keys: Keys, name: str) -> Transformer:
@@ -91,7 +91,7 @@ def gpt_oss(keys: Keys, name: str) -> Transformer:
         mlp_bias=True,
         router_bias=True,
     )
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
 
 
 def qwen2_moe(keys: Keys, name: str) -> Transformer:
@@ -103,7 +103,7 @@ def qwen2_moe(keys: Keys, name: str) -> Transformer:
     if keys.raw("layer_types") is None:
         last = keys.whole("max_window_layers", 0, least=0)
         full = [other or i >= last for i, other in enumerate(full)]
-    arch = qwen_experts(keys, windowed(keys, base, window, full))
+    arch = qwen_experts(keys, windowed(base, window, full))
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
 
 
@@ -119,7 +119,6 @@ def qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
         keys,
         dense,
         [(i + 1) % step == 0 and i not in named for i in range(dense.layers)],
-        "mlp_only_layers" if named else "decoder_sparse_step",
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -140,7 +139,6 @@ def llama4(keys: Keys, name: str) -> Transformer:
         keys,
         dense,
         [i in named for i in range(layers)],
-        "interleave_moe_layer_step" if listed is None else "moe_layers",
         experts="num_local_experts",
         per_token="num_experts_per_tok",
         width=base.ffn,
@@ -148,15 +146,13 @@ def llama4(keys: Keys, name: str) -> Transformer:
     )
     if keys.flag("use_qk_norm", True):
         arch = normed_queries(arch, "none")
-    rotary, pattern = keys.raw("no_rope_layers"), "no_rope_layer_interval"
-    every = keys.whole("no_rope_layer_interval", 4)
+    rotary, every = keys.raw("no_rope_layers"), keys.whole("no_rope_layer_interval", 4)
     full = full_layers_of(keys, layers, every)
     if keys.raw("layer_types") is None and isinstance(rotary, list) and rotary:
-        pattern = "no_rope_layers"
         right = len(rotary) == layers and all(turned in (0, 1) for turned in rotary)
-        keys.need(right, pattern, f"{layers} of 0, 1 are expected, one for each layer.")
+        keys.need(right, "no_rope_layers", f"{layers} of 0, 1 are expected, one for each layer.")
         full = [not turned for turned in rotary] if right else full
-    arch = windowed(keys, arch, keys.whole("attention_chunk_size", 0), full, pattern)
+    arch = windowed(arch, keys.whole("attention_chunk_size", 0), full)
     return replace(arch, window_chunked=arch.sliding_window > 0)
 
 
@@ -204,7 +200,6 @@ def _shared_experts(keys: Keys, base: Transformer, *, biased: bool, leading: int
         keys,
         replace(base, expert_groups=keys.whole("n_group", 1)),
         behind_dense(keys, base.layers, first, keys.whole("moe_layer_freq", 1)),
-        "moe_layer_freq" if keys.raw("mlp_layer_types") is None else "mlp_layer_types",
         experts="n_routed_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -240,21 +235,20 @@ def exaone_moe(keys: Keys, name: str) -> Transformer:
     Its extra layers have a dense MLP (vLLM, exaone_moe.py: no experts where `is_mtp`).
     """
     base = replace(exaone4(keys, name), mtp_layers=extra_layers(keys), mtp_dense=True)
-    return _numbered_experts(keys, base, keys.whole("first_k_dense_replace", 1, least=0), "mlp_layer_types")
+    return _numbered_experts(keys, base, keys.whole("first_k_dense_replace", 1, least=0))
 
 
 def hy_v3(keys: Keys, name: str) -> Transformer:
     """Hunyuan 3: as Hunyuan, with shared experts behind one dense layer."""
     base = replace(hunyuan(keys, name), mtp_layers=extra_layers(keys))
-    return _numbered_experts(keys, base, 1, "mlp_layer_types")
+    return _numbered_experts(keys, base, 1)
 
 
-def _numbered_experts(keys: Keys, base: Transformer, leading: int, pattern: str) -> Transformer:
+def _numbered_experts(keys: Keys, base: Transformer, leading: int) -> Transformer:
     return routed(
         keys,
         base,
         behind_dense(keys, base.layers, leading),
-        pattern,
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -271,7 +265,6 @@ def aria(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         [True] * base.layers,
-        "moe_num_experts",
         experts="moe_num_experts",
         per_token="moe_topk",
         width=base.ffn,
@@ -286,7 +279,6 @@ def hunyuan_moe(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         [True] * base.layers,
-        "num_experts",
         experts="num_experts",
         per_token="moe_topk",
         width=base.ffn,
@@ -308,7 +300,6 @@ def ernie_moe(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         [first <= i <= last and (i + 1) % step == 0 for i in range(layers)],
-        "moe_layer_interval" if last >= layers - 1 else "moe_layer_end_index",
         experts="moe_num_experts",
         per_token="moe_k",
         width=keys.whole("moe_intermediate_size"),

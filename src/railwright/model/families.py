@@ -7,6 +7,7 @@ from typing import Any
 
 from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
+from railwright.model import gated_families as gated
 from railwright.model import gpt_families as gpt
 from railwright.model import hybrid_families as hybrid
 from railwright.model import remote_families as remote
@@ -109,6 +110,12 @@ FAMILIES: dict[str, Family] = {
     "mellum": windowed.mellum,
     "kolibri1": windowed.kolibri,
     "cohere2_moe": windowed.cohere2_moe,
+    "flint": windowed.flint,
+    "afmoe": gated.afmoe,
+    "laguna": gated.laguna,
+    "step3p5": gated.step3p5,
+    "muse_glimmer_text": gated.muse_glimmer,
+    "beam": gated.beam,
     "gpt-sw3": dense.gpt2,
     "gptj": gpt.gptj,
     "codegen": gpt.gptj,
@@ -174,7 +181,6 @@ recurrences and linear attentions, or both in one layer."""
 
 _SPARSE = "attends to a few keys that an indexer chooses for each query (sparse attention)"
 
-_GATED = "multiplies what attention gives by gates, which are one product more"
 _WIDER = "has wider heads in the layers that see the whole sequence"
 _POOLED = "gives one vector for a text, not the next token"
 _SPEAKS = "has tables of sounds beside that of the text, and a second decoder for them"
@@ -196,9 +202,6 @@ REFUSED = {
     "longcat_flash": "has two attention blocks in a layer, and experts that do nothing",
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
     **dict.fromkeys(
-        ("afmoe", "beam", "laguna", "muse_glimmer", "muse_glimmer_text", "step3p5", "step3p7"), _GATED
-    ),
-    **dict.fromkeys(
         ("muse_spark", "muse_spark_text"), "has experts of another width than the layers they are in"
     ),
     **dict.fromkeys(
@@ -216,7 +219,6 @@ REFUSED = {
     "bitnet": "multiplies by weights of three values, and has norms inside attention and MLP",
     "diffllama": "subtracts two attentions from each other",
     "doge": "drops keys by a mask that it learns, and has gains on what it adds up",
-    "flint": "sees the whole sequence in its first two layers and then in one of every four",
     "openelm": "has other heads and another MLP in every layer",
     "deci": "has other key-value heads in some layers",
     "nemotron-nas": "leaves attention or the MLP out of some layers",

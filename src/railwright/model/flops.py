@@ -55,9 +55,16 @@ def attention_macs(arch: Transformer) -> int:
         down = h * arch.q_lora + arch.q_lora * query if arch.q_lora else h * query
         latent = h * (arch.kv_lora + arch.rope_dim)
         up = arch.kv_lora * heads * (arch.head_dim + arch.v_head_dim)
-        return down + latent + up + heads * arch.v_head_dim * h
-    gate = {"": 0, "head": heads, "element": heads * arch.head_dim}[arch.attention_gate]
-    return h * ((heads + 2 * arch.kv_heads) * arch.head_dim + gate) + heads * arch.head_dim * h
+        return down + latent + up + heads * arch.v_head_dim * h + h * gate_width(arch)
+    own = h * (heads + 2 * arch.kv_heads) * arch.head_dim + heads * arch.head_dim * h
+    return own + h * gate_width(arch)
+
+
+def gate_width(arch: Transformer) -> int:
+    """Gates of one token's attention output in one layer, of all heads; 0 without."""
+    value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
+    each = {"": 0, "head": 1, "element": value}
+    return arch.heads * each[arch.attention_gate]
 
 
 def mlp_macs(arch: Transformer, layer: Layer) -> int:

@@ -29,7 +29,7 @@ NAMES: dict[str, Layer] = {
 
 def nemotron_h(keys: Keys, name: str) -> Transformer:
     """Nemotron-H and Nemotron 3 Nano: every layer is one block, Mamba-2, attention, MLP or experts, and its
-    attention has no positions; neither MLP nor experts are gated."""
+    attention has no positions; neither MLP nor experts are gated, and embeddings are never tied."""
     pattern = _blocks(keys)
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     for key in ("use_bias", "attention_bias", "mamba_proj_bias"):
@@ -47,7 +47,6 @@ def nemotron_h(keys: Keys, name: str) -> Transformer:
         ffn=keys.whole("intermediate_size"),
         gated=False,
         mlp_bias=biased,
-        tied_embeddings=keys.flag("tie_word_embeddings", False),
         rotary=False,
         pattern=pattern,
         max_positions=keys.whole("max_position_embeddings", 0),
@@ -64,6 +63,7 @@ def nemotron_h(keys: Keys, name: str) -> Transformer:
             conv_bias=keys.flag("use_conv_bias", True),
             chunk=keys.whole("chunk_size", 128),
         )
+        _need_groups(keys, mixer, "n_groups")
         arch = replace(arch, linear=mixer)
     return _nemotron_experts(keys, arch) if "experts" in pattern else arch
 
@@ -129,7 +129,7 @@ def _mamba(keys: Keys, hidden: int) -> LinearMixer:
         "mamba_n_heads",
         f"{heads} heads of {width} are not mamba_expand x hidden_size = {inner}.",
     )
-    return LinearMixer(
+    mixer = LinearMixer(
         "mamba2",
         heads=heads,
         value_dim=max(width, 1),
@@ -138,6 +138,18 @@ def _mamba(keys: Keys, hidden: int) -> LinearMixer:
         conv=keys.whole("mamba_d_conv", 4),
         conv_bias=keys.flag("mamba_conv_bias", True),
         chunk=keys.whole("mamba_chunk_size", 256),
+    )
+    _need_groups(keys, mixer, "mamba_n_groups")
+    return mixer
+
+
+def _need_groups(keys: Keys, mixer: LinearMixer, key: str) -> None:
+    """Complain where heads of keys, or groups, are not shared by as many heads each."""
+    # A count that was itself refused is 1 here.
+    keys.need(
+        mixer.heads % mixer.key_heads == 0 or mixer.heads == 1,
+        key,
+        f"{mixer.key_heads} does not divide the {mixer.heads} heads of the linear layers.",
     )
 
 
@@ -205,11 +217,7 @@ def _delta(keys: Keys, arch: Transformer) -> Transformer:
         key_dim=keys.whole("linear_key_head_dim", 128),
         conv=keys.whole("linear_conv_kernel_dim", 4),
     )
-    keys.need(
-        mixer.heads % mixer.key_heads == 0,
-        "linear_num_key_heads",
-        f"{mixer.key_heads} does not divide the {mixer.heads} linear_num_value_heads.",
-    )
+    _need_groups(keys, mixer, "linear_num_key_heads")
     every = keys.whole("full_attention_interval", 4)
     linear = linear_layers(keys, arch.layers, [(i + 1) % every > 0 for i in range(arch.layers)])
     return mixed(arch, mixer, linear)

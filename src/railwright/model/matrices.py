@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
-from railwright.model.mixers import mixer_of
+from railwright.model.flops import gate_width
+from railwright.model.mixers import mixer_of, projected
 from railwright.model.pattern import PARTS, Layer, layer_kinds
 
 
@@ -79,14 +80,19 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
         Matrix("query", queries, h, "rows"),
         Matrix("key", keys, h, "rows"),
         Matrix("value", keys, h, "rows"),
+        *((Matrix("gate", gate_width(arch), h, "rows"),) if arch.attention_gate else ()),
         Matrix("output projection", h, queries, "columns"),
     )
 
 
 def _mixer(arch: Transformer) -> tuple[Matrix, ...]:
-    """The product behind a state; Megatron-LM leaves the one in front, many in one, to Adam (core/ssm/
-    mamba_mixer.py, use_muon = False)."""
-    return (Matrix("mixer output projection", arch.hidden, mixer_of(arch).values, "columns"),)
+    """The products in front of a state, one matrix, and behind it; Megatron-LM leaves Mamba's in front to
+    Adam (core/ssm/mamba_mixer.py, use_muon = False)."""
+    mixer = mixer_of(arch)
+    behind = Matrix("mixer output projection", arch.hidden, mixer.values, "columns")
+    if mixer.kind == "mamba2":
+        return (behind,)
+    return (Matrix("mixer projection", projected(mixer), arch.hidden, "rows"), behind)
 
 
 def _mlp(

@@ -13,7 +13,7 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import Part, expert_choice, rotary
-from railwright.model.flops import score_flops_per_key
+from railwright.model.flops import gate_width, score_flops_per_key
 from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
@@ -23,6 +23,7 @@ from railwright.model.kernels import (
     expert_biases,
     half,
     linear,
+    output_gate,
     residual,
     two_products,
     unfused_attention,
@@ -174,6 +175,8 @@ def _check_heads(arch: Transformer, cut: Cut) -> None:
             f"{arch.name}: tensor parallel {cut.tp} neither divides nor is a multiple of its {kv} "
             f"key/value heads; choose one of {_divisors(kv)} or a multiple of {kv}."
         )
+    if arch.attention == "mla" and arch.attention_gate:
+        raise PlanError(f"{arch.name}: gates on the outputs of latent attention are not modelled.")
 
 
 def _check_experts(arch: Transformer, cut: Cut) -> None:
@@ -191,7 +194,7 @@ def _check_experts(arch: Transformer, cut: Cut) -> None:
 
 def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str) -> list[Block]:
     h, local = arch.hidden, _norm_rows(rows, cut)
-    heads = arch.heads // cut.tp
+    heads, gates = arch.heads // cut.tp, gate_width(arch) // cut.tp
     blocks = [elementwise("input norm", local, reads=h, writes=h, back=3 * h)]
     if arch.attention == "mla":
         blocks += _latent_projections(arch, rows, heads, local, dtype)
@@ -200,7 +203,8 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     else:
         query = value = arch.head_dim
         kv_heads = max(arch.kv_heads // cut.tp, 1)
-        blocks.append(linear("qkv projection", rows, (heads + 2 * kv_heads) * query, h, dtype))
+        # gates are made by the same product (Megatron-LM's linear_qkv)
+        blocks.append(linear("qkv projection", rows, (heads + 2 * kv_heads) * query + gates, h, dtype))
         width = (heads + kv_heads) * query
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
@@ -227,6 +231,8 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         )
         core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
         blocks += beside_narrow(core, rows, **shape) if cut.narrow else core
+    if gates:
+        blocks.append(output_gate(rows, heads * value, gates))
     if dtype in CAST_DTYPES:
         blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))

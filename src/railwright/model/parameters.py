@@ -141,7 +141,7 @@ def _attention(arch: Transformer) -> int:
         count += (heads + 2 * arch.kv_heads) * width
     if arch.output_bias:
         count += arch.hidden
-    return count + _qk_gains(arch) + heads * arch.attention_sinks
+    return count + _qk_gains(arch) + heads * (arch.attention_sinks + arch.attention_gate_bias)
 
 
 def _replicated_attention(arch: Transformer, tp: int) -> float:

@@ -69,15 +69,15 @@ def layer_kinds(arch: Transformer) -> tuple[Layer, ...]:
     """What every layer is, in order, the extra multi-token-prediction layers last.
 
     An explicit `pattern` says so; else, behind the leading dense layers, one layer in `expert_every` holds
-    experts, the first of them included.  An extra layer holds experts in a model that has them (DeepSeek-V3,
-    GLM-4.5), unless it is `mtp_dense`.
+    experts, the first of them included, or else those of `expert_layers` do.  An extra layer holds experts in
+    a model that has them (DeepSeek-V3, GLM-4.5), unless it is `mtp_dense`.
     """
     extra: Layer = "moe" if arch.is_moe and not arch.mtp_dense else "dense"
     if arch.pattern:
         return (*arch.pattern, *[extra] * arch.mtp_layers)
     kinds: list[Layer] = ["dense"] * arch.layers
     if arch.is_moe:
-        for i in range(arch.dense_layers, arch.layers, arch.expert_every):
+        for i in arch.expert_layers or range(arch.dense_layers, arch.layers, arch.expert_every):
             kinds[i] = "moe"
     return (*kinds, *[extra] * arch.mtp_layers)
 
@@ -98,8 +98,15 @@ def num_dense_layers(arch: Transformer) -> int:
 
 
 def stage_kinds(arch: Transformer, stages: int) -> tuple[Layer, ...]:
-    """The layers of the last of so many pipeline stages, the fullest of them: the leading ones are dense."""
-    return layer_kinds(arch)[: arch.layers][-ceil(arch.layers / stages) :]
+    """The layers of the last of so many pipeline stages, the fullest of them: the leading ones are dense.
+
+    Where layers with experts are listed one by one it is the first stage that has most of them.
+    """
+    kinds, size = layer_kinds(arch)[: arch.layers], ceil(arch.layers / stages)
+    if not arch.expert_layers:
+        return kinds[-size:]
+    starts = (*range(0, arch.layers - size, size), arch.layers - size)
+    return max((kinds[i : i + size] for i in starts), key=lambda held: held.count("moe"))
 
 
 def full_layers(arch: Transformer, stages: int = 1) -> int:
@@ -110,6 +117,11 @@ def full_layers(arch: Transformer, stages: int = 1) -> int:
     layers = ceil(arch.layers / stages)
     if not arch.sliding_window:
         return layers
+    if arch.whole_layers:
+        return max(
+            sum(start <= i < start + layers for i in arch.whole_layers)
+            for start in range(0, arch.layers, layers)
+        )
     if not arch.full_every:
         return 0
     if stages == 1 and not arch.full_first:

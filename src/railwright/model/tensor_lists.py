@@ -20,6 +20,8 @@ SCOPES = {
     "scores": "projected",
     "dropped softmax": "projected",
     "attention output": "projected",
+    "attention gates": "projected",
+    "gated output": "projected",
     BEFORE_EXCHANGE: "projected",
     "projected": OUTPUT,
     "mlp norm input": OUTPUT,

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
-from railwright.model.mixer_operators import mixer_working
-from railwright.model.mixers import mixer_of, projected
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer
 from railwright.model.tensor_lists import (
@@ -27,6 +26,8 @@ from railwright.model.tensor_lists import (
     LayerTensors,
     Makes,
 )
+from railwright.model.tensors_experts import experts
+from railwright.model.tensors_mixers import linear_mixer
 
 
 def layer_tensors(
@@ -55,23 +56,23 @@ def layer_tensors(
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
-    tape = _Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
+    tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
     mixer, mlp = PARTS[layer]
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT
     if mixer == "attention":
         before = tape.attention(attention, sequence, exchanged, working, out)
     elif mixer == "linear":
-        before = tape.mixer(out)
+        before = linear_mixer(tape, out)
     else:
         tape.groups[INPUT] = "mlp norm input"
     if mlp == "dense":
         tape.mlp(before)
     elif mlp == "moe":
-        tape.experts(before, ep, expert_tp or tp, imbalance)
+        experts(tape, before, ep, expert_tp or tp, imbalance)
     return tape.done()
 
 
-class _Tape:
+class Tape:
     """Writes a layer's operators one after another."""
 
     def __init__(
@@ -164,34 +165,15 @@ class _Tape:
             self._flash(qkv, size, exchanged, working)
         else:
             self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, size)
+        given = "attention output"
+        if arch.attention_gate:
+            made = {"gated output": self.size("gated output", size)}
+            self.op(("attention gates", given), made, ("attention gates", given))
+            given = "gated output"
         weight = arch.hidden * size / (ELEMENT * rows)
-        self.product("attention output", "projected", (self.full, self.full), "attention output", weight)
+        self.product(given, "projected", (self.full, self.full), given, weight)
         if arch.norms_per_layer == 1:
             return "projected"
-        self.closing("projected", INPUT, out)
-        return out
-
-    def mixer(self, out: str) -> str:
-        """A linear mixer: what its kernels need for themselves comes and goes with the one that scans."""
-        arch, mixer = self.arch, mixer_of(self.arch)
-        self.groups[INPUT] = "mixer norm input"
-        self.norm(INPUT, "mixer norm output")
-        of, wide = self.gathered("mixer norm output"), projected(mixer) / self.tp
-        self.product(
-            of, "mixer projected", self.wide("mixer projected", wide), "mixer norm output", wide * arch.hidden
-        )
-        ahead, back = (self.rows * each for each in mixer_working(arch, self.tp))
-        values = mixer.values / self.tp
-        makes = {"mixer scanned": self.wide("mixer scanned", values)}
-        makes |= {
-            name: (0.0, self.kept[name]) for name in ("mixer rule", "mixer normed") if name in self.kept
-        }
-        self.op(("mixer projected",), makes, ("mixer projected", *makes), beside=(ahead, back))
-        size = self.wide("mixer output", values)
-        self.op(("mixer scanned",), {"mixer output": size}, ("mixer scanned",))
-        self.product(
-            "mixer output", "projected", (self.full, self.full), "mixer output", values * arch.hidden
-        )
         self.closing("projected", INPUT, out)
         return out
 
@@ -219,16 +201,17 @@ class _Tape:
         arch = self.arch
         columns = arch.head_dim * (arch.heads / self.tp + 2 * max(arch.kv_heads / self.tp, 1.0))
         size = ELEMENT * self.rows * columns
-        of = self.gathered("attention norm output")
-        if arch.qk_norm:
-            before = "query and key before norm"
-            values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
-            parts = {before: (size - values, size - values), "values": (values, values)}
-            weight = (columns * arch.hidden,)
-            self.op((of,), parts, ("attention norm output",), weights=weight)
-            self.op((before, "values"), {QKV: (size, size)}, (before,))
+        of, gates = self.gathered("attention norm output"), gate_width(arch) / self.tp
+        weight = ((columns + gates) * arch.hidden,)
+        beside = {"attention gates": self.wide("attention gates", gates)} if gates else {}
+        if not arch.qk_norm:
+            self.op((of,), {QKV: (size, size), **beside}, ("attention norm output",), weights=weight)
             return QKV
-        self.product(of, QKV, (size, size), "attention norm output", columns * arch.hidden)
+        before = "query and key before norm"
+        values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
+        parts = {before: (size - values, size - values), "values": (values, values), **beside}
+        self.op((of,), parts, ("attention norm output",), weights=weight)
+        self.op((before, "values"), {QKV: (size, size)}, (before,))
         return QKV
 
     def _latent(self) -> str:
@@ -270,94 +253,28 @@ class _Tape:
     def mlp(self, before: str) -> None:
         arch = self.arch
         up = (2 if arch.gated else 1) * arch.ffn / self.tp
-        first = self._mlp_norm(before)
+        first = self.mlp_norm(before)
         of = self.gathered(first)
         self.product(of, "mlp up output", self.wide("mlp up output", up), first, up * arch.hidden)
         inner = arch.ffn / self.tp
         self.op(("mlp up output",), {"mlp product": self.wide("mlp product", inner)}, ("mlp up output",))
         down = inner * arch.hidden
         self.product("mlp product", "down", (self.full, self.full), "mlp product", down)
-        self._end(before, "down")
+        self.end(before, "down")
 
-    def _mlp_norm(self, before: str) -> str:
+    def mlp_norm(self, before: str) -> str:
         """The norm before the MLP, or that of attention where they share it."""
         if self.arch.norms_per_layer == 1:
             return "attention norm output"
         self.norm(before, "mlp norm output")
         return "mlp norm output"
 
-    def _end(self, before: str, of: str) -> None:
+    def end(self, before: str, of: str, *more: str) -> None:
+        """The end of a layer; `more` is added beside."""
         if self.arch.norms_per_layer == 1:
-            self.closing(of, INPUT, OUTPUT, before)
+            self.closing(of, INPUT, OUTPUT, before, *more)
         else:
-            self.closing(of, before, OUTPUT)
+            self.closing(of, before, OUTPUT, *more)
 
     def wide(self, name: str, columns: float) -> tuple[float, float]:
         return self.size(name, ELEMENT * self.rows * columns)
-
-    def experts(self, before: str, ep: int, etp: int, imbalance: float) -> None:
-        """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
-        arch = self.arch
-        norm = self._mlp_norm(before)
-        sent = self.part * arch.experts_per_token
-        received = self.rows * arch.experts_per_token * etp / self.tp * imbalance
-        rows, inner = ELEMENT * received * arch.hidden, arch.expert_ffn / etp
-        up = 2 if arch.gated else 1
-        self.op((norm,), {"router": (0.0, self.kept.get("router", 0.0))}, (norm, "router"))
-        self.op((norm,), {"permuted": (sent, sent)})
-        of = "permuted"
-        if ep > 1 or etp > 1:
-            self.op((of,), {"dispatched": (rows, rows)})
-            of = "dispatched"
-        self.op((of,), {"expert input": self.size("expert input", rows)})
-        here = round(arch.experts / ep)
-        wide = ELEMENT * received * inner
-        self.product(
-            "expert input",
-            "expert up output",
-            self.size("expert up output", up * wide),
-            "expert input",
-            *[up * inner * arch.hidden] * here,
-        )
-        self.op(
-            ("expert up output",),
-            {"expert product": self.size("expert product", wide)},
-            ("expert up output",),
-        )
-        second = [inner * arch.hidden] * here
-        self.product("expert product", "expert output", (rows, rows), "expert product", *second)
-        self.op(("expert output",), {"unsorted": (rows, rows)})
-        of = "unsorted"
-        if ep > 1 or etp > 1:
-            self.op((of,), {"returned": (sent, sent)})
-            of = "returned"
-        self.op((of,), {"down": (self.part, self.part)})
-        more = self._shared(norm) if arch.shared_ffn else ()
-        split, self.split = self.split, 1
-        if arch.norms_per_layer == 1:
-            self.closing("down", INPUT, OUTPUT, before, *more)
-        else:
-            self.closing("down", before, OUTPUT, *more)
-        self.split = split
-
-    def _shared(self, norm: str) -> tuple[str, ...]:
-        arch = self.arch
-        inner = arch.shared_ffn / self.tp
-        up = (2 if arch.gated else 1) * inner
-        of, keeps = self.gathered(norm), norm
-        if "shared input" in self.kept:
-            self.op((of,), {"shared input": self.size("shared input", self.full)})
-            of = keeps = "shared input"
-        self.product(of, "shared up output", self.wide("shared up output", up), keeps, up * arch.hidden)
-        self.op(
-            ("shared up output",),
-            {"shared product": self.wide("shared product", inner)},
-            ("shared up output",),
-        )
-        self.product(
-            "shared product", "shared down", (self.full, self.full), "shared product", inner * arch.hidden
-        )
-        if self.split == 1:
-            return ("shared down",)
-        self.op(("shared down",), {"shared down, scattered": (self.part, self.part)})
-        return ("shared down, scattered",)

@@ -13,6 +13,7 @@ from railwright.model.family_parts import (
     behind_dense,
     extra_layers,
     full_layers_of,
+    named_layers,
     normed_queries,
     plain,
     routed,
@@ -30,9 +31,8 @@ def mellum(keys: Keys, name: str) -> Transformer:
     full = full_layers_of(keys, base.layers, 1 if types is None else 0)
     return routed(
         keys,
-        windowed(keys, base, window_of(keys), full),
+        windowed(base, window_of(keys), full),
         behind_dense(keys, base.layers, 0),
-        "mlp_layer_types",
         experts="num_local_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -48,14 +48,13 @@ def kolibri(keys: Keys, name: str) -> Transformer:
         keys,
         replace(normed_queries(base), norms_per_layer=4),
         [True] * base.layers,
-        "num_local_experts",
         experts="num_local_experts",
         per_token="num_experts_per_tok",
         width=width,
         router_bias=True,
     )
     arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 5))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 5))
 
 
 def cohere2_moe(keys: Keys, name: str) -> Transformer:
@@ -71,11 +70,32 @@ def cohere2_moe(keys: Keys, name: str) -> Transformer:
     dense = replace(base, ffn=keys.whole("prefix_dense_intermediate_size", base.ffn))
     return routed(
         keys,
-        windowed(keys, dense, window_of(keys), full, "prefix_dense_sliding_window_pattern"),
+        windowed(dense, window_of(keys), full),
         behind_dense(keys, base.layers, leading),
-        "mlp_layer_types",
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=base.ffn,
         shared=keys.whole("num_shared_experts", 0, least=0),
     )
+
+
+def flint(keys: Keys, name: str) -> Transformer:
+    """Flint: two dense layers, a shared expert, a learned sink per head; the first two layers, every fourth
+    and the last one see everything."""
+    base = replace(normed_queries(plain(keys, name)), attention_sinks=True)
+    layers, step = base.layers, keys.whole("decoder_sparse_step", 1)
+    full = [i < 2 or i % 4 == 1 or i == layers - 1 for i in range(layers)]
+    if keys.raw("layer_types") is not None:
+        full = full_layers_of(keys, layers, 0)
+    listed = keys.raw("mlp_only_layers") is not None
+    named = named_layers(keys, "mlp_only_layers", layers) if listed else [0, 1]
+    arch = routed(
+        keys,
+        windowed(base, window_of(keys), full),
+        [(i + 1) % step == 0 and i not in named for i in range(layers)],
+        experts="num_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+    )
+    shared = keys.whole("shared_expert_intermediate_size", 1024, least=0) if arch.is_moe else 0
+    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)

@@ -224,12 +224,13 @@ def _dispatcher(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, 
 
 
 def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
-    """Fields of TransformerConfig for kernels that are fused here and, unless it is told, not in Megatron.
+    """Fields of TransformerConfig for gates on attention's outputs, and for kernels that are fused here and,
+    unless it is told, not in Megatron.
 
     loss  whose fused cross-entropy: Transformer Engine's, as it is predicted, or Megatron's own ('native'),
           since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args)
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"attention_output_gate": True} if arch.attention_gate == "element" else {}
     if arch.is_moe:
         found |= {"moe_grouped_gemm": True, "moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}

@@ -86,6 +86,10 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
     layout, overlap, found = job.layout, job.overlap, []
+    if arch.attention_gate == "head":
+        found.append("gates per head on attention's outputs: attention_output_gate makes one per element")
+    if arch.attention_gate_bias:
+        found.append("biases of the gates on attention's outputs: Megatron's gates have none")
     absent = [name for name in layout.recompute_modules if name not in MODULES]
     if layout.recompute == "selective" and absent:
         found.append(f"recomputation of {' and '.join(absent)}: Megatron has other modules")

@@ -62,6 +62,7 @@ rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OU
 
 FROZEN: dict[str, LoraTarget] = {
     "attention norm output": "qkv",
+    "gated output": "attention output",
     "mlp norm output": "mlp up",
     "mlp product": "mlp down",
     "shared input": "mlp up",

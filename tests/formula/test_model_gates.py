@@ -1,0 +1,112 @@
+"""Gates on attention's outputs: what they add to a layer, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railwright.errors import PlanError
+from railwright.model import (
+    count_parameters,
+    flops_per_token,
+    layer_activations,
+    layer_operators,
+    load_model,
+)
+from railwright.model.matrices import layer_matrices
+from railwright.search.dispatcher import Hosts
+from railwright.search.export_megatron import megatron
+from railwright.serving.memory import weight_bytes
+from railwright.serving.operators import Stage, row_parts
+from railwright.serving.step import stage_of
+from railwright.spec.serving import ServingLayout
+from serving_jobs import job as serving_job
+from serving_jobs import machine as serving_machine
+from training_cases import DENSE, job, machine
+
+PLAIN = load_model("llama-3-8b")
+ELEMENT = replace(PLAIN, attention_gate="element")
+HEAD = replace(PLAIN, attention_gate="head")
+WIDTHS = [(ELEMENT, 32 * 128), (HEAD, 32)]
+
+
+def by_name(operators):
+    return {op.name: op for op in operators}
+
+
+@pytest.mark.parametrize(("arch", "gates"), WIDTHS)
+def test_gates_are_more_columns_of_one_product(arch, gates):
+    # 8192 rows; 4096 inputs; (32 + 2*8) heads of 128 and the gates over 2 GPUs
+    ops = by_name(layer_operators(arch, "dense", 8192, 8192, tp=2).forward)
+    product = ops["qkv projection"]
+    assert (product.m, product.n, product.k) == (8192, (48 * 128 + gates) // 2, 4096)
+    assert count_parameters(arch).total - count_parameters(PLAIN).total == 32 * 4096 * gates
+    more = flops_per_token(arch, 8192).total - flops_per_token(PLAIN, 8192).total
+    assert more == pytest.approx(6 * 32 * 4096 * gates)
+
+
+def test_a_bias_per_head_is_counted():
+    biased = replace(ELEMENT, attention_gate_bias=True)
+    assert count_parameters(biased).total - count_parameters(ELEMENT).total == 32 * 32
+
+
+@pytest.mark.parametrize(("arch", "gates"), WIDTHS)
+def test_one_kernel_each_way_multiplies_them(arch, gates):
+    # forward output and gates in, product out; backward gradient, output and gates in, two gradients out
+    layer = layer_operators(arch, "dense", 8192, 8192, tp=4)
+    names = [op.name for op in layer.forward]
+    at = names.index("output gate")
+    assert names[at - 1 : at + 2] == ["core attention", "output gate", "output projection"]
+    width, gates = 32 * 128 / 4, gates / 4
+    assert layer.forward[at].bytes == 2 * 8192 * (2 * width + gates)
+    assert by_name(layer.backward_input)["output gate, backward"].bytes == 2 * 8192 * (3 * width + 2 * gates)
+    assert layer.forward[at].launches == 1
+
+
+@pytest.mark.parametrize(("arch", "gates"), WIDTHS)
+@pytest.mark.parametrize(("dtype", "keep"), [("bf16", 2.0), ("fp8", 1.0)])
+def test_output_gates_and_product_are_kept(arch, gates, dtype, keep):
+    kept = layer_activations(arch, "dense", 8192, 8192, tp=2, dtype=dtype)
+    plain = layer_activations(PLAIN, "dense", 8192, 8192, tp=2, dtype=dtype)
+    assert kept["attention gates"] == 2 * 8192 * gates / 2
+    assert kept["attention output"] == 2 * 8192 * 2048
+    assert kept["gated output"] == keep * 8192 * 2048
+    more = {"bf16": kept["gated output"], "fp8": 0.0}[dtype]
+    assert sum(kept.values()) - sum(plain.values()) == kept["attention gates"] + more
+
+
+def test_muon_sees_the_gates_as_a_matrix_of_their_own():
+    found = {m.name: (m.rows, m.columns, m.cut) for m in layer_matrices(ELEMENT, "dense")}
+    assert found["gate"] == (4096, 4096, "rows")
+
+
+def test_what_is_not_known_of_gates_is_refused():
+    with pytest.raises(PlanError, match="gates on the outputs of latent attention are not modelled"):
+        layer_operators(replace(load_model("deepseek-v3"), attention_gate="head"), "dense", 64, 64)
+    with pytest.raises(PlanError, match="no gates on attention"):
+        layer_activations(ELEMENT, "dense", 64, 64, recompute="selective", modules=("ops",))
+
+
+def test_megatron_is_told_of_gates_per_element_and_has_none_per_head():
+    one, cluster = job(), machine(2)
+    lines = [
+        megatron(one, replace(DENSE, attention_gate=gate, attention_gate_bias=True), Hosts.of(one, cluster))
+        for gate in ("element", "head")
+    ]
+    assert "--attention-output-gate" in lines[0]
+    assert "--attention-output-gate" not in lines[1]
+    assert any(line.startswith("# gates per head") for line in lines[1])
+    assert all(any(line.startswith("# biases of the gates") for line in found) for found in lines)
+
+
+def test_engines_hold_and_multiply_them():
+    # 32 layers of 4096 x 4096 weights in 16 bits over 2 GPUs
+    cut = ServingLayout(tensor=2)
+    assert weight_bytes(ELEMENT, "bf16", cut) - weight_bytes(PLAIN, "bf16", cut) == 2 * 32 * 4096**2 / 2
+    base = stage_of(serving_job("llama-3-8b", 2), PLAIN, serving_machine(), None)
+    times = [
+        row_parts(Stage(base.place, base.job, arch, base.layout), np.array([64.0]), mixed=False)
+        for arch in (PLAIN, HEAD, ELEMENT)
+    ]
+    products = [float(parts["attention products"][0]) for parts in times]
+    assert products[0] < products[1] < products[2]
