@@ -10,7 +10,8 @@ from railwright.model import layer_activations, load_model
 from railwright.model.architecture import Transformer
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
-from railwright.model.tensors import INPUT, RECEIVED, layer_tensors, with_received
+from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
+from railwright.model.tensors import layer_tensors
 from railwright.training.allocator import Allocator
 from railwright.training.tape import LayerPlan, backward, forward
 

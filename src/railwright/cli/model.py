@@ -60,6 +60,7 @@ def show(
         ("vocabulary", show_count(arch.vocab)),
         ("LM head", "shares the embedding's weights" if arch.tied_embeddings else "has weights of its own"),
     ]
+    lines += _mixers(arch)
     if arch.is_moe:
         shared = f", {arch.shared_experts} shared" if arch.shared_experts else ""
         width = f"{arch.experts} of width {show_count(arch.expert_ffn)}"
@@ -100,6 +101,29 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
         ("latent ranks", f"{queries} for queries, {show_count(arch.kv_lora)} for keys and values"),
         *([("keys met", chosen)] if arch.index_topk else []),
     ]
+
+
+def _mixers(arch: Transformer) -> list[tuple[str, str]]:
+    """Layers of a model that are not all attention with an MLP."""
+    from railwright.model.pattern import num_layers
+
+    if not arch.pattern:
+        return []
+    found = [("layers with attention", f"{num_layers(arch, mixer='attention')} of {arch.layers}")]
+    if mixer := arch.linear:
+        heads = f"{mixer.heads} heads of {mixer.value_dim}, {mixer.key_heads} of keys of {mixer.key_dim}"
+        count = num_layers(arch, mixer="linear")
+        found.append(("linear layers", f"{count} of {arch.layers}: {MIXERS[mixer.kind]}, {heads}"))
+    return found
+
+
+MIXERS = {
+    "mamba2": "Mamba-2",
+    "gated_deltanet": "gated delta net",
+    "kda": "Kimi delta attention",
+    "lightning": "lightning attention",
+}
+"""How linear mixers are called."""
 
 
 def _scores(arch: Transformer, sequence: int) -> str:

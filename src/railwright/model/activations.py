@@ -9,8 +9,10 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
+from railwright.model.mixer_operators import mixer_keeps, mixer_working
+from railwright.model.mixers import mixer_of
 from railwright.model.operators import CoreAttention, Cut, check_cut
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer, is_routed
 from railwright.model.sparse_kept import sparse_kept
 
 Recompute = Literal["none", "selective", "full"]
@@ -137,10 +139,14 @@ def layer_activations(
     split = tp if sequence_parallel else 1
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}
-    kept = _attention(arch, sequence, tp, split, attention, dtype)
-    kept += (
-        _mlp(arch, tp, dtype) if layer == "dense" else _experts(arch, tp, expert_tp or tp, imbalance, dtype)
-    )
+    mixer, mlp = PARTS[layer]
+    kept = _attention(arch, sequence, tp, split, attention, dtype) if mixer == "attention" else []
+    if mixer == "linear":
+        kept = _mixer(arch, tp, dtype)
+    if mlp == "dense":
+        kept += _mlp(arch, tp, dtype)
+    elif mlp == "moe":
+        kept += _experts(arch, tp, expert_tp or tp, imbalance, dtype)
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
@@ -224,11 +230,14 @@ def layer_gradient_bytes(
         return received * (ELEMENT * (up + 1) - keep) * width
 
     flowing = ELEMENT * arch.hidden / split
-    if layer == "dense":
-        return rows * (flowing + behind(arch.ffn / tp, 1.0))
+    mixer, mlp = PARTS[layer]
+    most = mixer_working(arch, tp)[1] if mixer == "linear" else 0.0
+    if mlp != "moe":
+        return rows * (flowing + max(most, behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
-    return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
+    experts = received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received)
+    return rows * (flowing + max(most, experts))
 
 
 def head_activation_bytes(
@@ -290,6 +299,17 @@ def _attention(
         kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
     kept.append(_scores(kind, sequence, heads))
     return kept
+
+
+def _mixer(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
+    """The norm's input and output, what the mixer's kernels keep, and the input of the product behind."""
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    return [
+        Kept("mixer norm input", ELEMENT * arch.hidden, spread=True),
+        Kept("mixer norm output", keep * arch.hidden, spread=True),
+        *(Kept(name, size) for name, size in mixer_keeps(arch, tp).items()),
+        Kept("mixer output", keep * mixer_of(arch).values / tp),
+    ]
 
 
 def _scores(kind: CoreAttention, sequence: int, heads: float) -> Kept:
@@ -383,8 +403,8 @@ def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froze
         names = set(DROPPED.get(module, ()))
         if module == "layernorm":
             names -= set() if arch.attention == "mla" else {"attention norm output"}
-            names -= set() if layer == "moe" else {"mlp norm output"}
-        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names -= set() if is_routed(layer) else {"mlp norm output"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and is_routed(layer)):
             names = set()
         gone |= names
     return frozenset(gone)

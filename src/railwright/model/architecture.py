@@ -5,6 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Layer = Literal["dense", "moe", "attention", "linear", "linear dense", "linear moe", "mlp", "experts"]
+"""Kinds of layers; `pattern.PARTS` says what each is made of."""
+
+
+@dataclass(frozen=True)
+class LinearMixer:
+    """A block that mixes tokens by a state whose size does not grow with the sequence.
+
+    kind        'mamba2', 'gated_deltanet', 'kda' (Kimi Delta Attention) or 'lightning' (linear attention with
+                a fixed decay for every head)
+    heads, value_dim     heads of the state, and how wide the values of one are (Mamba's x)
+    key_heads, key_dim   heads of keys and queries, which the heads share, and their width (Mamba's groups and
+                its state size, of B and C)
+    conv        tokens that a causal convolution in front of the state sees, 0 = none
+    conv_bias   it has biases
+    chunk       tokens of one chunk, in which its kernels work
+    """
+
+    kind: Literal["mamba2", "gated_deltanet", "kda", "lightning"]
+    heads: int
+    value_dim: int
+    key_heads: int
+    key_dim: int
+    conv: int = 4
+    conv_bias: bool = False
+    chunk: int = 64
+
+    @property
+    def values(self) -> int:
+        """Width of the values of all heads."""
+        return self.heads * self.value_dim
+
+    @property
+    def keys(self) -> int:
+        """Width of all keys, or of all queries."""
+        return self.key_heads * self.key_dim
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -29,6 +66,11 @@ class Transformer:
     expert_every  from there on one layer in so many has experts, the first included; the others are dense
                   (`pattern.layer_kinds` says which)
     expert_layers the layers with experts, counted from 0, where those two numbers do not say it; else empty
+    pattern       what every layer is, in order, of a model whose layers are not all attention with an MLP;
+                  empty where `dense_layers` and `expert_every` say it
+    linear        the mixer of the layers whose kind says so (`pattern.PARTS`); None without any
+    rotary        queries and keys of the attention are turned by their positions; False where nothing tells
+                  them, since other layers do (Nemotron-H, Jamba)
     tied_embeddings  the LM head shares the token embedding's weights
     attention_bias, output_bias   a bias on the query/key/value projections; on the output projection
     attention_sinks  one learned logit per head (gpt-oss)
@@ -92,6 +134,9 @@ class Transformer:
     dense_layers: int = 0
     expert_every: int = 1
     expert_layers: tuple[int, ...] = ()
+    pattern: tuple[Layer, ...] = ()
+    linear: LinearMixer | None = None
+    rotary: bool = True
     tied_embeddings: bool = False
     attention_bias: bool = False
     output_bias: bool = False
@@ -138,16 +183,19 @@ Phase = Literal["forward", "backward_input", "backward_weight", "optimizer"]
 class Operator:
     """One GPU operator of a layer, already divided by the layout (what one GPU runs once).
 
-    kind      'gemm' | 'grouped_gemm' | 'attention' | 'memory' (element-wise, norm, softmax, optimiser …)
+    kind      'gemm' | 'grouped_gemm' | 'attention' | 'scan' (products of chunks, in kernels that are no
+              library's) | 'memory' (element-wise, norm, softmax, optimiser …)
     m, n, k   GEMM shape (rows of activations, columns, inner); `batch` independent GEMMs (experts)
     flops     [flop]; bytes  HBM traffic [byte]
     dtype     of the multiplication: 'bf16', 'fp8', …
     phase     which pass runs it; attention kernels have their own speed in each
     launches  kernels the host launches for it; each of them pays a kernel's fixed time
+    steps     rounds of `batch` products of the shape that follow one another, as a state passes from chunk to
+              chunk
     """
 
     name: str
-    kind: Literal["gemm", "grouped_gemm", "attention", "memory"]
+    kind: Literal["gemm", "grouped_gemm", "attention", "scan", "memory"]
     flops: float
     bytes: float
     dtype: str
@@ -157,3 +205,4 @@ class Operator:
     batch: int = 1
     phase: Phase = "forward"
     launches: int = 1
+    steps: int = 1

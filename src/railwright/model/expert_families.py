@@ -108,23 +108,6 @@ def granitemoe_swa(keys: Keys, name: str) -> Transformer:
     return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
-def granitemoehybrid(keys: Keys, name: str) -> Transformer:
-    """Granite 4 without state-space layers (Micro, 1B, 350M): its shared expert is a dense model's MLP."""
-    types = keys.raw("layer_types")
-    listed = types if isinstance(types, list) else []
-    if not listed or any(kind not in ("attention", "full_attention") for kind in listed):
-        raise keys.refuse(
-            "layer_types",
-            "its layers are state-space ones where none are listed as attention, and those are not modelled; "
-            "only Granite 4 with attention in every layer can be simulated.",
-        )
-    layers = keys.depth("num_hidden_layers")
-    keys.need(len(listed) == layers, "layer_types", f"{layers} are expected, one for each layer.")
-    if keys.whole("num_local_experts", 8, least=0):
-        return granitemoe(keys, name)
-    return replace(plain(keys, name), ffn=keys.whole("shared_intermediate_size"))
-
-
 def olmoe(keys: Keys, name: str) -> Transformer:
     """OLMoE and FlexOlmo: norms over all heads of queries and keys."""
     return _everywhere(keys, olmo2(keys, name), "num_experts", "num_experts_per_tok")
@@ -161,16 +144,16 @@ def qwen2_moe(keys: Keys, name: str) -> Transformer:
     if keys.raw("layer_types") is None:
         last = keys.whole("max_window_layers", 0, least=0)
         full = [other or i >= last for i, other in enumerate(full)]
-    arch = _qwen_experts(keys, windowed(base, window, full))
+    arch = qwen_experts(keys, windowed(base, window, full))
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
 
 
 def qwen3_moe(keys: Keys, name: str) -> Transformer:
     """Qwen 3: no shared expert."""
-    return _qwen_experts(keys, qwen3(keys, name))
+    return qwen_experts(keys, qwen3(keys, name))
 
 
-def _qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
+def qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
     """The last of every decoder_sparse_step layers, but those named dense."""
     step, named = keys.whole("decoder_sparse_step", 1), named_layers(keys, "mlp_only_layers", dense.layers)
     return routed(

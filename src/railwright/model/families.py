@@ -9,6 +9,7 @@ from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
 from railwright.model import gated_families as gated
 from railwright.model import gpt_families as gpt
+from railwright.model import hybrid_families as hybrid
 from railwright.model import remote_families as remote
 from railwright.model import windowed_expert_families as windowed
 from railwright.model.architecture import Transformer
@@ -67,7 +68,7 @@ FAMILIES: dict[str, Family] = {
     "granite": plain,
     "granitemoe": moe.granitemoe,
     "granitemoeshared": moe.granitemoe,
-    "granitemoehybrid": moe.granitemoehybrid,
+    "granitemoehybrid": hybrid.granitemoehybrid,
     "cohere": dense.cohere,
     "cohere2": dense.cohere2,
     "seed_oss": dense.seed_oss,
@@ -144,7 +145,15 @@ FAMILIES: dict[str, Family] = {
     "stablelm_epoch": dense.stablelm,
     "RefinedWeb": dense.falcon,
     "RefinedWebModel": dense.falcon,
+    "nemotron_h": hybrid.nemotron_h,
+    "bamba": hybrid.bamba,
+    "qwen3_next": hybrid.qwen3_next,
+    "qwen3_5_text": hybrid.qwen3_5,
+    "qwen3_5_moe_text": hybrid.qwen3_next,
 }
+
+LINEAR = ("nemotron_h", "bamba", "granitemoehybrid", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+"""Those whose layers may be others than attention: their functions read what says so."""
 
 NOT_DECODERS = (
     *("bert", "roberta", "albert", "distilbert", "electra", "deberta", "deberta-v2", "modernbert"),
@@ -167,13 +176,13 @@ NOT_DECODERS = (
 """Architectures that are certainly not decoder-only transformers."""
 
 HYBRIDS = (
-    *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba"),
-    *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax"),
+    *("jamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba", "kimi_linear", "minimax"),
     *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
     *("minimax_text_01", "minimax_m1", "lfm3", "plamo2", "qwen4_exp", "qwen4_exp_text"),
     *("glm5_next", "glm5_next_text"),
 )
-"""Architectures that mix attention with state-space, recurrent or linear-attention layers."""
+"""Architectures that mix attention with layers whose kernels are not modelled: Mamba of the first kind, other
+recurrences and linear attentions, or both in one layer."""
 
 _SPARSE = "attends to a few keys that an indexer chooses for each query (sparse attention)"
 _SPARSE_AND = f"{_SPARSE[:-1]}, beside"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers, windowed_share
+from railwright.model.mixers import mixer_macs, state_flops
+from railwright.model.pattern import PARTS, Layer, num_layers, windowed_share
 
 Scores = Literal["full", "causal"]
 
@@ -30,22 +31,26 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     scores    'full' counts every key for every query (Megatron SC'21, NeMo); 'causal' half of them
               (Megatron-Bridge from 25.09)
 
-    F = 6*(layers*(attention + active MLP) + hidden*vocab) + 3*layers*scores.  An indexer scores all keys
-    forward and learns from the chosen ones; no gradient flows through its inputs.  A second pass for
+    F = 6*(layers*(attention + active MLP) + hidden*vocab) + 3*layers*scores.  Linear mixers count their
+    products and their states (`mixers.FORMS`), whatever their kernels compute beside.  An indexer scores all
+    keys forward and learns from the chosen ones; no gradient flows through its inputs.  A second pass for
     recompute, extra multi-token-prediction layers and element-wise work are not in it.
     Source: Narayanan et al., SC'21, section 5.1 and appendix; per-family conventions were checked on more
     than 500 published rows.
     """
-    attention = attention_macs(arch) * arch.layers
-    mlp = mlp_macs(arch, "dense") * num_dense_layers(arch) + mlp_macs(arch, "moe") * num_moe_layers(arch)
-    keys = attended_keys(arch, sequence, scores) * arch.layers
+    attending = num_layers(arch, mixer="attention")
+    attention = attention_macs(arch) * attending
+    mlp = sum(mlp_macs(arch, kind) * num_layers(arch, mlp=PARTS[kind].mlp) for kind in ("mlp", "experts"))
+    keys = attended_keys(arch, sequence, scores) * attending
     forward = 2.0 * (attention + mlp + arch.hidden * arch.vocab) + score_flops_per_key(arch) * keys
+    if arch.linear:
+        forward += (2.0 * mixer_macs(arch) + state_flops(arch.linear)) * num_layers(arch, mixer="linear")
     if not arch.index_topk:
         return ForwardBackward(forward=forward, backward=2.0 * forward)
     whole = float(sequence) if scores == "full" else sequence / 2.0
-    products, each = 2.0 * index_macs(arch) * arch.layers, index_flops_per_key(arch)
+    products, each = 2.0 * index_macs(arch) * attending, index_flops_per_key(arch)
     return ForwardBackward(
-        forward=forward + products + each * whole * arch.layers,
+        forward=forward + products + each * whole * attending,
         backward=2.0 * forward + products + 2.0 * each * keys,
     )
 
@@ -71,9 +76,12 @@ def gate_width(arch: Transformer) -> int:
 
 
 def mlp_macs(arch: Transformer, layer: Layer) -> int:
-    """Multiply-adds of one token in one MLP; for 'moe' those of its chosen and shared experts and router."""
-    matrices = 3 if arch.gated else 2
-    if layer == "dense":
+    """Multiply-adds of one token in the MLP of a layer; with experts those of its chosen and shared experts
+    and router."""
+    matrices, mlp = 3 if arch.gated else 2, PARTS[layer].mlp
+    if not mlp:
+        return 0
+    if mlp == "dense":
         return matrices * arch.hidden * arch.ffn
     width = arch.experts_per_token * arch.expert_ffn + arch.shared_ffn
     return arch.hidden * (matrices * width + arch.experts + arch.shared_gate)

@@ -7,7 +7,8 @@ from typing import Literal
 
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width
-from railwright.model.pattern import Layer, layer_kinds
+from railwright.model.mixers import mixer_of, projected
+from railwright.model.pattern import PARTS, Layer, layer_kinds
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,15 @@ def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
     Queries, keys and values are three, gate and up projection one, as Megatron-LM's Muon takes them
     (core/optimizer/emerging_optimizers.py, split_qkv; core/transformer/mlp.py, linear_fc1).
     """
-    if layer == "dense":
-        return (*_attention(arch), *_mlp(arch, "mlp", arch.ffn))
+    mixer, mlp = PARTS[layer]
+    attention = _attention(arch) if mixer == "attention" else _mixer(arch) if mixer else ()
+    if mlp != "moe":
+        return (*attention, *(_mlp(arch, "mlp", arch.ffn) if mlp else ()))
     routed = (Matrix("router", arch.experts, arch.hidden, ""),)
     experts = _mlp(arch, "expert", arch.expert_ffn, count=arch.experts, expert=True)
     shared = _mlp(arch, "shared expert", arch.shared_ffn) if arch.shared_ffn else ()
     gate = (Matrix("shared gate", 1, arch.hidden, ""),) if arch.shared_ffn and arch.shared_gate else ()
-    return (*_attention(arch), *routed, *experts, *shared, *gate)
+    return (*attention, *routed, *experts, *shared, *gate)
 
 
 def whole_matrices(arch: Transformer) -> int:
@@ -89,6 +92,16 @@ def _indexer(arch: Transformer) -> tuple[Matrix, ...]:
         Matrix("index key", arch.index_dim, arch.hidden, ""),
         Matrix("index weights", arch.index_heads, arch.hidden, ""),
     )
+
+
+def _mixer(arch: Transformer) -> tuple[Matrix, ...]:
+    """The products in front of a state, one matrix, and behind it; Megatron-LM leaves Mamba's in front to
+    Adam (core/ssm/mamba_mixer.py, use_muon = False)."""
+    mixer = mixer_of(arch)
+    behind = Matrix("mixer output projection", arch.hidden, mixer.values, "columns")
+    if mixer.kind == "mamba2":
+        return (behind,)
+    return (Matrix("mixer projection", projected(mixer), arch.hidden, "rows"), behind)
 
 
 def _mlp(

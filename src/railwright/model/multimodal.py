@@ -28,6 +28,8 @@ INNER = {
     "aria": "aria_text",
     "fuyu": "persimmon",
     "got_ocr2": "qwen2",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
     "muse_glimmer": "muse_glimmer_text",
     "step3p7": "step3p5",
 }

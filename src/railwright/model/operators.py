@@ -29,7 +29,9 @@ from railwright.model.kernels import (
     unfused_attention,
     windowed_attention,
 )
-from railwright.model.pattern import Layer
+from railwright.model.mixer_operators import mixer_blocks
+from railwright.model.mixers import check_mixer
+from railwright.model.pattern import PARTS, Layer
 from railwright.model.recompute import run_again
 from railwright.model.sparse import (
     check_sparse,
@@ -114,7 +116,7 @@ def layer_operators(
 ) -> LayerOperators:
     """The operators one GPU runs for one layer of one microbatch.
 
-    layer     'dense' or 'moe'
+    layer     its kind (`pattern.PARTS`)
     rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
@@ -130,11 +132,16 @@ def layer_operators(
     """
     cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow)
     check_cut(arch, layer, cut)
-    blocks = [*_attention(arch, rows, sequence, cut, dtype)]
+    mixer, mlp = PARTS[layer]
+    blocks: list[Block] = []
+    if mixer == "attention":
+        blocks += _attention(arch, rows, sequence, cut, dtype)
+    elif mixer == "linear":
+        blocks += mixer_blocks(arch, rows, _norm_rows(rows, cut), sequence, cut.tp, dtype)
     dispatched = 0.0
-    if layer == "dense":
+    if mlp == "dense":
         blocks += _mlp(arch, rows, cut, dtype)
-    else:
+    elif mlp == "moe":
         etp = cut.expert_tp or cut.tp
         dispatched = rows * arch.experts_per_token * etp / cut.tp * imbalance
         blocks += _experts(arch, rows, cut, dtype, dispatched)
@@ -152,6 +159,18 @@ def layer_operators(
 
 def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
     """Raise PlanError, with what would work, where a layer cannot be cut so."""
+    mixer, mlp = PARTS[layer]
+    if mixer == "attention":
+        _check_heads(arch, cut)
+    elif mixer == "linear":
+        check_mixer(arch, cut.tp)
+    if mlp == "dense":
+        _check_width(arch, "MLP width", arch.ffn, cut.tp)
+    elif mlp == "moe":
+        _check_experts(arch, cut)
+
+
+def _check_heads(arch: Transformer, cut: Cut) -> None:
     heads, kv = arch.heads, arch.kv_heads
     if heads % cut.tp:
         raise PlanError(
@@ -166,9 +185,9 @@ def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
     check_sparse(arch, cut.attention, cut.narrow)
     if arch.attention == "mla" and arch.attention_gate:
         raise PlanError(f"{arch.name}: gates on the outputs of latent attention are not modelled.")
-    if layer == "dense":
-        _check_width(arch, "MLP width", arch.ffn, cut.tp)
-        return
+
+
+def _check_experts(arch: Transformer, cut: Cut) -> None:
     if not arch.is_moe:
         raise PlanError(f"{arch.name} has no experts: ask for its 'dense' layer.")
     if arch.experts % cut.ep:
@@ -339,8 +358,10 @@ def _norm_rows(rows: int, cut: Cut) -> int:
 
 
 def second_block(names: Sequence[str]) -> int:
-    """Where the MLP or the experts begin among a layer's operators: with their norm, if they have one."""
-    return next(i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
+    """Where the MLP or the experts begin among a layer's operators: with their norm, if they have one; at the
+    end where there are none."""
+    found = (i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
+    return next(found, len(names))
 
 
 def _part(op: Operator, share: float) -> Operator:

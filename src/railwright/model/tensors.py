@@ -10,86 +10,25 @@ and of all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer
 from railwright.model.sparse_kept import sparse_latents, sparse_values
-from railwright.model.tensors_experts import experts
-
-INPUT, OUTPUT = "attention norm input", "layer output"
-"""What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
-
-QKV = "query, key, value"
-NARROW_QKV = "query, key, value in 8 bits"
-BEFORE_EXCHANGE = "attention output before all-to-all"
-
-SCOPES = {
-    "attention norm output": "mlp norm output",
-    "mlp norm output": OUTPUT,
-    QKV: "projected",
-    "query, key, value, exchanged": "projected",
-    "scores": "projected",
-    "dropped softmax": "projected",
-    "attention output": "projected",
-    "attention gates": "projected",
-    "gated output": "projected",
-    "value output": "projected",
-    BEFORE_EXCHANGE: "projected",
-    "projected": OUTPUT,
-    "mlp norm input": OUTPUT,
-    "down": OUTPUT,
-}
-"""Tensors that a variable of Megatron's forward functions still names: those of the attention until its
-output projection, those of the layer until its end (core/transformer/attention.py, transformer_layer.py)."""
-
-RECEIVED = (
-    "dispatched",
-    "expert input",
-    "expert up output",
-    "expert product",
-    "expert output",
-    "unsorted",
+from railwright.model.tensor_lists import (
+    BEFORE_EXCHANGE,
+    INPUT,
+    NARROW_QKV,
+    OUTPUT,
+    QKV,
+    SCOPES,
+    LayerTensors,
+    Makes,
 )
-"""Tensors with a row for each one that a GPU's experts receive."""
-
-
-@dataclass(frozen=True)
-class Makes:
-    """One operator.
-
-    reads    tensors of its forward pass, in the order their gradients are made
-    makes    tensor -> bytes of the tensors it makes
-    keeps    what its backward pass needs
-    weights  parameters of each weight that it multiplies with
-    beside   bytes that it needs for itself, forward and backward
-    same     the gradient of what it reads is that of what it makes (an addition, or written in place)
-    """
-
-    reads: tuple[str, ...]
-    makes: Mapping[str, float]
-    keeps: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-    beside: tuple[float, float] = (0.0, 0.0)
-    same: bool = False
-
-
-@dataclass(frozen=True)
-class LayerTensors:
-    """The operators of one layer of one microbatch on one GPU, in the order of the forward pass.
-
-    gradients  tensor -> bytes of its gradient; activations have theirs in 16 bits
-    groups     tensor -> the name under which `layer_activations` counts it, where that is another
-    until      tensor -> tensor that is made before the first one's last name goes out of scope
-    """
-
-    operators: tuple[Makes, ...]
-    gradients: Mapping[str, float]
-    groups: Mapping[str, str]
-    until: Mapping[str, str]
+from railwright.model.tensors_experts import experts
+from railwright.model.tensors_mixers import linear_mixer
 
 
 def layer_tensors(
@@ -119,22 +58,19 @@ def layer_tensors(
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
-    before = tape.attention(attention, sequence, exchanged, working)
-    if layer == "dense":
-        tape.mlp(before)
+    mixer, mlp = PARTS[layer]
+    before, out = INPUT, "mlp norm input" if mlp else OUTPUT
+    if mixer == "attention":
+        before = tape.attention(attention, sequence, exchanged, working, out)
+    elif mixer == "linear":
+        before = linear_mixer(tape, out)
     else:
+        tape.groups[INPUT] = "mlp norm input"
+    if mlp == "dense":
+        tape.mlp(before)
+    elif mlp == "moe":
         experts(tape, before, ep, expert_tp or tp, imbalance)
     return tape.done()
-
-
-def with_received(tensors: LayerTensors, factor: float) -> LayerTensors:
-    """The same layer where its experts receive `factor` times as many rows."""
-
-    def scaled(sizes: Mapping[str, float]) -> dict[str, float]:
-        return {name: size * (factor if name in RECEIVED else 1.0) for name, size in sizes.items()}
-
-    operators = tuple(replace(op, makes=scaled(op.makes)) for op in tensors.operators)
-    return replace(tensors, operators=operators, gradients=scaled(tensors.gradients))
 
 
 class Tape:
@@ -219,8 +155,8 @@ class Tape:
             of = dropped
         self.op((before, of, *more), {out: (self.part, self.part)}, same=True)
 
-    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float) -> str:
-        """The attention block; returns the name of what the MLP reads."""
+    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float, out: str) -> str:
+        """The attention block; returns the name of what the MLP reads, `out` unless it runs beside it."""
         arch, rows = self.arch, self.rows
         self.norm(INPUT, "attention norm output")
         if arch.index_topk:
@@ -228,14 +164,14 @@ class Tape:
         else:
             qkv = self._latent() if arch.attention == "mla" else self._grouped()
         value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
-        out = ELEMENT * rows * arch.heads / self.tp * (arch.kv_lora if arch.index_topk else value)
+        size = ELEMENT * rows * arch.heads / self.tp * (arch.kv_lora if arch.index_topk else value)
         if kind == "flash":
-            self._flash(qkv, out, exchanged, working)
+            self._flash(qkv, size, exchanged, working)
         else:
-            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, out)
+            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, size)
         given = "attention output"
         if arch.attention_gate:
-            made = {"gated output": self.size("gated output", out)}
+            made = {"gated output": self.size("gated output", size)}
             self.op(("attention gates", given), made, ("attention gates", given))
             given = "gated output"
         if arch.index_topk:
@@ -244,8 +180,8 @@ class Tape:
         self.product(given, "projected", (self.full, self.full), given, weight)
         if arch.norms_per_layer == 1:
             return "projected"
-        self.closing("projected", INPUT, "mlp norm input")
-        return "mlp norm input"
+        self.closing("projected", INPUT, out)
+        return out
 
     def _flash(self, qkv: str, out: float, exchanged: bool, working: float) -> None:
         """Attention in one kernel.  Where heads are swapped for tokens, all-to-alls read and write copies

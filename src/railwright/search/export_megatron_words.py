@@ -6,7 +6,7 @@ Sources: those of `export_megatron`, at the same commits.
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present, layer_kinds
+from railwright.model.pattern import PARTS, has_attention, has_dense, layer_kinds
 from railwright.search.dispatcher import (
     Hosts,
     backend,
@@ -23,7 +23,7 @@ from railwright.training.schedule import schedule_name
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 """What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
 
-WORDS = {"dense": "a dense MLP", "moe": "experts"}
+WORDS = {"dense": "a dense MLP", "moe": "experts", "": "no MLP"}
 
 
 def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
@@ -105,7 +105,7 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
     kinds = layer_kinds(arch)
     if arch.mtp_layers and kinds[-1] != kinds[arch.layers - 1]:
-        own, last = WORDS[kinds[-1]], WORDS[kinds[arch.layers - 1]]
+        own, last = (WORDS[PARTS[kinds[i]].mlp] for i in (-1, arch.layers - 1))
         found.append(
             f"multi-token prediction by {own}: --mtp-num-layers {arch.mtp_layers} builds it like the model's "
             f"last layer, by {last}; pretrain_hybrid.py takes others behind the / of --hybrid-layer-pattern"
@@ -151,8 +151,7 @@ def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
     """What Megatron launches as CUDA graphs of what the job asks for."""
     if "step" in job.cuda_graphs or ungraphed(job, arch):
         return tuple(part for part in job.cuda_graphs if part == "step")
-    kinds = kinds_present(arch)
-    there = {"attention": True, "mlp": "dense" in kinds, "router": "moe" in kinds}
+    there = {"attention": has_attention(arch), "mlp": has_dense(arch), "router": arch.is_moe}
     return tuple(part for part in job.cuda_graphs if there[part])
 
 

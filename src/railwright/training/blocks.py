@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer
 from railwright.model.sparse import PROJECTIONS
 from railwright.spec.training import TrainingJob
 from railwright.training.again import Again, part_of
@@ -65,8 +65,10 @@ class Blocks:
         """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
         attention, rest = sections(self.layers[kind])
         name, label = f"{again}attention", "recompute" if again else "attention"
-        self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
-        self._second_forward(chain, kind, again, rest)
+        if attention:
+            self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
+        if rest:
+            self._second_forward(chain, kind, again, rest)
 
     def again(self, chain: Chain, kind: Layer) -> None:
         """What selective recomputation runs of a layer before its backward pass."""
@@ -96,13 +98,13 @@ class Blocks:
         Source: EleutherAI/gpt-neox, megatron/model/transformer.py, ParallelTransformerLayer (gpt_j_residual:
         both blocks with parallel_output, then self.reduce of the sum); mpu/layers.py, ColumnParallelLinear.
         """
-        return self.joined and kind == "dense"
+        return self.joined and PARTS[kind].mlp == "dense"
 
     def _second_forward(
         self, chain: Chain, kind: Layer, again: str, rest: list[Cost], reduced: bool = True
     ) -> None:
         """MLP or experts; `reduced` says whether an MLP's output is."""
-        if kind == "dense":
+        if PARTS[kind].mlp == "dense":
             self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced)
             return
         route, experts, shared, after = expert_sections(rest)
@@ -124,9 +126,9 @@ class Blocks:
     def backward(self, chain: Chain, kind: Layer, whole: bool, result_first: bool) -> None:
         """Backwards through `forward`; `whole` says whether weight gradients are computed too."""
         attention, rest = sections(self.layers[kind])
-        if kind == "dense":
+        if PARTS[kind].mlp == "dense":
             self._block_backward(chain, "mlp backward", "mlp", rest, whole)
-        else:
+        elif rest:
             route, experts, shared, after = expert_sections(rest)
             self.compute(chain, "combine backward", "experts", gradients_of(after, whole))
             first, last = self._shared(chain, shared, lambda half: gradients_of(half, whole))
@@ -140,6 +142,8 @@ class Blocks:
             chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
             self.compute(chain, "router backward", "experts", gradients_of(route, whole))
             chain.communicate(self.exchange.whole_again())
+        if not attention:
+            return
         own = whole and not result_first
         gathered = self._joined(kind)
         self._block_backward(chain, "attention backward", "attention", attention, own, gathered)

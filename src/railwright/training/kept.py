@@ -9,9 +9,9 @@ from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLo
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer, is_routed
 from railwright.model.sparse_kept import index_logits
-from railwright.model.tensors import BEFORE_EXCHANGE
+from railwright.model.tensor_lists import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
@@ -72,8 +72,8 @@ FROZEN: dict[str, LoraTarget] = {
 }
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
 
-ROUTED = ("expert input", "expert product")
-"""Inputs of routed experts' products, which get no adapters."""
+ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
+"""Inputs of products that get no adapters: those of routed experts and of linear mixers."""
 
 
 MLP = (
@@ -190,9 +190,9 @@ def layer_kept_parts(
         job.sequence,
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        ep=layout.expert if kind == "moe" else 1,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        ep=layout.expert if is_routed(kind) else 1,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         recompute=recompute,
         modules=layout.recompute_modules,
         attention=attention_kept(job),
@@ -204,7 +204,7 @@ def layer_kept_parts(
         return kept
     if recompute == "selective" and job.software in SAVED:
         return {name: size for name, size in kept.items() if name in SAVED[job.software]}
-    if layout.context > 1 and layout.context_kind == "all-to-all":
+    if layout.context > 1 and layout.context_kind == "all-to-all" and "attention output" in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     return {name: size for name, size in kept.items() if is_needed(job, name)}
@@ -246,10 +246,10 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         _rows(job),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         dtype="bf16" if job.lora else job.dtype,
-        trains=job.lora is None or (kind == "dense" and "mlp down" in job.lora.targets),
+        trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
     )
     scores = scores_once(job, arch)
     if attention_kept(job) != "flash":
@@ -257,7 +257,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
     if not scores:
         scores = index_logits(arch, _rows(job), job.sequence)
-    if not scores:
+    if not scores or PARTS[kind].mixer != "attention":
         return behind
     split = layout.tensor if layout.sequence_parallel else 1
     flowing = _rows(job) * ELEMENT * arch.hidden / split
@@ -305,8 +305,8 @@ def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tup
             layout.tensor,
             layout.tensor,
             tp=layout.tensor,
-            ep=layout.expert if kind == "moe" else 1,
-            expert_tp=layout.expert_tensor if kind == "moe" else None,
+            ep=layout.expert if is_routed(kind) else 1,
+            expert_tp=layout.expert_tensor if is_routed(kind) else None,
         ).backward_weight
     }
 

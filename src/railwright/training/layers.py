@@ -7,7 +7,7 @@ from railwright.model import head_operators, layer_operators
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer
+from railwright.model.pattern import Layer, is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.again import needed
 from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
@@ -22,7 +22,7 @@ from railwright.training.plan import rows_of
 
 def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> LayerOperators:
     """Operators of one layer for one microbatch on one GPU."""
-    layout, routed = job.layout, kind == "moe"
+    layout, routed = job.layout, is_routed(kind)
     operators = layer_operators(
         arch,
         kind,

@@ -14,7 +14,7 @@ from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import elementwise, half, linear
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer, kinds_present
+from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
 
@@ -91,7 +91,8 @@ def frozen(operators: LayerOperators) -> LayerOperators:
 
 def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
     """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target, cut as its product."""
-    cut = (layout.tensor, layout.expert, layout.expert_tensor) if layer == "moe" else (layout.tensor, 1, None)
+    routed = is_routed(layer)
+    cut = (layout.tensor, layout.expert, layout.expert_tensor) if routed else (layout.tensor, 1, None)
     return float(lora.rank * _thin_widths(arch, layer, *cut, lora.targets))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
@@ -15,6 +15,7 @@ from railwright.training.eras import era_of
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
 from railwright.training.lora import check_adapters
+from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
@@ -42,6 +43,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     data = data_parallel(job, fabric)
     check_experts(job, arch, gpus // job.layout.pipeline, domain_of(job, fabric))
     _check_tensor(job, arch)
+    check_mixers(job, arch)
     check_adapters(job, arch)
     _check_context(job, arch)
     _check_chosen(job, arch)
@@ -122,10 +124,10 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
 
 def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
     tensor = job.layout.tensor
-    widths = [("attention heads", arch.heads)]
+    widths = [("attention heads", arch.heads)] if has_attention(arch) else []
     if arch.kv_heads > tensor and arch.attention == "gqa":
         widths.append(("key-value heads", arch.kv_heads))
-    if "dense" in kinds_present(arch):
+    if has_dense(arch):
         widths.append(("MLP width", arch.ffn))
     cut = job.layout.expert_tensor
     inside = cut or tensor
