@@ -317,7 +317,25 @@ def trinity(layers, hidden, heads, kv_heads, ffn, width, per_token=8, **more):
 LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "n_shared_experts": 1, "n_routed_experts": 256}
 INDEX = {"index_topk": 2048, "index_head_dim": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
 
+WINDOWS = ["full_attention", *["sliding_attention"] * 3] * 12
+"""Of which Step 3.5's last three entries are of its extra layers, and Laguna has ten times four."""
+
 ROUNDED = {
+    # model cards: 196.81 and 33 billion
+    "step-3.5-flash": (
+        shape("step3p5", 45, 4096, 64, 8, 11264, 128896, head_dim=128, sliding_window=512)
+        | {"moe_num_experts": 288, "moe_top_k": 8, "moe_intermediate_size": 1280, "share_expert_dim": 1280}
+        | {"num_nextn_predict_layers": 3, "layer_types": WINDOWS}
+        | {"attention_other_setting": {"num_attention_heads": 96, "num_attention_groups": 8}},
+        1.9681e11,
+        0.001,
+    ),
+    "laguna-xs.2": (
+        shape("laguna", 40, 2048, 48, 8, 8192, 100352, layer_types=WINDOWS[:40])
+        | {"num_attention_heads_per_layer": [48, 64, 64, 64] * 10},
+        3.3e10,
+        0.015,
+    ),
     # makers' figures: 480 and 519 billion
     "arctic": (
         shape("arctic", 35, 7168, 56, 8, 4864, 32000, num_local_experts=128, num_experts_per_tok=2)

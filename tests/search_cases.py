@@ -51,6 +51,15 @@ GATED = replace(
 )
 """Layers with experts and without windows where no two numbers say it: d e e d e d and an extra one."""
 
+HEADED = replace(
+    GATED,
+    window_heads=24,
+    mtp_dense=True,
+    pattern=("dense", "windowed moe", "windowed moe", "dense", "windowed moe", "dense"),
+    expert_layers=(),
+)
+"""GATED with heads of their own in the windowed layers."""
+
 CHOOSING = replace(LATENT, index_topk=512, index_heads=8, index_dim=64)
 
 WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)

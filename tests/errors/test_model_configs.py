@@ -272,6 +272,13 @@ ERNIE = {
     "num_hidden_layers": 6,
 }
 AFMOE = {"model_type": "afmoe", "moe_intermediate_size": 64}
+STEP = {
+    "model_type": "step3p5",
+    "moe_intermediate_size": 64,
+    "sliding_window": 64,
+    "num_hidden_layers": 2,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 FALCON = {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2}
 GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 8, "n_layer": 2}
 NEO = {"model_type": "gpt_neo", "num_layers": 4, "num_heads": 8}
@@ -367,13 +374,14 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
             "num_attention_heads_per_layer",
         ),
         (
-            {**AFMOE, "model_type": "step3p5", "num_sliding_attention_heads": 12},
-            "num_sliding_attention_heads",
+            {**AFMOE, "model_type": "laguna", "num_attention_heads_per_layer": "8"},
+            "num_attention_heads_per_layer",
         ),
-        (
-            {**AFMOE, "model_type": "step3p5", "attention_other_setting": {"num_attention_heads": 96}},
-            "attention_other_setting",
-        ),
+        ({**STEP, "num_sliding_attention_heads": 13}, "num_sliding_attention_heads"),
+        ({**STEP, "attention_other_setting": {"num_attention_heads": 97}}, "attention_other_setting"),
+        ({**STEP, "attention_other_setting": {"num_attention_groups": 4}}, "attention_other_setting"),
+        ({**STEP, "attention_other_setting": {"head_dim": 64}}, "attention_other_setting"),
+        ({**STEP, "attention_other_setting": 96}, "attention_other_setting"),
         ({**AFMOE, "model_type": "step3p5", "moe_layers_enum": "1,b"}, "moe_layers_enum"),
         ({**AFMOE, "model_type": "step3p5", "moe_layers_enum": 3}, "moe_layers_enum"),
         ({**AFMOE, "global_attn_every_n_layers": 0}, "global_attn_every_n_layers"),

@@ -1,5 +1,6 @@
 """Gates on attention's outputs: what they add to a layer, by hand."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +13,17 @@ from railwright.model import (
     layer_activations,
     layer_operators,
     load_model,
+    parse_config,
 )
 from railwright.model.matrices import layer_matrices
+from railwright.model.pattern import layer_kinds
 from railwright.search.dispatcher import Hosts
 from railwright.search.export_megatron import megatron
 from railwright.serving.memory import weight_bytes
 from railwright.serving.operators import Stage, row_parts
-from railwright.serving.step import stage_of
+from railwright.serving.step import check_layout, stage_of
 from railwright.spec.serving import ServingLayout
+from railwright.training.plan import check
 from serving_jobs import job as serving_job
 from serving_jobs import machine as serving_machine
 from training_cases import DENSE, job, machine
@@ -110,3 +114,63 @@ def test_engines_hold_and_multiply_them():
     ]
     products = [float(parts["attention products"][0]) for parts in times]
     assert products[0] < products[1] < products[2]
+
+
+STEP = {
+    "model_type": "step3p5",
+    "num_hidden_layers": 5,
+    "hidden_size": 256,
+    "num_attention_heads": 8,
+    "num_attention_groups": 2,
+    "head_dim": 32,
+    "intermediate_size": 320,
+    "vocab_size": 1000,
+    "sliding_window": 64,
+    "layer_types": ["full_attention", *["sliding_attention"] * 3, "full_attention", "sliding_attention"],
+    "num_nextn_predict_layers": 1,
+    "moe_layers_enum": "2, 3,4",
+    "moe_num_experts": 8,
+    "moe_top_k": 2,
+    "moe_intermediate_size": 64,
+    "share_expert_dim": 96,
+}
+
+
+def step(**more):
+    return parse_config(json.dumps({**STEP, **more}), "config.json", "step")
+
+
+def test_windowed_layers_may_have_heads_of_their_own():
+    arch = step(attention_other_setting={"num_attention_heads": 12, "num_attention_groups": 2})
+    assert arch == replace(step(num_sliding_attention_heads=12), source=arch.source)
+    assert layer_kinds(arch) == (
+        "dense",
+        "windowed dense",
+        "windowed moe",
+        "windowed moe",
+        "moe",
+        "windowed dense",
+    )
+    near, whole = (by_name(layer_operators(arch, k, 512, 512).forward) for k in ("windowed moe", "moe"))
+    # query heads of 32 and a gate each, beside 2 heads of keys and of values
+    assert near["qkv projection"].n == 12 * 32 + 4 * 32 + 12
+    assert whole["qkv projection"].n == 8 * 32 + 4 * 32 + 8
+    # a window of 64 of 512 tokens, or everything; one operator each, no mean of both
+    assert near["core attention"].flops == 4 * 12 * 32 * 512 * 64 * (1 - 64 / 1024)
+    assert whole["core attention"].flops == 4 * 8 * 32 * 512 * 256
+    alike = step(num_sliding_attention_heads=8)
+    assert (alike.window_heads, alike.pattern, alike.full_every) == (0, (), 4)
+    more = 3 * (256 * (4 * 32 * 2 + 4))
+    assert count_parameters(arch).total - count_parameters(alike).total == more
+    assert count_parameters(arch).mtp - count_parameters(alike).mtp == more // 3
+
+
+def test_what_other_heads_are_not_cut_or_served_by_is_refused():
+    arch = step(num_sliding_attention_heads=12)
+    fabric = machine(1).network.fabric
+    with pytest.raises(PlanError, match="windowed layers have other heads; set layout"):
+        check(job(gpus=8, batch=8, context=2), arch, fabric)
+    with pytest.raises(PlanError, match="12 attention heads of windowed layers"):
+        check(job(gpus=8, batch=8, tensor=8), arch, fabric)
+    with pytest.raises(PlanError, match="how engines serve them is not modelled"):
+        check_layout(serving_job(), arch, ServingLayout())

@@ -135,6 +135,42 @@ def test_operators_of_all_gpus_add_up_to_the_closed_form(arch, tp, ep, expert_tp
     assert abs(backward - rows * closed.backward - 0.5 * attention) <= 1e-9 * backward
 
 
+@st.composite
+def with_heads_of_their_own(draw):
+    """Models whose windowed layers have other heads than the rest."""
+    arch = replace(
+        draw(transformers()),
+        attention="gqa",
+        q_lora=0,
+        kv_lora=0,
+        rope_dim=0,
+        v_head_dim=0,
+        sliding_window=draw(st.sampled_from((64, 100))),
+    )
+    sees = draw(st.lists(st.booleans(), min_size=arch.layers, max_size=arch.layers))
+    pattern = [k if whole else f"windowed {k}" for k, whole in zip(layer_kinds(arch), sees, strict=True)]
+    heads = arch.kv_heads * draw(st.sampled_from((2, 3)))
+    marks = {"pattern": tuple(pattern), "window_heads": heads}
+    return replace(arch, whole_layers=tuple(i for i, whole in enumerate(sees) if whole), **marks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(with_heads_of_their_own(), st.sampled_from(POWERS), st.integers(1, 3))
+def test_layers_with_heads_of_their_own_add_up_to_the_closed_form(arch, tp, sequences):
+    sequence = 256
+    rows = sequences * sequence
+    found = gemm_flops(head_operators(arch, rows).forward)
+    for layer in layer_kinds(arch):
+        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True)
+        found += tp * gemm_flops(ops.forward)
+    closed = flops_per_token(replace(arch, vocab=padded_vocabulary(arch.vocab, 1)), sequence, "causal")
+    assert abs(found - rows * closed.forward) <= 1e-9 * found
+    count = count_parameters(arch)
+    whole = sum(layer_parameters(arch, layer).total for layer in layer_kinds(arch))
+    assert whole + count.embedding + count.head + arch.hidden * (1 + arch.embedding_norm) == count.total
+    assert all(layer_activation_bytes(arch, layer, rows, sequence, tp=tp) > 0 for layer in layer_kinds(arch))
+
+
 def named(operators, *names):
     return [op for op in operators if op.name.rsplit(", ", 1)[0] in names]
 

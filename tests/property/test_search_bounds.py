@@ -26,6 +26,7 @@ from search_cases import (
     CHOOSING,
     DELAYED,
     GATED,
+    HEADED,
     LATENT,
     PACKED,
     TORCHAO,
@@ -147,6 +148,11 @@ CASES = {
             "context_kind": ("all-gather",),
             "recompute": ("none", "selective", "full"),
         },
+    ),
+    "heads of windowed layers": (
+        HEADED,
+        job(batch=32),
+        {"pipeline": (1, 2, 3), "tensor": (1, 2, 4), "recompute": ("none", "selective", "full")},
     ),
     "gates, and layers of no pattern": (
         GATED,

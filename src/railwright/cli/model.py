@@ -90,6 +90,8 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
 
     if arch.attention == "gqa":
         heads = f"gqa, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values"
+        if arch.window_heads:
+            heads += f", {arch.window_heads} query heads in layers with a window"
         gates = {"": "", "head": ", outputs gated by head", "element": ", outputs gated by element"}
         return [("attention", heads + gates[arch.attention_gate])]
     queries = show_count(arch.q_lora) if arch.q_lora else "none"
@@ -107,7 +109,7 @@ def _mixers(arch: Transformer) -> list[tuple[str, str]]:
     """Layers of a model that are not all attention with an MLP."""
     from railwright.model.pattern import num_layers
 
-    if not arch.pattern:
+    if not arch.pattern or arch.window_heads:
         return []
     found = [("layers with attention", f"{num_layers(arch, mixer='attention')} of {arch.layers}")]
     if mixer := arch.linear:

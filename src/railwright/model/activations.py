@@ -12,7 +12,7 @@ from railwright.model.kernels import ELEMENT
 from railwright.model.mixer_operators import mixer_keeps, mixer_working
 from railwright.model.mixers import mixer_of
 from railwright.model.operators import CoreAttention, Cut, check_cut
-from railwright.model.pattern import PARTS, Layer, is_routed
+from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import sparse_kept
 
 Recompute = Literal["none", "selective", "full"]
@@ -136,6 +136,7 @@ def layer_activations(
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp, sequence_parallel, ep, expert_tp, imbalance))
+    arch = made_as(arch, layer)
     split = tp if sequence_parallel else 1
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}

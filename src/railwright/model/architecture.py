@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Layer = Literal["dense", "moe", "attention", "linear", "linear dense", "linear moe", "mlp", "experts"]
+Layer = Literal[
+    "dense",
+    "moe",
+    "attention",
+    "windowed dense",
+    "windowed moe",
+    "linear",
+    "linear dense",
+    "linear moe",
+    "mlp",
+    "experts",
+]
 """Kinds of layers; `pattern.PARTS` says what each is made of."""
 
 
@@ -100,6 +111,8 @@ class Transformer:
     full_first           it is the first of so many, not the last (CWM, GPT-Neo)
     whole_layers         the layers that see the whole sequence, counted from 0, where those two do not say
                          it; else empty
+    window_heads         query heads of the layers with a window where those have others (Step 3.5, Laguna);
+                         `pattern` then says which layers those are.  0 is `heads`
     window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
                          not see each other (Llama 4's chunked attention), instead of looking so far back
     mtp_layers    extra multi-token-prediction layers
@@ -164,6 +177,7 @@ class Transformer:
     full_every: int = 0
     full_first: bool = False
     whole_layers: tuple[int, ...] = ()
+    window_heads: int = 0
     window_chunked: bool = False
     mtp_layers: int = 0
     mtp_dense: bool = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.model.architecture import Transformer
 from railwright.model.mixers import mixer_macs, state_flops
-from railwright.model.pattern import PARTS, Layer, num_layers, windowed_share
+from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as, num_layers, windowed_share
 
 Scores = Literal["full", "causal"]
 
@@ -38,6 +38,8 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     Source: Narayanan et al., SC'21, section 5.1 and appendix; per-family conventions were checked on more
     than 500 published rows.
     """
+    if arch.window_heads:
+        return _by_layer(arch, sequence, scores)
     attending = num_layers(arch, mixer="attention")
     attention = attention_macs(arch) * attending
     mlp = sum(mlp_macs(arch, kind) * num_layers(arch, mlp=PARTS[kind].mlp) for kind in ("mlp", "experts"))
@@ -53,6 +55,16 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
         forward=forward + products + each * whole * attending,
         backward=2.0 * forward + products + 2.0 * each * keys,
     )
+
+
+def _by_layer(arch: Transformer, sequence: int, scores: Scores) -> ForwardBackward:
+    """The same where layers differ in their heads: each as if all layers were like it, over all of them."""
+    head = 2.0 * arch.hidden * arch.vocab
+    found = 0.0
+    for kind in layer_kinds(arch)[: arch.layers]:
+        alike = replace(made_as(arch, kind), pattern=(kind,) * arch.layers)
+        found += (flops_per_token(alike, sequence, scores).forward - head) / arch.layers
+    return ForwardBackward(forward=found + head, backward=2.0 * (found + head))
 
 
 def attention_macs(arch: Transformer) -> int:

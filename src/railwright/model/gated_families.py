@@ -6,9 +6,11 @@ code in huggingface/transformers (5.23).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Layer, Transformer
 from railwright.model.family_parts import (
     behind_dense,
     extra_layers,
@@ -19,7 +21,8 @@ from railwright.model.family_parts import (
     window_of,
     windowed,
 )
-from railwright.model.keys import Keys
+from railwright.model.keys import MOST, Keys
+from railwright.model.pattern import layer_kinds
 
 
 def afmoe(keys: Keys, name: str) -> Transformer:
@@ -52,8 +55,6 @@ def laguna(keys: Keys, name: str) -> Transformer:
         normed_queries(plain(keys, name)),
         attention_gate="element" if gating == "per-element" else "head",
     )
-    heads = keys.alike("num_attention_heads_per_layer", base.heads)
-    _same_heads(keys, "num_attention_heads_per_layer", heads, base)
     full = full_layers_of(keys, base.layers, 1 if keys.raw("layer_types") is None else 0)
     arch = routed(
         keys,
@@ -65,7 +66,8 @@ def laguna(keys: Keys, name: str) -> Transformer:
         router_bias=True,
     )
     shared = keys.whole("shared_expert_intermediate_size", 512, least=0) if arch.is_moe else 0
-    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    return _with_heads(keys, arch, "num_attention_heads_per_layer", _listed_heads(keys, arch, full), full)
 
 
 def step3p5(keys: Keys, name: str) -> Transformer:
@@ -73,14 +75,6 @@ def step3p5(keys: Keys, name: str) -> Transformer:
     extra, layers = extra_layers(keys), keys.depth("num_hidden_layers")
     keys = keys.replaced({key: _first(keys.raw(key), layers) for key in ("layer_types", "mlp_layer_types")})
     base = replace(normed_queries(plain(keys, name)), attention_gate="head", mtp_layers=extra, mtp_dense=True)
-    heads = keys.whole("num_sliding_attention_heads", base.heads)
-    _same_heads(keys, "num_sliding_attention_heads", heads, base)
-    other = keys.raw("attention_other_setting")
-    keys.need(
-        other is None,
-        "attention_other_setting",
-        "other heads in the layers with a window are not modelled; it must be absent.",
-    )
     full = full_layers_of(keys, layers, 1 if keys.raw("layer_types") is None else 0)
     arch = routed(
         keys,
@@ -92,7 +86,16 @@ def step3p5(keys: Keys, name: str) -> Transformer:
         router_bias=True,
     )
     shared = keys.whole("share_expert_dim", 1280, least=0) if arch.is_moe else 0
-    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    key, other = "num_sliding_attention_heads", keys.raw("attention_other_setting")
+    if keys.raw(key) is not None or other is None:
+        return _with_heads(keys, arch, key, keys.whole(key, base.heads), full)
+    key = "attention_other_setting"
+    inner = keys.inside(key)
+    same = inner.whole("num_attention_groups", base.kv_heads) == base.kv_heads
+    same = same and inner.whole("head_dim", base.head_dim) == base.head_dim
+    keys.need(same, key, "other key-value heads or widths of heads there are not modelled.")
+    return _with_heads(keys, arch, key, inner.whole("num_attention_heads", base.heads), full)
 
 
 def muse_glimmer(keys: Keys, name: str) -> Transformer:
@@ -126,12 +129,39 @@ def beam(keys: Keys, name: str) -> Transformer:
     )
 
 
-def _same_heads(keys: Keys, key: str, heads: int, arch: Transformer) -> None:
+def _with_heads(keys: Keys, arch: Transformer, key: str, heads: int, full: Sequence[bool]) -> Transformer:
+    """The decoder with so many query heads in the layers that are not `full`; `key` says so."""
+    if not arch.sliding_window or heads == arch.heads:
+        return arch
+    keys.need(heads % arch.kv_heads == 0, key, f"{arch.kv_heads} key-value heads do not divide {heads}.")
+    kinds = [
+        cast(Layer, kind if whole else f"windowed {kind}")
+        for kind, whole in zip(layer_kinds(arch), full, strict=False)
+    ]
+    return replace(arch, window_heads=heads, pattern=tuple(kinds))
+
+
+def _listed_heads(keys: Keys, arch: Transformer, full: Sequence[bool]) -> int:
+    """Query heads of the layers with a window, in a list that has an entry for every layer."""
+    key = "num_attention_heads_per_layer"
+    listed = keys.raw(key)
+    if listed is None:
+        return arch.heads
+    right = isinstance(listed, list) and len(listed) == arch.layers
+    right = right and all(type(n) is int and 0 < n <= MOST for n in listed)
+    keys.need(right, key, f"{arch.layers} whole numbers are expected, one for each layer.")
+    if not right:
+        return arch.heads
+    whole = full if arch.sliding_window else [True] * arch.layers
+    windowed = {n for n, sees in zip(listed, whole, strict=False) if not sees}
+    others = {n for n, sees in zip(listed, whole, strict=False) if sees}
     keys.need(
-        heads == arch.heads,
+        len(windowed) <= 1 and others <= {arch.heads},
         key,
-        f"{heads} attention heads in some layers beside {arch.heads} in others are not modelled.",
+        "layers without a window must have num_attention_heads, and those with one as many as each other; "
+        "other lists are not modelled.",
     )
+    return max(windowed, default=arch.heads)
 
 
 def _first(listed: object, layers: int) -> object:

@@ -8,7 +8,7 @@ from typing import Literal
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width
 from railwright.model.mixers import mixer_of, projected
-from railwright.model.pattern import PARTS, Layer, layer_kinds
+from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
     Queries, keys and values are three, gate and up projection one, as Megatron-LM's Muon takes them
     (core/optimizer/emerging_optimizers.py, split_qkv; core/transformer/mlp.py, linear_fc1).
     """
+    arch = made_as(arch, layer)
     mixer, mlp = PARTS[layer]
     attention = _attention(arch) if mixer == "attention" else _mixer(arch) if mixer else ()
     if mlp != "moe":

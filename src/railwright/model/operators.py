@@ -31,7 +31,7 @@ from railwright.model.kernels import (
 )
 from railwright.model.mixer_operators import mixer_blocks
 from railwright.model.mixers import check_mixer
-from railwright.model.pattern import PARTS, Layer
+from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.recompute import run_again
 from railwright.model.sparse import (
     check_sparse,
@@ -132,6 +132,7 @@ def layer_operators(
     """
     cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow)
     check_cut(arch, layer, cut)
+    arch = made_as(arch, layer)
     mixer, mlp = PARTS[layer]
     blocks: list[Block] = []
     if mixer == "attention":
@@ -159,6 +160,7 @@ def layer_operators(
 
 def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
     """Raise PlanError, with what would work, where a layer cannot be cut so."""
+    arch = made_as(arch, layer)
     mixer, mlp = PARTS[layer]
     if mixer == "attention":
         _check_heads(arch, cut)

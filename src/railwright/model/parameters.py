@@ -8,7 +8,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.flops import attention_macs, index_macs
 from railwright.model.mixers import mixer_parameters, replicated
 from railwright.model.operators import Cut, check_cut
-from railwright.model.pattern import PARTS, Layer, layer_kinds, num_layers, num_norms
+from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as, num_layers, num_norms
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ class GpuParameters:
 def count_parameters(arch: Transformer) -> ParameterCount:
     """Count the parameters of a model exactly, biases and norms included."""
     moe, dense = num_layers(arch, mlp="moe"), num_layers(arch, mlp="dense")
-    attending = num_layers(arch, mixer="attention")
+    kinds = [kind for kind in layer_kinds(arch) if PARTS[kind].mixer == "attention"]
+    each = [_attention(made_as(arch, kind)) for kind in kinds]
     embedding = arch.vocab * arch.hidden
     head = 0 if arch.tied_embeddings else embedding + arch.vocab * arch.head_bias
     positions = arch.position_embeddings * arch.hidden
-    attention = _attention(arch) if attending or arch.mtp_layers else 0
+    attention = _attention(made_as(arch, "dense")) if each else 0
     linear = mixer_parameters(arch) if arch.linear else 0
     mlp_dense = _mlp(arch, arch.ffn) if dense else 0
     expert = _mlp(arch, arch.expert_ffn) if moe else 0
@@ -76,11 +77,13 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     own = norms_of_experts(arch)
     inside = sum(num_norms(arch, kind) for kind in layer_kinds(arch)[: arch.layers]) + own * moe
     norms = (inside + 1 + arch.embedding_norm) * norm
-    total = embedding + head + positions + norms + attending * attention + dense * mlp_dense + moe * mlp_moe
-    total += num_layers(arch, mixer="linear") * linear
+    total = embedding + head + positions + norms + dense * mlp_dense + moe * mlp_moe
+    total += num_layers(arch, mixer="linear") * linear + sum(each[: len(each) - arch.mtp_layers])
     idle = moe * (arch.experts - arch.experts_per_token) * expert
     mlp_extra = mlp_moe + own * norm if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
-    extra = attention + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
+    extra = (
+        (each[-1] if each else 0) + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
+    )
     return ParameterCount(
         total=total,
         active=total - idle,
@@ -109,6 +112,7 @@ def layer_parameters(
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp=tp, ep=ep, expert_tp=expert_tp))
+    arch = made_as(arch, layer)
     mixer, mlp = PARTS[layer]
     held: float = num_norms(arch, layer) * norm_parameters(arch)
     if mixer == "attention":

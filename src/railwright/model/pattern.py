@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 from typing import Literal, NamedTuple
@@ -28,6 +29,8 @@ PARTS: dict[Layer, Parts] = {
     "dense": Parts("attention", "dense"),
     "moe": Parts("attention", "moe"),
     "attention": Parts("attention", ""),
+    "windowed dense": Parts("attention", "dense"),
+    "windowed moe": Parts("attention", "moe"),
     "linear": Parts("linear", ""),
     "linear dense": Parts("linear", "dense"),
     "linear moe": Parts("linear", "moe"),
@@ -35,7 +38,20 @@ PARTS: dict[Layer, Parts] = {
     "experts": Parts("", "moe"),
 }
 """What each kind of layer is made of: attention, or a mixer whose state does not grow with the sequence, and
-an MLP or experts; where one is missing, the layer is the other block alone (Nemotron-H)."""
+an MLP or experts; where one is missing, the layer is the other block alone (Nemotron-H).  Windowed ones are
+attention with a window, in a model whose windowed layers have heads of their own; elsewhere a layer with
+attention stands for the mean of windowed and other ones."""
+
+
+@lru_cache(maxsize=1024)
+def made_as(arch: Transformer, layer: Layer) -> Transformer:
+    """The model as if its attention were that of this kind of layer throughout: windowed layers may have
+    heads of their own (`window_heads`), and then the others have no window."""
+    if not arch.window_heads or PARTS[layer].mixer != "attention":
+        return arch
+    if not layer.startswith("windowed"):
+        return replace(arch, sliding_window=0, window_heads=0)
+    return replace(arch, heads=arch.window_heads, window_heads=0, full_every=0, whole_layers=())
 
 
 def is_routed(layer: Layer) -> bool:
@@ -70,9 +86,12 @@ def layer_kinds(arch: Transformer) -> tuple[Layer, ...]:
 
     An explicit `pattern` says so; else, behind the leading dense layers, one layer in `expert_every` holds
     experts, the first of them included, or else those of `expert_layers` do.  An extra layer holds experts in
-    a model that has them (DeepSeek-V3, GLM-4.5), unless it is `mtp_dense`.
+    a model that has them (DeepSeek-V3, GLM-4.5), unless it is `mtp_dense`, and a window where windowed layers
+    have heads of their own (Step 3.5).
     """
     extra: Layer = "moe" if arch.is_moe and not arch.mtp_dense else "dense"
+    if arch.window_heads:
+        extra = "windowed moe" if extra == "moe" else "windowed dense"
     if arch.pattern:
         return (*arch.pattern, *[extra] * arch.mtp_layers)
     kinds: list[Layer] = ["dense"] * arch.layers

@@ -15,7 +15,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import PARTS, Layer
+from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.sparse_kept import sparse_latents, sparse_values
 from railwright.model.tensor_lists import (
     BEFORE_EXCHANGE,
@@ -57,6 +57,7 @@ def layer_tensors(
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
+    arch = made_as(arch, layer)
     tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
     mixer, mlp = PARTS[layer]
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT

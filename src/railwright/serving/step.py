@@ -171,6 +171,11 @@ def _beside_prompts(stage: Stage, decode: Floats, batches: Floats, contexts: Flo
 
 def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> None:
     """Whether the model can be served, and cut so. Raises PlanError with the number that does not divide."""
+    if arch.window_heads:
+        raise PlanError(
+            f"{job.name}: the windowed layers of {arch.name} have other heads than the rest, and how engines "
+            "serve them is not modelled; its training is."
+        )
     if arch.pattern:
         raise PlanError(
             f"{job.name}: {arch.name} has layers without attention, or of one block, and how engines serve "

@@ -9,7 +9,7 @@ from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLo
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import PARTS, Layer, is_routed
+from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
 from railwright.model.tensor_lists import BEFORE_EXCHANGE
 from railwright.spec.lora import LoraTarget
@@ -254,7 +254,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     scores = scores_once(job, arch)
     if attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
-        scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
+        scores = ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / layout.tensor
     if not scores:
         scores = index_logits(arch, _rows(job), job.sequence)
     if not scores or PARTS[kind].mixer != "attention":
@@ -274,7 +274,8 @@ def scores_once(job: TrainingJob, arch: Transformer) -> float:
     """Scores that only the layer at work has. [byte]"""
     if job.software not in SCORES_ONCE:
         return 0.0
-    return SCORE_BYTES * _rows(job) * job.sequence * arch.heads / job.layout.tensor
+    heads = max(arch.heads, arch.window_heads)
+    return SCORE_BYTES * _rows(job) * job.sequence * heads / job.layout.tensor
 
 
 def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:

@@ -125,6 +125,8 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
 def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
     tensor = job.layout.tensor
     widths = [("attention heads", arch.heads)] if has_attention(arch) else []
+    if arch.window_heads:
+        widths.append(("attention heads of windowed layers", arch.window_heads))
     if arch.kv_heads > tensor and arch.attention == "gqa":
         widths.append(("key-value heads", arch.kv_heads))
     if has_dense(arch):
@@ -171,6 +173,11 @@ def _check_context(job: TrainingJob, arch: Transformer) -> None:
     context, tensor = job.layout.context, job.layout.tensor
     if context == 1:
         return
+    if arch.window_heads:
+        raise PlanError(
+            f"{job.name}: context parallelism of {arch.name} is not modelled, whose windowed layers have "
+            "other heads; set layout.context to 1."
+        )
     if job.sequence < context:
         raise PlanError(
             f"{job.name}: a sequence of {job.sequence} tokens cannot be shared by layout.context = {context} "
