@@ -336,6 +336,15 @@ ROUNDED = {
         3.3e10,
         0.015,
     ),
+    # model card: 309 billion
+    "mimo-v2-flash": (
+        shape("mimo_v2_flash", 48, 4096, 64, 4, 16384, 152576, head_dim=192, v_head_dim=128)
+        | {"n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
+        | {"hybrid_layer_pattern": [0, 1, 1, 1, 1, *[0, 1, 1, 1, 1, 1] * 7, 0]}
+        | {"moe_layer_freq": [0, *[1] * 47], "swa_num_key_value_heads": 8, "sliding_window": 128},
+        3.09e11,
+        0.001,
+    ),
     # makers' figures: 480 and 519 billion
     "arctic": (
         shape("arctic", 35, 7168, 56, 8, 4864, 32000, num_local_experts=128, num_experts_per_tok=2)

@@ -54,6 +54,8 @@ GATED = replace(
 HEADED = replace(
     GATED,
     window_heads=24,
+    window_kv_heads=8,
+    v_head_dim=32,
     mtp_dense=True,
     pattern=("dense", "windowed moe", "windowed moe", "dense", "windowed moe", "dense"),
     expert_layers=(),

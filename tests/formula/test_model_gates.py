@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railwright.errors import PlanError
+from railwright.errors import PlanError, SpecError
 from railwright.model import (
     count_parameters,
     flops_per_token,
@@ -174,3 +174,64 @@ def test_what_other_heads_are_not_cut_or_served_by_is_refused():
         check(job(gpus=8, batch=8, tensor=8), arch, fabric)
     with pytest.raises(PlanError, match="how engines serve them is not modelled"):
         check_layout(serving_job(), arch, ServingLayout())
+
+
+MIMO = {
+    **{key: STEP[key] for key in ("hidden_size", "intermediate_size", "vocab_size", "sliding_window")},
+    "model_type": "mimo_v2_flash",
+    "num_hidden_layers": 6,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 48,
+    "v_head_dim": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+}
+
+
+def mimo(**more):
+    return parse_config(json.dumps({**MIMO, **more}), "config.json", "mimo")
+
+
+def test_windowed_layers_may_have_more_key_value_heads_and_values_may_be_narrow():
+    arch = mimo()
+    assert layer_kinds(arch) == ("dense", *["windowed moe"] * 4, "moe")
+    near, whole = (by_name(layer_operators(arch, k, 512, 512).forward) for k in ("windowed moe", "moe"))
+    # 8 queries of 48; 4 or 2 keys of 48 and values of 32
+    assert near["qkv projection"].n == 8 * 48 + 4 * 80
+    assert whole["qkv projection"].n == 8 * 48 + 2 * 80
+    assert whole["output projection"].k == 8 * 32
+    assert whole["core attention"].flops == 2 * 8 * (48 + 32) * 512 * 256
+    kept = layer_activations(arch, "moe", 512, 512)
+    assert kept["query, key, value"] == 2 * 512 * (8 * 48 + 2 * 80)
+    assert kept["attention output"] == 2 * 512 * 8 * 32
+    # a sink per head in windowed layers alone
+    bare = replace(arch, window_sinks=False)
+    assert count_parameters(arch).total - count_parameters(bare).total == 4 * 8
+    # as its own config writes the same
+    own = mimo(
+        hybrid_layer_pattern=[0, 1, 1, 1, 1, 0],
+        moe_layer_freq=[0, 1, 1, 1, 1, 1],
+        swa_num_key_value_heads=4,
+        swa_head_dim=48,
+        swa_v_head_dim=32,
+    )
+    assert own == arch
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"hybrid_layer_pattern": [0, 1]}, "hybrid_layer_pattern"),
+        ({"hybrid_layer_pattern": [0, 1, 2, 1, 1, 0]}, "hybrid_layer_pattern"),
+        ({"moe_layer_freq": ["a"] * 6}, "moe_layer_freq"),
+        ({"swa_head_dim": 64}, "swa_head_dim"),
+        ({"swa_v_head_dim": 64}, "swa_v_head_dim"),
+        ({"swa_num_key_value_heads": 3}, "swa_num_key_value_heads"),
+    ],
+)
+def test_other_heads_that_are_not_modelled_name_the_key(more, field):
+    with pytest.raises(SpecError) as caught:
+        mimo(**more)
+    assert [m.field for m in caught.value.mistakes] == [field]

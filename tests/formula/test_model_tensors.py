@@ -32,6 +32,7 @@ LAYERS: list[tuple[str, Layer]] = [
     ("llama-3.1-70b with gates per head", "dense"),
     ("deepseek-v3 with norms in the layers with experts", "moe"),
     ("grok-2", "moe"),
+    ("qwen3-30b-a3b with narrow values", "moe"),
     ("deepseek-v3.2", "dense"),
     ("glm-5", "moe"),
 ]
@@ -42,6 +43,8 @@ def named(model: str) -> Transformer:
     with norms that layers with experts have more (Arctic, A.X K1)."""
     if model.endswith(" with norms in the layers with experts"):
         return replace(load_model(model.split(" with ")[0]), shared_norm=True, experts_norm=True)
+    if model.endswith(" with narrow values"):
+        return replace(load_model(model.split(" with ")[0]), v_head_dim=64)
     if model.endswith(" with gates per head"):
         return replace(load_model(model.removesuffix(" with gates per head")), attention_gate="head")
     arch = load_model(model.removesuffix(" with one norm"))

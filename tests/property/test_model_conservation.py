@@ -144,13 +144,14 @@ def with_heads_of_their_own(draw):
         q_lora=0,
         kv_lora=0,
         rope_dim=0,
-        v_head_dim=0,
         sliding_window=draw(st.sampled_from((64, 100))),
     )
     sees = draw(st.lists(st.booleans(), min_size=arch.layers, max_size=arch.layers))
     pattern = [k if whole else f"windowed {k}" for k, whole in zip(layer_kinds(arch), sees, strict=True)]
-    heads = arch.kv_heads * draw(st.sampled_from((2, 3)))
-    marks = {"pattern": tuple(pattern), "window_heads": heads}
+    shared = draw(st.sampled_from((0, 8, 16)))
+    heads = (shared or arch.kv_heads) * draw(st.sampled_from((1, 2, 3)))
+    marks = {"pattern": tuple(pattern), "window_heads": heads, "window_kv_heads": shared}
+    marks |= {"window_sinks": draw(st.booleans()), "v_head_dim": draw(st.sampled_from((0, 16, 32)))}
     return replace(arch, whole_layers=tuple(i for i, whole in enumerate(sees) if whole), **marks)
 
 

@@ -30,6 +30,14 @@ CHOOSING = replace(
     index_heads=8,
     index_dim=64,
 )
+HEADED = replace(
+    GATED,
+    window_heads=32,
+    v_head_dim=32,
+    sliding_window=512,
+    pattern=("moe", "windowed moe", "dense", "windowed dense", "dense", "moe", "dense", "windowed dense"),
+    expert_layers=(),
+)
 FABRIC = machine(4).network.fabric
 
 PARTS = [("core_attn",), ("mlp",), ("layernorm", "mla_up_proj"), ("moe",), ("moe_act",), ("ops",)]
@@ -57,7 +65,7 @@ LAYOUTS = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(
     LAYOUTS,
-    st.sampled_from([DENSE, MOE, GATED, CHOOSING]),
+    st.sampled_from([DENSE, MOE, GATED, HEADED, CHOOSING]),
     st.sampled_from(ERAS),
     st.sampled_from(["bf16", "fp8", "mxfp8"]),
     st.booleans(),

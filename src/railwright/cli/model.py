@@ -90,8 +90,11 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
 
     if arch.attention == "gqa":
         heads = f"gqa, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values"
+        if arch.v_head_dim:
+            heads += f", values of {arch.v_head_dim}"
         if arch.window_heads:
-            heads += f", {arch.window_heads} query heads in layers with a window"
+            shared = arch.window_kv_heads or arch.kv_heads
+            heads += f"; in layers with a window {arch.window_heads} heads, {shared} for keys and values"
         gates = {"": "", "head": ", outputs gated by head", "element": ", outputs gated by element"}
         return [("attention", heads + gates[arch.attention_gate])]
     queries = show_count(arch.q_lora) if arch.q_lora else "none"

@@ -7,7 +7,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.model.flops import gate_width
+from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.mixer_operators import mixer_keeps, mixer_working
 from railwright.model.mixers import mixer_of
@@ -286,11 +286,11 @@ def _attention(
         keys = max(arch.kv_heads / tp, 1.0)
         kept += [
             Kept("attention norm output", keep * arch.hidden, spread=True),
-            Kept("query, key, value", ELEMENT * arch.head_dim * (heads + 2 * keys)),
+            Kept("query, key, value", ELEMENT * (arch.head_dim * (heads + keys) + value_width(arch) * keys)),
         ]
         if arch.qk_norm:
             kept.append(Kept("query and key before norm", ELEMENT * arch.head_dim * (heads + keys)))
-        output = heads * arch.head_dim
+        output = heads * value_width(arch)
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
     if arch.attention_gate:
         kept.append(Kept("attention gates", ELEMENT * gate_width(arch) / tp))
@@ -367,7 +367,8 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
 def check_every_second(arch: Transformer, layer: Layer) -> None:
     """Raise PlanError where it is not known which products every second one is: beyond dense gated layers
     with grouped queries, or where attention has gates."""
-    if layer != "dense" or arch.attention != "gqa" or not arch.gated or arch.attention_gate:
+    own = arch.attention_gate or arch.v_head_dim
+    if layer != "dense" or arch.attention != "gqa" or not arch.gated or own:
         raise PlanError(
             f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense layers with a gated MLP, "
             "grouped queries and no gates on attention; choose parts of the layer instead."

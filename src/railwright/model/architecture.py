@@ -64,7 +64,8 @@ class Transformer:
     heads, kv_heads, head_dim   attention; kv_heads < heads is GQA, 1 is MQA
     attention     'gqa' (also plain multi-head) or 'mla'
     q_lora, kv_lora, rope_dim, v_head_dim   MLA ranks and head parts (0 otherwise); head_dim is then the
-                  non-rotary part of a query/key head
+                  non-rotary part of a query/key head.  Of 'gqa' v_head_dim is the width of values where that
+                  is not that of keys (MiMo-V2-Flash), else 0
     index_topk    keys that a query of latent attention meets at most, chosen by an indexer (DeepSeek-V3.2);
                   0 is all of them
     index_heads, index_dim   the indexer's heads and their width (0 otherwise)
@@ -111,8 +112,10 @@ class Transformer:
     full_first           it is the first of so many, not the last (CWM, GPT-Neo)
     whole_layers         the layers that see the whole sequence, counted from 0, where those two do not say
                          it; else empty
-    window_heads         query heads of the layers with a window where those have others (Step 3.5, Laguna);
-                         `pattern` then says which layers those are.  0 is `heads`
+    window_heads, window_kv_heads   heads of the layers with a window where those have others (Step 3.5,
+                         Laguna, MiMo-V2-Flash); `pattern` then says which layers those are.  0 where all
+                         layers have the same
+    window_sinks         of these layers the windowed ones have attention sinks, and the others not
     window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
                          not see each other (Llama 4's chunked attention), instead of looking so far back
     mtp_layers    extra multi-token-prediction layers
@@ -178,6 +181,8 @@ class Transformer:
     full_first: bool = False
     whole_layers: tuple[int, ...] = ()
     window_heads: int = 0
+    window_kv_heads: int = 0
+    window_sinks: bool = False
     window_chunked: bool = False
     mtp_layers: int = 0
     mtp_dense: bool = False

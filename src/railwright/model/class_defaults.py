@@ -40,7 +40,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
     **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
-    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1"), _ROUTED),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     "step3p5": {
@@ -154,6 +154,14 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "cohere2_moe": {**_WIDE, **_WINDOW},
     "mimo": {"num_key_value_heads": 32, **_LATE},
     "stablelm_epoch": {"num_key_value_heads": 32},
+    "mimo_v2_flash": {
+        "num_key_value_heads": 4,
+        "head_dim": 192,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "sliding_window": 129,
+    },
     "flint": {"num_key_value_heads": 4, "sliding_window": 513, **_WIDE},
     "afmoe": {"num_experts": 64, "num_experts_per_tok": 6, "sliding_window": 1024, **_WIDE},
     "laguna": {

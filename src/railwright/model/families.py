@@ -116,6 +116,7 @@ FAMILIES: dict[str, Family] = {
     "kolibri1": windowed.kolibri,
     "cohere2_moe": windowed.cohere2_moe,
     "flint": windowed.flint,
+    "mimo_v2_flash": windowed.mimo_v2,
     "afmoe": gated.afmoe,
     "laguna": gated.laguna,
     "step3p5": gated.step3p5,
@@ -214,7 +215,6 @@ REFUSED = {
         ("gemma4_assistant", "gemma4_unified_assistant"),
         "drafts for another model, whose keys and values it reads",
     ),
-    "mimo_v2_flash": "has other key-value heads in the layers with a window",
     "longcat_flash": "has two attention blocks in a layer, and experts that do nothing",
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
     **dict.fromkeys(

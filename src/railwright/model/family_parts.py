@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Layer, Transformer
 from railwright.model.keys import Keys
-from railwright.model.pattern import expert_pattern, window_pattern
+from railwright.model.pattern import expert_pattern, layer_kinds, window_pattern
 
 
 def plain(keys: Keys, name: str) -> Transformer:
@@ -127,6 +127,24 @@ def windowed(arch: Transformer, window: int, full: Sequence[bool]) -> Transforme
     every, first = found or (0, False)
     listed = () if found else _marked(full)
     return replace(arch, sliding_window=window, full_every=every, full_first=first, whole_layers=listed)
+
+
+def with_heads(
+    keys: Keys, arch: Transformer, key: str, heads: int, full: Sequence[bool], kv_heads: int = 0
+) -> Transformer:
+    """The decoder with so many query heads in the layers that are not `full`; `key` says so.
+
+    kv_heads  of those layers; 0 where they have as many as the others
+    """
+    keys_of = kv_heads or arch.kv_heads
+    if not arch.sliding_window or (heads == arch.heads and keys_of == arch.kv_heads):
+        return arch
+    keys.need(heads % keys_of == 0, key, f"{keys_of} key-value heads do not divide {heads}.")
+    kinds = [
+        cast(Layer, kind if whole else f"windowed {kind}")
+        for kind, whole in zip(layer_kinds(arch), full, strict=False)
+    ]
+    return replace(arch, window_heads=heads, window_kv_heads=kv_heads, pattern=tuple(kinds))
 
 
 def full_layers_of(keys: Keys, layers: int, every: int, *, first: bool = False) -> list[bool]:

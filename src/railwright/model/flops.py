@@ -76,14 +76,19 @@ def attention_macs(arch: Transformer) -> int:
         latent = h * (arch.kv_lora + arch.rope_dim)
         up = arch.kv_lora * heads * (arch.head_dim + arch.v_head_dim)
         return down + latent + up + heads * arch.v_head_dim * h + h * gate_width(arch)
-    own = h * (heads + 2 * arch.kv_heads) * arch.head_dim + heads * arch.head_dim * h
-    return own + h * gate_width(arch)
+    value = value_width(arch)
+    own = (heads + arch.kv_heads) * arch.head_dim + (arch.kv_heads + heads) * value
+    return h * (own + gate_width(arch))
+
+
+def value_width(arch: Transformer) -> int:
+    """Width of one head's values: that of its keys unless the model says otherwise."""
+    return arch.v_head_dim or arch.head_dim
 
 
 def gate_width(arch: Transformer) -> int:
     """Gates of one token's attention output in one layer, of all heads; 0 without."""
-    value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
-    each = {"": 0, "head": 1, "element": value}
+    each = {"": 0, "head": 1, "element": value_width(arch)}
     return arch.heads * each[arch.attention_gate]
 
 
@@ -108,7 +113,7 @@ def score_flops_per_key(arch: Transformer) -> int:
         return 2 * arch.heads * (2 * arch.kv_lora + arch.rope_dim)
     if arch.attention == "mla":
         return 2 * arch.heads * (arch.head_dim + arch.rope_dim + arch.v_head_dim)
-    return 4 * arch.heads * arch.head_dim
+    return 2 * arch.heads * (arch.head_dim + value_width(arch))
 
 
 def attended_keys(arch: Transformer, sequence: int, scores: Scores = "full") -> float:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
-from railwright.model.architecture import Layer, Transformer
+from railwright.model.architecture import Transformer
 from railwright.model.family_parts import (
     behind_dense,
     extra_layers,
@@ -20,9 +19,9 @@ from railwright.model.family_parts import (
     routed,
     window_of,
     windowed,
+    with_heads,
 )
 from railwright.model.keys import MOST, Keys
-from railwright.model.pattern import layer_kinds
 
 
 def afmoe(keys: Keys, name: str) -> Transformer:
@@ -67,7 +66,7 @@ def laguna(keys: Keys, name: str) -> Transformer:
     )
     shared = keys.whole("shared_expert_intermediate_size", 512, least=0) if arch.is_moe else 0
     arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
-    return _with_heads(keys, arch, "num_attention_heads_per_layer", _listed_heads(keys, arch, full), full)
+    return with_heads(keys, arch, "num_attention_heads_per_layer", _listed_heads(keys, arch, full), full)
 
 
 def step3p5(keys: Keys, name: str) -> Transformer:
@@ -89,13 +88,13 @@ def step3p5(keys: Keys, name: str) -> Transformer:
     arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
     key, other = "num_sliding_attention_heads", keys.raw("attention_other_setting")
     if keys.raw(key) is not None or other is None:
-        return _with_heads(keys, arch, key, keys.whole(key, base.heads), full)
+        return with_heads(keys, arch, key, keys.whole(key, base.heads), full)
     key = "attention_other_setting"
     inner = keys.inside(key)
     same = inner.whole("num_attention_groups", base.kv_heads) == base.kv_heads
     same = same and inner.whole("head_dim", base.head_dim) == base.head_dim
     keys.need(same, key, "other key-value heads or widths of heads there are not modelled.")
-    return _with_heads(keys, arch, key, inner.whole("num_attention_heads", base.heads), full)
+    return with_heads(keys, arch, key, inner.whole("num_attention_heads", base.heads), full)
 
 
 def muse_glimmer(keys: Keys, name: str) -> Transformer:
@@ -127,18 +126,6 @@ def beam(keys: Keys, name: str) -> Transformer:
         width=keys.whole("moe_intermediate_size"),
         router_bias=True,
     )
-
-
-def _with_heads(keys: Keys, arch: Transformer, key: str, heads: int, full: Sequence[bool]) -> Transformer:
-    """The decoder with so many query heads in the layers that are not `full`; `key` says so."""
-    if not arch.sliding_window or heads == arch.heads:
-        return arch
-    keys.need(heads % arch.kv_heads == 0, key, f"{arch.kv_heads} key-value heads do not divide {heads}.")
-    kinds = [
-        cast(Layer, kind if whole else f"windowed {kind}")
-        for kind, whole in zip(layer_kinds(arch), full, strict=False)
-    ]
-    return replace(arch, window_heads=heads, pattern=tuple(kinds))
 
 
 def _listed_heads(keys: Keys, arch: Transformer, full: Sequence[bool]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
-from railwright.model.flops import gate_width
+from railwright.model.flops import gate_width, value_width
 from railwright.model.mixers import mixer_of, projected
 from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as
 
@@ -81,9 +81,9 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
     return (
         Matrix("query", queries, h, "rows"),
         Matrix("key", keys, h, "rows"),
-        Matrix("value", keys, h, "rows"),
+        Matrix("value", arch.kv_heads * value_width(arch), h, "rows"),
         *((Matrix("gate", gate_width(arch), h, "rows"),) if arch.attention_gate else ()),
-        Matrix("output projection", h, queries, "columns"),
+        Matrix("output projection", h, heads * value_width(arch), "columns"),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import Part, expert_choice, rotary
-from railwright.model.flops import gate_width, score_flops_per_key
+from railwright.model.flops import gate_width, score_flops_per_key, value_width
 from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
@@ -211,10 +211,12 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         query = arch.head_dim + arch.rope_dim
         value, kv_heads = arch.v_head_dim, heads
     else:
-        query = value = arch.head_dim
+        query, value = arch.head_dim, value_width(arch)
         kv_heads = max(arch.kv_heads // cut.tp, 1)
         # gates are made by the same product (Megatron-LM's linear_qkv)
-        blocks.append(linear("qkv projection", rows, (heads + 2 * kv_heads) * query + gates, h, dtype))
+        blocks.append(
+            linear("qkv projection", rows, (heads + kv_heads) * query + kv_heads * value + gates, h, dtype)
+        )
         width = (heads + kv_heads) * query
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
@@ -264,7 +266,7 @@ def _core(
     )
     if _biased(cut):
         # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
-        out, joined = heads * value, (heads + 2 * kv_heads) * query
+        out, joined = heads * value, (heads + kv_heads) * query + kv_heads * value
         blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
     return blocks
 

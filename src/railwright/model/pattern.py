@@ -51,7 +51,15 @@ def made_as(arch: Transformer, layer: Layer) -> Transformer:
         return arch
     if not layer.startswith("windowed"):
         return replace(arch, sliding_window=0, window_heads=0)
-    return replace(arch, heads=arch.window_heads, window_heads=0, full_every=0, whole_layers=())
+    return replace(
+        arch,
+        heads=arch.window_heads,
+        kv_heads=arch.window_kv_heads or arch.kv_heads,
+        attention_sinks=arch.attention_sinks or arch.window_sinks,
+        window_heads=0,
+        full_every=0,
+        whole_layers=(),
+    )
 
 
 def is_routed(layer: Layer) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from railwright.model.architecture import Transformer
-from railwright.model.flops import gate_width
+from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, made_as
@@ -164,7 +164,7 @@ class Tape:
             qkv = sparse_latents(self, sequence)
         else:
             qkv = self._latent() if arch.attention == "mla" else self._grouped()
-        value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
+        value = value_width(arch)
         size = ELEMENT * rows * arch.heads / self.tp * (arch.kv_lora if arch.index_topk else value)
         if kind == "flash":
             self._flash(qkv, size, exchanged, working)
@@ -206,7 +206,8 @@ class Tape:
 
     def _grouped(self) -> str:
         arch = self.arch
-        columns = arch.head_dim * (arch.heads / self.tp + 2 * max(arch.kv_heads / self.tp, 1.0))
+        heads, keys = arch.heads / self.tp, max(arch.kv_heads / self.tp, 1.0)
+        columns = arch.head_dim * (heads + keys) + value_width(arch) * keys
         size = ELEMENT * self.rows * columns
         of, gates = self.gathered("attention norm output"), gate_width(arch) / self.tp
         weight = ((columns + gates) * arch.hidden,)
@@ -215,7 +216,7 @@ class Tape:
             self.op((of,), {QKV: (size, size), **beside}, ("attention norm output",), weights=weight)
             return QKV
         before = "query and key before norm"
-        values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
+        values = size * keys * value_width(arch) / columns
         parts = {before: (size - values, size - values), "values": (values, values), **beside}
         self.op((of,), parts, ("attention norm output",), weights=weight)
         self.op((before, "values"), {QKV: (size, size)}, (before,))

@@ -20,6 +20,7 @@ from railwright.model.family_parts import (
     tied,
     window_of,
     windowed,
+    with_heads,
 )
 from railwright.model.keys import Keys
 
@@ -99,3 +100,42 @@ def flint(keys: Keys, name: str) -> Transformer:
     )
     shared = keys.whole("shared_expert_intermediate_size", 1024, least=0) if arch.is_moe else 0
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+
+
+def mimo_v2(keys: Keys, name: str) -> Transformer:
+    """MiMo-V2-Flash: values narrower than keys; windowed layers, all but the first and every sixth, have
+    twice as many key-value heads, and sinks."""
+    base = replace(plain(keys, name), v_head_dim=keys.whole("v_head_dim", 128), output_bias=False)
+    layers = base.layers
+    full = [i == 0 or (i + 1) % 6 == 0 for i in range(layers)]
+    marks = keys.raw("hybrid_layer_pattern")
+    if keys.raw("layer_types") is not None:
+        full = full_layers_of(keys, layers, 0)
+    elif marks is not None:
+        full = [not mark for mark in _marks(keys, "hybrid_layer_pattern", layers)]
+    has = behind_dense(keys, layers, 1)
+    if keys.raw("mlp_layer_types") is None and isinstance(keys.raw("moe_layer_freq"), list):
+        has = _marks(keys, "moe_layer_freq", layers)
+    for key, same in (("swa_head_dim", base.head_dim), ("swa_v_head_dim", base.v_head_dim)):
+        keys.need(keys.whole(key, same) == same, key, "other widths of heads there are not modelled.")
+    arch = routed(
+        keys,
+        windowed(replace(base, mtp_layers=extra_layers(keys), mtp_dense=True), window_of(keys), full),
+        has,
+        experts="n_routed_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+        router_bias=True,
+    )
+    heads = keys.whole("swa_num_attention_heads", base.heads)
+    kv_heads = keys.whole("swa_num_key_value_heads", 2 * base.kv_heads)
+    arch = with_heads(keys, arch, "swa_num_key_value_heads", heads, full, kv_heads)
+    return replace(arch, window_sinks=arch.window_heads > 0)
+
+
+def _marks(keys: Keys, key: str, layers: int) -> list[bool]:
+    """A list of 0 and 1, one for each layer."""
+    listed = keys.raw(key)
+    right = isinstance(listed, list) and len(listed) == layers and all(mark in (0, 1) for mark in listed)
+    keys.need(right, key, f"{layers} of 0, 1 are expected, one for each layer.")
+    return [bool(mark) for mark in listed] if right else [False] * layers

@@ -340,7 +340,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"sequences of {job.sequence} tokens are not a multiple of 2 x context = "
             f"{2 * context}; frameworks pad them."
         )
-    kind, sinks = job.layout.context_kind, arch.attention_sinks
+    kind, sinks = job.layout.context_kind, arch.attention_sinks or arch.window_sinks
     windows = arch.sliding_window and not arch.window_chunked and kind == "ring"
     if context > 1 and (windows or (sinks and kind != "all-to-all")):
         what, kinds = ("sinks", "all-to-all") if sinks else ("windows", "all-to-all or all-gather")
