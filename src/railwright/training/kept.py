@@ -8,6 +8,7 @@ from railwright.model import head_activation_bytes, layer_activations, layer_gra
 from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLoss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.mixer_operators import mixer_working
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed
 from railwright.model.tensor_lists import BEFORE_EXCHANGE
@@ -72,7 +73,6 @@ FROZEN: dict[str, LoraTarget] = {
 
 ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
 """Inputs of products that get no adapters: those of routed experts and of linear mixers."""
-
 
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product"),
@@ -233,10 +233,8 @@ def _output(job: TrainingJob, arch: Transformer) -> float:
 
 
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
-    """Activation gradients alive at once, at most. [byte]
-
-    That is behind the MLP, or beside the scores of the layer at work, when the MLP's tensors are gone.
-    """
+    """Activation gradients alive at once, at most, [byte]: behind the MLP, or where the mixer works, when
+    the MLP's tensors are gone."""
     layout = job.layout
     behind = layer_gradient_bytes(
         arch,
@@ -249,16 +247,24 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         dtype="bf16" if job.lora else job.dtype,
         trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
     )
-    scores = scores_once(job, arch)
-    if attention_kept(job) != "flash":
-        # the gradient of the softmax or of its dropped output, which has gone when the other comes
-        scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
-    if not scores or PARTS[kind].mixer != "attention":
+    working = _mixing(job, arch, kind)
+    if not working:
         return behind
     split = layout.tensor if layout.sequence_parallel else 1
     flowing = _rows(job) * ELEMENT * arch.hidden / split
     kept = layer_kept_parts(job, arch, kind, "none")
-    return max(behind, flowing + scores - sum(kept[name] for name in MLP if name in kept))
+    return max(behind, flowing + working - sum(kept[name] for name in MLP if name in kept))
+
+
+def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """What the mixer of the layer at work needs beside what is kept, at most. [byte]"""
+    mixer, tensor = PARTS[kind].mixer, job.layout.tensor
+    if mixer == "linear":
+        return _rows(job) * mixer_working(arch, tensor)[1]
+    if mixer == "attention" and attention_kept(job) != "flash":
+        # the gradient of the softmax or of its dropped output, which has gone when the other comes
+        return ELEMENT * _rows(job) * job.sequence * arch.heads / tensor
+    return scores_once(job, arch) if mixer else 0.0
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
