@@ -33,7 +33,7 @@ from search_cases import (
     WINDOWED,
     drawn,
 )
-from training_cases import DENSE, MOE, changed, job
+from training_cases import BLOCKS, DELTA, DENSE, MIXED, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -158,6 +158,26 @@ CASES = {
         GATED,
         job(batch=32),
         {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
+    ),
+    "layers of one block": (
+        BLOCKS,
+        job(batch=32),
+        {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
+    ),
+    "delta nets": (
+        DELTA,
+        job(batch=32, sequence=2048),
+        {"expert": (1, 2, 8), "tensor": (1, 2), "zero": (0, 1, 2, 3), "context": (1, 2)},
+    ),
+    "every kind of layer, both ways": (
+        MIXED,
+        job(batch=64),
+        {"schedule": ("dualpipe", "zb-v"), "pipeline": (2,), "recompute": ("none", "selective", "full")},
+    ),
+    "every kind of layer, paired": (
+        MIXED,
+        job(batch=64),
+        {"expert": (2, 8), "pipeline": (1, 2), "virtual_pipeline": (1, 2), "overlap_ep": (True,)},
     ),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "adapters": (

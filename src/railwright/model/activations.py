@@ -9,7 +9,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
-from railwright.model.mixer_operators import mixer_keeps, mixer_working
+from railwright.model.mixer_operators import mixer_keeps
 from railwright.model.mixers import mixer_of
 from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
@@ -231,14 +231,12 @@ def layer_gradient_bytes(
         return received * (ELEMENT * (up + 1) - keep) * width
 
     flowing = ELEMENT * arch.hidden / split
-    mixer, mlp = PARTS[layer]
-    most = mixer_working(arch, tp)[1] if mixer == "linear" else 0.0
+    mlp = PARTS[layer].mlp
     if mlp != "moe":
-        return rows * (flowing + max(most, behind(arch.ffn / tp, 1.0) if mlp else 0.0))
+        return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
-    experts = received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received)
-    return rows * (flowing + max(most, experts))
+    return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
 
 
 def head_activation_bytes(

@@ -90,6 +90,14 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("the weight of the indexer's loss is yours to give: --dsa-indexer-loss-coeff")
     if arch.attention_gate == "head":
         found.append("gates per head on attention's outputs: attention_output_gate makes one per element")
+    if arch.window_heads:
+        found.append(
+            "other heads in windowed layers: Megatron takes them by --heterogeneous-layers-config-path"
+        )
+    if arch.attention == "gqa" and arch.v_head_dim:
+        found.append("values of another width than keys: Megatron's grouped queries have one (kv_channels)")
+    if (arch.shared_norm and arch.shared_ffn) or arch.experts_norm:
+        found.append("norms that only layers with experts have: not in Megatron's layers")
     if arch.attention_gate_bias:
         found.append("biases of the gates on attention's outputs: Megatron's gates have none")
     absent = [name for name in layout.recompute_modules if name not in MODULES]

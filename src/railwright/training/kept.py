@@ -8,6 +8,7 @@ from railwright.model import head_activation_bytes, layer_activations, layer_gra
 from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLoss, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.mixer_operators import mixer_working
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
@@ -74,7 +75,6 @@ FROZEN: dict[str, LoraTarget] = {
 
 ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
 """Inputs of products that get no adapters: those of routed experts and of linear mixers."""
-
 
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product"),
@@ -235,10 +235,8 @@ def _output(job: TrainingJob, arch: Transformer) -> float:
 
 
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
-    """Activation gradients alive at once, at most. [byte]
-
-    That is behind the MLP, or beside the scores of the layer at work, when the MLP's tensors are gone.
-    """
+    """Activation gradients alive at once, at most, [byte]: behind the MLP, or where the mixer works, when
+    the MLP's tensors are gone."""
     layout = job.layout
     behind = layer_gradient_bytes(
         arch,
@@ -251,18 +249,26 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         dtype="bf16" if job.lora else job.dtype,
         trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
     )
-    scores = scores_once(job, arch)
-    if attention_kept(job) != "flash":
-        # the gradient of the softmax or of its dropped output, which has gone when the other comes
-        scores = ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / layout.tensor
-    if not scores:
-        scores = index_logits(arch, _rows(job), job.sequence)
-    if not scores or PARTS[kind].mixer != "attention":
+    working = _mixing(job, arch, kind)
+    if not working:
         return behind
     split = layout.tensor if layout.sequence_parallel else 1
     flowing = _rows(job) * ELEMENT * arch.hidden / split
     kept = layer_kept_parts(job, arch, kind, "none")
-    return max(behind, flowing + scores - sum(kept[name] for name in MLP if name in kept))
+    return max(behind, flowing + working - sum(kept[name] for name in MLP if name in kept))
+
+
+def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """What the mixer of the layer at work needs beside what is kept, at most. [byte]"""
+    mixer, tensor = PARTS[kind].mixer, job.layout.tensor
+    if mixer == "linear":
+        return _rows(job) * mixer_working(arch, tensor)[1]
+    if mixer == "attention" and attention_kept(job) != "flash":
+        # the gradient of the softmax or of its dropped output, which has gone when the other comes
+        return ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / tensor
+    if not mixer:
+        return 0.0
+    return scores_once(job, arch) or index_logits(arch, _rows(job), job.sequence)
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
