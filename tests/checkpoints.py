@@ -336,6 +336,13 @@ ROUNDED = {
         3.3e10,
         0.015,
     ),
+    # model card: 30.7 billion
+    "gemma-4-31b": (
+        shape("gemma4_text", 60, 5376, 32, 16, 21504, 262144, head_dim=256, global_head_dim=512)
+        | {"num_global_key_value_heads": 4, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0},
+        3.07e10,
+        0.0005,
+    ),
     # model card: 309 billion
     "mimo-v2-flash": (
         shape("mimo_v2_flash", 48, 4096, 64, 4, 16384, 152576, head_dim=192, v_head_dim=128)

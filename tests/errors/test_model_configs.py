@@ -283,6 +283,7 @@ FALCON = {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_head
 GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 8, "n_layer": 2}
 NEO = {"model_type": "gpt_neo", "num_layers": 4, "num_heads": 8}
 GLM = {"model_type": "chatglm", "num_layers": 2, "padded_vocab_size": 1000, "ffn_hidden_size": 512}
+GEMMA4 = {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0}
 GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers": 6}
 
 
@@ -362,6 +363,10 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ({"model_type": "chatglm"}, "padded_vocab_size"),
         ({**GLM, "add_bias_linear": True}, "add_bias_linear"),
         ({**GLM, "post_layer_norm": False}, "post_layer_norm"),
+        ({"model_type": "gemma4_text"}, "hidden_size_per_layer_input"),
+        ({**GEMMA4, "num_kv_shared_layers": 1}, "num_kv_shared_layers"),
+        ({**GEMMA4, "enable_moe_block": True}, "enable_moe_block"),
+        ({**GEMMA4, "use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
         ({"model_type": "git", "num_local_experts": None}, "model_type"),
         ({**AFMOE, "model_type": "arctic", "moe_layer_frequency": 0}, "moe_layer_frequency"),
         ({**AFMOE, "model_type": "laguna", "gating": "softmax"}, "gating"),

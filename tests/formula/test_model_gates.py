@@ -235,3 +235,31 @@ def test_other_heads_that_are_not_modelled_name_the_key(more, field):
     with pytest.raises(SpecError) as caught:
         mimo(**more)
     assert [m.field for m in caught.value.mistakes] == [field]
+
+
+def test_gemma_4_has_wider_heads_where_it_sees_everything_and_no_values_of_their_own_there():
+    config = {
+        **{key: STEP[key] for key in ("hidden_size", "intermediate_size", "vocab_size", "sliding_window")},
+        "model_type": "gemma4_text",
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 32,
+        "global_head_dim": 64,
+        "num_global_key_value_heads": 2,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 0,
+    }
+    arch = parse_config(json.dumps(config), "config.json", "gemma")
+    assert layer_kinds(arch) == (*["windowed dense"] * 5, "dense")
+    near, whole = (by_name(layer_operators(arch, k, 512, 512).forward) for k in ("windowed dense", "dense"))
+    assert near["qkv projection"].n == (8 + 4 + 4) * 32
+    assert whole["qkv projection"].n == (8 + 2) * 64
+    # values are normed too, with the keys' product before them in a layer that sees everything
+    assert near["query/key norm"].bytes == 2 * 512 * 2 * 16 * 32
+    assert whole["query/key norm"].bytes == 2 * 512 * 2 * 12 * 64
+    kept = layer_activations(arch, "dense", 512, 512)
+    assert kept["query, key, value"] == 2 * 512 * 12 * 64
+    assert kept["query and key before norm"] == 2 * 512 * 10 * 64
+    assert "value" not in {m.name for m in layer_matrices(arch, "dense")}
+    assert "value" in {m.name for m in layer_matrices(arch, "windowed dense")}

@@ -151,6 +151,8 @@ def with_heads_of_their_own(draw):
     shared = draw(st.sampled_from((0, 8, 16)))
     heads = (shared or arch.kv_heads) * draw(st.sampled_from((1, 2, 3)))
     marks = {"pattern": tuple(pattern), "window_heads": heads, "window_kv_heads": shared}
+    marks |= {"window_head_dim": draw(st.sampled_from((0, 40))), "shared_values": draw(st.booleans())}
+    marks |= {"value_norm": draw(st.booleans())}
     marks |= {"window_sinks": draw(st.booleans()), "v_head_dim": draw(st.sampled_from((0, 16, 32)))}
     return replace(arch, whole_layers=tuple(i for i, whole in enumerate(sees) if whole), **marks)
 

@@ -94,7 +94,8 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
             heads += f", values of {arch.v_head_dim}"
         if arch.window_heads:
             shared = arch.window_kv_heads or arch.kv_heads
-            heads += f"; in layers with a window {arch.window_heads} heads, {shared} for keys and values"
+            of = f" of {arch.window_head_dim}" if arch.window_head_dim else ""
+            heads += f"; in layers with a window {arch.window_heads} heads{of}, {shared} for keys and values"
         gates = {"": "", "head": ", outputs gated by head", "element": ", outputs gated by element"}
         return [("attention", heads + gates[arch.attention_gate])]
     queries = show_count(arch.q_lora) if arch.q_lora else "none"

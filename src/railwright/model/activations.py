@@ -9,6 +9,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
+from railwright.model.logits import LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_keeps
 from railwright.model.mixers import mixer_of
 from railwright.model.operators import CoreAttention, Cut, check_cut
@@ -16,47 +17,12 @@ from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import sparse_kept
 
 Recompute = Literal["none", "selective", "full"]
-KeptLoss = Literal["fused", "compiled", "unfused", "eager", "compiled, cut", "eager, cut"]
 
 KEPT_INPUT = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "fp8_block": 1.0 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
 """Bytes of one element of a linear layer's kept input, its block scales in; other dtypes keep ELEMENT.
 Transformer Engine keeps one quantised copy, the one the weight gradient multiplies (pytorch/module/linear.py,
 layernorm_linear.py: after the forward product only the column-wise usage of the input is kept).  Scales: one
 byte per 32 elements in MXFP8 and per 16 in NVFP4, four bytes per 128 in block-wise fp8."""
-
-LOGIT_BYTES: dict[KeptLoss, float] = {
-    "fused": ELEMENT,
-    "compiled": 4.0,
-    "unfused": 4.0,
-    "eager": 12.0,
-    "compiled, cut": 10.0,
-    "eager, cut": 16.0,
-}
-"""Bytes of one logit at most in the head's passes.
-'fused': 16 bits, into which the loss kernel writes their gradient (Transformer Engine,
-pytorch/cross_entropy.py).
-'compiled': 16 bits and their gradient in as many: torch.compile fuses the casts (torchtitan,
-components/loss.py; its 8B on H200 in June 2025 took 15 GiB less than on H100 before).
-'unfused': the softmax in fp32 (Korthikanti et al. 2022, section 4.3; Megatron-LM, cross_entropy.py).
-'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax; its backward writes the gradients of
-log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py).
-'cut': a vocabulary over tensor ranks, by PyTorch's loss_parallel (distributed/tensor/parallel/loss.py). Its
-log-softmax is difference, exponential, sum and difference again; backward zeros, exponential, sum and product
-are each a tensor of their own. Compiled, logits and two fp32 tensors meet in the forward pass; backward it
-takes 6 bytes. Both as PyTorch 2.13's own profiler counts its allocations."""
-
-WAITING_LOGIT_BYTES: dict[KeptLoss, float] = {
-    "fused": ELEMENT,
-    "compiled": ELEMENT,
-    "unfused": 4.0,
-    "eager": 4.0,
-    "compiled, cut": 4.0,
-    "eager, cut": 4.0,
-}
-"""Bytes of one logit between the forward and the backward pass of the loss.
-'fused' and 'compiled' the logits themselves; 'unfused' the softmax; 'eager' and 'cut' the log-softmax, one
-tensor that log_softmax and nll_loss both keep, while the cast to fp32 keeps nothing (torch.autograd.graph.
-saved_tensors_hooks around torch.nn.functional.cross_entropy(logits.float(), targets), PyTorch 2.13)."""
 
 NARROW_QKV = 2 * (1.0 + 1 / 32)
 """Bytes of one element of queries, keys and values that an attention in MXFP8 keeps: straight and transposed,
@@ -287,7 +253,9 @@ def _attention(
             Kept("query, key, value", ELEMENT * (arch.head_dim * (heads + keys) + value_width(arch) * keys)),
         ]
         if arch.qk_norm:
-            kept.append(Kept("query and key before norm", ELEMENT * arch.head_dim * (heads + keys)))
+            values = value_width(arch) * keys * (arch.value_norm and not arch.shared_values)
+            before = arch.head_dim * (heads + keys) + values
+            kept.append(Kept("query and key before norm", ELEMENT * before))
         output = heads * value_width(arch)
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
     if arch.attention_gate:

@@ -89,6 +89,8 @@ class Transformer:
     qk_norm       queries and keys are normed; qk_norm_gains says with which learned gains: those of one
                   'head', shared by all of them, those of 'all' heads (OLMo 2), or 'none' (Llama 4);
                   qk_norm_bias says that they have biases too (Persimmon)
+    value_norm    values are normed too, without gains (Gemma 4)
+    shared_values the keys' product makes the values too (Gemma 4's layers without a window)
     attention_gate  the attention output is multiplied by gates, which one product more makes of the block's
                   input: one for each 'head' (Laguna) or 'element' (Trinity); '' is none;
                   attention_gate_bias adds a bias per head to them (Beam)
@@ -112,9 +114,9 @@ class Transformer:
     full_first           it is the first of so many, not the last (CWM, GPT-Neo)
     whole_layers         the layers that see the whole sequence, counted from 0, where those two do not say
                          it; else empty
-    window_heads, window_kv_heads   heads of the layers with a window where those have others (Step 3.5,
-                         Laguna, MiMo-V2-Flash); `pattern` then says which layers those are.  0 where all
-                         layers have the same
+    window_heads, window_kv_heads, window_head_dim   heads of the layers with a window, and their width, where
+                         those have others (Step 3.5, Laguna, MiMo-V2-Flash, Gemma 4); `pattern` then says
+                         which layers those are.  0 where all layers have the same
     window_sinks         of these layers the windowed ones have attention sinks, and the others not
     window_chunked       the windowed layers cut the sequence into blocks of `sliding_window` tokens that do
                          not see each other (Llama 4's chunked attention), instead of looking so far back
@@ -160,6 +162,8 @@ class Transformer:
     qk_norm: bool = False
     qk_norm_gains: Literal["head", "all", "none"] = "head"
     qk_norm_bias: bool = False
+    value_norm: bool = False
+    shared_values: bool = False
     attention_gate: Literal["", "head", "element"] = ""
     attention_gate_bias: bool = False
     mlp_bias: bool = False
@@ -182,6 +186,7 @@ class Transformer:
     whole_layers: tuple[int, ...] = ()
     window_heads: int = 0
     window_kv_heads: int = 0
+    window_head_dim: int = 0
     window_sinks: bool = False
     window_chunked: bool = False
     mtp_layers: int = 0

@@ -117,6 +117,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "gemma": {"num_key_value_heads": 16, "head_dim": 256},
     "gemma2": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
     "gemma3_text": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
+    "gemma4_text": {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 512},
+    "gemma4_unified_text": {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 1024},
     "llama4_text": {"num_key_value_heads": 8, "attention_chunk_size": 8192, **_WIDE},
     "minimax_m2": {"num_key_value_heads": 8, **_WIDE},
     "dots1": {"num_key_value_heads": 32, "max_window_layers": 62, **_WINDOW},

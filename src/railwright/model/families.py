@@ -11,6 +11,7 @@ from railwright.model import gated_families as gated
 from railwright.model import gpt_families as gpt
 from railwright.model import hybrid_families as hybrid
 from railwright.model import remote_families as remote
+from railwright.model import residual_families as residual
 from railwright.model import windowed_expert_families as windowed
 from railwright.model.architecture import Transformer
 from railwright.model.family_parts import plain
@@ -39,10 +40,12 @@ FAMILIES: dict[str, Family] = {
     "gemma": dense.gemma,
     "gemma2": dense.gemma2,
     "gemma3_text": dense.gemma3,
+    "gemma4_text": dense.gemma4,
+    "gemma4_unified_text": dense.gemma4,
     "llama4_text": moe.llama4,
     "grok-1": moe.grok,
-    "git": moe.grok2,
-    "arctic": moe.arctic,
+    "git": residual.grok2,
+    "arctic": residual.arctic,
     "falcon": dense.falcon,
     "minimax_m2": moe.minimax_m2,
     "ministral": dense.mistral,
@@ -190,7 +193,6 @@ _SPARSE_AND = f"{_SPARSE[:-1]}, beside"
 INDEXED = ("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa")
 """Families that are read with such an indexer."""
 
-_WIDER = "has wider heads in the layers that see the whole sequence"
 _POOLED = "gives one vector for a text, not the next token"
 _SPEAKS = "has tables of sounds beside that of the text, and a second decoder for them"
 _REPEATED = "runs its layers several times for one token"
@@ -210,7 +212,6 @@ REFUSED = {
     "phi3small": "attends to blocks of keys (block-sparse attention)",
     "jetmoe": "routes its attention heads as experts",
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "has embeddings in every layer, and layers that share keys"),
-    **dict.fromkeys(("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"), _WIDER),
     **dict.fromkeys(
         ("gemma4_assistant", "gemma4_unified_assistant"),
         "drafts for another model, whose keys and values it reads",

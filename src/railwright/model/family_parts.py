@@ -130,21 +130,34 @@ def windowed(arch: Transformer, window: int, full: Sequence[bool]) -> Transforme
 
 
 def with_heads(
-    keys: Keys, arch: Transformer, key: str, heads: int, full: Sequence[bool], kv_heads: int = 0
+    keys: Keys,
+    arch: Transformer,
+    key: str,
+    heads: int,
+    full: Sequence[bool],
+    kv_heads: int = 0,
+    head_dim: int = 0,
 ) -> Transformer:
     """The decoder with so many query heads in the layers that are not `full`; `key` says so.
 
-    kv_heads  of those layers; 0 where they have as many as the others
+    kv_heads, head_dim  of those layers; 0 where they are those of the others
     """
     keys_of = kv_heads or arch.kv_heads
-    if not arch.sliding_window or (heads == arch.heads and keys_of == arch.kv_heads):
+    alike = heads == arch.heads and keys_of == arch.kv_heads and head_dim in (0, arch.head_dim)
+    if not arch.sliding_window or (alike and not arch.shared_values):
         return arch
     keys.need(heads % keys_of == 0, key, f"{keys_of} key-value heads do not divide {heads}.")
     kinds = [
         cast(Layer, kind if whole else f"windowed {kind}")
         for kind, whole in zip(layer_kinds(arch), full, strict=False)
     ]
-    return replace(arch, window_heads=heads, window_kv_heads=kv_heads, pattern=tuple(kinds))
+    return replace(
+        arch,
+        pattern=tuple(kinds),
+        window_heads=heads,
+        window_kv_heads=kv_heads,
+        window_head_dim=head_dim,
+    )
 
 
 def full_layers_of(keys: Keys, layers: int, every: int, *, first: bool = False) -> list[bool]:

@@ -76,9 +76,13 @@ def attention_macs(arch: Transformer) -> int:
         latent = h * (arch.kv_lora + arch.rope_dim)
         up = arch.kv_lora * heads * (arch.head_dim + arch.v_head_dim)
         return down + latent + up + heads * arch.v_head_dim * h + h * gate_width(arch)
-    value = value_width(arch)
-    own = (heads + arch.kv_heads) * arch.head_dim + (arch.kv_heads + heads) * value
-    return h * (own + gate_width(arch))
+    own = (heads + arch.kv_heads) * arch.head_dim + value_columns(arch, arch.kv_heads)
+    return h * (own + heads * value_width(arch) + gate_width(arch))
+
+
+def value_columns(arch: Transformer, kv_heads: int) -> int:
+    """Columns of the product that makes the values of so many heads; 0 where the keys' makes them."""
+    return 0 if arch.shared_values else kv_heads * value_width(arch)
 
 
 def value_width(arch: Transformer) -> int:

@@ -81,7 +81,7 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
     return (
         Matrix("query", queries, h, "rows"),
         Matrix("key", keys, h, "rows"),
-        Matrix("value", arch.kv_heads * value_width(arch), h, "rows"),
+        *(() if arch.shared_values else (Matrix("value", arch.kv_heads * value_width(arch), h, "rows"),)),
         *((Matrix("gate", gate_width(arch), h, "rows"),) if arch.attention_gate else ()),
         Matrix("output projection", h, heads * value_width(arch), "columns"),
     )

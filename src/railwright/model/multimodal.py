@@ -30,6 +30,8 @@ INNER = {
     "got_ocr2": "qwen2",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
+    "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
     "muse_glimmer": "muse_glimmer_text",
     "step3p7": "step3p5",
 }

@@ -13,7 +13,7 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import Part, expert_choice, rotary
-from railwright.model.flops import gate_width, score_flops_per_key, value_width
+from railwright.model.flops import gate_width, score_flops_per_key, value_columns, value_width
 from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
@@ -214,10 +214,9 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         query, value = arch.head_dim, value_width(arch)
         kv_heads = max(arch.kv_heads // cut.tp, 1)
         # gates are made by the same product (Megatron-LM's linear_qkv)
-        blocks.append(
-            linear("qkv projection", rows, (heads + kv_heads) * query + kv_heads * value + gates, h, dtype)
-        )
-        width = (heads + kv_heads) * query
+        columns = (heads + kv_heads) * query + value_columns(arch, kv_heads) + gates
+        blocks.append(linear("qkv projection", rows, columns, h, dtype))
+        width = (heads + kv_heads) * query + kv_heads * value * arch.value_norm
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
     if arch.index_topk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model.architecture import Transformer
-from railwright.model.flops import attention_macs, index_macs, value_width
+from railwright.model.flops import attention_macs, index_macs, value_columns
 from railwright.model.mixers import mixer_parameters, replicated
 from railwright.model.operators import Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as, num_layers, num_norms
@@ -144,12 +144,12 @@ def norms_of_experts(arch: Transformer) -> int:
 
 
 def _attention(arch: Transformer) -> int:
-    heads, width, value = arch.heads, arch.head_dim, value_width(arch)
+    heads, width = arch.heads, arch.head_dim
     count = attention_macs(arch)
     if arch.attention == "mla":
         return count + arch.q_lora + arch.kv_lora + _indexer(arch)
     if arch.attention_bias:
-        count += (heads + arch.kv_heads) * width + arch.kv_heads * value
+        count += (heads + arch.kv_heads) * width + value_columns(arch, arch.kv_heads)
     if arch.output_bias:
         count += arch.hidden
     return count + _qk_gains(arch) + heads * (arch.attention_sinks + arch.attention_gate_bias)
@@ -160,7 +160,7 @@ def _replicated_attention(arch: Transformer, tp: int) -> float:
     if arch.attention == "mla":
         down = arch.q_lora + arch.kv_lora + arch.rope_dim
         return arch.hidden * down + arch.q_lora + arch.kv_lora + _indexer(arch)
-    both = arch.head_dim + value_width(arch)
+    both = arch.head_dim + value_columns(arch, 1)
     key_value = both * arch.hidden * max(1.0 - arch.kv_heads / tp, 0.0)
     return key_value + (_qk_gains(arch) if arch.qk_norm_gains == "head" else 0)
 

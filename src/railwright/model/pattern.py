@@ -55,6 +55,8 @@ def made_as(arch: Transformer, layer: Layer) -> Transformer:
         arch,
         heads=arch.window_heads,
         kv_heads=arch.window_kv_heads or arch.kv_heads,
+        head_dim=arch.window_head_dim or arch.head_dim,
+        shared_values=False,
         attention_sinks=arch.attention_sinks or arch.window_sinks,
         window_heads=0,
         full_every=0,

@@ -205,21 +205,23 @@ class Tape:
             self.op((made,), {"attention output": self.size("attention output", out)}, beside=(out, out))
 
     def _grouped(self) -> str:
-        arch = self.arch
+        """One product makes queries, keys, values and gates; what is normed is another tensor before."""
+        arch, norm = self.arch, "attention norm output"
         heads, keys = arch.heads / self.tp, max(arch.kv_heads / self.tp, 1.0)
-        columns = arch.head_dim * (heads + keys) + value_width(arch) * keys
-        size = ELEMENT * self.rows * columns
-        of, gates = self.gathered("attention norm output"), gate_width(arch) / self.tp
-        weight = ((columns + gates) * arch.hidden,)
+        values, gates = value_width(arch) * keys, gate_width(arch) / self.tp
+        size = ELEMENT * self.rows * (arch.head_dim * (heads + keys) + values)
+        of, made = self.gathered(norm), arch.head_dim * (heads + keys) + values * (not arch.shared_values)
+        weight = ((made + gates) * arch.hidden,)
         beside = {"attention gates": self.wide("attention gates", gates)} if gates else {}
         if not arch.qk_norm:
-            self.op((of,), {QKV: (size, size), **beside}, ("attention norm output",), weights=weight)
+            self.op((of,), {QKV: (size, size), **beside}, (norm,), weights=weight)
             return QKV
         before = "query and key before norm"
-        values = size * keys * value_width(arch) / columns
-        parts = {before: (size - values, size - values), "values": (values, values), **beside}
-        self.op((of,), parts, ("attention norm output",), weights=weight)
-        self.op((before, "values"), {QKV: (size, size)}, (before,))
+        apart = 0.0 if arch.value_norm or arch.shared_values else ELEMENT * self.rows * values
+        normed = ELEMENT * self.rows * made - apart
+        parts = {before: (normed, normed), **({"values": (apart, apart)} if apart else {}), **beside}
+        self.op((of,), parts, (norm,), weights=weight)
+        self.op((before, "values") if apart else (before,), {QKV: (size, size)}, (before,))
         return QKV
 
     def _latent(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLoss, Recompute
+from railwright.model.activations import KEPT_INPUT, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_working
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
@@ -266,9 +267,7 @@ def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     if mixer == "attention" and attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
         return ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / tensor
-    if not mixer:
-        return 0.0
-    return scores_once(job, arch) or index_logits(arch, _rows(job), job.sequence)
+    return (scores_once(job, arch) or index_logits(arch, _rows(job), job.sequence)) if mixer else 0.0
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
