@@ -185,6 +185,15 @@ def test_jobs_that_no_framework_runs_are_refused(one, says):
         check(one, CHOOSING, machine(2).network.fabric)
 
 
+def test_a_job_says_that_no_step_of_its_kind_is_published_and_where_all_keys_are_chosen():
+    fabric = machine(2).network.fabric
+    told = check(job(), CHOOSING, fabric)
+    assert any("no published step is of a model like" in one for one in told)
+    assert not any("has no more keys" in one for one in told)
+    short = check(job(sequence=512), CHOOSING, fabric)
+    assert any("a sequence of 512 tokens has no more keys than the 512" in one for one in short)
+
+
 def test_operators_are_refused_where_there_are_no_kernels():
     with pytest.raises(PlanError, match="fused kernels only"):
         layer_operators(ARCH, "dense", 64, 64, attention="unfused")

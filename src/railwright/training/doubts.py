@@ -27,7 +27,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
-    idle += _idle_muon(job)
+    idle += [*_idle_muon(job), *_of_chosen_keys(job, arch)]
     if job.master == "remainder" and has_fp32_shards(job):
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
@@ -54,6 +54,22 @@ def _idle_muon(job: TrainingJob) -> list[str]:
     if era_of(job).framework == "megatron":
         return []
     return [f"optimizer muon is priced as Megatron-LM runs it; software {job.software} has none."]
+
+
+def _of_chosen_keys(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What is not known of attention to keys that an indexer chooses, and where it chooses all of them."""
+    if not arch.index_topk:
+        return []
+    found = [
+        f"no published step is of a model like {arch.name}, whose attention meets keys that an indexer "
+        "chooses; its range is that of others, its kernels are Megatron-LM's."
+    ]
+    if job.attended <= arch.index_topk:
+        found.append(
+            f"a sequence of {job.attended:,} tokens has no more keys than the {arch.index_topk:,} that "
+            f"{arch.name} chooses: all of them are met, and scored beside."
+        )
+    return found
 
 
 def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
