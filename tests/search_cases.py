@@ -63,6 +63,11 @@ HEADED = replace(
 """GATED with heads of their own in the windowed layers."""
 
 CHOOSING = replace(LATENT, index_topk=512, index_heads=8, index_dim=64)
+SHARING = replace(
+    CHOOSING,
+    mtp_layers=0,
+    pattern=("dense", "sharing moe", "sharing dense", "moe", "dense", "sharing moe"),
+)
 
 WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
 

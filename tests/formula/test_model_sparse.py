@@ -1,12 +1,14 @@
 """Attention to keys that an indexer chooses: shapes, FLOPs, bytes and refusals by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from railwright.compute import kernel_time
 from railwright.errors import PlanError, SpecError
 from railwright.model import (
+    count_parameters,
     flops_per_token,
     layer_activations,
     layer_operators,
@@ -16,6 +18,7 @@ from railwright.model import (
 )
 from railwright.model.flops import attended_keys
 from railwright.model.matrices import layer_matrices
+from railwright.model.pattern import layer_kinds
 from railwright.serving.step import check_layout
 from railwright.training.plan import check
 from search_cases import CHOOSING
@@ -148,9 +151,11 @@ def test_the_kernel_of_chosen_keys_is_as_fast_as_the_published_one():
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"indexer_types": ["full", "shared"] * 2}, "indexer_types"),
-        ({"index_topk_freq": 4}, "index_topk_freq"),
-        ({"index_topk_pattern": "FSSS"}, "index_topk_pattern"),
+        ({"indexer_types": ["full", "shared"]}, "indexer_types"),
+        ({"indexer_types": ["shared", *["full"] * 3]}, "indexer_types"),
+        ({"indexer_types": ["full", "none", "full", "full"]}, "indexer_types"),
+        ({"index_topk_pattern": "FSX"}, "index_topk_pattern"),
+        ({"index_topk_freq": 0}, "index_topk_freq"),
         ({"layer_types": ["indexed_attention", "full_attention"] * 2}, "layer_types"),
         ({"q_lora_rank": 0}, "q_lora_rank"),
         ({"index_topk": 0}, "index_topk"),
@@ -162,6 +167,38 @@ def test_configs_that_are_refused_name_the_key(changes, field):
         read(**changes)
     assert field in [m.field for m in caught.value.mistakes]
     assert {m.field for m in caught.value.mistakes} == {field}
+
+
+def test_layers_may_take_the_keys_that_one_before_them_chose():
+    arch = read(indexer_types=["full", "shared", "full", "shared"], first_k_dense_replace=1, index_n_heads=4)
+    assert layer_kinds(arch) == ("dense", "sharing moe", "moe", "sharing moe")
+    assert layer_kinds(read(index_topk_pattern="FSSF")) == ("dense", "sharing dense", "sharing dense", "moe")
+    # counted from the second layer on, as GLM's class does
+    names = layer_kinds(read(num_hidden_layers=8, index_topk_freq=3, first_k_dense_replace=0))
+    assert [k.startswith("sharing") for k in names] == [i not in (0, 1, 4, 7) for i in range(8)]
+    ops = by_name(layer_operators(arch, "sharing moe", 256, 256).forward)
+    assert not any(name.startswith("index") for name in ops)
+    assert (
+        ops["core attention"].flops
+        == by_name(layer_operators(arch, "moe", 256, 256).forward)["core attention"].flops
+    )
+    whole = read(first_k_dense_replace=1, index_n_heads=4)
+    index = 48 * 4 * 128 + 256 * (128 + 4) + 2 * 128
+    assert count_parameters(whole).total - count_parameters(arch).total == 2 * index
+    kept, mine = (layer_activations(arch, kind, 256, 256) for kind in ("moe", "sharing moe"))
+    assert set(kept) - set(mine) == {"index query, key", "index choice"}
+    more = flops_per_token(whole, 256).forward - flops_per_token(arch, 256).forward
+    assert more == 2 * (2 * (index - 256) + 2 * 4 * 128 * 256)
+
+
+def test_chosen_keys_stay_on_their_stage():
+    pattern = ("dense", "sharing moe", "dense", "sharing moe", "dense", "moe")
+    arch, fabric = replace(CHOOSING, pattern=pattern, mtp_layers=0), machine(2).network.fabric
+    with pytest.raises(PlanError, match="begins with layer 3 "):
+        check(job(pipeline=2), arch, fabric)
+    check(job(pipeline=2, layers_per_stage=(4, 2)), arch, fabric)
+    with pytest.raises(PlanError, match="some of whose layers take the keys that others chose"):
+        check(job(context=2, context_kind="all-gather"), arch, fabric)
 
 
 def test_an_indexer_is_read_under_deepseeks_own_name_too():

@@ -29,6 +29,7 @@ from search_cases import (
     HEADED,
     LATENT,
     PACKED,
+    SHARING,
     TORCHAO,
     WINDOWED,
     drawn,
@@ -148,6 +149,11 @@ CASES = {
             "context_kind": ("all-gather",),
             "recompute": ("none", "selective", "full"),
         },
+    ),
+    "keys that other layers chose": (
+        SHARING,
+        job(batch=32),
+        {"pipeline": (1, 2), "tensor": (1, 2, 4), "recompute": ("none", "selective", "full")},
     ),
     "heads of windowed layers": (
         HEADED,

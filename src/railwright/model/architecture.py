@@ -11,6 +11,8 @@ Layer = Literal[
     "attention",
     "windowed dense",
     "windowed moe",
+    "sharing dense",
+    "sharing moe",
     "linear",
     "linear dense",
     "linear moe",
@@ -68,7 +70,8 @@ class Transformer:
                   is not that of keys (MiMo-V2-Flash), else 0
     index_topk    keys that a query of latent attention meets at most, chosen by an indexer (DeepSeek-V3.2);
                   0 is all of them
-    index_heads, index_dim   the indexer's heads and their width (0 otherwise)
+    index_heads, index_dim   the indexer's heads and their width (0 otherwise); `pattern` may say which layers
+                  have none and take the keys that one before them chose (GLM's indexer_types)
     ffn           inner width of a dense MLP
     gated         SwiGLU-style MLP with three matrices instead of two
     experts, experts_per_token, expert_ffn   routed experts (0 when dense)

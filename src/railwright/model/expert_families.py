@@ -8,8 +8,9 @@ moe_layer_freq, in the modelling code beside its checkpoints.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Layer, Transformer
 from railwright.model.dense_families import exaone4, hunyuan, mistral, olmo2, qwen3
 from railwright.model.family_parts import (
     behind_dense,
@@ -28,6 +29,7 @@ from railwright.model.family_parts import (
     without,
 )
 from railwright.model.keys import Keys
+from railwright.model.pattern import layer_kinds
 
 
 def _everywhere(keys: Keys, dense: Transformer, experts: str, per_token: str) -> Transformer:
@@ -176,39 +178,52 @@ def deepseek(keys: Keys, name: str) -> Transformer:
         v_head_dim=keys.whole("v_head_dim", llama.hidden // llama.heads if kind == "minicpm3" else None),
         mtp_layers=extra_layers(keys),
     )
-    if keys.raw("index_topk") is not None:
-        base = _indexed(keys, base)
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
     biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
     arch = _shared_experts(keys, base, biased=biased, leading=int(kind in ("glm4_moe_lite", "axk1")))
-    return replace(arch, experts_norm=kind == "axk1" and arch.is_moe)
+    arch = replace(arch, experts_norm=kind == "axk1" and arch.is_moe)
+    return _indexed(keys, arch) if keys.raw("index_topk") is not None else arch
 
 
-def _indexed(keys: Keys, base: Transformer) -> Transformer:
-    """Attention to keys that an indexer chooses in every layer."""
-    types = keys.raw("indexer_types")
-    freq = keys.whole("index_topk_freq", 1)
-    alike = types is None or (isinstance(types, list) and all(kind == "full" for kind in types))
-    key = "index_topk_pattern" if alike and freq == 1 else "indexer_types" if not alike else "index_topk_freq"
-    keys.need(
-        alike and freq == 1 and keys.raw("index_topk_pattern") is None,
-        key,
-        "layers that take the keys another one chose are not modelled; every layer must have an indexer.",
-    )
+def _indexed(keys: Keys, arch: Transformer) -> Transformer:
+    """Attention to keys that an indexer chooses in every layer, or that one before it chose."""
     listed = keys.raw("layer_types")
     keys.need(
         listed is None or (isinstance(listed, list) and all(kind == "indexed_attention" for kind in listed)),
         "layer_types",
         "attention to chosen keys in some layers only is not modelled; indexed_attention is expected in all.",
     )
-    keys.need(base.q_lora > 0, "q_lora_rank", "missing; the indexer makes its queries of the query latents.")
-    return replace(
-        base,
+    keys.need(arch.q_lora > 0, "q_lora_rank", "missing; the indexer makes its queries of the query latents.")
+    arch = replace(
+        arch,
         index_topk=keys.whole("index_topk"),
         index_heads=keys.whole("index_n_heads"),
         index_dim=keys.whole("index_head_dim"),
     )
+    own = _own_indexers(keys, arch.layers)
+    if all(own):
+        return arch
+    kinds = zip(layer_kinds(arch), own, strict=False)
+    return replace(arch, pattern=tuple(cast(Layer, k if has else f"sharing {k}") for k, has in kinds))
+
+
+def _own_indexers(keys: Keys, layers: int) -> list[bool]:
+    """Which layers have an indexer: as `indexer_types` or a pattern of letters says, else by frequency."""
+    words = {"full": True, "shared": False, "F": True, "S": False}
+    for key in ("indexer_types", "index_topk_pattern"):
+        listed = keys.raw(key)
+        if listed is None:
+            continue
+        right = isinstance(listed, list | str) and len(listed) == layers
+        right = right and all(isinstance(kind, str) and kind in words for kind in listed)
+        keys.need(right, key, f"{layers} of full, shared (or F, S) are expected, one for each layer.")
+        own = [words[kind] for kind in listed] if right else [True] * layers
+        keys.need(own[0], key, "the first layer has none before it to take keys from; it must be full.")
+        return own
+    every = keys.whole("index_topk_freq", 1)
+    offset = keys.whole("index_skip_topk_offset", 2, least=0)
+    return [max(i - offset + 1, 0) % every == 0 for i in range(layers)]
 
 
 def deepseek_moe(keys: Keys, name: str) -> Transformer:

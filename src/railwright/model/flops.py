@@ -50,10 +50,12 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
     if not arch.index_topk:
         return ForwardBackward(forward=forward, backward=2.0 * forward)
     whole = float(sequence) if scores == "full" else sequence / 2.0
-    products, each = 2.0 * index_macs(arch) * attending, index_flops_per_key(arch)
+    kinds = layer_kinds(arch)[: arch.layers]
+    choosing = sum(PARTS[k].mixer == "attention" and not k.startswith("sharing") for k in kinds)
+    products, each = 2.0 * index_macs(arch) * choosing, index_flops_per_key(arch) * choosing
     return ForwardBackward(
-        forward=forward + products + each * whole * attending,
-        backward=2.0 * forward + products + 2.0 * each * keys,
+        forward=forward + products + each * whole,
+        backward=2.0 * forward + products + 2.0 * each * attended_keys(arch, sequence, scores),
     )
 
 

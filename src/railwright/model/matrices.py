@@ -75,7 +75,7 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
             Matrix("key/value down", arch.kv_lora + arch.rope_dim, h, ""),
             Matrix("key/value up", heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, "rows"),
             Matrix("output projection", h, heads * arch.v_head_dim, "columns"),
-            *(_indexer(arch) if arch.index_topk else ()),
+            *(_indexer(arch) if arch.index_heads else ()),
         )
     queries, keys = heads * arch.head_dim, arch.kv_heads * arch.head_dim
     return (

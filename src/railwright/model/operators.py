@@ -221,7 +221,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
     if arch.index_topk:
         blocks += latent_queries(arch, rows, heads, dtype)
-        blocks += indexer(arch, rows, dtype)
+        blocks += indexer(arch, rows, dtype) if arch.index_heads else []
         blocks += chosen_attention(arch, rows, sequence, cut.tp, half(dtype))
         blocks.append(latent_values(arch, rows, heads, dtype))
     else:

@@ -167,7 +167,7 @@ def _replicated_attention(arch: Transformer, tp: int) -> float:
 
 def _indexer(arch: Transformer) -> int:
     """Weights of an indexer, and the norm of its key with gains and biases."""
-    return index_macs(arch) + 2 * arch.index_dim if arch.index_topk else 0
+    return index_macs(arch) + 2 * arch.index_dim if arch.index_heads else 0
 
 
 def _qk_gains(arch: Transformer) -> int:

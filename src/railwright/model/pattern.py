@@ -31,6 +31,8 @@ PARTS: dict[Layer, Parts] = {
     "attention": Parts("attention", ""),
     "windowed dense": Parts("attention", "dense"),
     "windowed moe": Parts("attention", "moe"),
+    "sharing dense": Parts("attention", "dense"),
+    "sharing moe": Parts("attention", "moe"),
     "linear": Parts("linear", ""),
     "linear dense": Parts("linear", "dense"),
     "linear moe": Parts("linear", "moe"),
@@ -40,13 +42,16 @@ PARTS: dict[Layer, Parts] = {
 """What each kind of layer is made of: attention, or a mixer whose state does not grow with the sequence, and
 an MLP or experts; where one is missing, the layer is the other block alone (Nemotron-H).  Windowed ones are
 attention with a window, in a model whose windowed layers have heads of their own; elsewhere a layer with
-attention stands for the mean of windowed and other ones."""
+attention stands for the mean of windowed and other ones.  Sharing ones meet the keys that the indexer of a
+layer before them chose."""
 
 
 @lru_cache(maxsize=1024)
 def made_as(arch: Transformer, layer: Layer) -> Transformer:
     """The model as if its attention were that of this kind of layer throughout: windowed layers may have
-    heads of their own (`window_heads`), and then the others have no window."""
+    heads of their own (`window_heads`), and then the others have no window; sharing ones have no indexer."""
+    if layer.startswith("sharing"):
+        return replace(arch, index_heads=0, index_dim=0)
     if not arch.window_heads or PARTS[layer].mixer != "attention":
         return arch
     if not layer.startswith("windowed"):

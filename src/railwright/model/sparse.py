@@ -107,9 +107,12 @@ def chosen_attention(arch: Transformer, rows: int, sequence: int, tp: int, dtype
 
     dtype  16 bits.  The backward kernel of the index scores multiplies in TF32; it counts as 16 bits here.
     Keys count as read once by all queries: neighbouring ones choose much alike, out of the cache.
+    Without an indexer of its own a layer only attends, to the keys that one before it chose.
     """
     heads, best = arch.heads // tp, min(arch.index_topk, sequence)
     met = selected_keys(arch, sequence, "causal")
+    if not arch.index_heads:
+        return [_core(arch, rows, sequence, met, best, heads, tp, dtype)]
     return [
         _scores(arch, rows, sequence, met, best, dtype),
         _choice(rows, sequence, best),

@@ -25,7 +25,7 @@ def sparse_kept(
 
     split  ranks that share the rows of norms;  keep  bytes of a product's kept input
     The indexer's products keep their inputs as the ranks gathered them: two copies of the hidden states
-    where each quantises its own.
+    where each quantises its own.  A layer without one keeps none of that, nor indices of its own.
     """
     heads, narrow = arch.heads / tp, keep != ELEMENT
     latent, key = arch.q_lora + arch.kv_lora, arch.kv_lora + arch.rope_dim
@@ -36,17 +36,19 @@ def sparse_kept(
         ("latents", ELEMENT * (latent + arch.rope_dim) + keep * arch.q_lora, True),
         ("query up output", ELEMENT * heads * (arch.head_dim + arch.rope_dim), False),
         ("query, key, value", ELEMENT * (heads * key + key), False),
-        (SCORED, index, False),
-        (CHOICE, KEPT_PER_KEY * min(arch.index_topk, sequence), False),
         ("attention output", ELEMENT * heads * arch.kv_lora, False),
         ("value output", keep * heads * arch.v_head_dim, False),
     ]
+    if not arch.index_heads:
+        return found
+    chosen = KEPT_PER_KEY * min(arch.index_topk, sequence)
+    found += [(SCORED, index, False), (CHOICE, chosen, False)]
     return [*found, (INPUTS, own, False)] if own else found
 
 
 def index_logits(arch: Transformer, rows: float, sequence: int) -> float:
     """Index scores in memory at once, in 32 bits. [byte]"""
-    return 4.0 * min(rows, SCORED_ROWS) * sequence if arch.index_topk else 0.0
+    return 4.0 * min(rows, SCORED_ROWS) * sequence if arch.index_heads else 0.0
 
 
 def sparse_latents(tape: Tape, sequence: int) -> str:
@@ -62,6 +64,8 @@ def sparse_latents(tape: Tape, sequence: int) -> str:
     qkv = tape.wide("query, key, value", (heads + 1) * (arch.kv_lora + arch.rope_dim))
     absorbed = heads * arch.head_dim * arch.kv_lora
     tape.product("query up output", "query, key, value", qkv, "query up output", absorbed)
+    if not arch.index_heads:
+        return "query, key, value"
     # no gradient flows out of the indexer: it reads nothing that has one
     if INPUTS in tape.kept:
         tape.op((), {INPUTS: (0.0, tape.kept[INPUTS])})

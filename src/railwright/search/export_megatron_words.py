@@ -87,6 +87,11 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
     layout, overlap, found = job.layout, job.overlap, []
     if arch.index_topk:
+        if any(kind.startswith("sharing") for kind in layer_kinds(arch)):
+            found.append(
+                "layers that take the keys another one chose: give --dsa-indexer-topk-freq and "
+                "--dsa-indexer-skip-topk-offset"
+            )
         found.append("the weight of the indexer's loss is yours to give: --dsa-indexer-loss-coeff")
     if arch.attention_gate == "head":
         found.append("gates per head on attention's outputs: attention_output_gate makes one per element")

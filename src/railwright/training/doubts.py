@@ -7,6 +7,7 @@ from railwright.model.pattern import has_dense
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.again import has_part
+from railwright.training.chosen import of_chosen_keys
 from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
@@ -27,7 +28,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
-    idle += [*_idle_muon(job), *_of_chosen_keys(job, arch)]
+    idle += [*_idle_muon(job), *of_chosen_keys(job, arch)]
     if job.master == "remainder" and has_fp32_shards(job):
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
@@ -54,22 +55,6 @@ def _idle_muon(job: TrainingJob) -> list[str]:
     if era_of(job).framework == "megatron":
         return []
     return [f"optimizer muon is priced as Megatron-LM runs it; software {job.software} has none."]
-
-
-def _of_chosen_keys(job: TrainingJob, arch: Transformer) -> list[str]:
-    """What is not known of attention to keys that an indexer chooses, and where it chooses all of them."""
-    if not arch.index_topk:
-        return []
-    found = [
-        f"no published step is of a model like {arch.name}, whose attention meets keys that an indexer "
-        "chooses; its range is that of others, its kernels are Megatron-LM's."
-    ]
-    if job.attended <= arch.index_topk:
-        found.append(
-            f"a sequence of {job.attended:,} tokens has no more keys than the {arch.index_topk:,} that "
-            f"{arch.name} chooses: all of them are met, and scored beside."
-        )
-    return found
 
 
 def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:

@@ -267,7 +267,11 @@ def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     if mixer == "attention" and attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
         return ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / tensor
-    return (scores_once(job, arch) or index_logits(arch, _rows(job), job.sequence)) if mixer else 0.0
+    return (
+        (scores_once(job, arch) or index_logits(made_as(arch, kind), _rows(job), job.sequence))
+        if mixer
+        else 0.0
+    )
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:

@@ -9,9 +9,9 @@ from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
+from railwright.training.chosen import check_chosen
 from railwright.training.divisors import divisors, listed, working
 from railwright.training.doubts import doubts
-from railwright.training.eras import era_of
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
 from railwright.training.lora import check_adapters
@@ -46,8 +46,8 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_mixers(job, arch)
     check_adapters(job, arch)
     _check_context(job, arch)
-    _check_chosen(job, arch)
     check_layers(job, arch)
+    check_chosen(job, arch)
     _check_batch(job, data)
     check_sharding(job, data * job.layout.context)
     _check_blocking(job, data)
@@ -192,31 +192,6 @@ def _check_context(job: TrainingJob, arch: Transformer) -> None:
             f"{job.name}: context_kind all-to-all gives each rank whole heads, and the {here} (key-value) "
             f"heads per GPU of {arch.name} are not a multiple of layout.context = {context}; "
             f"{working(divisors(here))}, or use context_kind ring."
-        )
-
-
-def _check_chosen(job: TrainingJob, arch: Transformer) -> None:
-    """Attention to keys that an indexer chooses: what no framework has of it.
-
-    Source: Megatron-LM d98e8a6, TransformerConfig.__post_init__ (experimental_attention_variant dsa).
-    """
-    if not arch.index_topk:
-        return
-    if era_of(job).attention != "flash":
-        raise PlanError(
-            f"{job.name}: {arch.name} attends to keys that an indexer chooses, which software {job.software} "
-            "has no kernels for; name newer software."
-        )
-    if job.layout.context > 1 and job.layout.context_kind != "all-gather":
-        raise PlanError(
-            f"{job.name}: {arch.name} attends to keys that an indexer chooses out of all of them, so context "
-            f"parallelism gathers them; set layout.context_kind to all-gather (it is "
-            f"{job.layout.context_kind})."
-        )
-    if "attention" in job.dtype_also:
-        raise PlanError(
-            f"{job.name}: attention of {arch.name} runs in 16 bits, since it meets keys that an indexer "
-            "chooses; leave attention out of dtype_also."
         )
 
 
