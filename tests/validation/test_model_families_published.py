@@ -5,12 +5,13 @@ import json
 import pytest
 
 import checkpoints
+import checkpoints_hybrids
 import checkpoints_remote
 from checkpoints import shape
 from railwright.model import count_parameters, load_model, parse_config
 
 EXACT = checkpoints.EXACT | checkpoints_remote.EXACT
-ROUNDED = checkpoints.ROUNDED | checkpoints_remote.ROUNDED
+ROUNDED = checkpoints.ROUNDED | checkpoints_remote.ROUNDED | checkpoints_hybrids.ROUNDED
 
 
 def counted(name, config):

@@ -84,6 +84,11 @@ def has_attention(arch: Transformer) -> bool:
     return any(PARTS[layer].mixer == "attention" for layer in kinds_present(arch))
 
 
+def is_hybrid(arch: Transformer) -> bool:
+    """Whether some layer is other than attention with an MLP behind it."""
+    return any(PARTS[layer].mixer != "attention" or not PARTS[layer].mlp for layer in arch.pattern)
+
+
 def num_norms(arch: Transformer, layer: Layer) -> int:
     """Norms of width `hidden` of one layer; one that is a single block has half of `norms_per_layer`."""
     return arch.norms_per_layer if all(PARTS[layer]) else arch.norms_per_layer // 2

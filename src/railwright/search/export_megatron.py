@@ -13,6 +13,7 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy
+from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
@@ -59,7 +60,9 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         f"--global-batch-size {job.global_batch}",
         f"--seq-length {job.sequence}",
     ]
-    if layout.virtual_pipeline > 1 and "pipeline_model_parallel_layout" not in stages:
+    if pattern := hybrid_pattern(job, arch):
+        lines.append(f"--hybrid-layer-pattern {quote(pattern)}")
+    elif layout.virtual_pipeline > 1 and "pipeline_model_parallel_layout" not in stages:
         lines.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_pipeline}")
     if layout.pipeline > 1 and not overlap.pp:
         lines.append("--no-overlap-p2p-communication")
@@ -292,12 +295,13 @@ def _precision(job: TrainingJob) -> dict[str, Any]:
 def _stages(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     """Fields of TransformerConfig for stages that are not alike; none where Megatron cuts so by itself.
 
-    A first and a last stage beside equal ones have fields; other pieces are written out, one letter a layer
+    Patterns of layers have stages of their own (`export_hybrid`).  A first and a last stage beside equal ones
+    have fields; other pieces are written out, one letter a layer
     (E embedding, t layer, m multi-token prediction, L loss).
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py.
     """
     layout, pieces = job.layout, job.layout.pipeline * job.layout.virtual_pipeline
-    if layout.pipeline == 1 or schedule_name(layout) in FOLDED:
+    if layout.pipeline == 1 or schedule_name(layout) in FOLDED or hybrid_pattern(job, arch):
         return {}
     sizes = layers_per_piece(arch.layers, pieces, layout, arch.mtp_layers)
     if len(set(sizes)) == 1:

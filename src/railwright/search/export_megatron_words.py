@@ -15,6 +15,7 @@ from railwright.search.dispatcher import (
     sends_one_copy,
     unequal,
 )
+from railwright.search.export_hybrid import said_of_hybrids
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.lockstep import amax_over
@@ -85,7 +86,7 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
-    layout, overlap, found = job.layout, job.overlap, []
+    layout, overlap, found = job.layout, job.overlap, said_of_hybrids(job, arch)
     if arch.index_topk:
         if any(kind.startswith("sharing") for kind in layer_kinds(arch)):
             found.append(
@@ -117,7 +118,7 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if kept := whole_masters(job):
         found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
     kinds = layer_kinds(arch)
-    if arch.mtp_layers and kinds[-1] != kinds[arch.layers - 1]:
+    if arch.mtp_layers and not arch.pattern and kinds[-1] != kinds[arch.layers - 1]:
         own, last = (WORDS[PARTS[kinds[i]].mlp] for i in (-1, arch.layers - 1))
         found.append(
             f"multi-token prediction by {own}: --mtp-num-layers {arch.mtp_layers} builds it like the model's "

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import is_hybrid
 from railwright.search.dispatcher import sends_one_copy
 from railwright.search.export_megatron_words import (
     MODULES,
@@ -281,6 +282,8 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
     known = several or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [_schedule(setting)]
+    if is_hybrid(arch):
+        found.append("layers that are not attention with an MLP")
     staged, cut = setting["pipeline"] > 1, setting["tensor"] > 1
     apart, experts = setting["context"] > 1, setting["expert"] > 1
     if setting["overlap_ep"] and experts and setting["schedule"] not in SHARED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
 from railwright.model.activations import KEPT_INPUT, Recompute
@@ -164,19 +165,18 @@ def _layer_on_its_way(job: TrainingJob, chunk: Chunk, kept: dict[Layer, float]) 
     """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
     a backward one under `paired`, one layer). [byte]
 
-    Of a pass one layer goes while the next computes, or comes back beside the one behind it, so two are
-    there: of a forward and a backward pass together four, or three that take turns in two layers.
+    Of a pass one layer goes while the next computes, or comes back beside the one behind it, so the two
+    largest neighbours are there at most: of two passes together four, or three that take turns in two layers.
     """
-    layers = len(chunk.layers)
-    away = layers_away(job, layers)
+    sizes, away = [kept[kind] for kind in chunk.layers], layers_away(job, len(chunk.layers))
     if not away:
         return 0.0
-    needed, counted = 2, layers - away
+    counted, pair = sum(sizes[away:]), max(a + b for a, b in pairwise(sizes))
     if in_pairs(job):
-        needed, counted = 4 if layers > 2 else 3, counted + 1
-    elif order_name(job) in SHARED:
-        needed, counted = 4, 2 * counted
-    return max(needed - counted, 0) * kept[chunk.layers[away - 1]]
+        return max((2 * pair if len(sizes) > 2 else pair + max(sizes)) - counted - sizes[away - 1], 0.0)
+    if order_name(job) in SHARED:
+        return max(2 * (pair - counted), 0.0)
+    return max(pair - counted, 0.0)
 
 
 def layer_kept_parts(
