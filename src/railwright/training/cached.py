@@ -22,7 +22,8 @@ from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of
-from railwright.training.kept import attention_kept, is_needed, layer_kept_parts, scores_once
+from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
+from railwright.training.lora import is_needed
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.plan import microbatches
 from railwright.training.replay import Replay

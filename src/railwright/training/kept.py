@@ -15,11 +15,11 @@ from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
 from railwright.model.tensor_lists import BEFORE_EXCHANGE
-from railwright.spec.lora import LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import constant
 from railwright.training.deepspeed import gradient_on_its_way
 from railwright.training.eras import era_of, unfuses_loss
+from railwright.training.lora import is_needed
 from railwright.training.route import Chunk
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.stages import StageShape
@@ -63,20 +63,6 @@ SAVED = {
 """All that selective recomputation keeps of a layer under JAX, which names what it saves and computes the
 rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OUT_PROJ), MaxText without it
 (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking, gpt3 and maxtext."""
-
-FROZEN: dict[str, LoraTarget] = {
-    "attention norm output": "qkv",
-    "gated output": "attention output",
-    "mlp norm output": "mlp up",
-    "mlp product": "mlp down",
-    "shared input": "mlp up",
-    "shared norm output": "mlp up",
-    "shared product": "mlp down",
-}
-"""Inputs of products that are kept beside frozen weights only where the product has an adapter."""
-
-ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
-"""Inputs of products that get no adapters: those of routed experts and of linear mixers."""
 
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product"),
@@ -209,17 +195,6 @@ def layer_kept_parts(
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     return {name: size for name, size in kept.items() if is_needed(job, name)}
-
-
-def is_needed(job: TrainingJob, name: str) -> bool:
-    """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
-    input again.
-
-    name  as in `layer_activations`
-    """
-    if job.lora is None:
-        return True
-    return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)
 
 
 def _recomputed(job: TrainingJob, arch: Transformer, kinds: list[Layer], kept: dict[Layer, float]) -> float:

@@ -26,6 +26,20 @@ PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
 }
 """Operators of each target.  Routed experts get none: NeMo and PEFT adapt linear layers, not grouped ones."""
 
+FROZEN: dict[str, LoraTarget] = {
+    "attention norm output": "qkv",
+    "gated output": "attention output",
+    "mlp norm output": "mlp up",
+    "mlp product": "mlp down",
+    "shared input": "mlp up",
+    "shared norm output": "mlp up",
+    "shared product": "mlp down",
+}
+"""Inputs of products that are kept beside frozen weights only where the product has an adapter."""
+
+ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
+"""Inputs of products that get no adapters: those of routed experts and of linear mixers."""
+
 
 def check_adapters(job: TrainingJob, arch: Transformer) -> None:
     """Raise PlanError where a model has none of the products that get an adapter: nothing would train."""
@@ -103,3 +117,14 @@ def _thin_widths(
     names = {name for target in targets for name in PRODUCTS[target]}
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
     return sum(op.k + op.n for op in operators.forward if op.name in names)
+
+
+def is_needed(job: TrainingJob, name: str) -> bool:
+    """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
+    input again.
+
+    name  as in `layer_activations`
+    """
+    if job.lora is None:
+        return True
+    return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)
