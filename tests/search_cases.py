@@ -46,6 +46,29 @@ LATENT = replace(
     ALTERNATING, attention="mla", kv_heads=16, q_lora=384, kv_lora=128, rope_dim=32, v_head_dim=64
 )
 
+GATED = replace(
+    ALTERNATING, attention_gate="element", expert_layers=(1, 2, 4), sliding_window=512, whole_layers=(0, 3, 5)
+)
+"""Layers with experts and without windows where no two numbers say it: d e e d e d and an extra one."""
+
+HEADED = replace(
+    GATED,
+    window_heads=24,
+    window_kv_heads=8,
+    v_head_dim=32,
+    mtp_dense=True,
+    pattern=("dense", "windowed moe", "windowed moe", "dense", "windowed moe", "dense"),
+    expert_layers=(),
+)
+"""GATED with heads of their own in the windowed layers."""
+
+CHOOSING = replace(LATENT, index_topk=512, index_heads=8, index_dim=64)
+SHARING = replace(
+    CHOOSING,
+    mtp_layers=0,
+    pattern=("dense", "sharing moe", "sharing dense", "moe", "dense", "sharing moe"),
+)
+
 WINDOWED = replace(DENSE, sliding_window=256, full_every=3, window_chunked=True)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op, Term
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.architecture import LinearMixer, Operator, Transformer
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator
@@ -39,6 +40,37 @@ MOE = Transformer(
     expert_ffn=4096,
     max_positions=4096,
 )
+
+BLOCKS = replace(
+    DENSE,
+    name="blocks-8",
+    gated=False,
+    rotary=False,
+    pattern=("linear", "mlp", "linear", "attention", "mlp", "linear", "mlp", "linear"),
+    linear=LinearMixer("mamba2", heads=32, value_dim=64, key_heads=8, key_dim=128, conv_bias=True, chunk=128),
+)
+"""Layers of one block each (Nemotron-H)."""
+
+DELTA = replace(
+    MOE,
+    name="delta-8",
+    shared_experts=1,
+    shared_ffn=1024,
+    shared_gate=True,
+    qk_norm=True,
+    attention_gate="element",
+    pattern=("linear moe", "linear moe", "linear moe", "moe") * 2,
+    linear=LinearMixer("gated_deltanet", heads=16, value_dim=64, key_heads=8, key_dim=64),
+)
+"""Gated delta nets but for every fourth layer, with experts (Qwen3-Next)."""
+
+MIXED = replace(
+    DELTA,
+    name="mixed-8",
+    pattern=("linear", "experts", "attention", "experts", "linear dense", "mlp", "linear moe", "dense"),
+    linear=BLOCKS.linear,
+)
+"""Every kind of layer but attention with experts."""
 
 
 @cache

@@ -10,6 +10,7 @@ from railwright.model import (
     count_parameters,
     embedding_operators,
     flops_per_token,
+    layer_activations,
     layer_operators,
     load_model,
     parse_config,
@@ -97,6 +98,11 @@ def letters(arch):
         ({**ERNIE, "moe_layer_start_index": 3}, "dddeeeee"),
         ({**ERNIE, "moe_layer_start_index": 2, "moe_layer_interval": 2}, "dddedede"),
         ({**ERNIE, "moe_layer_start_index": 1, "moe_layer_end_index": 7}, "deeeeeee"),
+        # no two numbers say these
+        ({**ERNIE, "moe_layer_start_index": 1, "moe_layer_end_index": 3}, "deeedddd"),
+        ({**QWEN, "mlp_only_layers": [1, 4]}, "edeedeee"),
+        ({**DEEPSEEK, "mlp_layer_types": [*["sparse"] * 3, *["dense"] * 5]}, "eeeddddd"),
+        ({**DEEPSEEK, "mlp_layer_types": ["sparse", *["dense"] * 6, "sparse"]}, "edddddde"),
     ],
 )
 def test_layers_with_experts_are_those_of_each_family(config, held):
@@ -164,6 +170,46 @@ def test_a_pattern_is_found_where_there_is_one_and_says_the_same_layers(length):
 def test_windows_of_published_models(name, windowed, window):
     arch = load_model(name)
     assert (arch.layers - full_layers(arch), arch.sliding_window) == (windowed, window)
+
+
+def test_layers_listed_one_by_one_are_those_of_their_stages():
+    arch = read({**ERNIE, "moe_layer_start_index": 1, "moe_layer_end_index": 3})
+    assert (arch.expert_layers, num_moe_layers(arch)) == ((1, 2, 3), 3)
+    # d e e e | d d d d, and d e | e e | d d | d d: the fullest stage is not the last one
+    assert stage_kinds(arch, 2) == ("dense", "moe", "moe", "moe")
+    assert stage_kinds(arch, 4) == ("moe", "moe")
+    assert count_parameters(arch).mlp_moe > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "whole"),
+    [
+        # Qwen: windows from max_window_layers on
+        (
+            {**SMALL, "model_type": "qwen3", "use_sliding_window": True, "max_window_layers": 2},
+            (0, 1),
+        ),
+        # Llama 4: layers without rotary positions see everything
+        ({**LLAMA4, "no_rope_layers": [0, 1, 0, 0, 1, 1, 1, 1], "attention_chunk_size": 64}, (0, 2, 3)),
+        # Flint: the first two, every fourth, and the last
+        (
+            {**QWEN, "model_type": "flint", "num_hidden_layers": 11},
+            (0, 1, 5, 9, 10),
+        ),
+        # Muse Glimmer counts from the last layer
+        ({**SMALL, "model_type": "muse_glimmer_text", "num_hidden_layers": 7}, (2, 6)),
+    ],
+)
+def test_layers_that_see_everything_may_be_listed_one_by_one(config, whole):
+    arch = read({"sliding_window": 64, **config})
+    assert (arch.whole_layers, arch.full_every, full_layers(arch)) == (whole, 0, len(whole))
+    # a stage of one layer sees everything or not; halves hold what they hold
+    assert full_layers(arch, arch.layers) == 1
+    half = -(-arch.layers // 2)
+    assert full_layers(arch, 2) == max(sum(i < half for i in whole), sum(i >= half for i in whole))
+    assert attended_keys(arch, 4096, "full") == pytest.approx(
+        (len(whole) * 4096 + (arch.layers - len(whole)) * 64) / arch.layers
+    )
 
 
 def test_a_stage_of_many_counts_the_most_full_layers_it_can_hold():
@@ -339,3 +385,30 @@ def test_exaone_says_its_pattern_in_letters():
     assert read({**exaone, "sliding_window_pattern": "LLLG"}).full_every == 4
     assert read({**exaone, "sliding_window_pattern": 2}).full_every == 2
     assert read({**exaone, "sliding_window": None}).sliding_window == 0
+
+
+def test_a_dense_mlp_beside_the_experts_is_an_expert_that_is_always_on():
+    git = {**SMALL, "model_type": "git", "num_local_experts": 8, "num_experts_per_tok": 2}
+    grok = read({**git, "moe_intermediate_size": 64, "residual_moe": True})
+    assert (grok.shared_ffn, grok.expert_ffn, grok.shared_norm) == (512, 64, False)
+    assert read({**git, "moe_intermediate_size": 64}).shared_ffn == 0
+    arctic = read({**git, "model_type": "arctic", "moe_layer_frequency": 2, "parallel_attn_mlp_res": True})
+    assert letters(arctic) == "dededede"
+    # as wide as the hidden states, with a norm of its own
+    assert (arctic.shared_ffn, arctic.expert_ffn, arctic.shared_norm) == (256, 512, True)
+    names = [op.name for op in layer_operators(arctic, "moe", 64, 64).forward]
+    at = names.index("shared expert norm")
+    assert names[at + 1] == "shared expert up"
+    plain = replace(arctic, shared_norm=False)
+    assert count_parameters(arctic).total - count_parameters(plain).total == 4 * 256
+
+
+def test_a_norm_behind_the_experts_is_in_no_dense_layer():
+    axk1 = read({**DEEPSEEK, "model_type": "axk1", "q_lora_rank": 48, "first_k_dense_replace": 2})
+    assert letters(axk1) == "ddeeeeee"
+    assert "mlp output norm" in [op.name for op in layer_operators(axk1, "moe", 64, 64).forward]
+    assert "mlp output norm" not in [op.name for op in layer_operators(axk1, "dense", 64, 64).forward]
+    plain = replace(axk1, experts_norm=False)
+    assert count_parameters(axk1).total - count_parameters(plain).total == 6 * 256
+    kept, before = (layer_activations(arch, "moe", 64, 64) for arch in (axk1, plain))
+    assert set(kept) - set(before) == {"output norm inputs"}

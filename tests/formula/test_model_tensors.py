@@ -10,7 +10,8 @@ from railwright.model import layer_activations, load_model
 from railwright.model.architecture import Transformer
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
-from railwright.model.tensors import INPUT, RECEIVED, layer_tensors, with_received
+from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
+from railwright.model.tensors import layer_tensors
 from railwright.training.allocator import Allocator
 from railwright.training.tape import LayerPlan, backward, forward
 
@@ -26,11 +27,31 @@ LAYERS: list[tuple[str, Layer]] = [
     ("gemma-3-27b", "dense"),
     ("falcon-180b", "dense"),
     ("falcon-180b with one norm", "dense"),
+    ("trinity-large", "dense"),
+    ("trinity-large", "moe"),
+    ("llama-3.1-70b with gates per head", "dense"),
+    ("deepseek-v3 with norms in the layers with experts", "moe"),
+    ("grok-2", "moe"),
+    ("qwen3-30b-a3b with narrow values", "moe"),
+    ("gemma-3-27b with normed values", "dense"),
+    ("gemma-3-27b with keys for values", "dense"),
+    ("deepseek-v3.2", "dense"),
+    ("glm-5", "moe"),
 ]
 
 
 def named(model: str) -> Transformer:
-    """A bundled model, or one whose attention and MLP share a norm, as Cohere's do."""
+    """A bundled model, or one whose attention and MLP share a norm (Cohere), with gates (Laguna), or
+    with norms that layers with experts have more (Arctic, A.X K1)."""
+    if model.endswith(" with norms in the layers with experts"):
+        return replace(load_model(model.split(" with ")[0]), shared_norm=True, experts_norm=True)
+    if model.endswith((" with normed values", " with keys for values")):
+        shared = model.endswith(" with keys for values")
+        return replace(load_model(model.split(" with ")[0]), value_norm=True, shared_values=shared)
+    if model.endswith(" with narrow values"):
+        return replace(load_model(model.split(" with ")[0]), v_head_dim=64)
+    if model.endswith(" with gates per head"):
+        return replace(load_model(model.removesuffix(" with gates per head")), attention_gate="head")
     arch = load_model(model.removesuffix(" with one norm"))
     return replace(arch, norms_per_layer=1) if model.endswith(" with one norm") else arch
 

@@ -19,7 +19,8 @@ from railwright.spec.load import load_study_text
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from training_cases import DENSE, MOE, changed, job, machine
+from search_cases import CHOOSING
+from training_cases import BLOCKS, DELTA, DENSE, MOE, changed, job, machine
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
 ON, OFF = Overlap(tp=True, dp=True), Overlap(tp=False, dp=False, pp=False)
@@ -52,6 +53,10 @@ CASES: list[tuple[object, TrainingJob]] = [
     (replace(MOE, experts=64, experts_per_token=4), changed(job(expert=16), expert_nodes=1)),
     (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
     (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
+    (replace(DENSE, attention_gate="element"), job()),
+    (CHOOSING, job(context=2, context_kind="all-gather")),
+    (BLOCKS, job(pipeline=2, virtual_pipeline=2)),
+    (DELTA, job(pipeline=2, layers_per_stage=(5, 3), expert=4)),
 ]
 
 
@@ -205,6 +210,32 @@ def test_what_megatron_refuses_is_not_written() -> None:
     plain = _written((DENSE, job(overlap=ON, tensor=2)), "megatron")
     assert "--tp-comm-overlap" not in plain
     assert "needs sequence parallelism" in plain
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "written"),
+    [
+        (BLOCKS, {}, "M-M*-M-M"),
+        (BLOCKS, {"pipeline": 2}, "M-M*|-M-M"),
+        (BLOCKS, {"pipeline": 2, "virtual_pipeline": 2}, "M-|M*|-M|-M"),
+        (DELTA, {"pipeline": 2, "layers_per_stage": (5, 3)}, "GEGEGE*EGE|GEGE*E"),
+        (replace(DELTA, mtp_layers=1), {}, "GEGEGE*E" * 2 + "/*E"),
+    ],
+    ids=["blocks", "stages", "virtual stages", "uneven stages", "multi-token prediction"],
+)
+def test_megatron_takes_layers_of_other_kinds_as_a_pattern(
+    arch: object, layout: dict[str, object], written: str
+) -> None:
+    """hybrid_layer_allocation.py: one letter a block, | between stages, / before multi-token prediction."""
+    text = _written((arch, job(**layout)), "megatron")  # type: ignore[arg-type]
+    [line] = [line for line in text.splitlines() if line.startswith("--hybrid-layer-pattern")]
+    assert line.split(" ", 1)[1].strip("'") == written
+    for other in ("num-virtual-stages", "pipeline-num-layers", "pipeline-model-parallel-layout"):
+        assert f"--{other}" not in text
+    assert "pretrain_hybrid.py" in text
+    assert "pretrain_hybrid.py" in _written((arch, job(**layout)), "nemo")  # type: ignore[arg-type]
+    other = _written((arch, job()), "torchtitan")
+    assert "torchtitan does not run this: layers that are not attention" in other
 
 
 @pytest.mark.parametrize(

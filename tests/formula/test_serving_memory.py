@@ -13,7 +13,15 @@ from railwright.spec.serving import ServingLayout
 from serving_jobs import arch, job, machine
 
 ONE = ServingLayout()
-ALTERNATING = ("llama-4-maverick", "llama-4-scout", "kimi-k2", "glm-4.5-air", "gemma-3-27b", "phi-4")
+ALTERNATING = (
+    "llama-4-maverick",
+    "llama-4-scout",
+    "kimi-k2",
+    "glm-4.5-air",
+    "gemma-3-27b",
+    "phi-4",
+    "trinity-large",
+)
 """Models with dense layers between or before those with experts, shared experts, windows, tied embeddings."""
 
 

@@ -84,6 +84,33 @@ def test_overlap_and_split_passes_send_the_same(what: dict[str, object]) -> None
     assert sent(LATENT, **cut) == pytest.approx(sent(LATENT, **cut | what))
 
 
+CHOOSING = replace(LATENT, index_topk=512, index_heads=8, index_dim=64)
+
+
+def test_an_indexer_gathers_its_inputs_once_and_gives_them_no_gradient() -> None:
+    # hidden states and query latents more, whose gathered copies stay; latent keys stay gathered too
+    found, h = sent(CHOOSING, sequence_parallel=True), LATENT.hidden
+    assert found["tp all-gather"] == pytest.approx(384 + 128 + 32 + h + 2 * h + 384 + h)
+    assert found["tp reduce-scatter"] == pytest.approx(2 * h + 384 + 128 + 32 + h)
+    assert found["tp all-gather again"] == pytest.approx(384 + h)
+    assert sent(CHOOSING) == pytest.approx({"tp all-reduce": 2 * h + 384 + 128 + h})
+
+
+def test_an_indexer_that_runs_again_gathers_its_inputs_again() -> None:
+    parts = (("core_attn",), 384 + LATENT.hidden), (("mla_up_proj",), 384)
+    for modules, more in parts:
+        part = {"recompute": "selective", "recompute_modules": modules}
+        plain, again = (sent(CHOOSING, sequence_parallel=True, **one) for one in ({}, part))
+        assert again["tp all-gather"] - plain["tp all-gather"] == pytest.approx(more)
+
+
+def test_context_ranks_gather_latent_keys_and_those_of_the_indexer() -> None:
+    found = totals(job(context=4, context_kind="all-gather", batch=64), CHOOSING)
+    # 8 layers, each GPU's 32 / 4 microbatches of 64 / 8 sequences: keys of all ranks, forward and backward
+    passes = 8 * 64 / 8
+    assert found["cp all-gather"] == pytest.approx(passes * TOKENS * BYTES * (128 + 32 + 64))
+
+
 def test_up_projections_that_run_again_gather_their_inputs_again() -> None:
     # no rotary keys: those are kept
     part = {"recompute": "selective", "recompute_modules": ("mla_up_proj",)}

@@ -35,6 +35,8 @@ def test_layers_that_see_everything_are_those_of_the_class(row):
     arch = read(row)
     if not arch.sliding_window:
         seen = list(range(arch.layers))
+    elif arch.whole_layers:
+        seen = list(arch.whole_layers)
     else:
         early = 0 if arch.full_first else 1
         seen = [i for i in range(arch.layers) if arch.full_every and (i + early) % arch.full_every == 0]
@@ -47,7 +49,19 @@ def test_every_family_is_counted_somewhere():
     # these have no class in transformers: tests/formula/test_model_remote.py counts them by hand, Grok-1 and
     # Kimi K2 are bundled; Qwen's flat configs are read as their text, Phi's first name as its later one
     remote = {"grok-1", "kimi_k2", "internlm", "internlm2", "deepseek", "qwen", "baichuan", "chatglm", "mimo"}
-    remote |= {"bailing_moe", "minicpm", "exaone", "Yi", "aquila", "xverse", "skywork", "orion", "jais"}
+    remote |= {
+        "arctic",
+        "git",
+        "bailing_moe",
+        "minicpm",
+        "exaone",
+        "Yi",
+        "aquila",
+        "xverse",
+        "skywork",
+        "orion",
+        "jais",
+    }
     assert set(FAMILIES) - counted == remote | {"qwen2_vl", "qwen2_5_vl", "phi4mm", "stablelm_epoch"} | {
         "RefinedWeb",
         "RefinedWebModel",
@@ -78,6 +92,8 @@ VISION = (
     "phi4_multimodal",
     "mistral4",
     "emu3_text_model",
+    "muse_glimmer_text",
+    "step3p5",
 )
 ALONE = [row for row in ROWS if not row["config"]["model_type"].endswith(VISION)]
 """Without the language models of multimodal classes, which have no class of their own with a head."""

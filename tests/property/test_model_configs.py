@@ -33,6 +33,8 @@ REMOTE = (
     ),
     {"model_type": "deepseek", **LLAMA, **EXPERTS, "n_routed_experts": 8, "n_shared_experts": 2},
     {"model_type": "bailing_moe", **LLAMA, **EXPERTS, "num_experts": 8, "use_qk_norm": True, "n_group": 2},
+    {"model_type": "arctic", **LLAMA, "num_local_experts": 8, "parallel_attn_mlp_res": True},
+    {"model_type": "git", **LLAMA, **EXPERTS, "num_local_experts": 8, "residual_moe": True},
     {"model_type": "jais", **GPT, "position_embedding_type": "alibi"},
     {"model_type": "chatglm", **LLAMA, **CHATGLM, "kv_channels": 32, "multi_query_attention": True},
     {"model_type": "RefinedWebModel", **LLAMA, "n_layer": 6, "n_head": 8, "multi_query": True},

@@ -16,6 +16,7 @@ from railwright.model import (
 )
 from railwright.model.ends import padded_vocabulary
 from railwright.model.pattern import layer_kinds
+from railwright.model.sparse import PROJECTIONS
 
 POWERS = (1, 2, 4, 8)
 
@@ -38,6 +39,8 @@ def transformers(draw):
         gated=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
         qk_norm_gains=draw(st.sampled_from(("head", "all", "none"))),
+        attention_gate=draw(st.sampled_from(("", "head", "element"))),
+        attention_gate_bias=draw(st.booleans()),
         tied_embeddings=draw(st.booleans()),
         head_bias=draw(st.booleans()),
         sliding_window=draw(st.sampled_from((0, 100))),
@@ -49,8 +52,12 @@ def transformers(draw):
         expert_ffn=draw(st.sampled_from((64, 128))) if moe else 0,
         shared_ffn=shared,
         shared_gate=shared > 0 and draw(st.booleans()),
+        shared_norm=shared > 0 and draw(st.booleans()),
+        experts_norm=moe and draw(st.booleans()),
         dense_layers=draw(st.integers(0, 2)) if moe else 0,
         expert_every=draw(st.integers(1, 3)) if moe else 1,
+        expert_layers=draw(st.sampled_from(((), (0,), (1,)))) if moe else (),
+        whole_layers=draw(st.sampled_from(((), (0,), (0, 1)))),
         alibi=draw(st.booleans()),
         embedding_norm=draw(st.booleans()),
     )
@@ -58,6 +65,7 @@ def transformers(draw):
         arch = replace(
             arch,
             attention="mla",
+            attention_gate="",
             q_lora=draw(st.sampled_from((0, 48))),
             kv_lora=32,
             rope_dim=8,
@@ -66,10 +74,32 @@ def transformers(draw):
     return arch
 
 
+@st.composite
+def choosers(draw):
+    """The same with latent attention to keys that an indexer chooses."""
+    drawn = draw(transformers())
+    own = draw(st.lists(st.booleans(), min_size=drawn.layers, max_size=drawn.layers))
+    kinds = zip(layer_kinds(drawn), own, strict=True)
+    return replace(
+        drawn,
+        pattern=tuple(k if has else f"sharing {k}" for k, has in kinds),
+        attention="mla",
+        attention_gate="",
+        q_lora=draw(st.sampled_from((32, 48))),
+        kv_lora=32,
+        rope_dim=8,
+        v_head_dim=draw(st.sampled_from((16, 24))),
+        sliding_window=0,
+        index_topk=draw(st.sampled_from((16, 100, 256, 1000))),
+        index_heads=draw(st.sampled_from((2, 4))),
+        index_dim=draw(st.sampled_from((16, 32))),
+    )
+
+
 def kinds(arch):
     """(layer, how many) of a model."""
     held = layer_kinds(arch)
-    return [(k, held.count(k)) for k in ("dense", "moe") if k in held]
+    return [(k, held.count(k)) for k in dict.fromkeys(held)]
 
 
 def gemm_flops(operators):
@@ -108,8 +138,79 @@ def test_operators_of_all_gpus_add_up_to_the_closed_form(arch, tp, ep, expert_tp
     assert abs(backward - rows * closed.backward - 0.5 * attention) <= 1e-9 * backward
 
 
+@st.composite
+def with_heads_of_their_own(draw):
+    """Models whose windowed layers have other heads than the rest."""
+    arch = replace(
+        draw(transformers()),
+        attention="gqa",
+        q_lora=0,
+        kv_lora=0,
+        rope_dim=0,
+        sliding_window=draw(st.sampled_from((64, 100))),
+    )
+    sees = draw(st.lists(st.booleans(), min_size=arch.layers, max_size=arch.layers))
+    pattern = [k if whole else f"windowed {k}" for k, whole in zip(layer_kinds(arch), sees, strict=True)]
+    shared = draw(st.sampled_from((0, 8, 16)))
+    heads = (shared or arch.kv_heads) * draw(st.sampled_from((1, 2, 3)))
+    marks = {"pattern": tuple(pattern), "window_heads": heads, "window_kv_heads": shared}
+    marks |= {"window_head_dim": draw(st.sampled_from((0, 40))), "shared_values": draw(st.booleans())}
+    marks |= {"value_norm": draw(st.booleans())}
+    marks |= {"window_sinks": draw(st.booleans()), "v_head_dim": draw(st.sampled_from((0, 16, 32)))}
+    return replace(arch, whole_layers=tuple(i for i, whole in enumerate(sees) if whole), **marks)
+
+
 @settings(max_examples=60, deadline=None)
-@given(transformers(), st.sampled_from(POWERS), st.sampled_from(POWERS))
+@given(with_heads_of_their_own(), st.sampled_from(POWERS), st.integers(1, 3))
+def test_layers_with_heads_of_their_own_add_up_to_the_closed_form(arch, tp, sequences):
+    sequence = 256
+    rows = sequences * sequence
+    found = gemm_flops(head_operators(arch, rows).forward)
+    for layer in layer_kinds(arch):
+        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True)
+        found += tp * gemm_flops(ops.forward)
+    closed = flops_per_token(replace(arch, vocab=padded_vocabulary(arch.vocab, 1)), sequence, "causal")
+    assert abs(found - rows * closed.forward) <= 1e-9 * found
+    count = count_parameters(arch)
+    whole = sum(layer_parameters(arch, layer).total for layer in layer_kinds(arch))
+    assert whole + count.embedding + count.head + arch.hidden * (1 + arch.embedding_norm) == count.total
+    assert all(layer_activation_bytes(arch, layer, rows, sequence, tp=tp) > 0 for layer in layer_kinds(arch))
+
+
+def named(operators, *names):
+    return [op for op in operators if op.name.rsplit(", ", 1)[0] in names]
+
+
+@settings(max_examples=60, deadline=None)
+@given(choosers(), st.sampled_from(POWERS), st.sampled_from(POWERS), st.integers(1, 3))
+def test_operators_of_an_indexer_add_up_once_and_run_on_every_tensor_rank(arch, tp, ep, sequences):
+    """tp GPUs together run flops_per_token, the indexer tp - 1 times more, and its loss."""
+    sequence = 256
+    rows = sequences * sequence
+    head = head_operators(arch, rows)
+    forward = gemm_flops(head.forward)
+    backward = gemm_flops([*head.backward_input, *head.backward_weight])
+    for layer, count in kinds(arch):
+        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True, ep=ep)
+        back = [*ops.backward_input, *ops.backward_weight]
+        everywhere = (*PROJECTIONS, "index scores")
+        loss = gemm_flops(named(ops.forward, "index loss"))
+        forward += count * (tp * (gemm_flops(ops.forward) - loss))
+        forward -= count * (tp - 1) * gemm_flops(named(ops.forward, *everywhere))
+        backward += count * tp * gemm_flops(back)
+        backward -= count * (tp - 1) * gemm_flops(named(back, *everywhere))
+        # both kernels repeat scores: attention half a forward, the indexer one product of three
+        backward -= count * tp * 0.5 * gemm_flops(named(ops.forward, "core attention"))
+        backward -= count * gemm_flops(named(back, "index scores")) / 3
+        if not layer.startswith("sharing"):
+            assert {op.name for op in ops.recomputed} >= {*everywhere, "index loss", "core attention"}
+    closed = flops_per_token(replace(arch, vocab=padded_vocabulary(arch.vocab, 1)), sequence, "causal")
+    assert abs(forward - rows * closed.forward) <= 1e-9 * forward
+    assert abs(backward - rows * closed.backward) <= 1e-9 * backward
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(transformers(), choosers()), st.sampled_from(POWERS), st.sampled_from(POWERS))
 def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
     """Uncut layers hold all parameters; cutting never leaves a GPU less than its share, nor more than all."""
     count = count_parameters(arch)
@@ -125,7 +226,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
 
 
 @settings(max_examples=40, deadline=None)
-@given(transformers(), st.sampled_from(POWERS), st.booleans())
+@given(st.one_of(transformers(), choosers()), st.sampled_from(POWERS), st.booleans())
 def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
     layer = kinds(arch)[0][0]
     one, two = (
@@ -154,7 +255,7 @@ def test_recompute_never_keeps_more(arch, tp, spread, attention):
 
 
 @settings(max_examples=40, deadline=None)
-@given(transformers(), st.integers(1, 4))
+@given(st.one_of(transformers(), choosers()), st.integers(1, 4))
 def test_memory_and_work_grow_with_rows(arch, times):
     layer = kinds(arch)[0][0]
     one, many = (layer_operators(arch, layer, 256 * n, 256) for n in (1, times))

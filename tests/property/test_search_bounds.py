@@ -20,8 +20,21 @@ from railwright.training import schedule
 from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
-from search_cases import AGAIN, ALTERNATING, DELAYED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
-from training_cases import DENSE, MOE, changed, job
+from search_cases import (
+    AGAIN,
+    ALTERNATING,
+    CHOOSING,
+    DELAYED,
+    GATED,
+    HEADED,
+    LATENT,
+    PACKED,
+    SHARING,
+    TORCHAO,
+    WINDOWED,
+    drawn,
+)
+from training_cases import BLOCKS, DELTA, DENSE, MIXED, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -176,6 +189,52 @@ CASES = {
         LATENT,
         job(batch=32, recompute="selective", recompute_modules=("mla_up_proj",)),
         {"schedule": ("auto", "zb-h1"), "tensor": (2, 4), "recompute": ("none", "selective")},
+    ),
+    "chosen keys": (
+        CHOOSING,
+        job(batch=32, recompute="selective"),
+        {
+            "schedule": ("auto", "zb-h1"),
+            "tensor": (1, 2, 4),
+            "context": (1, 2),
+            "context_kind": ("all-gather",),
+            "recompute": ("none", "selective", "full"),
+        },
+    ),
+    "keys that other layers chose": (
+        SHARING,
+        job(batch=32),
+        {"pipeline": (1, 2), "tensor": (1, 2, 4), "recompute": ("none", "selective", "full")},
+    ),
+    "heads of windowed layers": (
+        HEADED,
+        job(batch=32),
+        {"pipeline": (1, 2, 3), "tensor": (1, 2, 4), "recompute": ("none", "selective", "full")},
+    ),
+    "gates, and layers of no pattern": (
+        GATED,
+        job(batch=32),
+        {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
+    ),
+    "layers of one block": (
+        BLOCKS,
+        job(batch=32),
+        {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
+    ),
+    "delta nets": (
+        DELTA,
+        job(batch=32, sequence=2048),
+        {"expert": (1, 2, 8), "tensor": (1, 2), "zero": (0, 1, 2, 3), "context": (1, 2)},
+    ),
+    "every kind of layer, both ways": (
+        MIXED,
+        job(batch=64),
+        {"schedule": ("dualpipe", "zb-v"), "pipeline": (2,), "recompute": ("none", "selective", "full")},
+    ),
+    "every kind of layer, paired": (
+        MIXED,
+        job(batch=64),
+        {"expert": (2, 8), "pipeline": (1, 2), "virtual_pipeline": (1, 2), "overlap_ep": (True,)},
     ),
     "windows": (WINDOWED, job(batch=32), {"recompute": ("none", "selective")}),
     "adapters": (

@@ -22,7 +22,7 @@ from railwright.training import peak_memory, simulate
 from railwright.training.cached import cached
 from railwright.training.memory import SYSTEM
 from search_cases import AGAIN, ALTERNATING, DELAYED, TORCHAO, drawn
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MIXED, MOE, job, machine
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -83,6 +83,12 @@ def test_brute_force_where_experts_alternate_with_dense_layers(leading: int, eve
     fixed = {"recompute": ("none",), "sequence_parallel": (True,), "zero": (1,), "overlap_tp": (False,)}
     more = {"expert": (1, 4), "overlap_ep": (False,), "overlap_pp": (True,), "placement": ("packed",)}
     _compare(job(batch=32), arch, 1, Space({**axes, **fixed, **more, "micro_batch": (1, 2)}))
+
+
+def test_brute_force_where_layers_are_of_every_kind() -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "recompute": ("none", "full")}
+    fixed = {"expert_tensor": (None,), "overlap_tp": (False,), "placement": ("packed",), "zero": (0, 1)}
+    _compare(job(batch=32), MIXED, 1, Space({**axes, **fixed, "micro_batch": (1, 2)}))
 
 
 def test_brute_force_where_parts_are_computed_again() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -13,8 +15,29 @@ from railwright.training.cached import cached
 from railwright.training.eras import eras
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
-from training_cases import DENSE, MOE, job, machine
+from training_cases import BLOCKS, DELTA, DENSE, MOE, job, machine
 
+GATED = replace(MOE, attention_gate="element", qk_norm=True, expert_layers=(0, 1, 5))
+CHOOSING = replace(
+    MOE,
+    attention="mla",
+    kv_heads=16,
+    q_lora=384,
+    kv_lora=128,
+    rope_dim=32,
+    v_head_dim=64,
+    index_topk=1024,
+    index_heads=8,
+    index_dim=64,
+)
+HEADED = replace(
+    GATED,
+    window_heads=32,
+    v_head_dim=32,
+    sliding_window=512,
+    pattern=("moe", "windowed moe", "dense", "windowed dense", "dense", "moe", "dense", "windowed dense"),
+    expert_layers=(),
+)
 FABRIC = machine(4).network.fabric
 
 PARTS = [("core_attn",), ("mlp",), ("layernorm", "mla_up_proj"), ("moe",), ("moe_act",), ("ops",)]
@@ -42,7 +65,7 @@ LAYOUTS = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(
     LAYOUTS,
-    st.sampled_from([DENSE, MOE]),
+    st.sampled_from([DENSE, MOE, GATED, HEADED, CHOOSING, BLOCKS, DELTA]),
     st.sampled_from(ERAS),
     st.sampled_from(["bf16", "fp8", "mxfp8"]),
     st.booleans(),
@@ -55,7 +78,7 @@ def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> No
             batch=64,
             dtype=dtype,
             overlap=Overlap(ep=hidden),
-            **(layout if arch is MOE else {**layout, "expert": 1}),
+            **(layout if arch.is_moe else {**layout, "expert": 1}),
         ).model_copy(update={"software": software})
         check(wanted, arch, FABRIC)
         memory = peak_memory(wanted, arch, FABRIC, 80e9)

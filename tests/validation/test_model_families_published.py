@@ -5,12 +5,13 @@ import json
 import pytest
 
 import checkpoints
+import checkpoints_hybrids
 import checkpoints_remote
 from checkpoints import shape
 from railwright.model import count_parameters, load_model, parse_config
 
 EXACT = checkpoints.EXACT | checkpoints_remote.EXACT
-ROUNDED = checkpoints.ROUNDED | checkpoints_remote.ROUNDED
+ROUNDED = checkpoints.ROUNDED | checkpoints_remote.ROUNDED | checkpoints_hybrids.ROUNDED
 
 
 def counted(name, config):
@@ -72,6 +73,29 @@ def test_glm_4_7_flash_with_its_extra_layer_is_the_published_checkpoint():
     }
     count = counted("glm-4.7-flash", config)
     assert count.total + count.mtp + count.embedding + count.head == 31_221_488_576
+
+
+def test_trinity_nano_activates_800_million_without_the_embedding():
+    # arcee.ai, The Trinity Manifesto (1 December 2025)
+    assert counted("trinity-nano", ROUNDED["trinity-nano"][0]).active_without_embedding == pytest.approx(
+        8e8, rel=0.025
+    )
+
+
+def test_deepseek_v32_with_its_prediction_layer_is_the_published_checkpoint():
+    # Hugging Face page: 685 B, copies of the embedding and the head in the extra layer's part among them
+    count = count_parameters(load_model("deepseek-v3.2"))
+    assert count.total + count.mtp + count.embedding + count.head == pytest.approx(685e9, rel=0.001)
+    # what it has more than version 3: 61 indexers
+    before = count_parameters(load_model("deepseek-v3"))
+    index = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64 + 2 * 128
+    assert count.total - before.total == 61 * index
+
+
+def test_glm_5_counts_active_parameters_without_embedding_and_head():
+    # arXiv 2602.15763, table of architectures: 40 B
+    count = count_parameters(load_model("glm-5"))
+    assert count.active - count.embedding - count.head == pytest.approx(40e9, rel=0.005)
 
 
 def test_mimo_with_its_extra_layer_is_the_published_checkpoint():

@@ -60,6 +60,7 @@ def show(
         ("vocabulary", show_count(arch.vocab)),
         ("LM head", "shares the embedding's weights" if arch.tied_embeddings else "has weights of its own"),
     ]
+    lines += _mixers(arch)
     if arch.is_moe:
         shared = f", {arch.shared_experts} shared" if arch.shared_experts else ""
         width = f"{arch.experts} of width {show_count(arch.expert_ffn)}"
@@ -85,23 +86,61 @@ def show(
 
 def _attention(arch: Transformer) -> list[tuple[str, str]]:
     """Heads and their widths; of latent attention also the ranks."""
+    from railwright.model.pattern import layer_kinds
     from railwright.units import show_count
 
     if arch.attention == "gqa":
         heads = f"gqa, {arch.heads} heads of {arch.head_dim}, {arch.kv_heads} for keys and values"
-        return [("attention", heads)]
+        if arch.v_head_dim:
+            heads += f", values of {arch.v_head_dim}"
+        if arch.window_heads:
+            shared = arch.window_kv_heads or arch.kv_heads
+            of = f" of {arch.window_head_dim}" if arch.window_head_dim else ""
+            heads += f"; in layers with a window {arch.window_heads} heads{of}, {shared} for keys and values"
+        gates = {"": "", "head": ", outputs gated by head", "element": ", outputs gated by element"}
+        return [("attention", heads + gates[arch.attention_gate])]
     queries = show_count(arch.q_lora) if arch.q_lora else "none"
     keys = f"keys of {arch.head_dim} and {arch.rope_dim} rotary, values of {arch.v_head_dim}"
+    index = f"{arch.index_heads} index heads of {arch.index_dim}"
+    chosen = f"the best {show_count(arch.index_topk)}, chosen by {index}"
+    if sharing := sum(kind.startswith("sharing") for kind in layer_kinds(arch)):
+        chosen += f" in all but {sharing} layers, which take those of a layer before"
     return [
         ("attention", f"mla, {arch.heads} heads; {keys}"),
         ("latent ranks", f"{queries} for queries, {show_count(arch.kv_lora)} for keys and values"),
+        *([("keys met", chosen)] if arch.index_topk else []),
     ]
+
+
+def _mixers(arch: Transformer) -> list[tuple[str, str]]:
+    """Layers of a model that are not all attention with an MLP."""
+    from railwright.model.pattern import num_layers
+
+    if not arch.pattern or arch.window_heads or arch.index_topk:
+        return []
+    found = [("layers with attention", f"{num_layers(arch, mixer='attention')} of {arch.layers}")]
+    if mixer := arch.linear:
+        heads = f"{mixer.heads} heads of {mixer.value_dim}, {mixer.key_heads} of keys of {mixer.key_dim}"
+        count = num_layers(arch, mixer="linear")
+        found.append(("linear layers", f"{count} of {arch.layers}: {MIXERS[mixer.kind]}, {heads}"))
+    return found
+
+
+MIXERS = {
+    "mamba2": "Mamba-2",
+    "gated_deltanet": "gated delta net",
+    "kda": "Kimi delta attention",
+    "lightning": "lightning attention",
+}
+"""How linear mixers are called."""
 
 
 def _scores(arch: Transformer, sequence: int) -> str:
     """Which attention scores the FLOPs count (`model.flops.attended_keys`)."""
     from railwright.model.pattern import full_layers
 
+    if 0 < arch.index_topk < sequence:
+        return f"attention scores of {arch.index_topk:,} keys, index scores of all"
     if not 0 < arch.sliding_window < sequence:
         return "full attention scores"
     span = "chunk" if arch.window_chunked else "window"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import inf
 
 from railwright.catalog.parts import Gpu
@@ -37,7 +38,8 @@ def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) ->
     t = fixed + max(work, bytes / (memory * bandwidth)), with constants of the operator's kind and dtype from
     `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.  The work of a product is
     its waves of tiles or what power sustains (see `gemm`), of attention flop / (compute * peak).
-    Grouped GEMMs work GROUPED_ROWS more rows for every expert.
+    Grouped GEMMs work GROUPED_ROWS more rows for every expert.  Products of chunks ('scan') run in tiles as
+    a library's do; where a state passes from chunk to chunk, round after round, each with a tile's prologue.
     Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml).
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
@@ -131,6 +133,20 @@ def _product(
     )
 
 
+def _scan(operator: Operator, gpu: Gpu, profile: Profile) -> float:
+    """Rounds of tiles, or HBM traffic: at the rates of a product in 16 bits, of whose tiles these are.
+
+    Held against infersim's table of a gated delta net on H20 (bench_data/gdn/prefill/h20, 4,096 tokens, 32
+    heads): tests/validation/test_mixers_published.py.
+    """
+    row, rounds = profile.gemm_row(operator.dtype), operator.steps
+    shape = Shape(operator.m, operator.n, operator.k, operator.batch)
+    one = replace(operator, flops=operator.flops / rounds, bytes=0.0)
+    compute = rounds * _product(one, gpu, row, shape, 0.0)
+    moved = operator.bytes / (row.memory * gpu.hbm_bandwidth)
+    return row.fixed * operator.launches + max(compute, moved)
+
+
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.attention_row(operator.phase, operator.dtype)
     short = 1.0 + row.short / max(operator.n, 1)
@@ -177,5 +193,6 @@ _MODELS: dict[str, Callable[[Operator, Gpu, Profile], float]] = {
     "gemm": _gemm,
     "grouped_gemm": _grouped,
     "attention": _attention,
+    "scan": _scan,
     "memory": _memory,
 }

@@ -7,52 +7,22 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
+from railwright.model.logits import LOGIT_BYTES, KeptLoss
+from railwright.model.mixer_operators import mixer_keeps
+from railwright.model.mixers import mixer_of
 from railwright.model.operators import CoreAttention, Cut, check_cut
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer, is_routed, made_as
+from railwright.model.sparse_kept import sparse_kept
 
 Recompute = Literal["none", "selective", "full"]
-KeptLoss = Literal["fused", "compiled", "unfused", "eager", "compiled, cut", "eager, cut"]
 
 KEPT_INPUT = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "fp8_block": 1.0 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
 """Bytes of one element of a linear layer's kept input, its block scales in; other dtypes keep ELEMENT.
 Transformer Engine keeps one quantised copy, the one the weight gradient multiplies (pytorch/module/linear.py,
 layernorm_linear.py: after the forward product only the column-wise usage of the input is kept).  Scales: one
 byte per 32 elements in MXFP8 and per 16 in NVFP4, four bytes per 128 in block-wise fp8."""
-
-LOGIT_BYTES: dict[KeptLoss, float] = {
-    "fused": ELEMENT,
-    "compiled": 4.0,
-    "unfused": 4.0,
-    "eager": 12.0,
-    "compiled, cut": 10.0,
-    "eager, cut": 16.0,
-}
-"""Bytes of one logit at most in the head's passes.
-'fused': 16 bits, into which the loss kernel writes their gradient (Transformer Engine,
-pytorch/cross_entropy.py).
-'compiled': 16 bits and their gradient in as many: torch.compile fuses the casts (torchtitan,
-components/loss.py; its 8B on H200 in June 2025 took 15 GiB less than on H100 before).
-'unfused': the softmax in fp32 (Korthikanti et al. 2022, section 4.3; Megatron-LM, cross_entropy.py).
-'eager': PyTorch's cross entropy on fp32 logits keeps the log-softmax; its backward writes the gradients of
-log-softmax and of logits, each in fp32; the trainer drops the logits before (torchtitan, train.py).
-'cut': a vocabulary over tensor ranks, by PyTorch's loss_parallel (distributed/tensor/parallel/loss.py). Its
-log-softmax is difference, exponential, sum and difference again; backward zeros, exponential, sum and product
-are each a tensor of their own. Compiled, logits and two fp32 tensors meet in the forward pass; backward it
-takes 6 bytes. Both as PyTorch 2.13's own profiler counts its allocations."""
-
-WAITING_LOGIT_BYTES: dict[KeptLoss, float] = {
-    "fused": ELEMENT,
-    "compiled": ELEMENT,
-    "unfused": 4.0,
-    "eager": 4.0,
-    "compiled, cut": 4.0,
-    "eager, cut": 4.0,
-}
-"""Bytes of one logit between the forward and the backward pass of the loss.
-'fused' and 'compiled' the logits themselves; 'unfused' the softmax; 'eager' and 'cut' the log-softmax, one
-tensor that log_softmax and nll_loss both keep, while the cast to fp32 keeps nothing (torch.autograd.graph.
-saved_tensors_hooks around torch.nn.functional.cross_entropy(logits.float(), targets), PyTorch 2.13)."""
 
 NARROW_QKV = 2 * (1.0 + 1 / 32)
 """Bytes of one element of queries, keys and values that an attention in MXFP8 keeps: straight and transposed,
@@ -64,9 +34,9 @@ SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without drop
 softmax alone."""
 
 DROPPED: dict[str, tuple[str, ...]] = {
-    "core_attn": ("attention scores",),
+    "core_attn": ("attention scores", "index inputs", "index query, key", "index choice"),
     "layernorm": ("attention norm output", "mlp norm output"),
-    "mla_up_proj": ("query, key, value",),
+    "mla_up_proj": ("query, key, value", "query up output"),
     "mlp": ("mlp norm output", "mlp up output", "mlp product"),
     "moe": (
         "router",
@@ -132,13 +102,18 @@ def layer_activations(
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp, sequence_parallel, ep, expert_tp, imbalance))
+    arch = made_as(arch, layer)
     split = tp if sequence_parallel else 1
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}
-    kept = _attention(arch, sequence, tp, attention, dtype)
-    kept += (
-        _mlp(arch, tp, dtype) if layer == "dense" else _experts(arch, tp, expert_tp or tp, imbalance, dtype)
-    )
+    mixer, mlp = PARTS[layer]
+    kept = _attention(arch, sequence, tp, split, attention, dtype) if mixer == "attention" else []
+    if mixer == "linear":
+        kept = _mixer(arch, tp, dtype)
+    if mlp == "dense":
+        kept += _mlp(arch, tp, dtype)
+    elif mlp == "moe":
+        kept += _experts(arch, tp, expert_tp or tp, imbalance, dtype)
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
@@ -222,8 +197,9 @@ def layer_gradient_bytes(
         return received * (ELEMENT * (up + 1) - keep) * width
 
     flowing = ELEMENT * arch.hidden / split
-    if layer == "dense":
-        return rows * (flowing + behind(arch.ffn / tp, 1.0))
+    mlp = PARTS[layer].mlp
+    if mlp != "moe":
+        return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
     return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
@@ -247,17 +223,22 @@ def head_activation_bytes(
     return rows * (2 * ELEMENT * arch.hidden / split + LOGIT_BYTES[loss] * arch.vocab / tp)
 
 
-def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, dtype: str) -> list[Kept]:
+def _attention(
+    arch: Transformer, sequence: int, tp: int, split: int, kind: CoreAttention, dtype: str
+) -> list[Kept]:
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     narrow = dtype in KEPT_INPUT
     heads = arch.heads / tp
     kept = [Kept("attention norm input", ELEMENT * arch.hidden, spread=True)]
     if arch.attention == "mla":
-        latent = arch.q_lora + arch.kv_lora
         # two down-projections: in narrow formats each quantises its own copy of the norm's output
         copies = 2 if narrow else 1
+        kept += [Kept("attention norm output", copies * keep * arch.hidden, spread=True)]
+        if arch.index_topk:
+            found = sparse_kept(arch, sequence, tp, split, keep)
+            return [*kept, *(Kept(*one) for one in found), _scores(kind, sequence, heads)]
+        latent = arch.q_lora + arch.kv_lora
         kept += [
-            Kept("attention norm output", copies * keep * arch.hidden, spread=True),
             Kept("latents", ELEMENT * (latent + arch.rope_dim) + keep * latent, spread=True),
             Kept(
                 "query, key, value",
@@ -269,15 +250,33 @@ def _attention(arch: Transformer, sequence: int, tp: int, kind: CoreAttention, d
         keys = max(arch.kv_heads / tp, 1.0)
         kept += [
             Kept("attention norm output", keep * arch.hidden, spread=True),
-            Kept("query, key, value", ELEMENT * arch.head_dim * (heads + 2 * keys)),
+            Kept("query, key, value", ELEMENT * (arch.head_dim * (heads + keys) + value_width(arch) * keys)),
         ]
         if arch.qk_norm:
-            kept.append(Kept("query and key before norm", ELEMENT * arch.head_dim * (heads + keys)))
-        output = heads * arch.head_dim
+            values = value_width(arch) * keys * (arch.value_norm and not arch.shared_values)
+            before = arch.head_dim * (heads + keys) + values
+            kept.append(Kept("query and key before norm", ELEMENT * before))
+        output = heads * value_width(arch)
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
-    kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
+    if arch.attention_gate:
+        kept.append(Kept("attention gates", ELEMENT * gate_width(arch) / tp))
+        kept.append(Kept("attention output", ELEMENT * output))
+        kept.append(Kept("gated output", keep * output))
+    else:
+        kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
     kept.append(_scores(kind, sequence, heads))
     return kept
+
+
+def _mixer(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
+    """The norm's input and output, what the mixer's kernels keep, and the input of the product behind."""
+    keep = KEPT_INPUT.get(dtype, ELEMENT)
+    return [
+        Kept("mixer norm input", ELEMENT * arch.hidden, spread=True),
+        Kept("mixer norm output", keep * arch.hidden, spread=True),
+        *(Kept(name, size) for name, size in mixer_keeps(arch, tp).items()),
+        Kept("mixer output", keep * mixer_of(arch).values / tp),
+    ]
 
 
 def _scores(kind: CoreAttention, sequence: int, heads: float) -> Kept:
@@ -305,7 +304,8 @@ def _mlp(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
 
 def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype: str) -> list[Kept]:
     """A GPU receives experts_per_token * expert_tp/tp rows per row on average, `imbalance` times that at
-    worst.  The norm's output stays in 16 bits for the router; the shared expert quantises a copy."""
+    worst.  The norm's output stays in 16 bits for the router; the shared expert quantises a copy, unless it
+    has a norm of its own."""
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     up = 2 if arch.gated else 1
     received = arch.experts_per_token * expert_tp / tp * imbalance
@@ -318,8 +318,12 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
         Kept("expert up output", ELEMENT * up * inner),
         Kept("expert product", keep * inner),
     ]
+    if arch.experts_norm and arch.norms_per_layer < 4:
+        kept.append(Kept("output norm inputs", ELEMENT * arch.hidden, spread=True))
     if arch.shared_ffn:
-        if dtype in KEPT_INPUT:
+        if arch.shared_norm:
+            kept.append(Kept("shared norm output", keep * arch.hidden, spread=True))
+        elif dtype in KEPT_INPUT:
             kept.append(Kept("shared input", keep * arch.hidden, spread=True))
         kept.append(Kept("shared up output", ELEMENT * up * arch.shared_ffn / tp))
         kept.append(Kept("shared product", keep * arch.shared_ffn / tp))
@@ -328,11 +332,12 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
 
 def check_every_second(arch: Transformer, layer: Layer) -> None:
     """Raise PlanError where it is not known which products every second one is: beyond dense gated layers
-    with grouped queries."""
-    if layer != "dense" or arch.attention != "gqa" or not arch.gated:
+    with grouped queries, or where attention has gates."""
+    own = arch.attention_gate or arch.v_head_dim
+    if layer != "dense" or arch.attention != "gqa" or not arch.gated or own:
         raise PlanError(
-            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense gated layers with grouped "
-            "queries; choose parts of the layer instead."
+            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense layers with a gated MLP, "
+            "grouped queries and no gates on attention; choose parts of the layer instead."
         )
 
 
@@ -366,8 +371,8 @@ def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froze
         names = set(DROPPED.get(module, ()))
         if module == "layernorm":
             names -= set() if arch.attention == "mla" else {"attention norm output"}
-            names -= set() if layer == "moe" else {"mlp norm output"}
-        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names -= set() if is_routed(layer) else {"mlp norm output"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and is_routed(layer)):
             names = set()
         gone |= names
     return frozenset(gone)

@@ -40,8 +40,16 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
     **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+    "step3p5": {
+        "num_local_experts": "n_routed_experts",
+        "moe_num_experts": "n_routed_experts",
+        "num_attention_groups": "num_key_value_heads",
+        "moe_top_k": "num_experts_per_tok",
+        "share_expert_dims": "share_expert_dim",
+    },
     "hunyuan_v1_moe": {"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
 }
 """model_type -> other name of a key -> the name that the family's function reads (attribute_map there).
@@ -63,6 +71,8 @@ _DEEPSEEK_V3 = {
     "n_group": 8,
 }
 
+_INDEX = {"index_topk": 2048, "index_head_dim": 128}
+
 OPTIONAL: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, **_WINDOW},
     "ministral": {"num_key_value_heads": 8, **_WINDOW},
@@ -81,6 +91,16 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"q_lora_rank": 1536, "n_routed_experts": 64, "n_shared_experts": 2},
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
+    "axk1": {"q_lora_rank": 1536, "n_routed_experts": 192, "n_shared_experts": 1, "n_group": 8},
+    "arctic": {"num_local_experts": 8, "num_experts_per_tok": 1},
+    "deepseek_v32": {**_DEEPSEEK_V3, **_INDEX, "index_n_heads": 64},
+    "glm_moe_dsa": {
+        **_DEEPSEEK_V3,
+        **_INDEX,
+        "index_n_heads": 32,
+        "q_lora_rank": 2048,
+        "n_group": 1,
+    },
     "glm4_moe_lite": {"q_lora_rank": 768, "n_routed_experts": 64, "n_shared_experts": 1},
     "glm": {"num_key_value_heads": 2, **_WIDE},
     "glm4": {"num_key_value_heads": 2, **_WIDE},
@@ -97,6 +117,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "gemma": {"num_key_value_heads": 16, "head_dim": 256},
     "gemma2": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
     "gemma3_text": {"num_key_value_heads": 4, "head_dim": 256, **_WINDOW},
+    "gemma4_text": {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 512},
+    "gemma4_unified_text": {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 1024},
     "llama4_text": {"num_key_value_heads": 8, "attention_chunk_size": 8192, **_WIDE},
     "minimax_m2": {"num_key_value_heads": 8, **_WIDE},
     "dots1": {"num_key_value_heads": 32, "max_window_layers": 62, **_WINDOW},
@@ -134,6 +156,33 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "cohere2_moe": {**_WIDE, **_WINDOW},
     "mimo": {"num_key_value_heads": 32, **_LATE},
     "stablelm_epoch": {"num_key_value_heads": 32},
+    "mimo_v2_flash": {
+        "num_key_value_heads": 4,
+        "head_dim": 192,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "sliding_window": 129,
+    },
+    "flint": {"num_key_value_heads": 4, "sliding_window": 513, **_WIDE},
+    "afmoe": {"num_experts": 64, "num_experts_per_tok": 6, "sliding_window": 1024, **_WIDE},
+    "laguna": {
+        "num_key_value_heads": 8,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512,
+        "sliding_window": 512,
+        **_WIDE,
+    },
+    "step3p5": {
+        "num_key_value_heads": 8,
+        "n_routed_experts": 288,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 1280,
+        **_WIDE,
+    },
+    "muse_glimmer_text": {"num_key_value_heads": 2, "sliding_window": 2048, **_WIDE},
+    "beam": {"num_key_value_heads": 8, "sliding_window": 512, **_WIDE},
     # Falcon's first names: the code of the 40B knows the later decoder only
     "RefinedWeb": {"new_decoder_architecture": True},
     "RefinedWebModel": {"multi_query": False, "parallel_attn": False},

@@ -20,6 +20,7 @@ from railwright.model.family_parts import (
     untied,
     window_of,
     windowed,
+    with_heads,
     without,
 )
 from railwright.model.keys import Keys
@@ -28,7 +29,7 @@ from railwright.model.keys import Keys
 def mistral(keys: Keys, name: str) -> Transformer:
     """Mistral, Phi-3 and Phi-4: one window in all layers, or none; Ministral's layer_types may mix them."""
     arch = plain(keys, name)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 0))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 0))
 
 
 def qwen2(keys: Keys, name: str) -> Transformer:
@@ -57,7 +58,7 @@ def gemma(keys: Keys, name: str) -> Transformer:
 def gemma2(keys: Keys, name: str) -> Transformer:
     """Gemma 2: outputs are normed too; every other layer has a window."""
     arch = replace(gemma(keys, name), norms_per_layer=4)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
 
 
 def gemma3(keys: Keys, name: str) -> Transformer:
@@ -65,7 +66,37 @@ def gemma3(keys: Keys, name: str) -> Transformer:
     without(keys, "use_bidirectional_attention")
     arch = replace(normed_queries(gemma(keys, name)), norms_per_layer=4)
     every = keys.whole("sliding_window_pattern", 6)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+
+
+def gemma4(keys: Keys, name: str) -> Transformer:
+    """Gemma 4 (12B, 31B): as Gemma 3, values are normed too; layers without a window have wider heads, and
+    perhaps fewer of keys, whose product makes the values."""
+    zero = {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0}
+    if keys.raw("model_type") == "gemma4_text":
+        zero["hidden_size_per_layer_input"] = 256
+    for key, default in zero.items():
+        keys.need(
+            keys.whole(key, default, least=0) == 0,
+            key,
+            "embeddings in every layer, and layers that share keys, are not modelled; it must be 0.",
+        )
+    without(keys, "enable_moe_block")
+    keys.need(
+        keys.raw("use_bidirectional_attention") != "all",
+        "use_bidirectional_attention",
+        "only causal attention to text is modelled; it must not be 'all'.",
+    )
+    base = replace(normed_queries(gemma(keys, name)), norms_per_layer=4, value_norm=True)
+    full = full_layers_of(keys, base.layers, 6)
+    full[-1] = True
+    shared = keys.flag("attention_k_eq_v", False)
+    own = keys.whole("num_global_key_value_heads", base.kv_heads) if shared else base.kv_heads
+    wide = keys.whole("global_head_dim", 512)
+    arch = windowed(replace(base, head_dim=wide, kv_heads=own, shared_values=shared), window_of(keys), full)
+    return with_heads(
+        keys, arch, "num_key_value_heads", base.heads, full, kv_heads=base.kv_heads, head_dim=base.head_dim
+    )
 
 
 def glm(keys: Keys, name: str) -> Transformer:
@@ -82,7 +113,7 @@ def glm4(keys: Keys, name: str) -> Transformer:
 def vaultgemma(keys: Keys, name: str) -> Transformer:
     """VaultGemma: Gemma 2 without norms of outputs."""
     arch = gemma(keys, name)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
 
 
 def olmo(keys: Keys, name: str) -> Transformer:
@@ -104,7 +135,7 @@ def olmo2(keys: Keys, name: str) -> Transformer:
 def olmo3(keys: Keys, name: str) -> Transformer:
     """OLMo 3: as OLMo 2; one layer in four sees everything."""
     arch = olmo2(keys, name)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4))
 
 
 def exaone4(keys: Keys, name: str) -> Transformer:
@@ -115,7 +146,7 @@ def exaone4(keys: Keys, name: str) -> Transformer:
         every = len(pattern)
     else:
         every = keys.whole("sliding_window_pattern", 4, least=0)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, every))
 
 
 def hunyuan(keys: Keys, name: str) -> Transformer:
@@ -134,19 +165,19 @@ def smollm3(keys: Keys, name: str) -> Transformer:
     """SmolLM 3: tied embeddings; layers without rotary positions count as those with them."""
     window = window_of(keys) if keys.flag("use_sliding_window", False) else 0
     arch = tied(keys, plain(keys, name))
-    return windowed(keys, arch, window, full_layers_of(keys, arch.layers, 0) if window else [True])
+    return windowed(arch, window, full_layers_of(keys, arch.layers, 0) if window else [True])
 
 
 def cwm(keys: Keys, name: str) -> Transformer:
     """CWM: Llama's layers; the first of every four sees everything, the others have a window."""
     arch = replace(plain(keys, name), attention_bias=False, output_bias=False)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def granite_swa(keys: Keys, name: str) -> Transformer:
     """Granite with windows as CWM's, and a learned sink per head; tied embeddings."""
     arch = replace(tied(keys, plain(keys, name)), attention_sinks=True)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def helium(keys: Keys, name: str) -> Transformer:
@@ -176,7 +207,7 @@ def cohere2(keys: Keys, name: str) -> Transformer:
     """Command R7B and A: as Command R; one layer in four sees everything."""
     arch = replace(tied(keys, plain(keys, name)), norms_per_layer=1, parallel_blocks=True)
     every = keys.whole("sliding_window_pattern", 4)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, every))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, every))
 
 
 def starcoder2(keys: Keys, name: str) -> Transformer:

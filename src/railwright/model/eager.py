@@ -79,7 +79,7 @@ multiplies by."""
 
 
 def rotary(arch: Transformer, rows: int, heads: int, kv_heads: int, fused: bool) -> list[Block]:
-    """Queries and keys turned by their positions; nothing for a model with learned ones or ALiBi.
+    """Queries and keys turned by their positions; nothing for a model with learned ones, ALiBi or none.
 
     rows      tokens
     heads, kv_heads  of this GPU
@@ -87,7 +87,7 @@ def rotary(arch: Transformer, rows: int, heads: int, kv_heads: int, fused: bool)
     writes keys and values apart, out of their joint projection.
     Source: Megatron-LM, core/fusions/fused_mla_yarn_rope_apply.py (query in place, key/value split).
     """
-    if arch.position_embeddings or arch.alibi:
+    if arch.position_embeddings or arch.alibi or not arch.rotary:
         return []
     latent = arch.attention == "mla"
     part = arch.rope_dim if latent else arch.head_dim

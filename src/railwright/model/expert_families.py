@@ -8,8 +8,9 @@ moe_layer_freq, in the modelling code beside its checkpoints.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Layer, Transformer
 from railwright.model.dense_families import exaone4, hunyuan, mistral, olmo2, qwen3
 from railwright.model.family_parts import (
     behind_dense,
@@ -28,12 +29,13 @@ from railwright.model.family_parts import (
     without,
 )
 from railwright.model.keys import Keys
+from railwright.model.pattern import layer_kinds
 
 
 def _everywhere(keys: Keys, dense: Transformer, experts: str, per_token: str) -> Transformer:
     """Experts as wide as the dense MLP in every layer."""
     has = [True] * dense.layers
-    return routed(keys, dense, has, experts, experts=experts, per_token=per_token, width=dense.ffn)
+    return routed(keys, dense, has, experts=experts, per_token=per_token, width=dense.ffn)
 
 
 def mixtral(keys: Keys, name: str) -> Transformer:
@@ -64,24 +66,7 @@ def granitemoe(keys: Keys, name: str) -> Transformer:
 def granitemoe_swa(keys: Keys, name: str) -> Transformer:
     """Granite's experts with a learned sink per head; the first of every four layers sees everything."""
     arch = replace(granitemoe(keys, name), attention_sinks=True)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
-
-
-def granitemoehybrid(keys: Keys, name: str) -> Transformer:
-    """Granite 4 without state-space layers (Micro, 1B, 350M): its shared expert is a dense model's MLP."""
-    types = keys.raw("layer_types")
-    listed = types if isinstance(types, list) else []
-    if not listed or any(kind not in ("attention", "full_attention") for kind in listed):
-        raise keys.refuse(
-            "layer_types",
-            "its layers are state-space ones where none are listed as attention, and those are not modelled; "
-            "only Granite 4 with attention in every layer can be simulated.",
-        )
-    layers = keys.depth("num_hidden_layers")
-    keys.need(len(listed) == layers, "layer_types", f"{layers} are expected, one for each layer.")
-    if keys.whole("num_local_experts", 8, least=0):
-        return granitemoe(keys, name)
-    return replace(plain(keys, name), ffn=keys.whole("shared_intermediate_size"))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def olmoe(keys: Keys, name: str) -> Transformer:
@@ -108,7 +93,7 @@ def gpt_oss(keys: Keys, name: str) -> Transformer:
         mlp_bias=True,
         router_bias=True,
     )
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
 
 
 def qwen2_moe(keys: Keys, name: str) -> Transformer:
@@ -120,23 +105,22 @@ def qwen2_moe(keys: Keys, name: str) -> Transformer:
     if keys.raw("layer_types") is None:
         last = keys.whole("max_window_layers", 0, least=0)
         full = [other or i >= last for i, other in enumerate(full)]
-    arch = _qwen_experts(keys, windowed(keys, base, window, full))
+    arch = qwen_experts(keys, windowed(base, window, full))
     return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
 
 
 def qwen3_moe(keys: Keys, name: str) -> Transformer:
     """Qwen 3: no shared expert."""
-    return _qwen_experts(keys, qwen3(keys, name))
+    return qwen_experts(keys, qwen3(keys, name))
 
 
-def _qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
+def qwen_experts(keys: Keys, dense: Transformer) -> Transformer:
     """The last of every decoder_sparse_step layers, but those named dense."""
     step, named = keys.whole("decoder_sparse_step", 1), named_layers(keys, "mlp_only_layers", dense.layers)
     return routed(
         keys,
         dense,
         [(i + 1) % step == 0 and i not in named for i in range(dense.layers)],
-        "mlp_only_layers" if named else "decoder_sparse_step",
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -157,7 +141,6 @@ def llama4(keys: Keys, name: str) -> Transformer:
         keys,
         dense,
         [i in named for i in range(layers)],
-        "interleave_moe_layer_step" if listed is None else "moe_layers",
         experts="num_local_experts",
         per_token="num_experts_per_tok",
         width=base.ffn,
@@ -165,15 +148,13 @@ def llama4(keys: Keys, name: str) -> Transformer:
     )
     if keys.flag("use_qk_norm", True):
         arch = normed_queries(arch, "none")
-    rotary, pattern = keys.raw("no_rope_layers"), "no_rope_layer_interval"
-    every = keys.whole("no_rope_layer_interval", 4)
+    rotary, every = keys.raw("no_rope_layers"), keys.whole("no_rope_layer_interval", 4)
     full = full_layers_of(keys, layers, every)
     if keys.raw("layer_types") is None and isinstance(rotary, list) and rotary:
-        pattern = "no_rope_layers"
         right = len(rotary) == layers and all(turned in (0, 1) for turned in rotary)
-        keys.need(right, pattern, f"{layers} of 0, 1 are expected, one for each layer.")
+        keys.need(right, "no_rope_layers", f"{layers} of 0, 1 are expected, one for each layer.")
         full = [not turned for turned in rotary] if right else full
-    arch = windowed(keys, arch, keys.whole("attention_chunk_size", 0), full, pattern)
+    arch = windowed(arch, keys.whole("attention_chunk_size", 0), full)
     return replace(arch, window_chunked=arch.sliding_window > 0)
 
 
@@ -181,6 +162,7 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral 4: latent attention, shared experts.
 
     MiniCPM 3 and Youtu have no experts.  DeepSeek's small vision models leave latent attention out (use_mla).
+    DeepSeek-V3.2 and GLM-5 choose keys by an indexer; A.X K1 norms what experts give.
     """
     if not keys.flag("use_mla", True):
         return deepseek_moe(keys, name)
@@ -199,7 +181,49 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
     biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
-    return _shared_experts(keys, base, biased=biased, leading=int(kind == "glm4_moe_lite"))
+    arch = _shared_experts(keys, base, biased=biased, leading=int(kind in ("glm4_moe_lite", "axk1")))
+    arch = replace(arch, experts_norm=kind == "axk1" and arch.is_moe)
+    return _indexed(keys, arch) if keys.raw("index_topk") is not None else arch
+
+
+def _indexed(keys: Keys, arch: Transformer) -> Transformer:
+    """Attention to keys that an indexer chooses in every layer, or that one before it chose."""
+    listed = keys.raw("layer_types")
+    keys.need(
+        listed is None or (isinstance(listed, list) and all(kind == "indexed_attention" for kind in listed)),
+        "layer_types",
+        "attention to chosen keys in some layers only is not modelled; indexed_attention is expected in all.",
+    )
+    keys.need(arch.q_lora > 0, "q_lora_rank", "missing; the indexer makes its queries of the query latents.")
+    arch = replace(
+        arch,
+        index_topk=keys.whole("index_topk"),
+        index_heads=keys.whole("index_n_heads"),
+        index_dim=keys.whole("index_head_dim"),
+    )
+    own = _own_indexers(keys, arch.layers)
+    if all(own):
+        return arch
+    kinds = zip(layer_kinds(arch), own, strict=False)
+    return replace(arch, pattern=tuple(cast(Layer, k if has else f"sharing {k}") for k, has in kinds))
+
+
+def _own_indexers(keys: Keys, layers: int) -> list[bool]:
+    """Which layers have an indexer: as `indexer_types` or a pattern of letters says, else by frequency."""
+    words = {"full": True, "shared": False, "F": True, "S": False}
+    for key in ("indexer_types", "index_topk_pattern"):
+        listed = keys.raw(key)
+        if listed is None:
+            continue
+        right = isinstance(listed, list | str) and len(listed) == layers
+        right = right and all(isinstance(kind, str) and kind in words for kind in listed)
+        keys.need(right, key, f"{layers} of full, shared (or F, S) are expected, one for each layer.")
+        own = [words[kind] for kind in listed] if right else [True] * layers
+        keys.need(own[0], key, "the first layer has none before it to take keys from; it must be full.")
+        return own
+    every = keys.whole("index_topk_freq", 1)
+    offset = keys.whole("index_skip_topk_offset", 2, least=0)
+    return [max(i - offset + 1, 0) % every == 0 for i in range(layers)]
 
 
 def deepseek_moe(keys: Keys, name: str) -> Transformer:
@@ -221,7 +245,6 @@ def _shared_experts(keys: Keys, base: Transformer, *, biased: bool, leading: int
         keys,
         replace(base, expert_groups=keys.whole("n_group", 1)),
         behind_dense(keys, base.layers, first, keys.whole("moe_layer_freq", 1)),
-        "moe_layer_freq" if keys.raw("mlp_layer_types") is None else "mlp_layer_types",
         experts="n_routed_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -257,21 +280,20 @@ def exaone_moe(keys: Keys, name: str) -> Transformer:
     Its extra layers have a dense MLP (vLLM, exaone_moe.py: no experts where `is_mtp`).
     """
     base = replace(exaone4(keys, name), mtp_layers=extra_layers(keys), mtp_dense=True)
-    return _numbered_experts(keys, base, keys.whole("first_k_dense_replace", 1, least=0), "mlp_layer_types")
+    return _numbered_experts(keys, base, keys.whole("first_k_dense_replace", 1, least=0))
 
 
 def hy_v3(keys: Keys, name: str) -> Transformer:
     """Hunyuan 3: as Hunyuan, with shared experts behind one dense layer."""
     base = replace(hunyuan(keys, name), mtp_layers=extra_layers(keys))
-    return _numbered_experts(keys, base, 1, "mlp_layer_types")
+    return _numbered_experts(keys, base, 1)
 
 
-def _numbered_experts(keys: Keys, base: Transformer, leading: int, pattern: str) -> Transformer:
+def _numbered_experts(keys: Keys, base: Transformer, leading: int) -> Transformer:
     return routed(
         keys,
         base,
         behind_dense(keys, base.layers, leading),
-        pattern,
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -288,7 +310,6 @@ def aria(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         [True] * base.layers,
-        "moe_num_experts",
         experts="moe_num_experts",
         per_token="moe_topk",
         width=base.ffn,
@@ -303,7 +324,6 @@ def hunyuan_moe(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         [True] * base.layers,
-        "num_experts",
         experts="num_experts",
         per_token="moe_topk",
         width=base.ffn,
@@ -325,7 +345,6 @@ def ernie_moe(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         [first <= i <= last and (i + 1) % step == 0 for i in range(layers)],
-        "moe_layer_interval" if last >= layers - 1 else "moe_layer_end_index",
         experts="moe_num_experts",
         per_token="moe_k",
         width=keys.whole("moe_intermediate_size"),

@@ -7,8 +7,11 @@ from typing import Any
 
 from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
+from railwright.model import gated_families as gated
 from railwright.model import gpt_families as gpt
+from railwright.model import hybrid_families as hybrid
 from railwright.model import remote_families as remote
+from railwright.model import residual_families as residual
 from railwright.model import windowed_expert_families as windowed
 from railwright.model.architecture import Transformer
 from railwright.model.family_parts import plain
@@ -27,6 +30,9 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": moe.deepseek,
     "deepseek_v3": moe.deepseek,
     "kimi_k2": moe.deepseek,
+    "axk1": moe.deepseek,
+    "deepseek_v32": moe.deepseek,
+    "glm_moe_dsa": moe.deepseek,
     "glm4_moe_lite": moe.deepseek,
     "gpt2": dense.gpt2,
     "gpt_oss": moe.gpt_oss,
@@ -34,8 +40,12 @@ FAMILIES: dict[str, Family] = {
     "gemma": dense.gemma,
     "gemma2": dense.gemma2,
     "gemma3_text": dense.gemma3,
+    "gemma4_text": dense.gemma4,
+    "gemma4_unified_text": dense.gemma4,
     "llama4_text": moe.llama4,
     "grok-1": moe.grok,
+    "git": residual.grok2,
+    "arctic": residual.arctic,
     "falcon": dense.falcon,
     "minimax_m2": moe.minimax_m2,
     "ministral": dense.mistral,
@@ -61,7 +71,7 @@ FAMILIES: dict[str, Family] = {
     "granite": plain,
     "granitemoe": moe.granitemoe,
     "granitemoeshared": moe.granitemoe,
-    "granitemoehybrid": moe.granitemoehybrid,
+    "granitemoehybrid": hybrid.granitemoehybrid,
     "cohere": dense.cohere,
     "cohere2": dense.cohere2,
     "seed_oss": dense.seed_oss,
@@ -108,6 +118,13 @@ FAMILIES: dict[str, Family] = {
     "mellum": windowed.mellum,
     "kolibri1": windowed.kolibri,
     "cohere2_moe": windowed.cohere2_moe,
+    "flint": windowed.flint,
+    "mimo_v2_flash": windowed.mimo_v2,
+    "afmoe": gated.afmoe,
+    "laguna": gated.laguna,
+    "step3p5": gated.step3p5,
+    "muse_glimmer_text": gated.muse_glimmer,
+    "beam": gated.beam,
     "gpt-sw3": dense.gpt2,
     "gptj": gpt.gptj,
     "codegen": gpt.gptj,
@@ -132,7 +149,15 @@ FAMILIES: dict[str, Family] = {
     "stablelm_epoch": dense.stablelm,
     "RefinedWeb": dense.falcon,
     "RefinedWebModel": dense.falcon,
+    "nemotron_h": hybrid.nemotron_h,
+    "bamba": hybrid.bamba,
+    "qwen3_next": hybrid.qwen3_next,
+    "qwen3_5_text": hybrid.qwen3_5,
+    "qwen3_5_moe_text": hybrid.qwen3_next,
 }
+
+LINEAR = ("nemotron_h", "bamba", "granitemoehybrid", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+"""Those whose layers may be others than attention: their functions read what says so."""
 
 NOT_DECODERS = (
     *("bert", "roberta", "albert", "distilbert", "electra", "deberta", "deberta-v2", "modernbert"),
@@ -155,49 +180,50 @@ NOT_DECODERS = (
 """Architectures that are certainly not decoder-only transformers."""
 
 HYBRIDS = (
-    *("nemotron_h", "jamba", "bamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba"),
-    *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax"),
+    *("jamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba", "kimi_linear", "minimax"),
     *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
     *("minimax_text_01", "minimax_m1", "lfm3", "plamo2", "qwen4_exp", "qwen4_exp_text"),
     *("glm5_next", "glm5_next_text"),
 )
-"""Architectures that mix attention with state-space, recurrent or linear-attention layers."""
+"""Architectures that mix attention with layers whose kernels are not modelled: Mamba of the first kind, other
+recurrences and linear attentions, or both in one layer."""
 
 _SPARSE = "attends to a few keys that an indexer chooses for each query (sparse attention)"
+_SPARSE_AND = f"{_SPARSE[:-1]}, beside"
+INDEXED = ("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa")
+"""Families that are read with such an indexer."""
 
-_GATED = "multiplies what attention gives by gates, which are one product more"
-_WIDER = "has wider heads in the layers that see the whole sequence"
 _POOLED = "gives one vector for a text, not the next token"
 _SPEAKS = "has tables of sounds beside that of the text, and a second decoder for them"
 _REPEATED = "runs its layers several times for one token"
 
 REFUSED = {
-    **dict.fromkeys(("deepseek_v32", "deepseek_v4", "glm_moe_dsa", "axk2", "hy_v4"), _SPARSE),
-    **dict.fromkeys(("dots3_note", "dots3_note_text", "mistral_large4", "mistral_large4_text"), _SPARSE),
-    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), _SPARSE),
+    "deepseek_v4": "attends to compressed keys and to a few that an indexer chooses (sparse attention)",
+    "axk2": f"{_SPARSE_AND} gates in its norms)",
+    "hy_v4": f"{_SPARSE_AND} layers that share what was chosen, and several streams)",
+    **dict.fromkeys(
+        ("dots3_note", "dots3_note_text", "mistral_large4", "mistral_large4_text"),
+        f"{_SPARSE_AND} layers of other kinds)",
+    ),
+    **dict.fromkeys(
+        ("minimax_m3_vl", "minimax_m3_vl_text"),
+        "attends to a few blocks of keys that an indexer chooses for each query (sparse attention)",
+    ),
     "phi3small": "attends to blocks of keys (block-sparse attention)",
     "jetmoe": "routes its attention heads as experts",
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "has embeddings in every layer, and layers that share keys"),
-    **dict.fromkeys(("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"), _WIDER),
     **dict.fromkeys(
         ("gemma4_assistant", "gemma4_unified_assistant"),
         "drafts for another model, whose keys and values it reads",
     ),
-    "mimo_v2_flash": "has other key-value heads in the layers with a window",
     "longcat_flash": "has two attention blocks in a layer, and experts that do nothing",
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
-    **dict.fromkeys(
-        ("afmoe", "beam", "laguna", "muse_glimmer", "muse_glimmer_text", "step3p5", "step3p7"), _GATED
-    ),
     **dict.fromkeys(
         ("muse_spark", "muse_spark_text"), "has experts of another width than the layers they are in"
     ),
     **dict.fromkeys(
         ("ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), "has experts of two widths, for text and for images"
     ),
-    "axk1": "has one norm more in the layers with experts than in the others",
-    "arctic": "has a dense MLP beside the experts of every layer",
-    "git": "is the name of an image captioner, which Grok-2 has too, with a dense MLP beside its experts",
     "zaya": "convolves queries, keys and values, and has a router of several layers",
     **dict.fromkeys(
         ("inkling", "inkling_text", "inkling2", "inkling2_text"),
@@ -207,7 +233,6 @@ REFUSED = {
     "bitnet": "multiplies by weights of three values, and has norms inside attention and MLP",
     "diffllama": "subtracts two attentions from each other",
     "doge": "drops keys by a mask that it learns, and has gains on what it adds up",
-    "flint": "sees the whole sequence in its first two layers and then in one of every four",
     "openelm": "has other heads and another MLP in every layer",
     "deci": "has other key-value heads in some layers",
     "nemotron-nas": "leaves attention or the MLP out of some layers",

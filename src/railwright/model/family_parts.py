@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Layer, Transformer
 from railwright.model.keys import Keys
-from railwright.model.pattern import expert_pattern, window_pattern
+from railwright.model.pattern import expert_pattern, layer_kinds, window_pattern
 
 
 def plain(keys: Keys, name: str) -> Transformer:
@@ -119,25 +119,45 @@ def window_of(keys: Keys) -> int:
     return keys.whole("sliding_window", 0, least=0)
 
 
-def windowed(
-    keys: Keys, arch: Transformer, window: int, full: Sequence[bool], pattern: str = "max_window_layers"
-) -> Transformer:
-    """The decoder with a window in the layers that are not `full`: all of them, or all but regular ones.
-
-    pattern  the key that complaints about it name where there are no layer_types
-    """
+def windowed(arch: Transformer, window: int, full: Sequence[bool]) -> Transformer:
+    """The decoder with a window in the layers that are not `full`."""
     if not window or all(full):
         return replace(arch, sliding_window=0, full_every=0)
     found = window_pattern(full)
-    keys.need(
-        found is not None,
-        pattern if keys.raw("layer_types") is None else "layer_types",
-        "only the last or the first of every so many layers may see the whole sequence while the others have "
-        "a window; "
-        f"here {_numbers(full)} of {len(full)} see it (counted from 0).",
-    )
     every, first = found or (0, False)
-    return replace(arch, sliding_window=window, full_every=every, full_first=first)
+    listed = () if found else _marked(full)
+    return replace(arch, sliding_window=window, full_every=every, full_first=first, whole_layers=listed)
+
+
+def with_heads(
+    keys: Keys,
+    arch: Transformer,
+    key: str,
+    heads: int,
+    full: Sequence[bool],
+    kv_heads: int = 0,
+    head_dim: int = 0,
+) -> Transformer:
+    """The decoder with so many query heads in the layers that are not `full`; `key` says so.
+
+    kv_heads, head_dim  of those layers; 0 where they are those of the others
+    """
+    keys_of = kv_heads or arch.kv_heads
+    alike = heads == arch.heads and keys_of == arch.kv_heads and head_dim in (0, arch.head_dim)
+    if not arch.sliding_window or (alike and not arch.shared_values):
+        return arch
+    keys.need(heads % keys_of == 0, key, f"{keys_of} key-value heads do not divide {heads}.")
+    kinds = [
+        cast(Layer, kind if whole else f"windowed {kind}")
+        for kind, whole in zip(layer_kinds(arch), full, strict=False)
+    ]
+    return replace(
+        arch,
+        pattern=tuple(kinds),
+        window_heads=heads,
+        window_kv_heads=kv_heads,
+        window_head_dim=head_dim,
+    )
 
 
 def full_layers_of(keys: Keys, layers: int, every: int, *, first: bool = False) -> list[bool]:
@@ -155,20 +175,19 @@ def full_layers_of(keys: Keys, layers: int, every: int, *, first: bool = False) 
 
 
 def last_windowed(keys: Keys, arch: Transformer, window: int) -> Transformer:
-    """Windows in the layers from max_window_layers on (Qwen): the pattern must be one of `windowed`."""
+    """Windows in the layers from max_window_layers on (Qwen)."""
     layers = arch.layers
     first = keys.whole("max_window_layers", 0, least=0)
     full = [i < first for i in range(layers)]
     if keys.raw("layer_types") is not None:
         full = full_layers_of(keys, layers, 0)
-    return windowed(keys, arch, window, full)
+    return windowed(arch, window, full)
 
 
 def routed(
     keys: Keys,
     dense: Transformer,
     has: Sequence[bool],
-    pattern: str,
     *,
     experts: str,
     per_token: str,
@@ -178,20 +197,14 @@ def routed(
 ) -> Transformer:
     """The dense decoder with experts in the layers that have them.
 
-    has      per layer, whether it holds experts; `pattern` is the key that complaints about it name
+    has      per layer, whether it holds experts
     experts, per_token   keys of how many there are and how many a token visits
     width    of one expert; shared  always-on experts, as wide as a routed one each
     """
-    found = expert_pattern(has)
-    keys.need(
-        found is not None,
-        pattern,
-        "experts must be in every layer, or in one of every so many behind leading dense layers; "
-        f"here layers {_numbers(has)} of {len(has)} hold them (counted from 0).",
-    )
-    first, step = found or (0, 1)
-    if first == len(has):
+    if not any(has):
         return dense
+    found = expert_pattern(has)
+    first, step = found or (0, 1)
     return replace(
         dense,
         experts=keys.whole(experts),
@@ -201,6 +214,7 @@ def routed(
         shared_ffn=shared * width,
         dense_layers=first,
         expert_every=step,
+        expert_layers=() if found else _marked(has),
         router_bias=router_bias,
     )
 
@@ -235,6 +249,6 @@ def normed_queries(arch: Transformer, gains: Literal["head", "all", "none"] = "h
     return replace(arch, qk_norm=True, qk_norm_gains=gains)
 
 
-def _numbers(marked: Sequence[bool]) -> str:
-    found = [str(i) for i, is_marked in enumerate(marked) if is_marked]
-    return ", ".join(found if len(found) < 9 else [*found[:4], "…", *found[-2:]]) or "none"
+def _marked(layers: Sequence[bool]) -> tuple[int, ...]:
+    """Numbers of the layers that are marked, counted from 0."""
+    return tuple(i for i, is_marked in enumerate(layers) if is_marked)

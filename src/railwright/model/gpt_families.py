@@ -40,7 +40,7 @@ def gpt_neo(keys: Keys, name: str) -> Transformer:
     base = gpt(keys, name, "num_layers", hidden, heads, ffn, biased=True, positions=positions)
     arch = replace(base, attention_bias=False, position_embeddings=positions)
     full = _global_layers(keys, arch.layers)
-    return windowed(keys, arch, keys.whole("window_size", 256), full, "attention_types")
+    return windowed(arch, keys.whole("window_size", 256), full)
 
 
 def _global_layers(keys: Keys, layers: int) -> list[bool]:

@@ -12,7 +12,16 @@ from pathlib import Path
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
 from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
-from railwright.model.families import FAMILIES, HYBRIDS, MARKS, NOT_DECODERS, REFUSED, Family
+from railwright.model.families import (
+    FAMILIES,
+    HYBRIDS,
+    INDEXED,
+    LINEAR,
+    MARKS,
+    NOT_DECODERS,
+    REFUSED,
+    Family,
+)
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
 from railwright.model.nearest_families import nearest_families
@@ -94,16 +103,19 @@ def _refuse(keys: Keys) -> None:
         raise keys.refuse(
             "model_type", f"'{kind}' is not a decoder-only transformer; only those can be simulated."
         )
-    if kind in HYBRIDS or keys.raw("hybrid_override_pattern") is not None:
+    own = isinstance(kind, str) and kind in LINEAR
+    if kind in HYBRIDS or (keys.raw("hybrid_override_pattern") is not None and not own):
         raise keys.refuse(
             "model_type",
-            f"'{kind}' mixes attention with state-space, recurrent or linear-attention layers, whose kernels "
-            "and states are not modelled; only transformers with attention in every layer can be simulated.",
+            f"'{kind}' mixes attention with state-space, recurrent or linear-attention layers whose kernels "
+            f"and states are not modelled; of such models only {', '.join(LINEAR)} can be simulated.",
         )
     if isinstance(kind, str) and kind in REFUSED:
         raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")
+    chosen = kind in INDEXED and keys.raw("index_topk") is not None
     for key, (marked, what) in MARKS.items():
-        if marked(keys.raw(key)):
+        shown = (chosen and key in ("index_topk", "layer_types")) or (own and key == "layer_types")
+        if marked(keys.raw(key)) and not shown:
             raise keys.refuse(key, f"a model with this key {what}, which is not modelled.")
 
 

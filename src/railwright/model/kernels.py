@@ -158,6 +158,16 @@ def residual(name: str, rows: float, hidden: int, biased: bool) -> Block:
     return elementwise(name, rows, reads=2 * hidden, writes=hidden + mask, back=back, launches=(1, 3))
 
 
+def output_gate(rows: float, width: int, gates: int) -> Block:
+    """The attention output times the sigmoid of its gates: one fused kernel each way, which backward makes
+    the gradients of both out of output, gates and the incoming gradient.
+
+    width, gates  elements of a row of them on this GPU; fewer gates than elements are those of heads
+    Source: Megatron-LM d98e8a6, core/transformer/attention.py, _apply_output_gate (jit_fuser).
+    """
+    return elementwise("output gate", rows, reads=width + gates, writes=width, back=3 * width + 2 * gates)
+
+
 def attention_pair(
     rows: int,
     sequence: int,

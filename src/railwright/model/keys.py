@@ -86,6 +86,10 @@ class Keys:
         """These keys with `defaults` for those that are not there; a null is there."""
         return self._part({**defaults, **self._config}, "")
 
+    def replaced(self, values: Mapping[str, Any]) -> Keys:
+        """These keys with other values."""
+        return self._part({**self._config, **values}, "")
+
     def renamed(self, names: Mapping[str, str]) -> Keys:
         """These keys, with what stands under another name of a key found under the key itself.
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, layer_kinds
+from railwright.model.flops import gate_width, value_width
+from railwright.model.mixers import mixer_of, projected
+from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,16 @@ def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
     Queries, keys and values are three, gate and up projection one, as Megatron-LM's Muon takes them
     (core/optimizer/emerging_optimizers.py, split_qkv; core/transformer/mlp.py, linear_fc1).
     """
-    if layer == "dense":
-        return (*_attention(arch), *_mlp(arch, "mlp", arch.ffn))
+    arch = made_as(arch, layer)
+    mixer, mlp = PARTS[layer]
+    attention = _attention(arch) if mixer == "attention" else _mixer(arch) if mixer else ()
+    if mlp != "moe":
+        return (*attention, *(_mlp(arch, "mlp", arch.ffn) if mlp else ()))
     routed = (Matrix("router", arch.experts, arch.hidden, ""),)
     experts = _mlp(arch, "expert", arch.expert_ffn, count=arch.experts, expert=True)
     shared = _mlp(arch, "shared expert", arch.shared_ffn) if arch.shared_ffn else ()
     gate = (Matrix("shared gate", 1, arch.hidden, ""),) if arch.shared_ffn and arch.shared_gate else ()
-    return (*_attention(arch), *routed, *experts, *shared, *gate)
+    return (*attention, *routed, *experts, *shared, *gate)
 
 
 def whole_matrices(arch: Transformer) -> int:
@@ -70,14 +75,34 @@ def _attention(arch: Transformer) -> tuple[Matrix, ...]:
             Matrix("key/value down", arch.kv_lora + arch.rope_dim, h, ""),
             Matrix("key/value up", heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, "rows"),
             Matrix("output projection", h, heads * arch.v_head_dim, "columns"),
+            *(_indexer(arch) if arch.index_heads else ()),
         )
     queries, keys = heads * arch.head_dim, arch.kv_heads * arch.head_dim
     return (
         Matrix("query", queries, h, "rows"),
         Matrix("key", keys, h, "rows"),
-        Matrix("value", keys, h, "rows"),
-        Matrix("output projection", h, queries, "columns"),
+        *(() if arch.shared_values else (Matrix("value", arch.kv_heads * value_width(arch), h, "rows"),)),
+        *((Matrix("gate", gate_width(arch), h, "rows"),) if arch.attention_gate else ()),
+        Matrix("output projection", h, heads * value_width(arch), "columns"),
     )
+
+
+def _indexer(arch: Transformer) -> tuple[Matrix, ...]:
+    return (
+        Matrix("index query", arch.index_heads * arch.index_dim, arch.q_lora, ""),
+        Matrix("index key", arch.index_dim, arch.hidden, ""),
+        Matrix("index weights", arch.index_heads, arch.hidden, ""),
+    )
+
+
+def _mixer(arch: Transformer) -> tuple[Matrix, ...]:
+    """The products in front of a state, one matrix, and behind it; Megatron-LM leaves Mamba's in front to
+    Adam (core/ssm/mamba_mixer.py, use_muon = False)."""
+    mixer = mixer_of(arch)
+    behind = Matrix("mixer output projection", arch.hidden, mixer.values, "columns")
+    if mixer.kind == "mamba2":
+        return (behind,)
+    return (Matrix("mixer projection", projected(mixer), arch.hidden, "rows"), behind)
 
 
 def _mlp(

@@ -28,6 +28,12 @@ INNER = {
     "aria": "aria_text",
     "fuyu": "persimmon",
     "got_ocr2": "qwen2",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "muse_glimmer": "muse_glimmer_text",
+    "step3p7": "step3p5",
 }
 """Multimodal families, and the model_type of a language model that does not name its own."""
 

@@ -13,7 +13,7 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import Part, expert_choice, rotary
-from railwright.model.flops import score_flops_per_key
+from railwright.model.flops import gate_width, score_flops_per_key, value_columns, value_width
 from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
@@ -23,13 +23,23 @@ from railwright.model.kernels import (
     expert_biases,
     half,
     linear,
+    output_gate,
     residual,
     two_products,
     unfused_attention,
     windowed_attention,
 )
-from railwright.model.pattern import Layer
+from railwright.model.mixer_operators import mixer_blocks
+from railwright.model.mixers import check_mixer
+from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.recompute import run_again
+from railwright.model.sparse import (
+    check_sparse,
+    chosen_attention,
+    indexer,
+    latent_queries,
+    latent_values,
+)
 
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
@@ -106,7 +116,7 @@ def layer_operators(
 ) -> LayerOperators:
     """The operators one GPU runs for one layer of one microbatch.
 
-    layer     'dense' or 'moe'
+    layer     its kind (`pattern.PARTS`)
     rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
@@ -122,11 +132,17 @@ def layer_operators(
     """
     cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow)
     check_cut(arch, layer, cut)
-    blocks = [*_attention(arch, rows, sequence, cut, dtype)]
+    arch = made_as(arch, layer)
+    mixer, mlp = PARTS[layer]
+    blocks: list[Block] = []
+    if mixer == "attention":
+        blocks += _attention(arch, rows, sequence, cut, dtype)
+    elif mixer == "linear":
+        blocks += mixer_blocks(arch, rows, _norm_rows(rows, cut), sequence, cut.tp, dtype)
     dispatched = 0.0
-    if layer == "dense":
+    if mlp == "dense":
         blocks += _mlp(arch, rows, cut, dtype)
-    else:
+    elif mlp == "moe":
         etp = cut.expert_tp or cut.tp
         dispatched = rows * arch.experts_per_token * etp / cut.tp * imbalance
         blocks += _experts(arch, rows, cut, dtype, dispatched)
@@ -144,6 +160,19 @@ def layer_operators(
 
 def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
     """Raise PlanError, with what would work, where a layer cannot be cut so."""
+    arch = made_as(arch, layer)
+    mixer, mlp = PARTS[layer]
+    if mixer == "attention":
+        _check_heads(arch, cut)
+    elif mixer == "linear":
+        check_mixer(arch, cut.tp)
+    if mlp == "dense":
+        _check_width(arch, "MLP width", arch.ffn, cut.tp)
+    elif mlp == "moe":
+        _check_experts(arch, cut)
+
+
+def _check_heads(arch: Transformer, cut: Cut) -> None:
     heads, kv = arch.heads, arch.kv_heads
     if heads % cut.tp:
         raise PlanError(
@@ -155,9 +184,12 @@ def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
             f"{arch.name}: tensor parallel {cut.tp} neither divides nor is a multiple of its {kv} "
             f"key/value heads; choose one of {_divisors(kv)} or a multiple of {kv}."
         )
-    if layer == "dense":
-        _check_width(arch, "MLP width", arch.ffn, cut.tp)
-        return
+    check_sparse(arch, cut.attention, cut.narrow)
+    if arch.attention == "mla" and arch.attention_gate:
+        raise PlanError(f"{arch.name}: gates on the outputs of latent attention are not modelled.")
+
+
+def _check_experts(arch: Transformer, cut: Cut) -> None:
     if not arch.is_moe:
         raise PlanError(f"{arch.name} has no experts: ask for its 'dense' layer.")
     if arch.experts % cut.ep:
@@ -172,42 +204,32 @@ def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
 
 def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str) -> list[Block]:
     h, local = arch.hidden, _norm_rows(rows, cut)
-    heads = arch.heads // cut.tp
+    heads, gates = arch.heads // cut.tp, gate_width(arch) // cut.tp
     blocks = [elementwise("input norm", local, reads=h, writes=h, back=3 * h)]
     if arch.attention == "mla":
         blocks += _latent_projections(arch, rows, heads, local, dtype)
         query = arch.head_dim + arch.rope_dim
         value, kv_heads = arch.v_head_dim, heads
     else:
-        query = value = arch.head_dim
+        query, value = arch.head_dim, value_width(arch)
         kv_heads = max(arch.kv_heads // cut.tp, 1)
-        blocks.append(linear("qkv projection", rows, (heads + 2 * kv_heads) * query, h, dtype))
-        width = (heads + kv_heads) * query
+        # gates are made by the same product (Megatron-LM's linear_qkv)
+        columns = (heads + kv_heads) * query + value_columns(arch, kv_heads) + gates
+        blocks.append(linear("qkv projection", rows, columns, h, dtype))
+        width = (heads + kv_heads) * query + kv_heads * value * arch.value_norm
         if arch.qk_norm:
             blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
-    blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused)
-    if cut.attention != "flash":
-        blocks += unfused_attention(
-            rows,
-            sequence,
-            heads=heads,
-            query_dim=query,
-            value_dim=value,
-            dtype=half(dtype),
-            dropout=_biased(cut),
-        )
-        if _biased(cut):
-            # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
-            out, joined = heads * value, (heads + 2 * kv_heads) * query
-            blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
+    if arch.index_topk:
+        blocks += latent_queries(arch, rows, heads, dtype)
+        blocks += indexer(arch, rows, dtype) if arch.index_heads else []
+        blocks += chosen_attention(arch, rows, sequence, cut.tp, half(dtype))
+        blocks.append(latent_values(arch, rows, heads, dtype))
     else:
+        blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused)
         shape = {"heads": heads, "query_dim": query, "value_dim": value, "kv_heads": kv_heads}
-        flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
-        whole = attention_pair(
-            rows, sequence, **shape, flops=flops, dtype=dtype if cut.narrow else half(dtype)
-        )
-        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
-        blocks += beside_narrow(core, rows, **shape) if cut.narrow else core
+        blocks += _core(arch, rows, sequence, cut, dtype, shape)
+    if gates:
+        blocks.append(output_gate(rows, heads * value, gates))
     if dtype in CAST_DTYPES:
         blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
@@ -217,9 +239,41 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     return blocks
 
 
+def _core(
+    arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str, shape: dict[str, int]
+) -> list[Block]:
+    """The core attention of this GPU's heads, in one kernel or in several.
+
+    shape  heads, query_dim, value_dim, kv_heads
+    """
+    if cut.attention == "flash":
+        flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
+        whole = attention_pair(
+            rows, sequence, **shape, flops=flops, dtype=dtype if cut.narrow else half(dtype)
+        )
+        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
+        return beside_narrow(core, rows, **shape) if cut.narrow else core
+    heads, query, value, kv_heads = shape.values()
+    blocks = unfused_attention(
+        rows,
+        sequence,
+        heads=heads,
+        query_dim=query,
+        value_dim=value,
+        dtype=half(dtype),
+        dropout=_biased(cut),
+    )
+    if _biased(cut):
+        # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
+        out, joined = heads * value, (heads + kv_heads) * query + kv_heads * value
+        blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
+    return blocks
+
+
 def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dtype: str) -> list[Block]:
     """Multi-head latent attention: the down-projections are replicated over tp, so they run on rows/tp
-    under sequence parallelism (as Megatron does); the up-projections are cut by heads."""
+    under sequence parallelism (as Megatron does); the up-projections are cut by heads.  Where keys are
+    chosen they stay latent."""
     h, query = arch.hidden, heads * (arch.head_dim + arch.rope_dim)
     blocks = []
     if arch.q_lora:
@@ -230,9 +284,9 @@ def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dt
         blocks.append(linear("query projection", rows, query, h, dtype))
     blocks.append(linear("key/value down", local, arch.kv_lora + arch.rope_dim, h, dtype))
     blocks.append(elementwise("key/value norm", local, arch.kv_lora, arch.kv_lora, 3 * arch.kv_lora))
-    blocks.append(
-        linear("key/value up", rows, heads * (arch.head_dim + arch.v_head_dim), arch.kv_lora, dtype)
-    )
+    if not arch.index_topk:
+        width = heads * (arch.head_dim + arch.v_head_dim)
+        blocks.append(linear("key/value up", rows, width, arch.kv_lora, dtype))
     return blocks
 
 
@@ -272,11 +326,13 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
     if arch.shared_ffn:
+        if arch.shared_norm:
+            blocks.append(elementwise("shared expert norm", local, reads=h, writes=h, back=3 * h))
         blocks += two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
         if arch.shared_gate:
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
-    return [*blocks, *_mlp_end(arch, local, cut)]
+    return [*blocks, *_mlp_end(arch, local, cut, arch.experts_norm)]
 
 
 def _mlp_norm(arch: Transformer, local: int) -> list[Block]:
@@ -286,10 +342,11 @@ def _mlp_norm(arch: Transformer, local: int) -> list[Block]:
     return [elementwise("mlp norm", local, reads=arch.hidden, writes=arch.hidden, back=3 * arch.hidden)]
 
 
-def _mlp_end(arch: Transformer, local: int, cut: Cut) -> list[Block]:
+def _mlp_end(arch: Transformer, local: int, cut: Cut, normed: bool = False) -> list[Block]:
+    """`normed`: the output is, whatever the other layers do."""
     h = arch.hidden
     ends = [residual("mlp residual", local, h, _biased(cut))]
-    if arch.norms_per_layer == 4:
+    if arch.norms_per_layer == 4 or normed:
         ends.insert(0, elementwise("mlp output norm", local, reads=h, writes=h, back=3 * h))
     return ends
 
@@ -304,8 +361,10 @@ def _norm_rows(rows: int, cut: Cut) -> int:
 
 
 def second_block(names: Sequence[str]) -> int:
-    """Where the MLP or the experts begin among a layer's operators: with their norm, if they have one."""
-    return next(i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
+    """Where the MLP or the experts begin among a layer's operators: with their norm, if they have one; at the
+    end where there are none."""
+    found = (i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
+    return next(found, len(names))
 
 
 def _part(op: Operator, share: float) -> Operator:

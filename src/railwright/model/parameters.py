@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model.architecture import Transformer
-from railwright.model.flops import attention_macs
+from railwright.model.flops import attention_macs, index_macs, value_columns
+from railwright.model.mixers import mixer_parameters, replicated
 from railwright.model.operators import Cut, check_cut
-from railwright.model.pattern import Layer, num_dense_layers, num_moe_layers
+from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as, num_layers, num_norms
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class ParameterCount:
     active_without_embedding   active less the input table where it is not also the output
                  matrix: it is looked up, not multiplied (gpt-oss's convention)
     embedding  input table; head  output matrix, 0 when tied; positions  learned positions
-    attention, mlp_dense, mlp_moe   of one layer, biases in; 0 where there is no such layer
+    attention, linear, mlp_dense, mlp_moe   of one layer, biases in; 0 where there is no such layer
     expert     one routed expert; router, shared   of one MoE layer, inside mlp_moe
     norms      all norms, the final one too
     mtp        the extra layers' own parameters, not in total
@@ -38,6 +39,7 @@ class ParameterCount:
     shared: int
     norms: int
     mtp: int
+    linear: int = 0
 
     @property
     def active_without_embedding(self) -> int:
@@ -58,22 +60,30 @@ class GpuParameters:
 
 def count_parameters(arch: Transformer) -> ParameterCount:
     """Count the parameters of a model exactly, biases and norms included."""
-    moe, dense = num_moe_layers(arch), num_dense_layers(arch)
+    moe, dense = num_layers(arch, mlp="moe"), num_layers(arch, mlp="dense")
+    kinds = [kind for kind in layer_kinds(arch) if PARTS[kind].mixer == "attention"]
+    each = [_attention(made_as(arch, kind)) for kind in kinds]
     embedding = arch.vocab * arch.hidden
     head = 0 if arch.tied_embeddings else embedding + arch.vocab * arch.head_bias
     positions = arch.position_embeddings * arch.hidden
-    attention = _attention(arch)
+    attention = _attention(made_as(arch, "dense")) if each else 0
+    linear = mixer_parameters(arch) if arch.linear else 0
     mlp_dense = _mlp(arch, arch.ffn) if dense else 0
     expert = _mlp(arch, arch.expert_ffn) if moe else 0
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias if moe else 0
     shared = _shared(arch) if moe else 0
     mlp_moe = arch.experts * expert + router + shared
     norm = norm_parameters(arch)
-    norms = (arch.norms_per_layer * arch.layers + 1 + arch.embedding_norm) * norm
-    total = embedding + head + positions + norms + arch.layers * attention + dense * mlp_dense + moe * mlp_moe
+    own = norms_of_experts(arch)
+    inside = sum(num_norms(arch, kind) for kind in layer_kinds(arch)[: arch.layers]) + own * moe
+    norms = (inside + 1 + arch.embedding_norm) * norm
+    total = embedding + head + positions + norms + dense * mlp_dense + moe * mlp_moe
+    total += num_layers(arch, mixer="linear") * linear + sum(each[: len(each) - arch.mtp_layers])
     idle = moe * (arch.experts - arch.experts_per_token) * expert
-    mlp_extra = mlp_moe if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
-    extra = attention + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
+    mlp_extra = mlp_moe + own * norm if moe and not arch.mtp_dense else _mlp(arch, arch.ffn)
+    extra = (
+        (each[-1] if each else 0) + mlp_extra + arch.norms_per_layer * norm + 2 * arch.hidden**2 + 3 * norm
+    )
     return ParameterCount(
         total=total,
         active=total - idle,
@@ -88,6 +98,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
         shared=shared,
         norms=norms,
         mtp=arch.mtp_layers * extra,
+        linear=linear,
     )
 
 
@@ -101,14 +112,20 @@ def layer_parameters(
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, Cut(tp=tp, ep=ep, expert_tp=expert_tp))
-    norms = arch.norms_per_layer * norm_parameters(arch)
-    whole = _replicated_attention(arch, tp)
-    cut = (_attention(arch) - _replicated_attention(arch, 1)) / tp
-    if layer == "dense":
-        return GpuParameters(norms + whole + cut + _mlp(arch, arch.ffn) / tp, 0.0)
+    arch = made_as(arch, layer)
+    mixer, mlp = PARTS[layer]
+    held: float = num_norms(arch, layer) * norm_parameters(arch)
+    if mixer == "attention":
+        held += _replicated_attention(arch, tp)
+        held += (_attention(arch) - _replicated_attention(arch, 1)) / tp
+    elif mixer == "linear":
+        held += replicated(arch) + (mixer_parameters(arch) - replicated(arch)) / tp
+    if mlp != "moe":
+        return GpuParameters(held + (_mlp(arch, arch.ffn) / tp if mlp else 0.0), 0.0)
     router = arch.hidden * arch.experts + arch.experts * arch.router_bias
     experts = arch.experts / ep * _mlp(arch, arch.expert_ffn) / (expert_tp or tp)
-    return GpuParameters(norms + whole + cut + router + _shared(arch) / tp, experts)
+    held += norms_of_experts(arch) * norm_parameters(arch)
+    return GpuParameters(held + router + _shared(arch) / tp, experts)
 
 
 def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:
@@ -121,25 +138,36 @@ def norm_parameters(arch: Transformer) -> int:
     return arch.hidden * (arch.norm_gain + arch.norm_bias)
 
 
+def norms_of_experts(arch: Transformer) -> int:
+    """Norms of width `hidden` that layers with experts have more than others."""
+    return int(arch.shared_norm and arch.shared_ffn > 0) + arch.experts_norm
+
+
 def _attention(arch: Transformer) -> int:
     heads, width = arch.heads, arch.head_dim
     count = attention_macs(arch)
     if arch.attention == "mla":
-        return count + arch.q_lora + arch.kv_lora
+        return count + arch.q_lora + arch.kv_lora + _indexer(arch)
     if arch.attention_bias:
-        count += (heads + 2 * arch.kv_heads) * width
+        count += (heads + arch.kv_heads) * width + value_columns(arch, arch.kv_heads)
     if arch.output_bias:
         count += arch.hidden
-    return count + _qk_gains(arch) + heads * arch.attention_sinks
+    return count + _qk_gains(arch) + heads * (arch.attention_sinks + arch.attention_gate_bias)
 
 
 def _replicated_attention(arch: Transformer, tp: int) -> float:
     """The part of attention every tensor-parallel rank holds, as if added to an even cut of the rest."""
     if arch.attention == "mla":
         down = arch.q_lora + arch.kv_lora + arch.rope_dim
-        return arch.hidden * down + arch.q_lora + arch.kv_lora
-    key_value = 2 * arch.hidden * arch.head_dim * max(1.0 - arch.kv_heads / tp, 0.0)
+        return arch.hidden * down + arch.q_lora + arch.kv_lora + _indexer(arch)
+    both = arch.head_dim + value_columns(arch, 1)
+    key_value = both * arch.hidden * max(1.0 - arch.kv_heads / tp, 0.0)
     return key_value + (_qk_gains(arch) if arch.qk_norm_gains == "head" else 0)
+
+
+def _indexer(arch: Transformer) -> int:
+    """Weights of an indexer, and the norm of its key with gains and biases."""
+    return index_macs(arch) + 2 * arch.index_dim if arch.index_heads else 0
 
 
 def _qk_gains(arch: Transformer) -> int:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer, is_routed
+
+INDEXER = ("index query", "index key", "index key norm", "index weights", "index rotary")
+"""Forward operators of an indexer in front of its scores."""
 
 CORE = (
+    "index scores",
+    "index choice",
+    "index loss",
     "core attention",
     "attention scores",
     "attention softmax",
@@ -19,9 +25,9 @@ SHARED = ("shared expert up", "shared expert activation", "shared expert down", 
 """Forward operators of shared experts."""
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "core_attn": ("attention casts", *CORE),
+    "core_attn": ("attention casts", *INDEXER, *CORE),
     "layernorm": ("input norm", "mlp norm"),
-    "mla_up_proj": ("query projection", "query up", "key/value up", "rotary"),
+    "mla_up_proj": ("query projection", "query up", "key/value up", "query absorption", "rotary"),
     "mlp": ("mlp norm", "mlp up", "mlp activation", "mlp down", "mlp output norm"),
     "moe": (
         "router",
@@ -72,8 +78,8 @@ def run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froz
         names = set(MODULES[module])
         if module == "layernorm":
             names -= set() if arch.attention == "mla" else {"input norm"}
-            names -= set() if layer == "moe" else {"mlp norm"}
-        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and layer == "moe"):
+            names -= set() if is_routed(layer) else {"mlp norm"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and is_routed(layer)):
             names = set()
         found |= names
     return frozenset(found)
@@ -81,8 +87,8 @@ def run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froz
 
 def whole_parts(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> tuple[str, ...]:
     """Parts of a layer that run again whole (WHOLE); shared experts are a part of 'moe'."""
-    if layer == "dense":
-        return ("mlp",) if "mlp" in modules else ()
+    if not is_routed(layer):
+        return ("mlp",) if "mlp" in modules and PARTS[layer].mlp else ()
     if "moe" in modules:
         return ("moe",)
     return ("shared_experts",) if "shared_experts" in modules and arch.shared_ffn else ()

@@ -114,7 +114,6 @@ def bailing_moe(keys: Keys, name: str) -> Transformer:
         keys,
         base,
         behind_dense(keys, base.layers, keys.whole("first_k_dense_replace", 0, least=0)),
-        "first_k_dense_replace",
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),

@@ -10,80 +10,25 @@ and of all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer
-
-INPUT, OUTPUT = "attention norm input", "layer output"
-"""What a layer reads, and what the next one does; a name of `layer_activations` where there is one."""
-
-QKV = "query, key, value"
-NARROW_QKV = "query, key, value in 8 bits"
-BEFORE_EXCHANGE = "attention output before all-to-all"
-
-SCOPES = {
-    "attention norm output": "mlp norm output",
-    "mlp norm output": OUTPUT,
-    QKV: "projected",
-    "query, key, value, exchanged": "projected",
-    "scores": "projected",
-    "dropped softmax": "projected",
-    "attention output": "projected",
-    BEFORE_EXCHANGE: "projected",
-    "projected": OUTPUT,
-    "mlp norm input": OUTPUT,
-    "down": OUTPUT,
-}
-"""Tensors that a variable of Megatron's forward functions still names: those of the attention until its
-output projection, those of the layer until its end (core/transformer/attention.py, transformer_layer.py)."""
-
-RECEIVED = (
-    "dispatched",
-    "expert input",
-    "expert up output",
-    "expert product",
-    "expert output",
-    "unsorted",
+from railwright.model.pattern import PARTS, Layer, made_as
+from railwright.model.sparse_kept import sparse_latents, sparse_values
+from railwright.model.tensor_lists import (
+    BEFORE_EXCHANGE,
+    INPUT,
+    NARROW_QKV,
+    OUTPUT,
+    QKV,
+    SCOPES,
+    LayerTensors,
+    Makes,
 )
-"""Tensors with a row for each one that a GPU's experts receive."""
-
-
-@dataclass(frozen=True)
-class Makes:
-    """One operator.
-
-    reads    tensors of its forward pass, in the order their gradients are made
-    makes    tensor -> bytes of the tensors it makes
-    keeps    what its backward pass needs
-    weights  parameters of each weight that it multiplies with
-    beside   bytes that it needs for itself, forward and backward
-    same     the gradient of what it reads is that of what it makes (an addition, or written in place)
-    """
-
-    reads: tuple[str, ...]
-    makes: Mapping[str, float]
-    keeps: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-    beside: tuple[float, float] = (0.0, 0.0)
-    same: bool = False
-
-
-@dataclass(frozen=True)
-class LayerTensors:
-    """The operators of one layer of one microbatch on one GPU, in the order of the forward pass.
-
-    gradients  tensor -> bytes of its gradient; activations have theirs in 16 bits
-    groups     tensor -> the name under which `layer_activations` counts it, where that is another
-    until      tensor -> tensor that is made before the first one's last name goes out of scope
-    """
-
-    operators: tuple[Makes, ...]
-    gradients: Mapping[str, float]
-    groups: Mapping[str, str]
-    until: Mapping[str, str]
+from railwright.model.tensors_experts import experts
+from railwright.model.tensors_mixers import linear_mixer
 
 
 def layer_tensors(
@@ -112,26 +57,24 @@ def layer_tensors(
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
-    tape = _Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
-    before = tape.attention(attention, sequence, exchanged, working)
-    if layer == "dense":
-        tape.mlp(before)
+    arch = made_as(arch, layer)
+    tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
+    mixer, mlp = PARTS[layer]
+    before, out = INPUT, "mlp norm input" if mlp else OUTPUT
+    if mixer == "attention":
+        before = tape.attention(attention, sequence, exchanged, working, out)
+    elif mixer == "linear":
+        before = linear_mixer(tape, out)
     else:
-        tape.experts(before, ep, expert_tp or tp, imbalance)
+        tape.groups[INPUT] = "mlp norm input"
+    if mlp == "dense":
+        tape.mlp(before)
+    elif mlp == "moe":
+        experts(tape, before, ep, expert_tp or tp, imbalance)
     return tape.done()
 
 
-def with_received(tensors: LayerTensors, factor: float) -> LayerTensors:
-    """The same layer where its experts receive `factor` times as many rows."""
-
-    def scaled(sizes: Mapping[str, float]) -> dict[str, float]:
-        return {name: size * (factor if name in RECEIVED else 1.0) for name, size in sizes.items()}
-
-    operators = tuple(replace(op, makes=scaled(op.makes)) for op in tensors.operators)
-    return replace(tensors, operators=operators, gradients=scaled(tensors.gradients))
-
-
-class _Tape:
+class Tape:
     """Writes a layer's operators one after another."""
 
     def __init__(
@@ -213,23 +156,33 @@ class _Tape:
             of = dropped
         self.op((before, of, *more), {out: (self.part, self.part)}, same=True)
 
-    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float) -> str:
-        """The attention block; returns the name of what the MLP reads."""
+    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float, out: str) -> str:
+        """The attention block; returns the name of what the MLP reads, `out` unless it runs beside it."""
         arch, rows = self.arch, self.rows
         self.norm(INPUT, "attention norm output")
-        qkv = self._latent() if arch.attention == "mla" else self._grouped()
-        value = arch.v_head_dim if arch.attention == "mla" else arch.head_dim
-        out = ELEMENT * rows * arch.heads / self.tp * value
-        if kind == "flash":
-            self._flash(qkv, out, exchanged, working)
+        if arch.index_topk:
+            qkv = sparse_latents(self, sequence)
         else:
-            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, out)
-        weight = arch.hidden * out / (ELEMENT * rows)
-        self.product("attention output", "projected", (self.full, self.full), "attention output", weight)
+            qkv = self._latent() if arch.attention == "mla" else self._grouped()
+        value = value_width(arch)
+        size = ELEMENT * rows * arch.heads / self.tp * (arch.kv_lora if arch.index_topk else value)
+        if kind == "flash":
+            self._flash(qkv, size, exchanged, working)
+        else:
+            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, size)
+        given = "attention output"
+        if arch.attention_gate:
+            made = {"gated output": self.size("gated output", size)}
+            self.op(("attention gates", given), made, ("attention gates", given))
+            given = "gated output"
+        if arch.index_topk:
+            given = sparse_values(self)
+        weight = arch.hidden * arch.heads / self.tp * value
+        self.product(given, "projected", (self.full, self.full), given, weight)
         if arch.norms_per_layer == 1:
             return "projected"
-        self.closing("projected", INPUT, "mlp norm input")
-        return "mlp norm input"
+        self.closing("projected", INPUT, out)
+        return out
 
     def _flash(self, qkv: str, out: float, exchanged: bool, working: float) -> None:
         """Attention in one kernel.  Where heads are swapped for tokens, all-to-alls read and write copies
@@ -252,19 +205,23 @@ class _Tape:
             self.op((made,), {"attention output": self.size("attention output", out)}, beside=(out, out))
 
     def _grouped(self) -> str:
-        arch = self.arch
-        columns = arch.head_dim * (arch.heads / self.tp + 2 * max(arch.kv_heads / self.tp, 1.0))
-        size = ELEMENT * self.rows * columns
-        of = self.gathered("attention norm output")
-        if arch.qk_norm:
-            before = "query and key before norm"
-            values = size * max(arch.kv_heads / self.tp, 1.0) * arch.head_dim / columns
-            parts = {before: (size - values, size - values), "values": (values, values)}
-            weight = (columns * arch.hidden,)
-            self.op((of,), parts, ("attention norm output",), weights=weight)
-            self.op((before, "values"), {QKV: (size, size)}, (before,))
+        """One product makes queries, keys, values and gates; what is normed is another tensor before."""
+        arch, norm = self.arch, "attention norm output"
+        heads, keys = arch.heads / self.tp, max(arch.kv_heads / self.tp, 1.0)
+        values, gates = value_width(arch) * keys, gate_width(arch) / self.tp
+        size = ELEMENT * self.rows * (arch.head_dim * (heads + keys) + values)
+        of, made = self.gathered(norm), arch.head_dim * (heads + keys) + values * (not arch.shared_values)
+        weight = ((made + gates) * arch.hidden,)
+        beside = {"attention gates": self.wide("attention gates", gates)} if gates else {}
+        if not arch.qk_norm:
+            self.op((of,), {QKV: (size, size), **beside}, (norm,), weights=weight)
             return QKV
-        self.product(of, QKV, (size, size), "attention norm output", columns * arch.hidden)
+        before = "query and key before norm"
+        apart = 0.0 if arch.value_norm or arch.shared_values else ELEMENT * self.rows * values
+        normed = ELEMENT * self.rows * made - apart
+        parts = {before: (normed, normed), **({"values": (apart, apart)} if apart else {}), **beside}
+        self.op((of,), parts, (norm,), weights=weight)
+        self.op((before, "values") if apart else (before,), {QKV: (size, size)}, (before,))
         return QKV
 
     def _latent(self) -> str:
@@ -306,94 +263,28 @@ class _Tape:
     def mlp(self, before: str) -> None:
         arch = self.arch
         up = (2 if arch.gated else 1) * arch.ffn / self.tp
-        first = self._mlp_norm(before)
+        first = self.mlp_norm(before)
         of = self.gathered(first)
         self.product(of, "mlp up output", self.wide("mlp up output", up), first, up * arch.hidden)
         inner = arch.ffn / self.tp
         self.op(("mlp up output",), {"mlp product": self.wide("mlp product", inner)}, ("mlp up output",))
         down = inner * arch.hidden
         self.product("mlp product", "down", (self.full, self.full), "mlp product", down)
-        self._end(before, "down")
+        self.end(before, "down")
 
-    def _mlp_norm(self, before: str) -> str:
+    def mlp_norm(self, before: str) -> str:
         """The norm before the MLP, or that of attention where they share it."""
         if self.arch.norms_per_layer == 1:
             return "attention norm output"
         self.norm(before, "mlp norm output")
         return "mlp norm output"
 
-    def _end(self, before: str, of: str) -> None:
+    def end(self, before: str, of: str, *more: str) -> None:
+        """The end of a layer; `more` is added beside."""
         if self.arch.norms_per_layer == 1:
-            self.closing(of, INPUT, OUTPUT, before)
+            self.closing(of, INPUT, OUTPUT, before, *more)
         else:
-            self.closing(of, before, OUTPUT)
+            self.closing(of, before, OUTPUT, *more)
 
     def wide(self, name: str, columns: float) -> tuple[float, float]:
         return self.size(name, ELEMENT * self.rows * columns)
-
-    def experts(self, before: str, ep: int, etp: int, imbalance: float) -> None:
-        """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
-        arch = self.arch
-        norm = self._mlp_norm(before)
-        sent = self.part * arch.experts_per_token
-        received = self.rows * arch.experts_per_token * etp / self.tp * imbalance
-        rows, inner = ELEMENT * received * arch.hidden, arch.expert_ffn / etp
-        up = 2 if arch.gated else 1
-        self.op((norm,), {"router": (0.0, self.kept.get("router", 0.0))}, (norm, "router"))
-        self.op((norm,), {"permuted": (sent, sent)})
-        of = "permuted"
-        if ep > 1 or etp > 1:
-            self.op((of,), {"dispatched": (rows, rows)})
-            of = "dispatched"
-        self.op((of,), {"expert input": self.size("expert input", rows)})
-        here = round(arch.experts / ep)
-        wide = ELEMENT * received * inner
-        self.product(
-            "expert input",
-            "expert up output",
-            self.size("expert up output", up * wide),
-            "expert input",
-            *[up * inner * arch.hidden] * here,
-        )
-        self.op(
-            ("expert up output",),
-            {"expert product": self.size("expert product", wide)},
-            ("expert up output",),
-        )
-        second = [inner * arch.hidden] * here
-        self.product("expert product", "expert output", (rows, rows), "expert product", *second)
-        self.op(("expert output",), {"unsorted": (rows, rows)})
-        of = "unsorted"
-        if ep > 1 or etp > 1:
-            self.op((of,), {"returned": (sent, sent)})
-            of = "returned"
-        self.op((of,), {"down": (self.part, self.part)})
-        more = self._shared(norm) if arch.shared_ffn else ()
-        split, self.split = self.split, 1
-        if arch.norms_per_layer == 1:
-            self.closing("down", INPUT, OUTPUT, before, *more)
-        else:
-            self.closing("down", before, OUTPUT, *more)
-        self.split = split
-
-    def _shared(self, norm: str) -> tuple[str, ...]:
-        arch = self.arch
-        inner = arch.shared_ffn / self.tp
-        up = (2 if arch.gated else 1) * inner
-        of, keeps = self.gathered(norm), norm
-        if "shared input" in self.kept:
-            self.op((of,), {"shared input": self.size("shared input", self.full)})
-            of = keeps = "shared input"
-        self.product(of, "shared up output", self.wide("shared up output", up), keeps, up * arch.hidden)
-        self.op(
-            ("shared up output",),
-            {"shared product": self.wide("shared product", inner)},
-            ("shared up output",),
-        )
-        self.product(
-            "shared product", "shared down", (self.full, self.full), "shared product", inner * arch.hidden
-        )
-        if self.split == 1:
-            return ("shared down",)
-        self.op(("shared down",), {"shared down, scattered": (self.part, self.part)})
-        return ("shared down, scattered",)

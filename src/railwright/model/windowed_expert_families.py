@@ -13,12 +13,14 @@ from railwright.model.family_parts import (
     behind_dense,
     extra_layers,
     full_layers_of,
+    named_layers,
     normed_queries,
     plain,
     routed,
     tied,
     window_of,
     windowed,
+    with_heads,
 )
 from railwright.model.keys import Keys
 
@@ -30,9 +32,8 @@ def mellum(keys: Keys, name: str) -> Transformer:
     full = full_layers_of(keys, base.layers, 1 if types is None else 0)
     return routed(
         keys,
-        windowed(keys, base, window_of(keys), full),
+        windowed(base, window_of(keys), full),
         behind_dense(keys, base.layers, 0),
-        "mlp_layer_types",
         experts="num_local_experts",
         per_token="num_experts_per_tok",
         width=keys.whole("moe_intermediate_size"),
@@ -48,14 +49,13 @@ def kolibri(keys: Keys, name: str) -> Transformer:
         keys,
         replace(normed_queries(base), norms_per_layer=4),
         [True] * base.layers,
-        "num_local_experts",
         experts="num_local_experts",
         per_token="num_experts_per_tok",
         width=width,
         router_bias=True,
     )
     arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
-    return windowed(keys, arch, window_of(keys), full_layers_of(keys, arch.layers, 5))
+    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 5))
 
 
 def cohere2_moe(keys: Keys, name: str) -> Transformer:
@@ -71,11 +71,71 @@ def cohere2_moe(keys: Keys, name: str) -> Transformer:
     dense = replace(base, ffn=keys.whole("prefix_dense_intermediate_size", base.ffn))
     return routed(
         keys,
-        windowed(keys, dense, window_of(keys), full, "prefix_dense_sliding_window_pattern"),
+        windowed(dense, window_of(keys), full),
         behind_dense(keys, base.layers, leading),
-        "mlp_layer_types",
         experts="num_experts",
         per_token="num_experts_per_tok",
         width=base.ffn,
         shared=keys.whole("num_shared_experts", 0, least=0),
     )
+
+
+def flint(keys: Keys, name: str) -> Transformer:
+    """Flint: two dense layers, a shared expert, a learned sink per head; the first two layers, every fourth
+    and the last one see everything."""
+    base = replace(normed_queries(plain(keys, name)), attention_sinks=True)
+    layers, step = base.layers, keys.whole("decoder_sparse_step", 1)
+    full = [i < 2 or i % 4 == 1 or i == layers - 1 for i in range(layers)]
+    if keys.raw("layer_types") is not None:
+        full = full_layers_of(keys, layers, 0)
+    listed = keys.raw("mlp_only_layers") is not None
+    named = named_layers(keys, "mlp_only_layers", layers) if listed else [0, 1]
+    arch = routed(
+        keys,
+        windowed(base, window_of(keys), full),
+        [(i + 1) % step == 0 and i not in named for i in range(layers)],
+        experts="num_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+    )
+    shared = keys.whole("shared_expert_intermediate_size", 1024, least=0) if arch.is_moe else 0
+    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+
+
+def mimo_v2(keys: Keys, name: str) -> Transformer:
+    """MiMo-V2-Flash: values narrower than keys; windowed layers, all but the first and every sixth, have
+    twice as many key-value heads, and sinks."""
+    base = replace(plain(keys, name), v_head_dim=keys.whole("v_head_dim", 128), output_bias=False)
+    layers = base.layers
+    full = [i == 0 or (i + 1) % 6 == 0 for i in range(layers)]
+    marks = keys.raw("hybrid_layer_pattern")
+    if keys.raw("layer_types") is not None:
+        full = full_layers_of(keys, layers, 0)
+    elif marks is not None:
+        full = [not mark for mark in _marks(keys, "hybrid_layer_pattern", layers)]
+    has = behind_dense(keys, layers, 1)
+    if keys.raw("mlp_layer_types") is None and isinstance(keys.raw("moe_layer_freq"), list):
+        has = _marks(keys, "moe_layer_freq", layers)
+    for key, same in (("swa_head_dim", base.head_dim), ("swa_v_head_dim", base.v_head_dim)):
+        keys.need(keys.whole(key, same) == same, key, "other widths of heads there are not modelled.")
+    arch = routed(
+        keys,
+        windowed(replace(base, mtp_layers=extra_layers(keys), mtp_dense=True), window_of(keys), full),
+        has,
+        experts="n_routed_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+        router_bias=True,
+    )
+    heads = keys.whole("swa_num_attention_heads", base.heads)
+    kv_heads = keys.whole("swa_num_key_value_heads", 2 * base.kv_heads)
+    arch = with_heads(keys, arch, "swa_num_key_value_heads", heads, full, kv_heads)
+    return replace(arch, window_sinks=arch.window_heads > 0)
+
+
+def _marks(keys: Keys, key: str, layers: int) -> list[bool]:
+    """A list of 0 and 1, one for each layer."""
+    listed = keys.raw(key)
+    right = isinstance(listed, list) and len(listed) == layers and all(mark in (0, 1) for mark in listed)
+    keys.need(right, key, f"{layers} of 0, 1 are expected, one for each layer.")
+    return [bool(mark) for mark in listed] if right else [False] * layers

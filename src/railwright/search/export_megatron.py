@@ -13,6 +13,7 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy
+from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
@@ -60,7 +61,9 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         f"--global-batch-size {job.global_batch}",
         f"--seq-length {job.sequence}",
     ]
-    if layout.virtual_pipeline > 1 and "pipeline_model_parallel_layout" not in stages:
+    if pattern := hybrid_pattern(job, arch):
+        lines.append(f"--hybrid-layer-pattern {quote(pattern)}")
+    elif layout.virtual_pipeline > 1 and "pipeline_model_parallel_layout" not in stages:
         lines.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_pipeline}")
     if layout.pipeline > 1 and not overlap.pp:
         lines.append("--no-overlap-p2p-communication")
@@ -78,7 +81,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
             lines.append(" ".join([argument, *map(quote, words)]))
     if fields.get("cuda_graph_impl") == "full_iteration":
         lines.append("--no-check-for-nan-in-loss-and-grad")
-    if "rotary" in job.unfused:
+    if "rotary" in job.unfused or arch.index_topk:
         lines.append("--no-rope-fusion")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
@@ -143,7 +146,7 @@ def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     model |= _fusions(job, arch, loss="te") | _graphs(job, arch)
     if model.get("cuda_graph_impl") == "full_iteration":
         ddp["check_for_nan_in_grad"] = False
-    if "rotary" in job.unfused:
+    if "rotary" in job.unfused or arch.index_topk:
         model["apply_rope_fusion"] = False
     if "cpu_offloading_num_layers" in model:
         model["cpu_offloading"] = True
@@ -225,18 +228,33 @@ def _dispatcher(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, 
 
 
 def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
-    """Fields of TransformerConfig for kernels that are fused here and, unless it is told, not in Megatron.
+    """Fields of TransformerConfig for attention, and for kernels that are fused here and, unless it is told,
+    not in Megatron.
 
     loss  whose fused cross-entropy: Transformer Engine's, as it is predicted, or Megatron's own ('native'),
           since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args)
     """
-    found: dict[str, Any] = {}
+    found = _attention(arch)
     if arch.is_moe:
         found |= {"moe_grouped_gemm": True, "moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
     if loss_of(job) == "fused":
         found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": loss}
     return found
+
+
+def _attention(arch: Transformer) -> dict[str, Any]:
+    """Fields of TransformerConfig for gates on attention's outputs, and for keys that an indexer chooses."""
+    if arch.index_topk:
+        return {
+            "experimental_attention_variant": "dsa",
+            "dsa_indexer_n_heads": arch.index_heads,
+            "dsa_indexer_head_dim": arch.index_dim,
+            "dsa_indexer_topk": arch.index_topk,
+            "dsa_indexer_use_sparse_loss": True,
+            "dsa_kernel_backend": "tilelang",
+        }
+    return {"attention_output_gate": True} if arch.attention_gate == "element" else {}
 
 
 def _recomputation(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
@@ -281,12 +299,13 @@ def _precision(job: TrainingJob) -> dict[str, Any]:
 def _stages(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     """Fields of TransformerConfig for stages that are not alike; none where Megatron cuts so by itself.
 
-    A first and a last stage beside equal ones have fields; other pieces are written out, one letter a layer
+    Patterns of layers have stages of their own (`export_hybrid`).  A first and a last stage beside equal ones
+    have fields; other pieces are written out, one letter a layer
     (E embedding, t layer, m multi-token prediction, L loss).
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py.
     """
     layout, pieces = job.layout, job.layout.pipeline * job.layout.virtual_pipeline
-    if layout.pipeline == 1 or schedule_name(layout) in FOLDED:
+    if layout.pipeline == 1 or schedule_name(layout) in FOLDED or hybrid_pattern(job, arch):
         return {}
     sizes = layers_per_piece(arch.layers, pieces, layout, arch.mtp_layers)
     if len(set(sizes)) == 1:

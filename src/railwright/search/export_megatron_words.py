@@ -6,7 +6,7 @@ Sources: those of `export_megatron`, at the same commits.
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present, layer_kinds
+from railwright.model.pattern import PARTS, has_attention, has_dense, layer_kinds
 from railwright.search.dispatcher import (
     Hosts,
     backend,
@@ -15,6 +15,7 @@ from railwright.search.dispatcher import (
     sends_one_copy,
     unequal,
 )
+from railwright.search.export_hybrid import said_of_hybrids
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.lockstep import amax_over
@@ -23,7 +24,7 @@ from railwright.training.schedule import schedule_name
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 """What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
 
-WORDS = {"dense": "a dense MLP", "moe": "experts"}
+WORDS = {"dense": "a dense MLP", "moe": "experts", "": "no MLP"}
 
 
 def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
@@ -87,7 +88,26 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
-    layout, overlap, found = job.layout, job.overlap, []
+    layout, overlap, found = job.layout, job.overlap, said_of_hybrids(job, arch)
+    if arch.index_topk:
+        if any(kind.startswith("sharing") for kind in layer_kinds(arch)):
+            found.append(
+                "layers that take the keys another one chose: give --dsa-indexer-topk-freq and "
+                "--dsa-indexer-skip-topk-offset"
+            )
+        found.append("the weight of the indexer's loss is yours to give: --dsa-indexer-loss-coeff")
+    if arch.attention_gate == "head":
+        found.append("gates per head on attention's outputs: attention_output_gate makes one per element")
+    if arch.window_heads:
+        found.append(
+            "other heads in windowed layers: Megatron takes them by --heterogeneous-layers-config-path"
+        )
+    if arch.attention == "gqa" and arch.v_head_dim:
+        found.append("values of another width than keys: Megatron's grouped queries have one (kv_channels)")
+    if (arch.shared_norm and arch.shared_ffn) or arch.experts_norm:
+        found.append("norms that only layers with experts have: not in Megatron's layers")
+    if arch.attention_gate_bias:
+        found.append("biases of the gates on attention's outputs: Megatron's gates have none")
     absent = [name for name in layout.recompute_modules if name not in MODULES]
     if layout.recompute == "selective" and absent:
         found.append(f"recomputation of {' and '.join(absent)}: Megatron has other modules")
@@ -100,8 +120,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if kept := whole_masters(job):
         found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
     kinds = layer_kinds(arch)
-    if arch.mtp_layers and kinds[-1] != kinds[arch.layers - 1]:
-        own, last = WORDS[kinds[-1]], WORDS[kinds[arch.layers - 1]]
+    if arch.mtp_layers and not arch.pattern and kinds[-1] != kinds[arch.layers - 1]:
+        own, last = (WORDS[PARTS[kinds[i]].mlp] for i in (-1, arch.layers - 1))
         found.append(
             f"multi-token prediction by {own}: --mtp-num-layers {arch.mtp_layers} builds it like the model's "
             f"last layer, by {last}; pretrain_hybrid.py takes others behind the / of --hybrid-layer-pattern"
@@ -147,8 +167,7 @@ def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
     """What Megatron launches as CUDA graphs of what the job asks for."""
     if "step" in job.cuda_graphs or ungraphed(job, arch):
         return tuple(part for part in job.cuda_graphs if part == "step")
-    kinds = kinds_present(arch)
-    there = {"attention": True, "mlp": "dense" in kinds, "router": "moe" in kinds}
+    there = {"attention": has_attention(arch), "mlp": has_dense(arch), "router": arch.is_moe}
     return tuple(part for part in job.cuda_graphs if there[part])
 
 

@@ -169,6 +169,14 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("torchtitan has no context parallelism over heads (Ulysses); its default is used")
     if layout.pipeline > 1 and name not in SCHEDULES and layout.virtual_pipeline == 1:
         found.append(f"torchtitan has no schedule {name}; its zero-bubble one has two stages per rank")
+    if arch.index_topk:
+        found.append(
+            "attention to chosen keys: torchtitan's transformers backend, without tensor parallelism"
+        )
+    if arch.attention_gate:
+        found.append(
+            "gates on attention's outputs: not in torchtitan's own models, in its transformers backend"
+        )
     if arch.mtp_layers:
         found.append(f"{arch.mtp_layers} multi-token-prediction layers are predicted: torchtitan has none")
     if layout.tensor > 1 and not layout.sequence_parallel:

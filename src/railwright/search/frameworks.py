@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import is_hybrid
 from railwright.search.dispatcher import sends_one_copy
 from railwright.search.export_megatron_words import (
     MODULES,
@@ -267,7 +268,7 @@ def _could_keep(job: TrainingJob) -> bool:
 
 def _context(kind: str, arch: Transformer) -> list[str]:
     """What Transformer Engine's attention does not do over context-parallel ranks."""
-    if arch.attention_sinks and kind != "all-to-all":
+    if _has_sinks(arch) and kind != "all-to-all":
         return ["context parallelism with attention sinks other than over heads"]
     if arch.sliding_window and not arch.window_chunked and kind == "ring":
         return ["context parallelism by rings with sliding windows"]
@@ -284,17 +285,19 @@ def _torchtitan(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer)
     several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
     known = several or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [_schedule(setting)]
+    if is_hybrid(arch):
+        found.append("layers that are not attention with an MLP")
     staged, cut = setting["pipeline"] > 1, setting["tensor"] > 1
     apart, experts = setting["context"] > 1, setting["expert"] > 1
     if setting["overlap_ep"] and experts and setting["schedule"] not in SHARED:
         found.append("expert all-to-alls hidden")
     if cut and not setting["sequence_parallel"]:
         found.append("tensor parallelism without sequence parallelism")
-    if cut and setting["overlap_tp"] and arch.attention_sinks:
+    if cut and setting["overlap_tp"] and _has_sinks(arch):
         found.append("tensor parallelism hidden beside attention sinks")
     if apart and setting["context_kind"] == "all-to-all":
         found.append("context parallelism over heads")
-    if apart and arch.attention_sinks:
+    if apart and _has_sinks(arch):
         found.append("context parallelism beside attention sinks")
     if (setting["zero"] == 0 or setting["replicas"] == 1) and (staged or cut or apart or experts):
         found.append("parameters that are not sharded beside other than data parallelism")
@@ -371,3 +374,8 @@ FRAMEWORKS = {
     "nemo": Framework("NeMo", _megatron, "megatron", "megatron-2025"),
     "torchtitan": Framework("torchtitan", _torchtitan, "torchtitan", "fsdp-2025", fsdp=True),
 }
+
+
+def _has_sinks(arch: Transformer) -> bool:
+    """Whether any layer's attention has a learned sink per head."""
+    return arch.attention_sinks or arch.window_sinks

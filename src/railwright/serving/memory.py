@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width
 from railwright.model.pattern import full_layers, layer_kinds, stage_kinds
 from railwright.serving.constants import WIDTH
 from railwright.serving.profiles import Engine
@@ -99,7 +100,8 @@ def attention_parameters(arch: Transformer, tensor: int) -> float:
         values = arch.kv_lora * heads * (arch.head_dim + arch.v_head_dim)
         return float(down + queries + values + heads * arch.v_head_dim * arch.hidden)
     shared = max(1, arch.kv_heads // tensor)
-    return float(arch.hidden * arch.head_dim * (2 * heads + 2 * shared))
+    gates = gate_width(arch) / arch.heads * heads
+    return float(arch.hidden * (arch.head_dim * (2 * heads + 2 * shared) + gates))
 
 
 def kv_token_bytes(arch: Transformer, job: ServingJob, engine: Engine, layout: ServingLayout) -> float:

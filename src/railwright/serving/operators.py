@@ -11,6 +11,7 @@ import numpy as np
 
 from railwright.compute.gemm import Shape
 from railwright.model.architecture import Transformer
+from railwright.model.flops import gate_width
 from railwright.model.pattern import stage_kinds
 from railwright.serving.constants import Kernels
 from railwright.serving.exchange import (
@@ -196,8 +197,12 @@ def _attention_products(stage: Stage, rows: Floats, *, mixed: bool) -> Floats:
     arch, kind = stage.arch, stage.attention_type
     heads = stage.heads
     if arch.attention != "mla":
-        inner = arch.head_dim * (heads + 2 * stage.kv_heads)
+        gates = gate_width(arch) // arch.heads * heads
+        inner = arch.head_dim * (heads + 2 * stage.kv_heads) + gates
         out = stage.product(rows, arch.hidden, heads * arch.head_dim, kind)
+        if gates:
+            # output and gates in, their product out: one kernel
+            out = out + stage.elementwise(rows * (2 * heads * arch.head_dim + gates) * 2.0)
         return stage.product(rows, inner, arch.hidden, kind, normed=True) + out
     down = stage.product(rows, arch.q_lora + arch.kv_lora + arch.rope_dim, arch.hidden, kind, normed=True)
     queries = stage.product(rows, heads * (arch.head_dim + arch.rope_dim), arch.q_lora or arch.hidden, kind)
@@ -309,6 +314,7 @@ def plan_pace(stage: Stage, what: str = "") -> float:
 def draft_stage(stage: Stage, draft: Transformer | None) -> Stage:
     """What drafts tokens for a model: another model on the same GPUs, or one more layer of its own (MTP)."""
     arch = stage.arch
-    own = replace(arch, layers=1, dense_layers=0, full_every=min(arch.full_every, 1))
+    whole = min(arch.full_every + len(arch.whole_layers), 1)
+    own = replace(arch, layers=1, dense_layers=0, expert_layers=(), full_every=whole, whole_layers=())
     layout = stage.layout.model_copy(update={"pipeline": 1})
     return Stage(stage.place, stage.job, draft or own, layout)

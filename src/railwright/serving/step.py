@@ -170,7 +170,22 @@ def _beside_prompts(stage: Stage, decode: Floats, batches: Floats, contexts: Flo
 
 
 def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> None:
-    """Whether the model can be cut so. Raises PlanError with the number that does not divide."""
+    """Whether the model can be served, and cut so. Raises PlanError with the number that does not divide."""
+    if arch.window_heads:
+        raise PlanError(
+            f"{job.name}: the windowed layers of {arch.name} have other heads than the rest, and how engines "
+            "serve them is not modelled; its training is."
+        )
+    if arch.pattern:
+        raise PlanError(
+            f"{job.name}: {arch.name} has layers without attention, or of one block, and how engines serve "
+            "them (states in place of keys and values) is not modelled; its training is."
+        )
+    if arch.index_topk:
+        raise PlanError(
+            f"{job.name}: {arch.name} attends to keys that an indexer chooses, and no engine's kernels for "
+            "that were measured; it can be trained here, not served."
+        )
     cuts = (
         ("tensor", layout.tensor, "attention heads", arch.heads),
         ("expert", layout.expert, "experts", arch.experts),

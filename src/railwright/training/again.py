@@ -10,7 +10,7 @@ from railwright.errors import PlanError
 from railwright.model.activations import check_every_second
 from railwright.model.architecture import Transformer
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer, kinds_present
+from railwright.model.pattern import Layer, has_dense, kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED, whole_parts
 from railwright.spec.training import TrainingJob
 from railwright.training.costs import Cost, KernelTime
@@ -136,7 +136,7 @@ def has_part(arch: Transformer, module: str) -> bool:
     return {
         "layernorm": latent or arch.is_moe,
         "mla_up_proj": latent,
-        "mlp": "dense" in kinds_present(arch),
+        "mlp": has_dense(arch),
         "moe": arch.is_moe,
         "moe_act": arch.is_moe,
         "shared_experts": arch.is_moe and arch.shared_ffn > 0,

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer
+from railwright.model.sparse import PROJECTIONS
 from railwright.spec.training import TrainingJob
 from railwright.training.again import Again, part_of
 from railwright.training.chain import Chain
 from railwright.training.communication import NOTHING
 from railwright.training.costs import (
     ROTARY_KEYS,
+    STAYING,
     Cost,
     around_core,
     columns_of,
@@ -63,16 +65,20 @@ class Blocks:
         """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
         attention, rest = sections(self.layers[kind])
         name, label = f"{again}attention", "recompute" if again else "attention"
-        self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
-        self._second_forward(chain, kind, again, rest)
+        if attention:
+            self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
+        if rest:
+            self._second_forward(chain, kind, again, rest)
 
     def again(self, chain: Chain, kind: Layer) -> None:
         """What selective recomputation runs of a layer before its backward pass."""
         found = self.recomputed[kind]
-        if self.sp and "mla_up_proj" in self.job.layout.recompute_modules:
-            for cost in self.layers[kind]:
-                if cost.name in self.widths and cost.name != ROTARY_KEYS:
-                    chain.communicate(self.exchange.gathering(width=self.widths[cost.name]))
+        modules = self.job.layout.recompute_modules if self.sp else ()
+        for cost in self.layers[kind]:
+            part = "core_attn" if cost.name in PROJECTIONS else "mla_up_proj"
+            gathers = cost.name not in (ROTARY_KEYS, "query absorption")
+            if part in modules and cost.name in self.widths and gathers:
+                chain.communicate(self.exchange.gathering(width=self.widths[cost.name]))
         self.compute(chain, "recomputed attention", "recompute", found.rest)
         self.attend(chain, "recomputed attention", "recompute", found.core)
         for part in found.whole:
@@ -92,13 +98,13 @@ class Blocks:
         Source: EleutherAI/gpt-neox, megatron/model/transformer.py, ParallelTransformerLayer (gpt_j_residual:
         both blocks with parallel_output, then self.reduce of the sum); mpu/layers.py, ColumnParallelLinear.
         """
-        return self.joined and kind == "dense"
+        return self.joined and PARTS[kind].mlp == "dense"
 
     def _second_forward(
         self, chain: Chain, kind: Layer, again: str, rest: list[Cost], reduced: bool = True
     ) -> None:
         """MLP or experts; `reduced` says whether an MLP's output is."""
-        if kind == "dense":
+        if PARTS[kind].mlp == "dense":
             self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced)
             return
         route, experts, shared, after = expert_sections(rest)
@@ -120,9 +126,9 @@ class Blocks:
     def backward(self, chain: Chain, kind: Layer, whole: bool, result_first: bool) -> None:
         """Backwards through `forward`; `whole` says whether weight gradients are computed too."""
         attention, rest = sections(self.layers[kind])
-        if kind == "dense":
+        if PARTS[kind].mlp == "dense":
             self._block_backward(chain, "mlp backward", "mlp", rest, whole)
-        else:
+        elif rest:
             route, experts, shared, after = expert_sections(rest)
             self.compute(chain, "combine backward", "experts", gradients_of(after, whole))
             first, last = self._shared(chain, shared, lambda half: gradients_of(half, whole))
@@ -136,6 +142,8 @@ class Blocks:
             chain.communicate(self.exchange.reduction() if self.behind_shared else NOTHING)
             self.compute(chain, "router backward", "experts", gradients_of(route, whole))
             chain.communicate(self.exchange.whole_again())
+        if not attention:
+            return
         own = whole and not result_first
         gathered = self._joined(kind)
         self._block_backward(chain, "attention backward", "attention", attention, own, gathered)
@@ -200,7 +208,10 @@ class Blocks:
             self.attend(chain, name, kind, gradients_of(core, whole), backward=True)
         self.compute(chain, name, kind, gradients_of(before, whole))
         for column in reversed(columns):
-            self.column_backward(chain, name, kind, column.product, whole, column.width)
+            if column.product.name in PROJECTIONS:
+                self.compute(chain, name, kind, gradients_of([column.product], whole))
+            else:
+                self.column_backward(chain, name, kind, column.product, whole, column.width)
             self.compute(chain, name, kind, gradients_of(column.before, whole))
 
     def column_backward(
@@ -214,7 +225,9 @@ class Blocks:
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
-        again = self.exchange.gathering(AGAIN, width) if self.sp and weight else NOTHING
+        again = NOTHING
+        if self.sp and weight and cost.name not in STAYING:
+            again = self.exchange.gathering(AGAIN, width)
         if self.beside:
             chain.beside(again, name, kind, cost.input)
             chain.beside(self.exchange.reduction(width), name, kind, weight)

@@ -17,12 +17,14 @@ from railwright.fabric.graph import Fabric
 from railwright.model.activations import Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
-from railwright.model.pattern import Layer
-from railwright.model.tensors import layer_tensors, with_received
+from railwright.model.pattern import Layer, is_routed
+from railwright.model.tensor_lists import with_received
+from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of
-from railwright.training.kept import attention_kept, is_needed, layer_kept_parts, scores_once
+from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
+from railwright.training.lora import is_needed
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.plan import microbatches
 from railwright.training.replay import Plans, Replay, layers_of
@@ -231,7 +233,7 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True)
     `layout.expert_tensor` tensor ranks, each of which routes 1/tensor of a microbatch.
     """
     plan, ranks = _plan(job, arch, kind, job.layout.recompute if again else "none"), job.layout.expert
-    if kind == "dense" or ranks == 1 or job.expert_capacity is not None:
+    if not is_routed(kind) or ranks == 1 or job.expert_capacity is not None:
         return [plan]
     tokens = job.micro_batch * job.sequence / job.layout.context
     inside = (job.layout.expert_tensor or job.layout.tensor) / job.layout.tensor
@@ -252,9 +254,9 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         layer_kept_parts(job, arch, kind, "none"),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        ep=layout.expert if kind == "moe" else 1,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        ep=layout.expert if is_routed(kind) else 1,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         attention=attention_kept(job),
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Transformer
+from railwright.model.flops import value_width
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.eras import era_of
@@ -172,11 +173,17 @@ def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, floa
     tensor = job.layout.tensor
     rows = job.micro_batch * job.sequence / job.layout.context * ACTIVATION_BYTES
     heads = arch.heads / tensor
+    if arch.index_topk:
+        # one latent key for all heads, and the indexer's
+        key = arch.kv_lora + arch.rope_dim
+        return rows * heads * key, rows * (key + arch.index_dim), rows * heads * arch.kv_lora
     if arch.attention == "mla":
         query = arch.head_dim + arch.rope_dim
         return rows * heads * query, rows * heads * (query + arch.v_head_dim), rows * heads * arch.v_head_dim
     kv_heads = max(arch.kv_heads // tensor, 1)
-    return rows * heads * arch.head_dim, rows * 2 * kv_heads * arch.head_dim, rows * heads * arch.head_dim
+    value = value_width(arch)
+    keys = rows * kv_heads * (arch.head_dim + value)
+    return rows * heads * arch.head_dim, keys, rows * heads * value
 
 
 def stage_size(job: TrainingJob, arch: Transformer) -> float:

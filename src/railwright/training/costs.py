@@ -9,6 +9,7 @@ from typing import Literal
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import CORE
+from railwright.model.sparse import PROJECTIONS
 
 KernelTime = Callable[[Operator], float]
 ContextKind = Literal["ring", "all-to-all", "all-gather"]
@@ -29,6 +30,9 @@ class Cost:
 
 
 NONE = Cost("", False, 0.0, 0.0, 0.0)
+
+STAYING = ("query absorption", *PROJECTIONS)
+"""Products whose gathered inputs stay until the backward pass, or are not needed there (`model.sparse`)."""
 
 ROTARY_KEYS = "key/value down"
 """The product that makes the rotary part of latent attention's keys, which all heads share."""
@@ -162,13 +166,17 @@ def latent_widths(arch: Transformer, parallel: bool) -> dict[str, int | None]:
     """
     if arch.attention != "mla":
         return {}
+    if arch.index_topk:
+        # the indexer's products read hidden states and query latents; keys stay latent, and are gathered so
+        chosen = {"query up": arch.q_lora, "query absorption": arch.kv_lora, "index query": arch.q_lora}
+        return chosen | {"index key": None} | ({ROTARY_KEYS: arch.rope_dim} if parallel else {})
     found: dict[str, int | None] = {"query up": arch.q_lora} if arch.q_lora else {"query projection": None}
     return found | ({ROTARY_KEYS: arch.rope_dim} if parallel else {}) | {"key/value up": arch.kv_lora}
 
 
 def gathered_again(found: list[Cost], widths: Mapping[str, int | None]) -> list[int | None]:
     """Widths of the inputs of a block's column-parallel products with a weight gradient."""
-    latent = [c for c in found if c.name in widths and c.name != ROTARY_KEYS]
+    latent = [c for c in found if c.name in widths and c.name not in (ROTARY_KEYS, *STAYING)]
     if latent:
         return [widths[c.name] for c in latent if c.weight]
     return [None] if any(c.weight for c in found) else []

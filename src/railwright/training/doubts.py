@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import has_dense
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.again import has_part
+from railwright.training.chosen import of_chosen_keys
 from railwright.training.eras import can_unfuse_loss, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
@@ -28,7 +29,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
-    idle += _idle_muon(job)
+    idle += [*_idle_muon(job), *of_chosen_keys(job, arch)]
     if job.master == "remainder" and has_fp32_shards(job):
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
@@ -71,8 +72,9 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
     if job.dispatch_dtype == "fp8" and (not arch.is_moe or job.layout.expert == 1):
         found.append("dispatch_dtype does nothing: no token travels to an expert (layout.expert is 1).")
-    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi):
-        positions = "ALiBi" if arch.alibi else "learned positions"
+    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi or not arch.rotary):
+        learned = "learned positions" if arch.position_embeddings else "no positions in its attention"
+        positions = "ALiBi" if arch.alibi else learned
         found.append(f"unfused rotary does nothing: {arch.name} has {positions}.")
     if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
         found.append(
@@ -148,7 +150,7 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
             "overlap.offload does nothing here: it is of layout.offload optimizer with Megatron-LM's "
             "software from 2025 on."
         )
-    if "mlp" in job.cuda_graphs and "dense" not in kinds_present(arch):
+    if "mlp" in job.cuda_graphs and not has_dense(arch):
         found.append(f"cuda_graphs mlp does nothing: every layer of {arch.name} has experts instead.")
     return found
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.flops import value_width
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 
@@ -65,7 +66,11 @@ def _refused(job: TrainingJob, arch: Transformer) -> str:
     here = job.sequence // job.layout.context
     if here % TOKENS:
         return f"wants a multiple of {TOKENS} tokens of a sequence on every rank, and there are {here}"
-    widths = {arch.head_dim + arch.rope_dim, arch.v_head_dim} if arch.attention == "mla" else {arch.head_dim}
+    widths = (
+        {arch.head_dim + arch.rope_dim, arch.v_head_dim}
+        if arch.attention == "mla"
+        else {arch.head_dim, value_width(arch)}
+    )
     odd = sorted(width for width in widths if width % BLOCK)
     if odd:
         return f"wants heads of a multiple of {BLOCK}, and {arch.name} has {odd[0]}"

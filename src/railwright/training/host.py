@@ -60,9 +60,9 @@ def launch_times(
     graphs  parts of the layer that CUDA graphs hold (`TrainingJob.cuda_graphs`)
 
     A product or attention is one call through a framework module, its weight gradient one more operation;
-    each expert of a grouped product adds its own part; all else, collectives too, costs one operation per
-    kernel.  `factor` leaves out what follows the first of a row of PyTorch's operations (EAGER).  Embedding,
-    head and optimizer are left out: few launches, long kernels.
+    each expert of a grouped product adds its own part; all else, collectives and kernels of linear mixers
+    too, costs one operation per kernel.  `factor` leaves out what follows the first of a row of PyTorch's
+    operations (EAGER).  Embedding, head and optimizer are left out: few launches, long kernels.
     Sources: training/data/constants.yaml, host_*.
     """
     if "step" in graphs:
@@ -128,7 +128,7 @@ def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blockin
 def _seconds(operator: Operator, cpu: float, factor: float, eager: bool) -> float:
     """Host time of one operator, `factor` times the sources'; of eager ones only the first kernel. [s]"""
     one = constant("host_operation_seconds")
-    if operator.kind == "memory":
+    if operator.kind in ("memory", "scan"):
         calls = min(operator.launches, 1) if eager else operator.launches
         return cpu * one * (factor * calls + operator.launches - calls)
     call = one if operator.phase == "backward_weight" else constant("host_module_seconds")

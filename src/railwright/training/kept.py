@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import KEPT_INPUT, WAITING_LOGIT_BYTES, KeptLoss, Recompute
+from railwright.model.activations import KEPT_INPUT, Recompute
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.mixer_operators import mixer_working
 from railwright.model.operators import CoreAttention
-from railwright.model.pattern import Layer
-from railwright.model.tensors import BEFORE_EXCHANGE
-from railwright.spec.lora import LoraTarget
+from railwright.model.pattern import PARTS, Layer, is_routed, made_as
+from railwright.model.sparse_kept import index_logits
+from railwright.model.tensor_lists import BEFORE_EXCHANGE
 from railwright.spec.training import TrainingJob
 from railwright.training.chunk_kept import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.deepspeed import gradient_on_its_way
 from railwright.training.eras import era_of, unfuses_loss
+from railwright.training.lora import is_needed
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.stages import StageShape
 
@@ -61,23 +65,10 @@ SAVED = {
 rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OUT_PROJ), MaxText without it
 (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking, gpt3 and maxtext."""
 
-FROZEN: dict[str, LoraTarget] = {
-    "attention norm output": "qkv",
-    "mlp norm output": "mlp up",
-    "mlp product": "mlp down",
-    "shared input": "mlp up",
-    "shared product": "mlp down",
-}
-"""Inputs of products that are kept beside frozen weights only where the product has an adapter."""
-
-ROUTED = ("expert input", "expert product")
-"""Inputs of routed experts' products, which get no adapters."""
-
-
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product"),
     *("router", "expert input", "expert up output", "expert product"),
-    *("shared input", "shared up output", "shared product"),
+    *("shared input", "shared norm output", "shared up output", "shared product"),
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
@@ -167,18 +158,18 @@ def _layer_on_its_way(job: TrainingJob, sizes: list[float]) -> float:
     """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
     a backward one under `paired`, one layer). [byte]
 
-    Of a pass one layer goes while the next computes, or comes back beside the one behind it, so two are
-    there: of a forward and a backward pass together four, or three that take turns in two layers.
+    Of a pass one layer goes while the next computes, or comes back beside the one behind it, so the two
+    largest neighbours are there at most: of two passes together four, or three that take turns in two layers.
     """
-    layers, away = len(sizes), layers_away(job, len(sizes))
+    away = layers_away(job, len(sizes))
     if not away:
         return 0.0
-    needed, counted = 2, layers - away
+    counted, pair = sum(sizes[away:]), max(a + b for a, b in pairwise(sizes))
     if in_pairs(job):
-        needed, counted = 4 if layers > 2 else 3, counted + 1
-    elif order_name(job) in SHARED:
-        needed, counted = 4, 2 * counted
-    return max(needed - counted, 0) * sizes[away - 1]
+        return max((2 * pair if len(sizes) > 2 else pair + max(sizes)) - counted - sizes[away - 1], 0.0)
+    if order_name(job) in SHARED:
+        return max(2 * (pair - counted), 0.0)
+    return max(pair - counted, 0.0)
 
 
 def layer_kept_parts(
@@ -193,9 +184,9 @@ def layer_kept_parts(
         job.sequence,
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        ep=layout.expert if kind == "moe" else 1,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        ep=layout.expert if is_routed(kind) else 1,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         recompute=recompute,
         modules=layout.recompute_modules,
         attention=attention_kept(job),
@@ -207,21 +198,10 @@ def layer_kept_parts(
         return kept
     if recompute == "selective" and job.software in SAVED:
         return {name: size for name, size in kept.items() if name in SAVED[job.software]}
-    if layout.context > 1 and layout.context_kind == "all-to-all":
+    if layout.context > 1 and layout.context_kind == "all-to-all" and "attention output" in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     return {name: size for name, size in kept.items() if is_needed(job, name)}
-
-
-def is_needed(job: TrainingJob, name: str) -> bool:
-    """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
-    input again.
-
-    name  as in `layer_activations`
-    """
-    if job.lora is None:
-        return True
-    return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:
@@ -231,10 +211,8 @@ def _output(job: TrainingJob, arch: Transformer) -> float:
 
 
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
-    """Activation gradients alive at once, at most. [byte]
-
-    That is behind the MLP, or beside the scores of the layer at work, when the MLP's tensors are gone.
-    """
+    """Activation gradients alive at once, at most, [byte]: behind the MLP, or where the mixer works, when
+    the MLP's tensors are gone."""
     layout = job.layout
     behind = layer_gradient_bytes(
         arch,
@@ -242,21 +220,33 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         _rows(job),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
-        expert_tp=layout.expert_tensor if kind == "moe" else None,
-        imbalance=job.expert_load if kind == "moe" else 1.0,
+        expert_tp=layout.expert_tensor if is_routed(kind) else None,
+        imbalance=job.expert_load if is_routed(kind) else 1.0,
         dtype="bf16" if job.lora else job.dtype,
-        trains=job.lora is None or (kind == "dense" and "mlp down" in job.lora.targets),
+        trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
     )
-    scores = scores_once(job, arch)
-    if attention_kept(job) != "flash":
-        # the gradient of the softmax or of its dropped output, which has gone when the other comes
-        scores = ELEMENT * _rows(job) * job.sequence * arch.heads / layout.tensor
-    if not scores:
+    working = _mixing(job, arch, kind)
+    if not working:
         return behind
     split = layout.tensor if layout.sequence_parallel else 1
     flowing = _rows(job) * ELEMENT * arch.hidden / split
     kept = layer_kept_parts(job, arch, kind, "none")
-    return max(behind, flowing + scores - sum(kept[name] for name in MLP if name in kept))
+    return max(behind, flowing + working - sum(kept[name] for name in MLP if name in kept))
+
+
+def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """What the mixer of the layer at work needs beside what is kept, at most. [byte]"""
+    mixer, tensor = PARTS[kind].mixer, job.layout.tensor
+    if mixer == "linear":
+        return _rows(job) * mixer_working(arch, tensor)[1]
+    if mixer == "attention" and attention_kept(job) != "flash":
+        # the gradient of the softmax or of its dropped output, which has gone when the other comes
+        return ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / tensor
+    return (
+        (scores_once(job, arch) or index_logits(made_as(arch, kind), _rows(job), job.sequence))
+        if mixer
+        else 0.0
+    )
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
@@ -268,7 +258,8 @@ def scores_once(job: TrainingJob, arch: Transformer) -> float:
     """Scores that only the layer at work has. [byte]"""
     if job.software not in SCORES_ONCE:
         return 0.0
-    return SCORE_BYTES * _rows(job) * job.sequence * arch.heads / job.layout.tensor
+    heads = max(arch.heads, arch.window_heads)
+    return SCORE_BYTES * _rows(job) * job.sequence * heads / job.layout.tensor
 
 
 def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:
@@ -299,8 +290,8 @@ def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tup
             layout.tensor,
             layout.tensor,
             tp=layout.tensor,
-            ep=layout.expert if kind == "moe" else 1,
-            expert_tp=layout.expert_tensor if kind == "moe" else None,
+            ep=layout.expert if is_routed(kind) else 1,
+            expert_tp=layout.expert_tensor if is_routed(kind) else None,
         ).backward_weight
     }
 

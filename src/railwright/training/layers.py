@@ -7,7 +7,7 @@ from railwright.model import head_operators, layer_operators
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer
+from railwright.model.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
 from railwright.training.again import needed
 from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
@@ -22,7 +22,7 @@ from railwright.training.plan import rows_of
 
 def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> LayerOperators:
     """Operators of one layer for one microbatch on one GPU."""
-    layout, routed = job.layout, kind == "moe"
+    layout, routed = job.layout, is_routed(kind)
     operators = layer_operators(
         arch,
         kind,
@@ -52,7 +52,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
     if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:
         operators = with_narrow_dispatch(operators, job)
     if layout.context > 1:
-        heads = arch.heads // layout.tensor
+        heads = made_as(arch, kind).heads // layout.tensor
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
     return with_adapters(operators, job.lora, product_dtype(job)) if job.lora else operators
 

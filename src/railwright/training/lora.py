@@ -14,7 +14,7 @@ from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import elementwise, half, linear
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer, kinds_present
+from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
 
@@ -25,6 +25,20 @@ PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "mlp down": ("mlp down", "shared expert down"),
 }
 """Operators of each target.  Routed experts get none: NeMo and PEFT adapt linear layers, not grouped ones."""
+
+FROZEN: dict[str, LoraTarget] = {
+    "attention norm output": "qkv",
+    "gated output": "attention output",
+    "mlp norm output": "mlp up",
+    "mlp product": "mlp down",
+    "shared input": "mlp up",
+    "shared norm output": "mlp up",
+    "shared product": "mlp down",
+}
+"""Inputs of products that are kept beside frozen weights only where the product has an adapter."""
+
+ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
+"""Inputs of products that get no adapters: those of routed experts and of linear mixers."""
 
 
 def check_adapters(job: TrainingJob, arch: Transformer) -> None:
@@ -91,7 +105,8 @@ def frozen(operators: LayerOperators) -> LayerOperators:
 
 def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
     """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target, cut as its product."""
-    cut = (layout.tensor, layout.expert, layout.expert_tensor) if layer == "moe" else (layout.tensor, 1, None)
+    routed = is_routed(layer)
+    cut = (layout.tensor, layout.expert, layout.expert_tensor) if routed else (layout.tensor, 1, None)
     return float(lora.rank * _thin_widths(arch, layer, *cut, lora.targets))
 
 
@@ -102,3 +117,14 @@ def _thin_widths(
     names = {name for target in targets for name in PRODUCTS[target]}
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
     return sum(op.k + op.n for op in operators.forward if op.name in names)
+
+
+def is_needed(job: TrainingJob, name: str) -> bool:
+    """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
+    input again.
+
+    name  as in `layer_activations`
+    """
+    if job.lora is None:
+        return True
+    return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
+from railwright.training.chosen import check_chosen
 from railwright.training.divisors import divisors, listed, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
 from railwright.training.hosted import check_offload
 from railwright.training.lora import check_adapters
+from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
@@ -43,9 +45,11 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     data = data_parallel(job, fabric)
     check_experts(job, arch, gpus // job.layout.pipeline, domain_of(job, fabric))
     _check_tensor(job, arch)
+    check_mixers(job, arch)
     check_adapters(job, arch)
     _check_context(job, arch)
     check_layers(job, arch)
+    check_chosen(job, arch)
     _check_batch(job, data)
     check_sharding(job, data * job.layout.context)
     _check_blocking(job, data)
@@ -124,10 +128,12 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
 
 def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
     tensor = job.layout.tensor
-    widths = [("attention heads", arch.heads)]
+    widths = [("attention heads", arch.heads)] if has_attention(arch) else []
+    if arch.window_heads:
+        widths.append(("attention heads of windowed layers", arch.window_heads))
     if arch.kv_heads > tensor and arch.attention == "gqa":
         widths.append(("key-value heads", arch.kv_heads))
-    if "dense" in kinds_present(arch):
+    if has_dense(arch):
         widths.append(("MLP width", arch.ffn))
     cut = job.layout.expert_tensor
     inside = cut or tensor
@@ -171,6 +177,11 @@ def _check_context(job: TrainingJob, arch: Transformer) -> None:
     context, tensor = job.layout.context, job.layout.tensor
     if context == 1:
         return
+    if arch.window_heads:
+        raise PlanError(
+            f"{job.name}: context parallelism of {arch.name} is not modelled, whose windowed layers have "
+            "other heads; set layout.context to 1."
+        )
     if job.sequence < context:
         raise PlanError(
             f"{job.name}: a sequence of {job.sequence} tokens cannot be shared by layout.context = {context} "
@@ -308,7 +319,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"sequences of {job.sequence} tokens are not a multiple of 2 x context = "
             f"{2 * context}; frameworks pad them."
         )
-    kind, sinks = job.layout.context_kind, arch.attention_sinks
+    kind, sinks = job.layout.context_kind, arch.attention_sinks or arch.window_sinks
     windows = arch.sliding_window and not arch.window_chunked and kind == "ring"
     if context > 1 and (windows or (sinks and kind != "all-to-all")):
         what, kinds = ("sinks", "all-to-all") if sinks else ("windows", "all-to-all or all-gather")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from railwright.model.pattern import is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
@@ -75,7 +76,7 @@ class PassBook:
         behind = (AGAIN, LAST_WEIGHTS, WAIT, MAXIMA)
         spans = [span for span in placed.spans if span.task.name not in behind]
         forward = [span for span in spans if is_ahead(span.task.layer)]
-        if ahead.layers and ahead.layers[-1] == "moe":
+        if ahead.layers and is_routed(ahead.layers[-1]):
             forward = [span for span in forward if span.task.lane == "ep"] or forward
         backward = [span for span in spans if not is_ahead(span.task.layer) and span.task.lane != "host"]
         ends = [max((span.end for span in half), default=placed.duration) for half in (forward, backward)]

@@ -11,7 +11,7 @@ from functools import cached_property
 from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
 from railwright.model.architecture import Transformer
 from railwright.model.parameters import norm_parameters
-from railwright.model.pattern import Layer, layer_kinds
+from railwright.model.pattern import Layer, is_routed, layer_kinds
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout
 from railwright.training.lora import adapter_parameters
@@ -85,7 +85,7 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
             arch,
             kind,
             tp=layout.tensor,
-            ep=layout.expert if kind == "moe" else 1,
+            ep=layout.expert if is_routed(kind) else 1,
             expert_tp=layout.expert_tensor,
         )
         for kind in dict.fromkeys(kinds)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from railwright.model.tensors import INPUT, OUTPUT, LayerTensors
+from railwright.model.tensor_lists import INPUT, OUTPUT, LayerTensors
 from railwright.training.allocator import Allocator, Block
 
 

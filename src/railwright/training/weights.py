@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from railwright.model.pattern import Layer
+from railwright.model.pattern import PARTS, Layer
 from railwright.training.chain import Chain
 from railwright.training.costs import Cost, expert_sections, gathered_again, sections
 from railwright.training.exchange import Exchange
@@ -37,13 +37,15 @@ def weight_gradients(
         blocks.append((len(kinds), "head weights", "head", head))
     for i in reversed(range(len(kinds))):
         attention, rest = sections(layers[kinds[i]])
-        if kinds[i] == "dense":
+        mixer, mlp = PARTS[kinds[i]]
+        if mlp == "dense":
             blocks.append((i, "mlp weights", "mlp", rest))
-        else:
+        elif mlp == "moe":
             route, experts, shared, after = expert_sections(rest)
             blocks.append((i, "shared expert weights", "experts", shared))
             blocks.append((i, "expert weights", "grouped", [*route, *experts, *after]))
-        blocks.append((i, "attention weights", "attention", attention))
+        if mixer:
+            blocks.append((i, "attention weights", "attention", attention))
     for layer, name, kind, found in blocks:
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from railwright.model import embedding_operators
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, kinds_present
+from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.again import Again, again_of, counts_again, launched_again, layers_again
 from railwright.training.blocks import RECOMPUTED, Blocks
@@ -77,7 +77,7 @@ class Work:
         for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
-            if kind == "moe" and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
+            if is_routed(kind) and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
                 timed = summing_biases(kernel_time, era.spills_biases)
             self._layers[kind] = costs(operators, timed)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
@@ -249,7 +249,7 @@ class Work:
         """
         part.flush()
         blocking = self.job.launch_blocking
-        if blocking or (kind == "moe" and not self.ahead):
+        if blocking or (is_routed(kind) and not self.ahead):
             host = launching(self._launches[kind], seconds, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 

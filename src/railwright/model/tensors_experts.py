@@ -1,0 +1,95 @@
+"""Tensors of a layer's experts, as `tensors` lists those of the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railwright.model.kernels import ELEMENT
+
+if TYPE_CHECKING:
+    from railwright.model.tensors import Tape
+
+
+def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> None:
+    """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
+    arch = tape.arch
+    norm = tape.mlp_norm(before)
+    sent = tape.part * arch.experts_per_token
+    received = tape.rows * arch.experts_per_token * etp / tape.tp * imbalance
+    rows, inner = ELEMENT * received * arch.hidden, arch.expert_ffn / etp
+    up = 2 if arch.gated else 1
+    tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
+    tape.op((norm,), {"permuted": (sent, sent)})
+    of = "permuted"
+    if ep > 1 or etp > 1:
+        tape.op((of,), {"dispatched": (rows, rows)})
+        of = "dispatched"
+    tape.op((of,), {"expert input": tape.size("expert input", rows)})
+    here = round(arch.experts / ep)
+    wide = ELEMENT * received * inner
+    tape.product(
+        "expert input",
+        "expert up output",
+        tape.size("expert up output", up * wide),
+        "expert input",
+        *[up * inner * arch.hidden] * here,
+    )
+    tape.op(
+        ("expert up output",),
+        {"expert product": tape.size("expert product", wide)},
+        ("expert up output",),
+    )
+    second = [inner * arch.hidden] * here
+    tape.product("expert product", "expert output", (rows, rows), "expert product", *second)
+    tape.op(("expert output",), {"unsorted": (rows, rows)})
+    of = "unsorted"
+    if ep > 1 or etp > 1:
+        tape.op((of,), {"returned": (sent, sent)})
+        of = "returned"
+    tape.op((of,), {"down": (tape.part, tape.part)})
+    more: tuple[str, ...] = ()
+    if arch.shared_ffn:
+        if arch.shared_norm:
+            norm = "shared norm output"
+            tape.norm(before, norm)
+        more = _shared(tape, norm)
+    of = "down"
+    if arch.experts_norm and arch.norms_per_layer < 4:
+        of = _normed(tape, "down", more)
+        more = ()
+    split, tape.split = tape.split, 1
+    tape.end(before, of, *more)
+    tape.split = split
+
+
+def _normed(tape: Tape, of: str, more: tuple[str, ...]) -> str:
+    """What experts and shared expert give together, normed."""
+    if more:
+        tape.op((of, *more), {"experts together": (tape.part, tape.part)}, same=True)
+        of = "experts together"
+    tape.op((of,), {f"{of}, normed": (tape.part, tape.part)}, (of,))
+    tape.groups[of] = "output norm inputs"
+    return f"{of}, normed"
+
+
+def _shared(tape: Tape, norm: str) -> tuple[str, ...]:
+    arch = tape.arch
+    inner = arch.shared_ffn / tape.tp
+    up = (2 if arch.gated else 1) * inner
+    of, keeps = tape.gathered(norm), norm
+    if "shared input" in tape.kept:
+        tape.op((of,), {"shared input": tape.size("shared input", tape.full)})
+        of = keeps = "shared input"
+    tape.product(of, "shared up output", tape.wide("shared up output", up), keeps, up * arch.hidden)
+    tape.op(
+        ("shared up output",),
+        {"shared product": tape.wide("shared product", inner)},
+        ("shared up output",),
+    )
+    tape.product(
+        "shared product", "shared down", (tape.full, tape.full), "shared product", inner * arch.hidden
+    )
+    if tape.split == 1:
+        return ("shared down",)
+    tape.op(("shared down",), {"shared down, scattered": (tape.part, tape.part)})
+    return ("shared down, scattered",)

@@ -1,0 +1,55 @@
+"""Layers that are not attention: what a job or an engine cannot do with them is refused, with what works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.errors import PlanError
+from railwright.model import load_model
+from railwright.serving.step import check_layout
+from railwright.spec.serving import ServingLayout
+from railwright.training import simulate
+from railwright.training.plan import check
+from serving_jobs import job as serving_job
+from training_cases import BLOCKS, DELTA, DENSE, changed, job, machine
+
+FABRIC = machine(2).network.fabric
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (job(context=2), r"layout.context is 2.*use context 1"),
+        (job(tensor=4), r"6 heads of keys \(groups\).*layout.tensor = 4.*1, 2, 3, 6 work"),
+        (changed(job(), software="xla-2025"), "xla-2025 has no kernels for the linear layers"),
+        (changed(job(), software="megatron-2021"), "megatron-2021 has no kernels"),
+        (changed(job(), software="fsdp-2023"), "fsdp-2023 has no kernels"),
+        (job(recompute="selective", recompute_modules=("ops",)), "'ops' is torchtitan's"),
+    ],
+)
+def test_what_linear_layers_cannot_do(wanted: object, says: str) -> None:
+    assert BLOCKS.linear is not None
+    arch = replace(BLOCKS, linear=replace(BLOCKS.linear, heads=24, key_heads=6))
+    with pytest.raises(PlanError, match=says):
+        check(wanted, arch, FABRIC)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("arch", [BLOCKS, DELTA])
+def test_what_they_can(arch: object) -> None:
+    for layout in (
+        {"tensor": 2, "sequence_parallel": True, "pipeline": 2},
+        {"zero": 3},
+        {"recompute": "full"},
+    ):
+        step = simulate(job(**layout), arch, machine(1), must_fit=False)  # type: ignore[arg-type]
+        assert step.step_time > 0
+
+
+def test_serving_them_is_refused_in_one_place() -> None:
+    with pytest.raises(PlanError, match=r"nemotron-h-56b has layers without attention.*its training is"):
+        check_layout(serving_job(), load_model("nemotron-h-56b"), ServingLayout())
+    with pytest.raises(PlanError, match="how engines serve"):
+        check_layout(serving_job(), load_model("qwen3-next-80b"), ServingLayout())
+    check_layout(serving_job(), DENSE, ServingLayout())
