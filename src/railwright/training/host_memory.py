@@ -23,6 +23,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model import layer_operators
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import Layer, is_routed
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.hosted import updates_on_host, weights_on_host
@@ -188,26 +189,20 @@ def _weights(job: TrainingJob, arch: Transformer, shape: StageShape) -> list[tup
             layout.tensor,
             layout.tensor,
             tp=layout.tensor,
-            ep=layout.expert if kind == "moe" else 1,
-            expert_tp=layout.expert_tensor if kind == "moe" else None,
+            ep=layout.expert if is_routed(kind) else 1,
+            expert_tp=layout.expert_tensor if is_routed(kind) else None,
         ).backward_weight
         found += [(float(op.m * op.n), layers * op.batch) for op in operators if op.m * op.n]
     return found
 
 
-def _away(job: TrainingJob, arch: Transformer, layers: tuple[str, ...]) -> float:
+def _away(job: TrainingJob, arch: Transformer, layers: tuple[Layer, ...]) -> float:
     """What one forward pass of a chunk has on the host. [byte]"""
     jax = era_of(job).allocator == "jax"
     sent = Counter(layers[: layers_away(job, len(layers))])
-    sizes = {
-        kind: [s if jax else pinned(s) for s in _kept(job, arch, kind).values()]
-        for kind in sent
-    }  # fmt: skip
+    kept = {kind: layer_kept_parts(job, arch, kind, job.layout.recompute).values() for kind in sent}
+    sizes = {kind: [size if jax else pinned(size) for size in found] for kind, found in kept.items()}
     return sum(count * sum(sizes[kind]) for kind, count in sent.items())
-
-
-def _kept(job: TrainingJob, arch: Transformer, kind: str) -> dict[str, float]:
-    return layer_kept_parts(job, arch, kind, job.layout.recompute)  # type: ignore[arg-type]
 
 
 def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, server: Server, hbm: float) -> str:
