@@ -21,7 +21,7 @@ from railwright.training.held import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
 from search_cases import AGAIN, ALTERNATING, DELAYED, GATED, LATENT, PACKED, TORCHAO, WINDOWED, drawn
-from training_cases import BLOCKS, DELTA, DENSE, MIXED, MOE, changed, job
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, MIXED, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -141,6 +141,12 @@ CASES = {
         job(batch=32, sequence=2048),
         {"expert": (1, 2, 8), "tensor": (1, 2), "zero": (0, 1, 2, 3), "context": (1, 2)},
     ),
+    "Kimi delta attention": (
+        KIMI,
+        job(batch=32),
+        {"tensor": (1,), "expert": (1, 2, 8), "pipeline": (1, 2, 4)},
+    ),
+    "lightning attention": (LIGHTNING, job(batch=32), {"tensor": (1,), "pipeline": (1, 2), "zero": (1, 3)}),
     "every kind of layer, both ways": (
         MIXED,
         job(batch=64),

@@ -104,7 +104,7 @@ def _refuse(keys: Keys) -> None:
     if isinstance(kind, str) and kind in REFUSED:
         raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")
     for key, (marked, what) in MARKS.items():
-        if marked(keys.raw(key)) and not (own and key == "layer_types"):
+        if marked(keys.raw(key)) and not (own and key in ("layer_types", "attn_type_list")):
             raise keys.refuse(key, f"a model with this key {what}, which is not modelled.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.mixers import WHOLE
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, working
 from railwright.training.eras import era_of
@@ -21,6 +22,12 @@ def check_mixers(job: TrainingJob, arch: Transformer) -> None:
     if mixer is None:
         return
     tensor = job.layout.tensor
+    if tensor > 1 and mixer.kind in WHOLE:
+        raise PlanError(
+            f"{job.name}: layout.tensor is {tensor}, and no framework that is known here cuts the linear "
+            f"layers of {arch.name} ({mixer.kind}) over tensor-parallel ranks; use tensor 1 with pipeline, "
+            "expert or zero 3."
+        )
     for what, count in (("heads", mixer.heads), ("heads of keys (groups)", mixer.key_heads)):
         if count % tensor:
             raise PlanError(
