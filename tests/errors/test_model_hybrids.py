@@ -115,7 +115,7 @@ def test_tensor_parallelism_wants_whole_heads_and_whole_groups():
 
 @pytest.mark.parametrize("config", [MINIMAX, KIMI])
 def test_linear_attention_is_cut_over_no_tensor_ranks(config):
-    with pytest.raises(PlanError, match="cut over no tensor ranks|not cut over tensor ranks"):
+    with pytest.raises(PlanError, match="are not cut over tensor ranks"):
         layer_operators(read(config), "linear moe", 8, 8, tp=2)
 
 

@@ -136,6 +136,11 @@ CASES = {
         job(batch=32),
         {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
     ),
+    "layers of one block over context ranks": (
+        BLOCKS,
+        job(batch=32, sequence=4096),
+        {"context": (1, 2, 4), "tensor": (1, 2), "context_kind": ("ring", "all-to-all")},
+    ),
     "delta nets": (
         DELTA,
         job(batch=32, sequence=2048),

@@ -18,11 +18,12 @@ from railwright.model.mamba import convolution
 def kda_blocks(mixer: LinearMixer, rows: float, sequence: int, tp: int, dtype: str) -> list[Block]:
     """From the projected rows, decays and gates to what the product behind takes.
 
-    rows   tokens of the microbatch; sequence  of one of its sequences
+    rows   of the microbatch; sequence  tokens of one of its sequences, which may lie on several ranks, each
+           with a part of the heads
     dtype  16-bit format
     """
     here = Local.of(mixer, rows, tp, dtype)
-    rounds = max(min(sequence, rows) / mixer.chunk, 1.0)
+    rounds = max(sequence / mixer.chunk, 1.0)
     return [
         convolution(here, here.v + 2 * here.k, again=False),
         _normed(here),

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Transformer
+from railwright.model.mixers import FORMS, mixer_of, projected
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.eras import era_of
@@ -177,6 +178,18 @@ def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, floa
         return rows * heads * query, rows * heads * (query + arch.v_head_dim), rows * heads * arch.v_head_dim
     kv_heads = max(arch.kv_heads // tensor, 1)
     return rows * heads * arch.head_dim, rows * 2 * kv_heads * arch.head_dim, rows * heads * arch.head_dim
+
+
+def mixer_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float]:
+    """A linear mixer's projected rows and its outputs of one context-parallel rank. [byte]
+
+    Where there are fewer heads of keys than ranks, each of them goes to several.
+    """
+    mixer, layout = mixer_of(arch), job.layout
+    rows = job.micro_batch * job.sequence / layout.context * ACTIVATION_BYTES / layout.tensor
+    copies = max(layout.context * layout.tensor / mixer.key_heads, 1.0)
+    repeated = FORMS[mixer.kind].projected[1] * mixer.keys * (copies - 1)
+    return rows * (projected(mixer) + repeated), rows * mixer.values
 
 
 def stage_size(job: TrainingJob, arch: Transformer) -> float:
