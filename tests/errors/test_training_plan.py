@@ -58,7 +58,7 @@ def test_experts_of_a_dense_model() -> None:
 
 def test_every_second_product_of_experts() -> None:
     again = {"recompute": "selective", "recompute_modules": ("ops",)}
-    assert "'ops' is torchtitan's for dense gated layers" in refusal(job(**again), MOE)
+    assert "'ops' is torchtitan's for dense layers with a gated MLP" in refusal(job(**again), MOE)
     with pytest.raises(PlanError, match="choose parts of the layer instead"):
         check(job(**again), MOE, machine().network.fabric)
     check(job(recompute_modules=("ops",)), MOE, machine().network.fabric)
