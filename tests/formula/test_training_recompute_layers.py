@@ -25,6 +25,7 @@ from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 FABRIC, CAPACITY = machine(4).network.fabric, 80e9
 MTP = replace(MOE, mtp_layers=1, layers=7)
 DEEP = replace(DENSE, layers=9)
+LONG = replace(MOE, layers=16)
 
 LAYOUTS: list[tuple[Transformer, int, dict[str, object]]] = [
     (DENSE, 8, {}),
@@ -161,6 +162,9 @@ def test_launches_of_layers_that_keep_all_are_in_time_before_tokens_are_routed_a
         (DEEP, {"pipeline": 2}, 0.004),
         (MOE, {"expert": 4}, 0.012),
         (MOE, {"expert": 4, "pipeline": 2}, 0.012),
+        (LONG, {"expert": 4, "pipeline": 2, "schedule": "dualpipe"}, 0.012),
+        (LONG, {"expert": 4, "pipeline": 2, "schedule": "dualpipe-v"}, 0.012),
+        (LONG, {"expert": 4, "pipeline": 2, "virtual_pipeline": 2, "overlap": Overlap(ep=True)}, 0.012),
     ],
 )
 def test_tensors_at_their_most_are_what_memory_adds_up(
