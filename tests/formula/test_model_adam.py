@@ -3,8 +3,9 @@
 import pytest
 
 from railwright.model import AdamTypes, optimizer_bytes, optimizer_operators
+from railwright.model.adam import BY_ADAM
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.update import adam_types
+from railwright.training.adam import adam_types
 
 
 def job(**fields):
@@ -27,8 +28,13 @@ def job(**fields):
         ({}, 4 + 28 + 6),
         # gradients 2 read and 4 written before
         ({"gradient_dtype": "bf16"}, 6 + 4 + 28 + 6),
-        # the cast writes one byte
-        ({"dtype": "fp8"}, 4 + 28 + 5),
+        # a copy in 16 bits, its largest element where scales are not delayed, the cast
+        ({"dtype": "fp8", "amax_over": "stage"}, 4 + 28 + 6 + 3),
+        ({"dtype": "fp8"}, 4 + 28 + 6 + 2 + 3),
+        # scales that are delayed are Adam's kernel's matter
+        ({"dtype": "fp8", "amax_over": "stage", "moment_dtype": "bf16"}, 4 + 4 + 8 + 8 + 1),
+        # others are not: gradients are widened and masters cast although moments are narrow
+        ({"dtype": "mxfp8", "moment_dtype": "bf16", "gradient_dtype": "bf16"}, 6 + 4 + 4 + 8 + 8 + 6),
         # 16-bit weights: the copies in narrower formats are made in the forward pass or behind the gather
         ({"dtype": "mxfp8"}, 4 + 28 + 6),
         # gradient 4 twice, master 8, moments 2 x 4, and Adam's kernel writes the weight
@@ -53,11 +59,11 @@ def test_without_a_job_it_is_megatrons_default():
 
 
 def test_adams_kernel_that_writes_weights_spares_the_master_a_reading():
-    assert optimizer_bytes(1.0, AdamTypes(apart=False)) == 34
+    assert optimizer_bytes(1.0, AdamTypes(weight=BY_ADAM["16 bits"])) == 34
 
 
 def test_narrow_moments_are_not_always_faster():
     whole, half, eighth = (
-        optimizer_bytes(1.0, AdamTypes(moment=moment, apart=False)) for moment in ("fp32", "bf16", "fp8")
+        optimizer_bytes(1.0, AdamTypes(moment=moment)) for moment in ("fp32", "bf16", "fp8")
     )
     assert half < whole < eighth

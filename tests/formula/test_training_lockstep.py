@@ -132,8 +132,10 @@ def test_a_16_bit_step_with_one_reduction_has_neither() -> None:
 
 
 def test_agreeing_over_more_ranks_never_makes_a_step_shorter() -> None:
+    # every kernel alike: scales that are not delayed want a look through the weights in the optimizer's step
     times = [
-        simulate(fp8(amax_over=over), DENSE, machine(4)).step_time for over in ("none", "tensor", "stage")
+        simulate(fp8(amax_over=over), DENSE, machine(4), kernel=lambda _: 1e-4).step_time
+        for over in ("none", "tensor", "stage")
     ]
     assert times == sorted(times)
     assert times[2] > times[0]

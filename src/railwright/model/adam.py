@@ -23,6 +23,16 @@ MOMENT_MOVED = {"fp32": 4.0 + 4, "bf16": 2.0 + 2, "fp8": (1.0 + 4) + (4 + 4) + 4
 """Bytes read and written of one moment.  fp32 and bf16 by Adam's kernel itself.  fp8: widened into a copy in
 fp32 (1 + 4), that updated (4 + 4), its largest element looked for (4), cast back (4 + 1)."""
 
+COPIED = 4.0 + 2
+"""Bytes that making a 16-bit weight of its fp32 master moves, in a kernel of its own."""
+
+BY_ADAM = {"16 bits": 2.0, "fp8": 1.0}
+"""The same where Adam's kernel writes it, which has read the master."""
+
+CAST = {"delayed": (4.0 + 2) + (2 + 1), "current": (4.0 + 2) + 2 + (2 + 1)}
+"""The same of an fp8 weight: the master is copied in 16 bits first, and a current scale wants its largest
+element (Transformer Engine, pytorch/tensor/utils.py, quantize_master_weights)."""
+
 CLIPPED = 4.0 + 4
 """Bytes of gradients multiplied in place by what their norm asks for."""
 
@@ -35,8 +45,7 @@ class AdamTypes:
     widened   gradients of 16 bits are copied in fp32 first (precision-aware optimizers read them as they are)
     master    how master weights are kept
     moment    type of both moments
-    weight    bytes of one weight as the step leaves it
-    apart     a kernel of its own makes weights, reading fp32 masters again; else Adam's writes both
+    weight    bytes moved to make a weight of an fp32 master (COPIED, BY_ADAM, CAST)
     clipped   gradients are multiplied whatever their norm
     """
 
@@ -44,8 +53,7 @@ class AdamTypes:
     widened: bool = True
     master: Master = "fp32"
     moment: Moment = "fp32"
-    weight: float = 2.0
-    apart: bool = True
+    weight: float = COPIED
     clipped: bool = False
 
     @property
@@ -57,9 +65,8 @@ class AdamTypes:
     def update_bytes(self) -> float:
         """Bytes per parameter of the rest of the step."""
         copied = self.gradient + 4.0 if self.widened and self.gradient < 4.0 else 0.0
-        again = 4.0 if self.apart else 0.0
         # read and written: the master, and the weight made of it; of remainders both halves
-        kept = {"fp32": 8.0 + again + self.weight, "remainder": 4.0 + 4, "weights": 8.0}[self.master]
+        kept = {"fp32": 8.0 + self.weight, "remainder": 4.0 + 4, "weights": 8.0}[self.master]
         clipped = CLIPPED if self.clipped else 0.0
         return copied + clipped + self.norm_bytes + 2 * MOMENT_MOVED[self.moment] + kept
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
+from railwright.training.adam import reads_as_kept
 from railwright.training.communication import gradient_bytes
 from railwright.training.constants import constant
 from railwright.training.deepspeed import BUCKETS, copied, second_gradients
@@ -48,8 +49,8 @@ MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 (precision-aware optimizer)."""
 
 COPY = "fp32 copy of the gradients"
-"""Made for the optimizer's step where gradients have 16 bits and the optimizer is not precision-aware (narrow
-moments or remainders); nothing of the passes is held by then.  Source: Megatron-LM,
+"""Made for the optimizer's step where gradients have 16 bits and the optimizer does not read them as they are
+(`adam.reads_as_kept`); nothing of the passes is held by then.  Source: Megatron-LM,
 core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
 
 PASSING = "shards on their way from and to the host"
@@ -101,7 +102,7 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
             by_adam = shard - _mean(groups)
             parts[STATES] = (master + moments) * weights_of(groups).fullest + (master + 2 * moments) * by_adam
             parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
-    if gradient < 4.0 and job.moment_dtype == "fp32" and master_of(job) == "fp32":
+    if gradient < 4.0 and not reads_as_kept(job):
         # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
         if era_of(job).deepspeed and layout.zero < 2:
             parts |= copied(shard, layout.zero, offload)

@@ -1,0 +1,49 @@
+"""In which types a job's Adam reads and writes, by the optimizer that its software runs."""
+
+from __future__ import annotations
+
+from railwright.model.adam import BY_ADAM, CAST, COPIED, AdamTypes
+from railwright.spec.training import TrainingJob
+from railwright.training.communication import gradient_bytes
+from railwright.training.deepspeed import runs_fp16_optimizer
+from railwright.training.eras import era_of
+from railwright.training.formats import has_fp32_shards, master_of
+from railwright.training.lockstep import amax_over
+
+
+def reads_as_kept(job: TrainingJob) -> bool:
+    """Whether Adam's kernel reads gradients in the type they were reduced in and writes weights itself:
+    precision-aware optimizers do, but for fp8 weights whose scale is found at once.
+
+    Source: Megatron-LM (d98e8a64), core/optimizer/optimizer_config.py,
+    use_precision_aware_optimizer_no_fp8_or_ds_fp8.
+    """
+    aware = job.moment_dtype != "fp32" or master_of(job) == "remainder"
+    return aware and not (master_of(job) == "fp32" and _scaled_at_once(job))
+
+
+def adam_types(job: TrainingJob) -> AdamTypes:
+    """What a job's Adam reads and writes.
+
+    PyTorch's FSDP updates its fp32 shards in place, always clipped.  Elsewhere Adam's kernel writes weights
+    itself (`reads_as_kept`), or a copy or cast of masters does (fp8_param_gather).  FP16_Optimizer's
+    copies are counted by themselves, that of masters too (`deepspeed.FP16_STEP_BYTES`).
+    """
+    if runs_fp16_optimizer(job):
+        return AdamTypes(weight=BY_ADAM["16 bits"])
+    gradient, moment = gradient_bytes(job), job.moment_dtype
+    if has_fp32_shards(job):
+        return AdamTypes(gradient, master="weights", moment=moment, clipped=True)
+    narrow = job.dtype == "fp8" and era_of(job).framework == "megatron"
+    if reads_as_kept(job):
+        weight = BY_ADAM["fp8" if narrow and amax_over(job) != "none" else "16 bits"]
+    else:
+        weight = CAST["current" if amax_over(job) == "none" else "delayed"] if narrow else COPIED
+    return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight)
+
+
+def _scaled_at_once(job: TrainingJob) -> bool:
+    """Whether Megatron-LM's weights are in fp8 with scales that are not delayed."""
+    if era_of(job).framework != "megatron" or era_of(job).deepspeed:
+        return False
+    return job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
