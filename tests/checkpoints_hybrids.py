@@ -62,6 +62,44 @@ QWEN_35B = {
 }
 """The defaults of its class in transformers 5.23, which is documented by Qwen3.5-35B-A3B."""
 
+MINIMAX_01 = {
+    "model_type": "minimax_text_01",
+    "num_hidden_layers": 80,
+    "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1] * 10,
+    "hidden_size": 6144,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 9216,
+    "num_local_experts": 32,
+    "num_experts_per_tok": 2,
+    "vocab_size": 200064,
+}
+"""MiniMax-01 (arXiv 2501.08313): 456 billion, 45.9 active without embedding and head."""
+
+KIMI_LINEAR = {
+    "model_type": "kimi_linear",
+    "num_hidden_layers": 27,
+    "hidden_size": 2304,
+    "num_attention_heads": 32,
+    "intermediate_size": 9216,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "num_experts": 256,
+    "num_experts_per_token": 8,
+    "moe_intermediate_size": 1024,
+    "vocab_size": 163840,
+    "linear_attn_config": {
+        "num_heads": 32,
+        "head_dim": 128,
+        "short_conv_kernel_size": 4,
+        "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+    },
+}
+"""moonshotai/Kimi-Linear-48B-A3B; the defaults of its class in transformers 5.23."""
+
 ROUNDED: dict[str, tuple[dict[str, Any], float, float]] = {
     # Nemotron-H (arXiv 2504.03624): 8B, 47B, 56B; NeMo's 4B
     "nemotron-h-4b": (nemotron(SMALL, 3072, 32, 12288, (112, 64), 128), 4.5e9, 0.01),
@@ -70,6 +108,8 @@ ROUNDED: dict[str, tuple[dict[str, Any], float, float]] = {
     "nemotron-nano-9b-v2": (nemotron(NANO_9B, 4480, 40, 15680, (128, 80), 128), 8.89e9, 0.001),
     "nemotron-nano-12b-v2": (nemotron(NANO_12B, 5120, 40, 20480, (128, 80), 128), 1.231e10, 0.001),
     "qwen3.5-35b-a3b": (QWEN_35B, 3.5e10, 0.01),
+    "minimax-text-01": (MINIMAX_01, 4.56e11, 0.001),
+    "kimi-linear-48b-a3b": (KIMI_LINEAR, 4.9e10, 0.01),
     # IBM, Granite 4.0: H-Small 32B, H-Tiny 7B, H-Micro 3B
     "granite-4.0-h-small": (
         granite(

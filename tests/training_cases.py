@@ -64,6 +64,31 @@ DELTA = replace(
 )
 """Gated delta nets but for every fourth layer, with experts (Qwen3-Next)."""
 
+KIMI = replace(
+    MOE,
+    name="kimi-8",
+    shared_experts=1,
+    shared_ffn=1024,
+    dense_layers=1,
+    attention="mla",
+    kv_heads=16,
+    kv_lora=128,
+    rope_dim=32,
+    v_head_dim=64,
+    rotary=False,
+    pattern=("linear dense", "linear moe", "linear moe", "moe", *("linear moe",) * 3, "moe"),
+    linear=LinearMixer("kda", heads=16, value_dim=64, key_heads=16, key_dim=64),
+)
+"""Kimi delta attention but for every fourth layer, whose attention is latent, with experts (Kimi Linear)."""
+
+LIGHTNING = replace(
+    MOE,
+    name="lightning-8",
+    pattern=(*("linear moe",) * 7, "moe"),
+    linear=LinearMixer("lightning", heads=16, value_dim=64, key_heads=16, key_dim=64, conv=0),
+)
+"""Lightning attention but for the last layer of eight (MiniMax-01)."""
+
 MIXED = replace(
     DELTA,
     name="mixed-8",

@@ -39,13 +39,32 @@ QWEN = SIZES | {
 }
 BAMBA = SIZES | {"model_type": "bamba", "num_hidden_layers": 4, "mamba_n_heads": 16}
 GRANITE = BAMBA | {"model_type": "granitemoehybrid", "num_local_experts": 4, "num_experts_per_tok": 2}
+MINIMAX = SIZES | {
+    "model_type": "minimax_text_01",
+    "num_hidden_layers": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "attn_type_list": [0, 0, 0, 1],
+}
+KIMI = SIZES | {
+    "model_type": "kimi_linear",
+    "num_hidden_layers": 4,
+    "kv_lora_rank": 64,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 48,
+    "v_head_dim": 32,
+    "num_experts": 8,
+    "num_experts_per_token": 2,
+    "moe_intermediate_size": 64,
+    "linear_attn_config": {"num_heads": 4, "head_dim": 32, "full_attn_layers": [4]},
+}
 
 
 def read(config):
     return parse_config(json.dumps(config), "config.json", "mine")
 
 
-@pytest.mark.parametrize("config", [NEMOTRON, NEMOTRON | EXPERTS, QWEN, BAMBA, GRANITE])
+@pytest.mark.parametrize("config", [NEMOTRON, NEMOTRON | EXPERTS, QWEN, BAMBA, GRANITE, MINIMAX, KIMI])
 def test_the_good_ones_are_good(config):
     assert read(config).linear is not None
 
@@ -73,6 +92,12 @@ def test_the_good_ones_are_good(config):
         (BAMBA | {"mamba_proj_bias": True}, "mamba_proj_bias"),
         (BAMBA | {"attn_layer_indices": "2"}, "attn_layer_indices"),
         (GRANITE | {"layer_types": ["mamba"] * 3}, "layer_types"),
+        (MINIMAX | {"attn_type_list": [0, 1]}, "attn_type_list"),
+        (MINIMAX | {"attn_type_list": [0, 0, 0, 2]}, "attn_type_list"),
+        (MINIMAX | {"attn_type_list": 7}, "attn_type_list"),
+        (MINIMAX | {"shared_intermediate_size": 64}, "shared_intermediate_size"),
+        (KIMI | {"linear_attn_config": [4]}, "linear_attn_config"),
+        (KIMI | {"kv_lora_rank": None}, "kv_lora_rank"),
         (GRANITE | {"layer_types": ["mamba", "attention", "sliding_attention", "mamba"]}, "layer_types"),
     ],
 )
@@ -86,6 +111,12 @@ def test_tensor_parallelism_wants_whole_heads_and_whole_groups():
     arch = read(NEMOTRON)
     with pytest.raises(PlanError, match=r"does not divide the 4 heads of keys \(groups\).*1, 2, 4"):
         layer_operators(arch, "linear", 8, 8, tp=8)
+
+
+@pytest.mark.parametrize("config", [MINIMAX, KIMI])
+def test_linear_attention_is_cut_over_no_tensor_ranks(config):
+    with pytest.raises(PlanError, match="are not cut over tensor ranks"):
+        layer_operators(read(config), "linear moe", 8, 8, tp=2)
 
 
 def test_a_layer_that_a_model_does_not_have_is_refused():

@@ -13,7 +13,7 @@ from railwright.spec.serving import ServingLayout
 from railwright.training import simulate
 from railwright.training.plan import check
 from serving_jobs import job as serving_job
-from training_cases import BLOCKS, DELTA, DENSE, changed, job, machine
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, changed, job, machine
 
 FABRIC = machine(2).network.fabric
 
@@ -21,7 +21,8 @@ FABRIC = machine(2).network.fabric
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (job(context=2), r"layout.context is 2.*use context 1"),
+        (job(context=16), r"layout.context 16 swaps tokens for the 24 heads.*1, 2, 3, 4, 6, 8, 12, 24 work"),
+        (job(context=4), r"context 4 cannot share the 6 heads of keys.*1, 2, 3, 6, 12, 24 work"),
         (job(tensor=4), r"6 heads of keys \(groups\).*layout.tensor = 4.*1, 2, 3, 6 work"),
         (changed(job(), software="xla-2025"), "xla-2025 has no kernels for the linear layers"),
         (changed(job(), software="megatron-2021"), "megatron-2021 has no kernels"),
@@ -36,9 +37,19 @@ def test_what_linear_layers_cannot_do(wanted: object, says: str) -> None:
         check(wanted, arch, FABRIC)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("arch", [KIMI, LIGHTNING])
+def test_linear_attention_is_split_over_data_and_stages_alone(arch: object) -> None:
+    with pytest.raises(PlanError, match=r"no framework that is known here cuts.*use tensor 1"):
+        check(job(tensor=2), arch, FABRIC)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"no framework that is known here splits.*use context 1"):
+        check(job(context=2), arch, FABRIC)  # type: ignore[arg-type]
+    check(job(pipeline=2, expert=4), arch, FABRIC)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("arch", [BLOCKS, DELTA])
 def test_what_they_can(arch: object) -> None:
     for layout in (
+        {"context": 2, "tensor": 2},
         {"tensor": 2, "sequence_parallel": True, "pipeline": 2},
         {"zero": 3},
         {"recompute": "full"},

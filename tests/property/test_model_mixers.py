@@ -22,7 +22,7 @@ from railwright.model.mixers import state_flops
 from railwright.model.pattern import PARTS, layer_kinds, num_layers
 from railwright.model.tensors import layer_tensors
 from railwright.training.costs import costs
-from training_cases import BLOCKS, DELTA, MIXED
+from training_cases import BLOCKS, DELTA, KIMI, LIGHTNING, MIXED
 
 POWERS = (1, 2, 4, 8)
 
@@ -64,6 +64,15 @@ def test_products_of_all_gpus_add_up_to_the_closed_form(arch: Transformer, tp: i
     states = state_flops(arch.linear) * num_layers(arch, mixer="linear")
     closed = flops_per_token(replace(arch, vocab=32768), sequence, "causal").forward - states
     assert forward == pytest.approx(rows * closed, rel=1e-9)
+
+
+@pytest.mark.parametrize("arch", [KIMI, LIGHTNING])
+def test_products_of_linear_attention_are_the_closed_form(arch: Transformer) -> None:
+    test_products_of_all_gpus_add_up_to_the_closed_form.hypothesis.inner_test(arch, 1, 1)  # type: ignore[attr-defined]
+    test_layers_of_one_gpu_add_up_to_the_model.hypothesis.inner_test(arch, 1)  # type: ignore[attr-defined]
+    test_every_gradient_belongs_to_a_forward_kernel.hypothesis.inner_test(arch, 3)  # type: ignore[attr-defined]
+    for dtype in ("bf16", "fp8"):
+        test_what_is_kept_is_what_the_tensors_keep.hypothesis.inner_test(arch, 1, False, dtype)  # type: ignore[attr-defined]
 
 
 @settings(max_examples=40, deadline=None)

@@ -34,7 +34,7 @@ from search_cases import (
     WINDOWED,
     drawn,
 )
-from training_cases import BLOCKS, DELTA, DENSE, MIXED, MOE, changed, job
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, MIXED, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -170,11 +170,22 @@ CASES = {
         job(batch=32),
         {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
     ),
+    "layers of one block over context ranks": (
+        BLOCKS,
+        job(batch=32, sequence=4096),
+        {"context": (1, 2, 4), "tensor": (1, 2), "context_kind": ("ring", "all-to-all")},
+    ),
     "delta nets": (
         DELTA,
         job(batch=32, sequence=2048),
         {"expert": (1, 2, 8), "tensor": (1, 2), "zero": (0, 1, 2, 3), "context": (1, 2)},
     ),
+    "Kimi delta attention": (
+        KIMI,
+        job(batch=32),
+        {"tensor": (1,), "expert": (1, 2, 8), "pipeline": (1, 2, 4)},
+    ),
+    "lightning attention": (LIGHTNING, job(batch=32), {"tensor": (1,), "pipeline": (1, 2), "zero": (1, 3)}),
     "every kind of layer, both ways": (
         MIXED,
         job(batch=64),

@@ -15,7 +15,7 @@ from railwright.training.cached import cached
 from railwright.training.eras import eras
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
-from training_cases import BLOCKS, DELTA, DENSE, MOE, job, machine
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, MOE, job, machine
 
 GATED = replace(MOE, attention_gate="element", qk_norm=True, expert_layers=(0, 1, 5))
 CHOOSING = replace(
@@ -65,12 +65,27 @@ LAYOUTS = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(
     LAYOUTS,
-    st.sampled_from([DENSE, MOE, GATED, HEADED, CHOOSING, BLOCKS, DELTA]),
+    st.sampled_from([DENSE, MOE, GATED, HEADED, CHOOSING]),
     st.sampled_from(ERAS),
     st.sampled_from(["bf16", "fp8", "mxfp8"]),
     st.booleans(),
 )
 def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no-untyped-def]
+    _replayed(layout, arch, software, dtype, hidden)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    LAYOUTS,
+    st.sampled_from([BLOCKS, DELTA, KIMI, LIGHTNING]),
+    st.sampled_from(["megatron-2025", "megatron-2026", "fsdp-2025"]),
+    st.sampled_from(["bf16", "fp8"]),
+)
+def test_any_layout_of_hybrids_can_be_replayed(layout, arch, software, dtype) -> None:  # type: ignore[no-untyped-def]
+    _replayed(layout, arch, software, dtype, False)
+
+
+def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no-untyped-def]
     try:
         wanted = job(
             gpus=32,

@@ -50,6 +50,13 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "moe_top_k": "num_experts_per_tok",
         "share_expert_dims": "share_expert_dim",
     },
+    "kimi_linear": {
+        "num_experts_per_token": "num_experts_per_tok",
+        "num_local_experts": "num_experts",
+        "n_shared_experts": "num_shared_experts",
+        "model_max_length": "max_position_embeddings",
+    },
+    "minimax": _EXPERTS,
     "hunyuan_v1_moe": {"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
 }
 """model_type -> other name of a key -> the name that the family's function reads (attribute_map there).

@@ -22,11 +22,12 @@ LOWER = 10 / 16
 def delta_blocks(mixer: LinearMixer, rows: float, sequence: int, tp: int, dtype: str) -> list[Block]:
     """From the projected rows to what the product behind takes.
 
-    rows      tokens of the microbatch; sequence  of one of its sequences
+    rows      of the microbatch; sequence  tokens of one of its sequences, which may lie on several ranks,
+              each with a part of the heads
     dtype     16-bit format
     """
     here = Local.of(mixer, rows, tp, dtype)
-    rounds = max(min(sequence, rows) / mixer.chunk, 1.0)
+    rounds = max(sequence / mixer.chunk, 1.0)
     return [
         convolution(here, here.v + 2 * here.k, again=False),
         _inputs(here),
@@ -39,14 +40,17 @@ def delta_blocks(mixer: LinearMixer, rows: float, sequence: int, tp: int, dtype:
     ]
 
 
-def delta_kept(mixer: LinearMixer, tp: int) -> float:
-    """Bytes per token of what the delta rule keeps: queries and keys of every head of values, values, the
-    inverse of every chunk's square; sums of decays and gates, in fp32 and 16 bits; queries and keys before
-    their norm with its root; the convolution's input is the projected row.
+def delta_kept(mixer: LinearMixer, tp: int) -> dict[str, float]:
+    """Bytes per token beside the projected row, which is the convolution's input.
+
+    The delta rule keeps queries and keys of every head of values, values, the inverse of every chunk's
+    square; sums of decays and gates, in fp32 and 16 bits; queries and keys before their norm.  Then its
+    output, and that normed beside its gate.
     """
     heads, v, k = mixer.heads / tp, mixer.values / tp, mixer.keys / tp
     repeated = heads * mixer.key_dim
-    return ELEMENT * (2 * repeated + v + heads * mixer.chunk + 2 * k) + heads * (WIDE + 2 * ELEMENT)
+    rule = ELEMENT * (2 * repeated + v + heads * mixer.chunk + 2 * k) + heads * (WIDE + 2 * ELEMENT)
+    return {"mixer rule": rule, "mixer scanned": ELEMENT * v, "mixer normed": ELEMENT * v}
 
 
 def delta_working(mixer: LinearMixer, tp: int) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from railwright.model import expert_families as moe
 from railwright.model import gated_families as gated
 from railwright.model import gpt_families as gpt
 from railwright.model import hybrid_families as hybrid
+from railwright.model import linear_families as linear
 from railwright.model import remote_families as remote
 from railwright.model import residual_families as residual
 from railwright.model import windowed_expert_families as windowed
@@ -154,9 +155,16 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": hybrid.qwen3_next,
     "qwen3_5_text": hybrid.qwen3_5,
     "qwen3_5_moe_text": hybrid.qwen3_next,
+    "minimax": linear.minimax,
+    "minimax_text_01": linear.minimax,
+    "minimax_m1": linear.minimax,
+    "kimi_linear": linear.kimi_linear,
 }
 
-LINEAR = ("nemotron_h", "bamba", "granitemoehybrid", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+LINEAR = (
+    *("nemotron_h", "bamba", "granitemoehybrid", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"),
+    *("minimax", "minimax_text_01", "minimax_m1", "kimi_linear"),
+)
 """Those whose layers may be others than attention: their functions read what says so."""
 
 NOT_DECODERS = (
@@ -180,9 +188,9 @@ NOT_DECODERS = (
 """Architectures that are certainly not decoder-only transformers."""
 
 HYBRIDS = (
-    *("jamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba", "kimi_linear", "minimax"),
+    *("jamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba"),
     *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
-    *("minimax_text_01", "minimax_m1", "lfm3", "plamo2", "qwen4_exp", "qwen4_exp_text"),
+    *("lfm3", "plamo2", "qwen4_exp", "qwen4_exp_text"),
     *("glm5_next", "glm5_next_text"),
 )
 """Architectures that mix attention with layers whose kernels are not modelled: Mamba of the first kind, other

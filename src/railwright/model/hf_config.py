@@ -114,8 +114,8 @@ def _refuse(keys: Keys) -> None:
         raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")
     chosen = kind in INDEXED and keys.raw("index_topk") is not None
     for key, (marked, what) in MARKS.items():
-        shown = (chosen and key in ("index_topk", "layer_types")) or (own and key == "layer_types")
-        if marked(keys.raw(key)) and not shown:
+        shown = chosen and key in ("index_topk", "layer_types")
+        if marked(keys.raw(key)) and not (shown or (own and key in ("layer_types", "attn_type_list"))):
             raise keys.refuse(key, f"a model with this key {what}, which is not modelled.")
 
 

@@ -18,10 +18,10 @@ SUMS = 12
 dCB, ddA)."""
 
 
-def mamba_blocks(mixer: LinearMixer, rows: float, tp: int, dtype: str) -> list[Block]:
+def mamba_blocks(mixer: LinearMixer, rows: float, sequence: int, tp: int, dtype: str) -> list[Block]:
     """From the projected rows to what the product behind takes.
 
-    rows   tokens of the microbatch
+    rows   tokens of the microbatch; sequence  of one of its sequences: kernels work on chunks of all at once
     dtype  16-bit format
     """
     here = Local.of(mixer, rows, tp, dtype)
@@ -34,6 +34,11 @@ def mamba_blocks(mixer: LinearMixer, rows: float, tp: int, dtype: str) -> list[B
         _scan(here),
         _gated_norm(here),
     ]
+
+
+def mamba_kept(mixer: LinearMixer, tp: int) -> dict[str, float]:
+    """Bytes per token beside the projected row: the scan's output (what save_for_backward holds)."""
+    return {"mixer scanned": ELEMENT * mixer.values / tp}
 
 
 def mamba_working(mixer: LinearMixer, tp: int) -> tuple[float, float]:

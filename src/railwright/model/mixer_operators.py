@@ -6,12 +6,16 @@ columns and the one behind by rows, so that the same two collectives end it as a
 
 from __future__ import annotations
 
-from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from collections.abc import Callable
+from typing import NamedTuple
+
+from railwright.model.architecture import LinearMixer, Transformer
 from railwright.model.delta import delta_blocks, delta_kept, delta_working
+from railwright.model.kda import kda_blocks, kda_kept, kda_working
 from railwright.model.kernels import CAST_DTYPES, ELEMENT, Block, elementwise, half, linear, residual
-from railwright.model.mamba import mamba_blocks, mamba_working
-from railwright.model.mixers import mixer_of, projected
+from railwright.model.lightning import lightning_blocks, lightning_kept, lightning_working
+from railwright.model.mamba import mamba_blocks, mamba_kept, mamba_working
+from railwright.model.mixers import low_rank, mixer_of, projected
 
 
 def mixer_blocks(arch: Transformer, rows: int, local: int, sequence: int, tp: int, dtype: str) -> list[Block]:
@@ -24,7 +28,8 @@ def mixer_blocks(arch: Transformer, rows: int, local: int, sequence: int, tp: in
     blocks = [
         elementwise("mixer norm", local, reads=h, writes=h, back=3 * h),
         linear("mixer projection", rows, projected(mixer) // tp, h, dtype),
-        *_between(arch, rows, sequence, tp, half(dtype)),
+        *_low_rank(arch, rows, tp, dtype),
+        *KERNELS[mixer.kind].blocks(mixer, rows, sequence, tp, half(dtype)),
     ]
     if dtype in CAST_DTYPES:
         blocks.append(elementwise("mixer output cast", rows, values, values, 0))
@@ -38,24 +43,39 @@ def mixer_blocks(arch: Transformer, rows: int, local: int, sequence: int, tp: in
 def mixer_keeps(arch: Transformer, tp: int) -> dict[str, float]:
     """Bytes per token that a mixer keeps between its products, tensor by tensor."""
     mixer = mixer_of(arch)
-    kept = {"mixer projected": ELEMENT * projected(mixer) / tp, "mixer scanned": ELEMENT * mixer.values / tp}
-    if mixer.kind == "gated_deltanet":
-        kept["mixer rule"] = delta_kept(mixer, tp)
-        # a norm's output beside its gate
-        kept["mixer normed"] = ELEMENT * mixer.values / tp
-    return kept
+    return {"mixer projected": ELEMENT * projected(mixer) / tp, **KERNELS[mixer.kind].kept(mixer, tp)}
 
 
 def mixer_working(arch: Transformer, tp: int) -> tuple[float, float]:
     """Bytes per token that a mixer's kernels need for themselves at most, forward and backward."""
     mixer = mixer_of(arch)
-    return (delta_working if mixer.kind == "gated_deltanet" else mamba_working)(mixer, tp)
+    return KERNELS[mixer.kind].working(mixer, tp)
 
 
-def _between(arch: Transformer, rows: int, sequence: int, tp: int, dtype: str) -> list[Block]:
+class Kernels(NamedTuple):
+    """What lies between the products of one kind of mixer: its blocks of (mixer, rows, sequence, tp, 16-bit
+    format), what they keep beside the projected row and what they need, per token of (mixer, tp)."""
+
+    blocks: Callable[[LinearMixer, float, int, int, str], list[Block]]
+    kept: Callable[[LinearMixer, int], dict[str, float]]
+    working: Callable[[LinearMixer, int], tuple[float, float]]
+
+
+KERNELS: dict[str, Kernels] = {
+    "mamba2": Kernels(mamba_blocks, mamba_kept, mamba_working),
+    "gated_deltanet": Kernels(delta_blocks, delta_kept, delta_working),
+    "kda": Kernels(kda_blocks, kda_kept, kda_working),
+    "lightning": Kernels(lightning_blocks, lightning_kept, lightning_working),
+}
+
+
+def _low_rank(arch: Transformer, rows: int, tp: int, dtype: str) -> list[Block]:
+    """The two products through a few columns that make decays of keys and gates of values (KDA)."""
     mixer = mixer_of(arch)
-    if mixer.kind == "mamba2":
-        return mamba_blocks(mixer, rows, tp, dtype)
-    if mixer.kind == "gated_deltanet":
-        return delta_blocks(mixer, rows, sequence, tp, dtype)
-    raise PlanError(f"{arch.name}: the kernels of its linear layers ({mixer.kind}) are not modelled.")
+    middle, behind = low_rank(mixer)
+    if not middle:
+        return []
+    return [
+        linear("mixer gates down", rows, middle, arch.hidden, dtype),
+        linear("mixer gates up", rows, behind // tp, mixer.value_dim, dtype),
+    ]

@@ -103,6 +103,11 @@ def replicated(arch: Transformer) -> int:
     return arch.hidden * middle + (mixer.value_dim if FORMS[mixer.kind].head_gain else 0)
 
 
+WHOLE = ("kda", "lightning")
+"""Mixers that no published module cuts over tensor-parallel ranks (Megatron-LM has Mamba-2 and gated delta
+nets only; lightning attention's norm is over all heads)."""
+
+
 def check_mixer(arch: Transformer, tp: int) -> None:
     """Raise PlanError where tensor parallelism cannot cut a mixer: whole heads, and whole heads of keys.
 
@@ -110,6 +115,10 @@ def check_mixer(arch: Transformer, tp: int) -> None:
     gated_delta_net/common.py.
     """
     mixer = mixer_of(arch)
+    if tp > 1 and mixer.kind in WHOLE:
+        raise PlanError(
+            f"{arch.name}: its linear layers ({mixer.kind}) are not cut over tensor ranks; use 1."
+        )
     for what, count in (("heads", mixer.heads), ("heads of keys (groups)", mixer.key_heads)):
         if count % tp:
             sizes = ", ".join(str(d) for d in range(1, count + 1) if count % d == 0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railwright.model.mixer_operators import mixer_working
-from railwright.model.mixers import mixer_of, projected
+from railwright.model.mixers import low_rank, mixer_of, projected
 from railwright.model.tensor_lists import INPUT
 
 if TYPE_CHECKING:
     from railwright.model.tensors import Tape
 
-OWN = ("mixer rule", "mixer normed")
+OWN = ("mixer rule", "mixer gates", "mixer normed")
 """What a mixer's kernels keep beside what they read and make (`mixer_operators.mixer_keeps`)."""
 
 
@@ -24,7 +24,10 @@ def linear_mixer(tape: Tape, out: str) -> str:
     tape.groups[INPUT] = "mixer norm input"
     tape.norm(INPUT, norm)
     of, wide = tape.gathered(norm), projected(mixer) / tape.tp
-    tape.product(of, "mixer projected", tape.wide("mixer projected", wide), norm, wide * arch.hidden)
+    middle, behind = low_rank(mixer)
+    thin = (middle * arch.hidden, behind * mixer.value_dim) if middle else ()
+    made = tape.wide("mixer projected", wide)
+    tape.product(of, "mixer projected", made, norm, wide * arch.hidden, *thin)
     ahead, back = (tape.rows * each for each in mixer_working(arch, tape.tp))
     values = mixer.values / tape.tp
     makes = {"mixer scanned": tape.wide("mixer scanned", values)}

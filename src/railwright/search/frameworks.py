@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError, nearest
 from railwright.model.architecture import Transformer
+from railwright.model.mixers import WHOLE
 from railwright.model.pattern import is_hybrid
 from railwright.search.dispatcher import sends_one_copy
 from railwright.search.export_megatron_words import (
@@ -197,6 +198,8 @@ def _megatron(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -
     whole_masters;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [_schedule(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
+    if arch.linear and arch.linear.kind in WHOLE:
+        found.append(f"layers with {arch.linear.kind}")
     again, virtual = setting["recompute"], setting["virtual_pipeline"]
     modules = job.layout.recompute_modules if again == "selective" else ()
     if unknown := [name for name in modules if name not in MODULES]:

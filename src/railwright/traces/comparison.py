@@ -39,7 +39,7 @@ COMPUTE = {
 OTHER = "other communication"
 IDLE = "waiting (host, pipeline)"
 COPY = "copies from and to the host"
-_KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory",)}
+_KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 _OF_KIND = {
     "expert_dp": "dp", "embedding": "dp", "shard": "dp", "copies": "dp", "mirror": "dp", "ep_local": "ep",
     "etp": "tp",

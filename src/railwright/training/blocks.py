@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import PARTS, Layer
+from railwright.model.recompute import CORE
 from railwright.model.sparse import PROJECTIONS
 from railwright.spec.training import TrainingJob
 from railwright.training.again import Again, part_of
@@ -32,6 +33,9 @@ from railwright.training.eras import era_of
 from railwright.training.exchange import Exchange
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS
+
+MIXERS = {"attention": "attention", "linear": "mixer", "": ""}
+"""What the first block of a layer is called in a timeline."""
 
 RECOMPUTED = "recomputed "
 """What the names of tasks begin with that run again."""
@@ -64,7 +68,8 @@ class Blocks:
     def forward(self, chain: Chain, kind: Layer, again: str = "") -> None:
         """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
         attention, rest = sections(self.layers[kind])
-        name, label = f"{again}attention", "recompute" if again else "attention"
+        mixer = MIXERS[PARTS[kind].mixer]
+        name, label = f"{again}{mixer}", "recompute" if again else mixer
         if attention:
             self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
         if rest:
@@ -144,13 +149,13 @@ class Blocks:
             chain.communicate(self.exchange.whole_again())
         if not attention:
             return
-        own = whole and not result_first
+        own, mixer = whole and not result_first, MIXERS[PARTS[kind].mixer]
         gathered = self._joined(kind)
-        self._block_backward(chain, "attention backward", "attention", attention, own, gathered)
+        self._block_backward(chain, f"{mixer} backward", mixer, attention, own, gathered)
         if result_first:
             for width in gathered_again(attention, self.widths) if self.sp else ():
                 chain.communicate(self.exchange.gathering(AGAIN, width))
-            self.compute(chain, LAST_WEIGHTS, "attention", sum(c.weight for c in attention))
+            self.compute(chain, LAST_WEIGHTS, mixer, sum(c.weight for c in attention))
 
     def _shared(
         self, chain: Chain, shared: list[Cost], seconds: Callable[[list[Cost]], float]
@@ -177,7 +182,7 @@ class Blocks:
             self.gather(chain, name, kind, column.product.forward, column.width)
         self.compute(chain, name, kind, sum(c.forward for c in before))
         if core:
-            self.attend(chain, name, kind, sum(c.forward for c in core))
+            self._mix(chain, name, kind, core, sum(c.forward for c in core))
         self.compute(chain, name, kind, sum(c.forward for c in behind))
         comm = self.exchange.reduction() if reduced else NOTHING
         if self.job.overlap.tp:
@@ -205,7 +210,7 @@ class Blocks:
             self.compute(chain, name, kind, gradients_of([last], whole))
         self.compute(chain, name, kind, gradients_of(behind, whole))
         if core:
-            self.attend(chain, name, kind, gradients_of(core, whole), backward=True)
+            self._mix(chain, name, kind, core, gradients_of(core, whole), backward=True)
         self.compute(chain, name, kind, gradients_of(before, whole))
         for column in reversed(columns):
             if column.product.name in PROJECTIONS:
@@ -236,6 +241,15 @@ class Blocks:
         self.compute(chain, name, kind, cost.input)
         chain.communicate(self.exchange.reduction(width))
         self.compute(chain, name, kind, weight)
+
+    def _mix(
+        self, chain: Chain, name: str, kind: str, core: list[Cost], seconds: float, backward: bool = False
+    ) -> None:
+        """The core attention, or a linear mixer's kernels, with what context ranks exchange around it."""
+        if core[0].name in CORE:
+            self.attend(chain, name, kind, seconds, backward)
+        else:
+            self.exchange.mix(chain, name, kind, seconds, backward)
 
     def attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
         self.exchange.attend(chain, name, kind, seconds, backward)

@@ -15,6 +15,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Transformer
 from railwright.model.flops import value_width
+from railwright.model.mixers import FORMS, mixer_of, projected
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.eras import era_of
@@ -184,6 +185,18 @@ def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, floa
     value = value_width(arch)
     keys = rows * kv_heads * (arch.head_dim + value)
     return rows * heads * arch.head_dim, keys, rows * heads * value
+
+
+def mixer_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float]:
+    """A linear mixer's projected rows and its outputs of one context-parallel rank. [byte]
+
+    Where there are fewer heads of keys than ranks, each of them goes to several.
+    """
+    mixer, layout = mixer_of(arch), job.layout
+    rows = job.micro_batch * job.sequence / layout.context * ACTIVATION_BYTES / layout.tensor
+    copies = max(layout.context * layout.tensor / mixer.key_heads, 1.0)
+    repeated = FORMS[mixer.kind].projected[1] * mixer.keys * (copies - 1)
+    return rows * (projected(mixer) + repeated), rows * mixer.values
 
 
 def stage_size(job: TrainingJob, arch: Transformer) -> float:

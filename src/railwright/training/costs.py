@@ -34,6 +34,12 @@ NONE = Cost("", False, 0.0, 0.0, 0.0)
 STAYING = ("query absorption", *PROJECTIONS)
 """Products whose gathered inputs stay until the backward pass, or are not needed there (`model.sparse`)."""
 
+MIXING = (
+    *("mixer convolution", "mixer inputs", "mixer activation", "mixer key norm", "mixer decays"),
+    *("mixer chunk", "mixer state passing", "mixer gated norm"),
+)
+"""How the kernels of a linear mixer begin that work on whole sequences (`model.mixer_operators.KERNELS`)."""
+
 ROTARY_KEYS = "key/value down"
 """The product that makes the rotary part of latent attention's keys, which all heads share."""
 
@@ -183,8 +189,9 @@ def gathered_again(found: list[Cost], widths: Mapping[str, int | None]) -> list[
 
 
 def around_core(found: list[Cost]) -> tuple[list[Cost], list[Cost], list[Cost]]:
-    """Before the core attention, it, and after it; without one all is before."""
-    at = [i for i, c in enumerate(found) if c.name in CORE]
+    """Before the core attention or the kernels of a linear mixer, these, and what is after; without any all
+    is before."""
+    at = [i for i, c in enumerate(found) if c.name in CORE or c.name.startswith(MIXING)]
     if not at:
         return found, [], []
     return found[: at[0]], found[at[0] : at[-1] + 1], found[at[-1] + 1 :]

@@ -19,6 +19,7 @@ from railwright.training.communication import (
     Prices,
     activation_size,
     block_sizes,
+    mixer_sizes,
     routed_size,
 )
 
@@ -135,6 +136,22 @@ class Exchange:
         chain.compute(name, kind, seconds)
         if backward:
             chain.communicate(self.prices.comm("cp", "cp reduce-scatter", "reduce_scatter", whole, "cp"))
+
+    def mix(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
+        """The kernels of a linear mixer: context-parallel ranks swap tokens for heads in front of them, and
+        back behind them, however the attention of other layers is split.
+
+        Source: Megatron-LM d98e8a6, core/ssm/mamba_context_parallel.py (pre_conv_ssm, post_conv_ssm) and
+        gated_delta_net/common.py (a2a_cp_to_hp).
+        """
+        if self.cp == 1:
+            chain.compute(name, kind, seconds)
+            return
+        again, ends = " backward" if backward else "", mixer_sizes(self.job, self.arch)
+        first, last = reversed(ends) if backward else ends
+        chain.communicate(self.prices.comm("cp", f"cp all-to-all in{again}", "all_to_all", first, "cp"))
+        chain.compute(name, kind, seconds)
+        chain.communicate(self.prices.comm("cp", f"cp all-to-all out{again}", "all_to_all", last, "cp"))
 
     def _plain(self) -> bool:
         """Experts are whole on the tensor ranks together and nowhere else: as a dense MLP."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import LinearMixer, Transformer
+from railwright.model.mixers import WHOLE
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, working
 from railwright.training.eras import era_of
@@ -21,21 +22,52 @@ def check_mixers(job: TrainingJob, arch: Transformer) -> None:
     if mixer is None:
         return
     tensor = job.layout.tensor
+    if tensor > 1 and mixer.kind in WHOLE:
+        raise PlanError(
+            f"{job.name}: layout.tensor is {tensor}, and no framework that is known here cuts the linear "
+            f"layers of {arch.name} ({mixer.kind}) over tensor-parallel ranks; use tensor 1 with pipeline, "
+            "expert or zero 3."
+        )
     for what, count in (("heads", mixer.heads), ("heads of keys (groups)", mixer.key_heads)):
         if count % tensor:
             raise PlanError(
                 f"{job.name}: the {count} {what} of the linear layers of {arch.name} cannot be cut into "
                 f"layout.tensor = {tensor} equal parts; {working(divisors(count))}."
             )
-    if job.layout.context > 1:
-        raise PlanError(
-            f"{job.name}: layout.context is {job.layout.context}, and how context-parallel ranks share the "
-            f"states of the linear layers of {arch.name} is not modelled; use context 1, and more tensor or "
-            "pipeline parallelism, or recompute, where memory is short."
-        )
+    _check_context(job, arch, mixer)
     era = era_of(job)
     if era.framework not in FRAMEWORKS or era.attention != "flash":
         raise PlanError(
             f"{job.name}: software {job.software} has no kernels for the linear layers of {arch.name}; "
             "choose one of Megatron's or PyTorch FSDP's from 2024 on."
+        )
+
+
+def _check_context(job: TrainingJob, arch: Transformer, mixer: LinearMixer) -> None:
+    """Context-parallel ranks swap tokens for whole heads (`Exchange.mix`).
+
+    Source: Megatron-LM, core/ssm/mamba_context_parallel.py: groups may be copied, those of a gated delta net
+    are not (gated_delta_net/common.py).
+    """
+    context, tensor = job.layout.context, job.layout.tensor
+    if context == 1:
+        return
+    if mixer.kind in WHOLE:
+        raise PlanError(
+            f"{job.name}: layout.context is {context}, and no framework that is known here splits the linear "
+            f"layers of {arch.name} ({mixer.kind}) over context-parallel ranks; use context 1."
+        )
+    heads, groups = mixer.heads // tensor, mixer.key_heads // tensor
+    if heads % context:
+        raise PlanError(
+            f"{job.name}: layout.context {context} swaps tokens for the {heads} heads per GPU of the linear "
+            f"layers of {arch.name}, and does not divide them; {working(divisors(heads))}."
+        )
+    if groups % context and (mixer.kind != "mamba2" or context % groups):
+        fitting = [
+            d for d in divisors(heads) if groups % d == 0 or (mixer.kind == "mamba2" and d % groups == 0)
+        ]
+        raise PlanError(
+            f"{job.name}: layout.context {context} cannot share the {groups} heads of keys (groups) per GPU "
+            f"of the linear layers of {arch.name}; {working(fitting)}."
         )

@@ -45,7 +45,8 @@ def weight_gradients(
             blocks.append((i, "shared expert weights", "experts", shared))
             blocks.append((i, "expert weights", "grouped", [*route, *experts, *after]))
         if mixer:
-            blocks.append((i, "attention weights", "attention", attention))
+            name = "attention" if mixer == "attention" else "mixer"
+            blocks.append((i, f"{name} weights", name, attention))
     for layer, name, kind, found in blocks:
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)

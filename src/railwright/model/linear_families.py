@@ -1,0 +1,69 @@
+"""Families with linear attention in most layers: MiniMax-01 (lightning attention) and Kimi Linear (KDA).
+
+As in their configuration and modelling code in huggingface/transformers (5.23), and MiniMax-Text-01's own
+beside its checkpoint, which says by numbers what its layers are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.model.architecture import LinearMixer, Transformer
+from railwright.model.family_parts import behind_dense, named_layers, plain, routed, without
+from railwright.model.hybrid_families import linear_layers, mixed
+from railwright.model.keys import Keys
+
+
+def minimax(keys: Keys, name: str) -> Transformer:
+    """MiniMax-Text-01 and M1: lightning attention with as many heads as the attention of the other layers,
+    and Mixtral's experts in all."""
+    keys.need(not keys.raw("shared_intermediate_size"), "shared_intermediate_size", "it must be 0.")
+    base, experts = plain(keys, name), "num_local_experts"
+    has = [True] * base.layers
+    arch = routed(keys, base, has, experts=experts, per_token="num_experts_per_tok", width=base.ffn)
+    numbers = keys.raw("attn_type_list")
+    if numbers is None:
+        linear = linear_layers(keys, arch.layers, [i % 2 == 1 for i in range(arch.layers)])
+    else:
+        right = isinstance(numbers, list) and len(numbers) == arch.layers and set(numbers) <= {0, 1}
+        keys.need(right, "attn_type_list", f"{arch.layers} of 0, 1 are expected, one for each layer.")
+        linear = [kind == 0 for kind in numbers] if right else [True] * arch.layers
+    heads, width = arch.heads, arch.head_dim
+    return mixed(arch, LinearMixer("lightning", heads, width, heads, width, conv=0), linear)
+
+
+def kimi_linear(keys: Keys, name: str) -> Transformer:
+    """Kimi Linear: KDA but for every fourth layer, whose latent attention has no positions; experts behind a
+    dense layer, with a bias on their router."""
+    for key in ("attention_bias", "tie_word_embeddings"):
+        without(keys, key)
+    llama = plain(keys, name)
+    base = replace(
+        llama,
+        kv_heads=llama.heads,
+        head_dim=keys.whole("qk_nope_head_dim"),
+        attention="mla",
+        q_lora=keys.whole("q_lora_rank", 0),
+        kv_lora=keys.whole("kv_lora_rank"),
+        rope_dim=keys.whole("qk_rope_head_dim"),
+        v_head_dim=keys.whole("v_head_dim"),
+        rotary=False,
+    )
+    arch = routed(
+        keys,
+        base,
+        behind_dense(keys, base.layers, keys.whole("first_k_dense_replace", 1, least=0)),
+        experts="num_experts",
+        per_token="num_experts_per_tok",
+        width=keys.whole("moe_intermediate_size"),
+        shared=keys.whole("num_shared_experts", 1, least=0),
+        router_bias=True,
+    )
+    own = keys.inside("linear_attn_config")
+    if not isinstance(keys.raw("linear_attn_config"), dict):
+        return arch
+    # counted from 1 there
+    full = [i - 1 for i in named_layers(own, "full_attn_layers", base.layers + 1)]
+    heads, width = own.whole("num_heads"), own.whole("head_dim")
+    mixer = LinearMixer("kda", heads, width, heads, width, conv=own.whole("short_conv_kernel_size", 4))
+    return mixed(arch, mixer, [i not in full for i in range(base.layers)])
