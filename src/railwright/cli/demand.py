@@ -95,7 +95,7 @@ def demand(
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
-    _print(found, alone=study is None and days is None and gpus is None)
+    _print(found, alone=study is None and days is None and gpus is None, of_study=study is not None)
 
 
 def _of_model(
@@ -114,6 +114,7 @@ def _of_model(
     from railwright.model import load_model
     from railwright.training.demand import demand as needed
     from railwright.training.demand import usual_server
+    from railwright.training.whole_runs import over_middle
 
     arch, catalog = load_model(model), load_catalog()
     found = []
@@ -122,21 +123,20 @@ def _of_model(
         box = find(catalog.servers, server) if server is not None else usual_server(catalog, gpu)
         if box.gpu != gpu.name:
             raise RailwrightError(f"the server {box.name} holds {box.gpu}, not {gpu.name}")
-        found.append(
-            needed(
-                arch,
-                tokens,
-                sequence,
-                gpu,
-                box,
-                dtype,
-                days=days,
-                gpus=gpus,
-                pue=pue,
-                availability=availability,
-                idle_share=_idle_share(),
-            )
+        one = needed(
+            arch,
+            tokens,
+            sequence,
+            gpu,
+            box,
+            dtype,
+            days=days,
+            gpus=gpus,
+            pue=pue,
+            availability=availability,
+            idle_share=_idle_share(),
         )
+        found.append(replace(one, runs=tuple((run.run, ratio) for run, ratio in over_middle(gpu))))
     return found
 
 
@@ -198,7 +198,7 @@ def _idle_share(prices: str | None = None) -> float:
     return find_price(price_book(prices), "power-idle").high
 
 
-def _print(found: list[Demand], *, alone: bool) -> None:
+def _print(found: list[Demand], *, alone: bool, of_study: bool) -> None:
     from railwright.cli.tables import print_table, print_words
     from railwright.units import show_amount, show_count, show_flop_rate, show_power, show_time
 
@@ -226,6 +226,9 @@ def _print(found: list[Demand], *, alone: bool) -> None:
         f"PUE {first.pue:g}; availability {first.availability:g}"
         + (": nothing fails." if first.availability == 1.0 else ".")
     )
+    for words in dict.fromkeys(_beside(one, of_study) for one in found):
+        if words:
+            print_words(words)
     for warning in (w for one in found for w in one.warnings):
         print_words(f"! {warning}")
     for one in found:
@@ -237,6 +240,25 @@ def _print(found: list[Demand], *, alone: bool) -> None:
             )
     if alone:
         print_words("One server; give --days for the fleet that a deadline takes, or --gpus for its days.")
+
+
+def _beside(one: Demand, of_study: bool) -> str:
+    """What whole published runs took beside figures like these; '' where none is known."""
+    from railwright.training.constants import constant
+
+    if of_study:
+        least, most = constant("run_over_step_least"), constant("run_over_step_most")
+        return (
+            f"Steps are those of a benchmark: those of published runs took {least:g} to {most:g} times as "
+            "long as predicted."
+        )
+    if not one.runs:
+        return ""
+    told = ", ".join(f"{run} {ratio:.1f}" for run, ratio in one.runs)
+    return (
+        f"Whole runs on it took more GPU-hours than the middle says of them: {told} times; what their makers "
+        "count beside steps is not published."
+    )
 
 
 def _range(value: Range, show: Callable[[float], str]) -> str:

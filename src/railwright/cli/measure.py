@@ -44,8 +44,8 @@ def compare(
         str,
         typer.Argument(
             metavar="LOG",
-            help="Log of nccl-tests, rccl-tests, OSU or bench; or result of vllm bench serve, aiperf, "
-            "genai-perf, guidellm or inference-perf.",
+            help="Log of nccl-tests, rccl-tests, OSU or bench; of a training job (Megatron-LM, NeMo, "
+            "torchtitan, …); or result of vllm bench serve, aiperf, genai-perf, guidellm or inference-perf.",
         ),
     ],
     study: Annotated[str, typer.Argument(metavar="STUDY", help="Study file, or the name of a template.")],
@@ -60,13 +60,14 @@ def compare(
         int | None, typer.Option("--ranks", min=1, help="Ranks of a group, where the log does not say.")
     ] = None,
     job: Annotated[
-        str | None, typer.Option("--job", help="The study's serving job, for a load generator's result.")
+        str | None,
+        typer.Option("--job", help="The study's training or serving job, for a log or result of one."),
     ] = None,
 ) -> None:
-    """Hold a benchmark's log against a study.
+    """Hold a benchmark's or a job's log against a study.
 
-    Measured and predicted size by size (collectives) or percentile by percentile (serving), and what explains
-    the difference, with the next test.
+    Measured and predicted size by size (collectives), step by step (training) or percentile by percentile
+    (serving), and what explains the difference, with the next test.
     """
     from railwright.measure.loadgen import is_result
 
@@ -75,6 +76,13 @@ def compare(
         from railwright.cli.serve_measured import show_compared
 
         show_compared(Path(log), open_study(study), job, as_json, html)
+        return
+    from railwright.measure.steplog import is_step_log
+
+    if is_step_log(Path(log)):
+        from railwright.cli.steps_measured import show_steps
+
+        show_steps(Path(log), open_study(study), job, as_json, html)
         return
     from railwright.measure.compare import compare as compared
     from railwright.measure.logs import read_log

@@ -43,7 +43,18 @@ def trained(study: Study, workshop: Workshop) -> list[Assumption]:
     return [
         *told,
         Assumption("compute while communication runs", f"{slower.value:g} times as long", slower.source),
+        _whole_run(),
     ]
+
+
+def _whole_run() -> Assumption:
+    """How much longer steps of published runs took than predicted: factors are fitted to benchmarks."""
+    least, most = _known("run_over_step_least"), _known("run_over_step_most")
+    return Assumption(
+        "a run of weeks beside its predicted steps",
+        f"not in the predicted times: published runs took {least.value:g} to {most.value:g} times as long",
+        least.source,
+    )
 
 
 def _software(job: TrainingJob, machine: Machine, seconds: float) -> Assumption:

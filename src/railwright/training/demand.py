@@ -69,6 +69,8 @@ class Demand:
     power         what the fleet and those draw, with cooling and losses [W]
     energy        of the whole run, likewise [J]
     warnings      of the predicted step whose pace it is
+    runs          published runs on that GPU, with their GPU-hours over the middle that would be said of them;
+                  of a pace that is theirs (`whole_runs.over_middle`)
     """
 
     model: str
@@ -92,6 +94,7 @@ class Demand:
     availability: float
     idle_share: float
     warnings: tuple[str, ...] = ()
+    runs: tuple[tuple[str, float], ...] = ()
 
 
 def demand(

@@ -51,6 +51,8 @@ class Case:
 
 Change = Callable[[TrainingJob, Machine], Case | None]
 """What is to be simulated under a change; None where the job has nothing for it to change."""
+Question = tuple[str, str, Change]
+"""(name, why, change)."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,22 @@ class WhatIf:
 
 
 def what_ifs(
-    job: TrainingJob, arch: Transformer, machine: Machine, stage: int | None = None
+    job: TrainingJob,
+    arch: Transformer,
+    machine: Machine,
+    stage: int | None = None,
+    questions: Sequence[Question] | None = None,
+    must_fit: bool = True,
 ) -> tuple[WhatIf, ...]:
-    """Every change of QUESTIONS that means something to this job, in their order.
+    """Every change of some questions that means something to this job, in their order.
 
-    stage  whose shares the steps tell, so that they compare with those of a step told of that stage, and
-           where a slower GPU is; default: of each its own `StepResult.stage`, and the first
+    stage      whose shares the steps tell, so that they compare with those of a step told of that stage, and
+               where a slower GPU is; default: of each its own `StepResult.stage`, and the first
+    questions  default: QUESTIONS
+    must_fit   as in `simulate`
     """
     found = []
-    for name, why, change in QUESTIONS:
+    for name, why, change in QUESTIONS if questions is None else questions:
         asked = change(job, machine)
         if asked is None:
             continue
@@ -89,6 +98,7 @@ def what_ifs(
                 pace=asked.pace,
                 stage=stage,
                 slower={stage or 0: asked.slower} if asked.slower else NONE_SLOWER,
+                must_fit=must_fit,
             )
         except PlanError as no:
             found.append(WhatIf(name, why, None, str(no)))
@@ -268,7 +278,7 @@ def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
     return Case(job, machine, kernel=kernel)
 
 
-QUESTIONS: tuple[tuple[str, str, Change], ...] = (
+QUESTIONS: tuple[Question, ...] = (
     ("Network ×2", "NICs, their PCIe lanes, switches and cables twice as fast", _rate(2.0)),
     ("Network ÷2", "NICs, their PCIe lanes, switches and cables half as fast", _rate(0.5)),
     ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),

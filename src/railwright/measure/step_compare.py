@@ -1,0 +1,230 @@
+"""The steps of a training job's log beside the step that is predicted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+
+from railwright.collectives.machine import Machine
+from railwright.errors import PlanError
+from railwright.measure.steplog.log import LoggedStep, StepLog
+from railwright.measure.table import quantile
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.asif import SLIPS
+from railwright.training.cached import reserved
+from railwright.training.result import StepResult
+from railwright.training.sizes import job_gpus
+from railwright.training.step import simulate
+from railwright.training.whatif import QUESTIONS, what_ifs
+
+WARM_UP = 0.1
+"""Share of a log's steps that are left out at its start, one at least: compilation, first allocations,
+clocks that fall as GPUs warm."""
+SLOW = 1.5
+"""Times the median from which a step is called slow: it waited for something that others did not."""
+STEADY = 1.03
+"""The 95 % quantile of healthy jobs' steps is below this many medians (1.001 to 1.011 in MLPerf's logs of 512
+to 8,192 H100: training/stragglers.py)."""
+DRIFT = 0.02
+"""Change from the first to the last quarter of a log that is told."""
+EXPLAINS = 0.03
+"""A change explains a measured step where it is predicted so close to it."""
+LEAST = 0.02
+"""A change of the step below this share explains nothing."""
+TOLD = 3
+"""Explanations that are told."""
+WORSE = ("Network ÷2", "No PXN", "One GPU 10 % slower")
+"""Of QUESTIONS, what may be behind a slower step, beside all SLIPS."""
+BETTER = (
+    "PXN",
+    "Gradients overlapped",
+    "Tensor-parallel overlapped",
+    "Expert all-to-all overlapped",
+    "Context-parallel overlapped",
+    "Pipeline sends overlapped",
+    "All of it overlapped",
+    "Experts perfectly balanced",
+    "Tokens once per server",
+    "GPUs all alike",
+)
+"""Of QUESTIONS, what may be behind a faster one."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A change under which the predicted step comes nearer to the measured one.
+
+    seconds  of the step then; fits  whether that is the measured one, within EXPLAINS
+    """
+
+    name: str
+    why: str
+    seconds: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the steps of a log differ. Shares of all their time, steps' numbers and ratios to the median.
+
+    lost   share of the time that slow steps take beyond the median
+    slow   how many; every  steps from one to the next where that is always the same, else 0
+    p95    95 % quantile over the median; drift  last quarter over the first, less one
+    """
+
+    lost: float
+    slow: int
+    every: int
+    p95: float
+    drift: float
+
+
+@dataclass(frozen=True)
+class ComparedSteps:
+    """A job's log beside its prediction. [s, byte]
+
+    first, last   numbers of the steps that were compared, `count` lines of the log
+    measured      median of them
+    predicted     the step, with the range that 80 % of measurements are expected in
+    held          (reserved by the log's GPUs at most, by prediction), None where either does not say
+    explanations  of a step outside the range, the nearest first
+    notes         what was assumed or left out
+    """
+
+    log: StepLog
+    job: str
+    first: int
+    last: int
+    count: int
+    measured: float
+    predicted: StepResult
+    spread: Spread
+    held: tuple[float, float] | None
+    explanations: tuple[Explanation, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted."""
+        return self.measured / self.predicted.step_time
+
+    @property
+    def verdict(self) -> str:
+        """'as expected', or on which side of the range."""
+        if self.ratio > self.predicted.error_high:
+            return "slower"
+        return "faster" if self.ratio < self.predicted.error_low else "as expected"
+
+
+def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Machine) -> ComparedSteps:
+    """A log beside what is predicted for a job.
+
+    Raises PlanError, naming the file, where the log is of another job than the study's.
+    """
+    fabric = machine.network.fabric
+    gpus = job_gpus(job, fabric)
+    _same_job(log, job, gpus)
+    steps, ramp = _of_batch(log, job)
+    tokens = job.global_batch * job.sequence
+    times = [step.seconds or tokens / ((step.rate or 0.0) * gpus) for step in steps]
+    warm = min(max(1, round(WARM_UP * len(steps))), len(steps) - 1)
+    settled, kept = times[warm:], steps[warm:]
+    predicted = simulate(job, arch, machine, must_fit=False, most_events=0)
+    notes = [ramp] if ramp else []
+    if predicted.memory.total > predicted.memory.capacity:
+        notes.append(
+            "by our model this job does not fit its GPUs; it ran, so its memory is predicted too large"
+        )
+    held = reserved(job, arch, fabric, predicted.memory)
+    measured = median(settled)
+    compared = ComparedSteps(
+        log,
+        job.name,
+        kept[0].number,
+        kept[-1].number,
+        len(kept),
+        measured,
+        predicted,
+        _spread([step.number for step in kept], settled),
+        None if log.reserved is None or held is None else (log.reserved, float(held.reserved)),
+        (),
+        tuple(notes),
+    )
+    if compared.verdict == "as expected":
+        return compared
+    return replace(compared, explanations=_explained(compared, job, arch, machine))
+
+
+def _same_job(log: StepLog, job: TrainingJob, gpus: int) -> None:
+    """Raise PlanError where the log says another number of GPUs or another layout."""
+    ours = {
+        "gpus": gpus,
+        "layout.tensor": job.layout.tensor,
+        "layout.pipeline": job.layout.pipeline,
+        "layout.context": job.layout.context,
+    }
+    other = [
+        f"{field} {value} ('{job.name}': {ours[field]})" for field, value in log.said if value != ours[field]
+    ]
+    if other:
+        raise PlanError(
+            f"{log.file}: ran another job than the study's: {', '.join(other)}; change the study to what "
+            "ran, or name another job with --job"
+        )
+
+
+def _of_batch(log: StepLog, job: TrainingJob) -> tuple[list[LoggedStep], str]:
+    """(the steps of the job's batch, a note where others were left out). Raises PlanError where none is."""
+    tokens = job.global_batch * job.sequence
+
+    def ours(step: LoggedStep) -> bool:
+        """Printed token counts have three digits."""
+        if step.samples is not None:
+            return step.samples == job.global_batch
+        return step.tokens is None or abs(step.tokens / tokens - 1) < 0.005
+
+    steps = [step for step in log.steps if ours(step)]
+    others = [step for step in log.steps if not ours(step)]
+    if not steps:
+        one = others[-1]
+        ran = f"{one.samples:.0f} sequences" if one.samples is not None else f"{one.tokens:.0f} tokens"
+        wants = f"{job.global_batch} sequences of {job.sequence} tokens"
+        raise PlanError(
+            f"{log.file}:{one.line}: a step of {ran}, while '{job.name}' has global_batch: {wants}; change "
+            "the study to what ran"
+        )
+    note = f"{len(others)} steps of another batch were left out (a ramp)" if others else ""
+    return steps, note
+
+
+def _spread(numbers: Sequence[int], times: Sequence[float]) -> Spread:
+    middle = median(times)
+    slow = [number for number, seconds in zip(numbers, times, strict=True) if seconds > SLOW * middle]
+    gaps = {b - a for a, b in pairwise(slow)}
+    lost = sum(max(seconds - middle, 0.0) for seconds in times if seconds > SLOW * middle)
+    quarter = len(times) // 4
+    drift = median(times[-quarter:]) / median(times[:quarter]) - 1 if quarter else 0.0
+    every = gaps.pop() if len(gaps) == 1 and len(slow) > 2 else 0
+    return Spread(lost / sum(times), len(slow), every, quantile(times, 0.95) / middle, drift)
+
+
+def _explained(
+    compared: ComparedSteps, job: TrainingJob, arch: Transformer, machine: Machine
+) -> tuple[Explanation, ...]:
+    """Changes that bring the prediction nearer to the measured step, the nearest first."""
+    measured, plain = compared.measured, compared.predicted.step_time
+    slower = compared.verdict == "slower"
+    asked_of = [one for one in QUESTIONS if one[0] in (WORSE if slower else BETTER)]
+    questions = (*SLIPS, *asked_of) if slower else asked_of
+    found = []
+    for asked in what_ifs(job, arch, machine, questions=questions, must_fit=False):
+        if asked.step is None:
+            continue
+        seconds = asked.step.step_time
+        away = abs(seconds / measured - 1)
+        if abs(seconds / plain - 1) >= LEAST and away < abs(plain / measured - 1):
+            found.append((away, Explanation(asked.name, asked.why, seconds, away <= EXPLAINS)))
+    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0])[:TOLD])

@@ -1,0 +1,158 @@
+"""How training frameworks print a step: one row of FORMATS each.
+
+A reader takes a line's text and returns what it tells of a step (fields of `LoggedStep` without its line), or
+None.  Sources, read at these commits: NVIDIA/Megatron-LM d98e8a64 (training/training.py, training_log; utils/
+common_utils.py, report_memory; arguments.py), EleutherAI/gpt-neox (the same words); NVIDIA/NeMo (lightning/
+pytorch/callbacks/progress_printer.py; its progress bars until 24.12); pytorch/torchtitan (components/
+metrics.py, log); huggingface/nanotron (trainer.py, train_step_logs; logging/base.py, human_format);
+microsoft/DeepSpeed (runtime/pipe/engine.py, train_batch); mosaicml/composer (loggers/console_logger.py,
+callbacks/speed_monitor.py); huggingface/transformers (trainer.py, speed_metrics).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MIB, GIB = 2.0**20, 2.0**30
+NUMBER = r"([-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
+
+Told = Mapping[str, Any]
+"""Fields of a `LoggedStep`."""
+Reader = Callable[[str], Told | None]
+
+
+def megatron(text: str) -> Told | None:
+    """Megatron-LM, Megatron-Bridge, Megatron-DeepSpeed, GPT-NeoX: fields between bars."""
+    found = re.search(r"\biteration\s+(\d+)\s*/\s*\d+\s*\|", text)
+    if not found:
+        return None
+    seconds = _after(text, r"elapsed time per iteration \(ms\):", 1e-3)
+    seconds = seconds or _after(text, r"elapsed time per iteration \(s\):")
+    if seconds is None:
+        return None
+    tera = _after(text, r"throughput per GPU \(TFLOP/s/GPU\):") or _after(text, r"\bTFLOPs:")
+    return {
+        "number": int(found[1]),
+        "seconds": seconds,
+        "samples": _after(text, r"global batch size:"),
+        "flop_rate": tera and tera * 1e12,
+    }
+
+
+def nemo(text: str) -> Told | None:
+    """NeMo 2 (bars) and 1 (a progress bar): 'train_step_timing in s' with a colon or an equals sign."""
+    seconds = _after(text, r"train_step_timing in s[:=]")
+    number = _after(text, r"global_step[:=]")
+    if seconds is None or number is None:
+        return None
+    tera = _after(text, r"TFLOPS_per_GPU[:=]")
+    return {
+        "number": int(number),
+        "seconds": seconds,
+        "samples": _after(text, r"global_batch_size[:=]"),
+        "reserved": _after(text, r"max_memory_reserved[:=]") or _after(text, r"peak_memory_usage[:=]"),
+        "flop_rate": tera and tera * 1e12,
+    }
+
+
+def torchtitan(text: str) -> Told | None:
+    """torchtitan: tokens a second of each GPU ('wps' in its first versions)."""
+    found = re.search(r"(?<!validate )\bstep:\s*(\d+)\s+loss:", text)
+    rate = _after(text, r"\b(?:tps|wps):")
+    if not found or rate is None:
+        return None
+    tera, held = _after(text, r"\btflops:"), _after(text, r"\bmemory:")
+    return {
+        "number": int(found[1]),
+        "rate": rate,
+        "reserved": held and held * GIB,
+        "flop_rate": tera and tera * 1e12,
+    }
+
+
+def nanotron(text: str) -> Told | None:
+    """nanotron: three digits and a letter ('1.05K')."""
+    found = re.search(r"\biteration: (\d+) / \d+ \|", text)
+    seconds = _short(text, "time_per_iteration_ms")
+    if not found or seconds is None:
+        return None
+    tera = _short(text, "model_tflops_per_gpu")
+    return {
+        "number": int(found[1]),
+        "seconds": seconds * 1e-3,
+        "tokens": _short(text, "global_batch_size"),
+        "flop_rate": tera and tera * 1e12,
+    }
+
+
+def deepspeed(text: str) -> Told | None:
+    """DeepSpeed's pipeline engine."""
+    found = re.search(r"\bsteps: (\d+) loss: .*iter time \(s\): ([\d.]+) samples/sec: ([\d.]+)", text)
+    if not found:
+        return None
+    seconds = float(found[2])
+    return {"number": int(found[1]), "seconds": seconds, "samples": round(seconds * float(found[3]))}
+
+
+def transformers(text: str) -> Told | None:
+    """Hugging Face's Trainer tells the mean of a whole run, once."""
+    each = _after(text, r"['\"]?train_steps_per_second['\"]?\s*[:=]")
+    samples = _after(text, r"['\"]?train_samples_per_second['\"]?\s*[:=]")
+    if not each or samples is None:
+        return None
+    return {"number": 0, "seconds": 1 / each, "samples": round(samples / each)}
+
+
+FORMATS: tuple[tuple[str, Reader], ...] = (
+    ("Megatron-LM", megatron),
+    ("NeMo", nemo),
+    ("torchtitan", torchtitan),
+    ("nanotron", nanotron),
+    ("DeepSpeed's pipeline engine", deepspeed),
+    ("Hugging Face's Trainer", transformers),
+)
+
+BATCH = re.compile(r"\[batch=(\d+)(?:/\d+)?\]:")
+"""Composer's line before the metrics of a batch, which stand on lines of their own."""
+
+
+def composer(text: str) -> float | None:
+    """llm-foundry and Composer: tokens a second of each GPU, on a line of its own."""
+    return _after(text, r"\bthroughput/device/tokens_per_sec:")
+
+
+def said(text: str) -> dict[str, int]:
+    """What a line says of the job: Megatron's first words."""
+    if "using world size" not in text:
+        return {}
+    told = {
+        "gpus": r"using world size:",
+        "layout.tensor": r"\btensor-model-parallel size:",
+        "layout.pipeline": r"\bpipeline-model-parallel size:",
+        "layout.context": r"(?<!hierarchical )context-parallel size:",
+    }
+    found = {field: _after(text, words) for field, words in told.items()}
+    return {field: int(value) for field, value in found.items() if value is not None}
+
+
+def reported(text: str) -> float | None:
+    """Bytes that Megatron's memory report calls reserved at most."""
+    held = _after(text, r"memory \(MB\) \|.*max reserved:")
+    return None if held is None else held * MIB
+
+
+def _after(text: str, words: str, unit: float = 1.0) -> float | None:
+    """The number behind some words, in a unit; None where there is none."""
+    found = re.search(words + r"\s*" + NUMBER, text)
+    return None if found is None else float(found[1].replace(",", "")) * unit
+
+
+LETTERS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def _short(text: str, name: str) -> float | None:
+    """A number as nanotron shortens it."""
+    found = re.search(rf"\b(?:elapsed_)?{name}: ([\d.]+)([KMBT]?)\b", text)
+    return None if found is None else float(found[1]) * LETTERS[found[2]]

@@ -1,0 +1,46 @@
+"""A training job's log as values: its steps, and what it says of the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LoggedStep:
+    """What one line tells of a step, or of the mean of those since the line before; None where it does not.
+
+    line      in the file, 1-based
+    number    of the step, as the framework counts
+    seconds   it took
+    rate      tokens of each GPU [token/s]
+    samples   sequences of the step; or its `tokens`
+    reserved  by PyTorch's allocator, at most so far, on the GPU that logs [byte]
+    flop_rate of each GPU, by the framework's own count [flop/s]
+    """
+
+    line: int
+    number: int
+    seconds: float | None = None
+    rate: float | None = None
+    samples: float | None = None
+    tokens: float | None = None
+    reserved: float | None = None
+    flop_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class StepLog:
+    """One job's log.
+
+    framework  that wrote it, in words
+    steps      in file order
+    said       what it says of the job, by names of the study's fields: 'gpus', 'layout.tensor',
+               'layout.pipeline', 'layout.context'
+    reserved   by PyTorch's allocator at most, on any GPU that reports [byte]
+    """
+
+    file: str
+    framework: str
+    steps: tuple[LoggedStep, ...]
+    said: tuple[tuple[str, int], ...] = ()
+    reserved: float | None = None

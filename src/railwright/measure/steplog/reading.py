@@ -1,0 +1,103 @@
+"""A training log's lines into steps, whichever framework wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from railwright.errors import RailwrightError
+from railwright.measure.steplog.formats import BATCH, FORMATS, Told, composer, reported, said
+from railwright.measure.steplog.log import LoggedStep, StepLog
+
+KNOWN = ", ".join(name for name, _ in FORMATS) + ", llm-foundry"
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+LONGEST = 4000
+"""Characters of a line that are read."""
+LOOKED_AT = 400_000
+"""Lines in which a step must be found for a file to be a training log."""
+
+
+def is_step_log(path: Path) -> bool:
+    """Whether a file has a step of a training framework that is known."""
+    try:
+        return any(_told(text) or composer(text) for _, text in islice(_lines(path), LOOKED_AT))
+    except OSError:
+        return False
+
+
+def read_step_log(path: Path) -> StepLog:
+    """The steps of a training job's log.
+
+    A step that several ranks print is kept once.  Raises RailwrightError naming the file where it cannot be
+    read, has no step, or steps of two frameworks.
+    """
+    found = _Found()
+    try:
+        for number, text in _lines(path):
+            found.take(number, text)
+    except OSError as error:
+        raise RailwrightError(f"cannot read '{path}': {error.strerror or error}") from None
+    if not found.steps:
+        raise RailwrightError(f"{path}: has no training step; logs of {KNOWN} are known")
+    if len(found.frameworks) > 1:
+        raise RailwrightError(
+            f"{path}: has steps of {' and of '.join(found.frameworks)}; give the log of one job"
+        )
+    held = [step.reserved for step in found.steps.values() if step.reserved is not None] + found.reports
+    return StepLog(
+        str(path),
+        found.frameworks[0],
+        tuple(found.steps.values()),
+        tuple(found.said.items()),
+        max(held, default=None),
+    )
+
+
+@dataclass
+class _Found:
+    """What was read so far.  A job that was started again counts steps twice: the later ones stand."""
+
+    steps: dict[int, LoggedStep] = field(default_factory=dict)
+    frameworks: list[str] = field(default_factory=list)
+    said: dict[str, int] = field(default_factory=dict)
+    reports: list[float] = field(default_factory=list)
+    batch: int | None = None
+
+    def take(self, number: int, text: str) -> None:
+        self.said |= said(text)
+        if (held := reported(text)) is not None:
+            self.reports.append(held)
+        if batch := BATCH.search(text):
+            self.batch = int(batch[1])
+        if self.batch is not None and (rate := composer(text)):
+            self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
+        elif told := _told(text):
+            self._keep(told[0], number, told[1])
+
+    def _keep(self, framework: str, line: int, told: Told) -> None:
+        if framework not in self.frameworks:
+            self.frameworks.append(framework)
+        step = LoggedStep(line, **told)
+        if (step.seconds or step.rate or 0.0) > 0.0:
+            self.steps.pop(step.number, None)
+            self.steps[step.number] = step
+
+
+def _told(text: str) -> tuple[str, Told] | None:
+    """(framework, what a line tells of a step); None where it tells nothing, or not of which step."""
+    for name, reader in FORMATS:
+        if (told := reader(text)) is not None:
+            return name, told
+    return None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number of a line, its text without colours); the stations of a progress bar, which carriage returns
+    part, each stand alone."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        for number, raw in enumerate(file, 1):
+            for text in raw.split("\r"):
+                yield number, COLOUR.sub("", text.rstrip("\n")[:LONGEST])

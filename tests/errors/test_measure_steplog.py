@@ -1,0 +1,57 @@
+"""Training logs that cannot be held against a study: one sentence that names the file and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.training_cases import DENSE, job, machine
+
+from railwright.errors import PlanError, RailwrightError
+from railwright.measure.step_compare import compare_steps
+from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
+
+MEGATRON = " iteration 1/ 500 | elapsed time per iteration (ms): 4567.8 | global batch size: 128 |\n"
+NANOTRON = "iteration: 7 / 1000 | time_per_iteration_ms: 2.05K | global_batch_size: 1.05M | lm_loss: 9.8\n"
+
+
+def test_no_step(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.write_text("starting\n iteration       1/     500 | elapsed time per itera")
+    assert not is_step_log(file)
+    with pytest.raises(RailwrightError, match=r"job\.log: has no training step; logs of Megatron-LM, NeMo"):
+        read_step_log(file)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert not is_step_log(tmp_path / "none.log")
+    with pytest.raises(RailwrightError, match=r"cannot read '.*none\.log'"):
+        read_step_log(tmp_path / "none.log")
+
+
+def test_logs_of_two_jobs(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.write_text(MEGATRON + NANOTRON)
+    with pytest.raises(RailwrightError, match="has steps of Megatron-LM and of nanotron; give"):
+        read_step_log(file)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.write_bytes(bytes(range(256)) * 64 + b"\n" + MEGATRON.encode())
+    assert len(read_step_log(file).steps) == 1
+
+
+def test_another_batch() -> None:
+    log = StepLog("job.log", "Megatron-LM", (LoggedStep(7, 1, seconds=1.0, samples=128),))
+    with pytest.raises(
+        PlanError, match=r"job\.log:7: a step of 128 sequences, while 'case' has global_batch"
+    ):
+        compare_steps(log, job(batch=64), DENSE, machine())
+
+
+def test_another_layout() -> None:
+    said = (("gpus", 32), ("layout.tensor", 4), ("layout.pipeline", 1))
+    log = StepLog("job.log", "Megatron-LM", (LoggedStep(7, 1, seconds=1.0),), said)
+    with pytest.raises(PlanError, match=r"job than the study's: layout\.tensor 4 \('case': 2\); change"):
+        compare_steps(log, job(tensor=2), DENSE, machine())

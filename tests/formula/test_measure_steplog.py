@@ -1,0 +1,170 @@
+"""Training logs: one step line of every framework that is known, and what is made of many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railwright.measure.step_compare import ComparedSteps, compare_steps
+from railwright.measure.step_words import words
+from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
+from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from training_cases import DENSE, job, machine
+
+LINES = {
+    "Megatron-LM": (
+        " [2026-11-02 10:20:30.123456] iteration       12/     500 | consumed samples:         1536 | "
+        "elapsed time per iteration (ms): 4567.8 | throughput per GPU (TFLOP/s/GPU): 401.5 | "
+        "learning rate: 1.5E-05 | global batch size:   128 | lm loss: 1.1E+01 | loss scale: 1.0 |",
+        LoggedStep(1, 12, seconds=4.5678, samples=128, flop_rate=401.5e12),
+    ),
+    "NeMo": (
+        "0: Training epoch 0, iteration 45/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: 45 | "
+        "max_memory_reserved: 127785762816 | reduced_train_loss: 11.96 | train_step_timing in s: 6.08 | "
+        "TFLOPS_per_GPU: 1.249e+03 | consumed_samples: 5888",
+        LoggedStep(1, 45, seconds=6.08, samples=128, reserved=127785762816, flop_rate=1.249e15),
+    ),
+    "torchtitan": (
+        "[rank0]:[titan] 2026-01-08 14:17:28 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  7.01000  "
+        "\x1b[38mgrad_norm:  1.2000  memory: 40.50GiB(51.16%)  tps: 5,762  "
+        "tflops: 334.10  mfu: 33.78%\x1b[39m",
+        LoggedStep(1, 10, rate=5762, reserved=40.5 * 2**30, flop_rate=334.1e12),
+    ),
+    "nanotron": (
+        "01/08/2026 14:17:28 [INFO|DP=0|PP=0|TP=0]: iteration: 7 / 1000 | consumed_tokens: 7.34M | "
+        "time_per_iteration_ms: 2.05K | tokens_per_sec: 512K | tokens_per_sec_per_gpu: 8K | "
+        "global_batch_size: 1.05M | lm_loss: 9.8 | lr: 0.0003 | model_tflops_per_gpu: 180 | eta: 0:34:00",
+        LoggedStep(1, 7, seconds=2.05, tokens=1.05e6, flop_rate=180e12),
+    ),
+    "DeepSpeed's pipeline engine": (
+        "steps: 100 loss: 2.3456 iter time (s): 5.120 samples/sec: 200.000",
+        LoggedStep(1, 100, seconds=5.12, samples=1024),
+    ),
+    "Hugging Face's Trainer": (
+        "{'train_runtime': 1000.5, 'train_samples_per_second': 64.0, 'train_steps_per_second': 0.5}",
+        LoggedStep(1, 0, seconds=2.0, samples=128),
+    ),
+}
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "job.log"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("framework", LINES)
+def test_a_line_of_every_framework(tmp_path: Path, framework: str) -> None:
+    text, step = LINES[framework]
+    file = written(tmp_path, text + "\n")
+    assert is_step_log(file)
+    log = read_step_log(file)
+    assert log.framework == framework
+    (found,) = log.steps
+    for name, value in vars(step).items():
+        assert getattr(found, name) == (pytest.approx(value) if value else value), name
+
+
+def test_nemo_of_2024_draws_a_bar(tmp_path: Path) -> None:
+    bar = "Epoch 0: : 9%| 9/100 [00:07<00:00, loss=7.31, global_step={}.00, train_step_timing in s=3.59]"
+    log = read_step_log(written(tmp_path, "\r".join(map(bar.format, (1, 2, 3))) + "\n"))
+    assert [(step.line, step.number, step.seconds) for step in log.steps] == [(1, n, 3.59) for n in (1, 2, 3)]
+
+
+def test_composer_tells_a_batch_over_many_lines(tmp_path: Path) -> None:
+    text = (
+        "[batch=20/4800]:\n\t Train time/batch: 19\n\t Train throughput/device/tokens_per_sec: 10234.5000\n"
+    )
+    log = read_step_log(written(tmp_path, text))
+    assert (log.framework, log.steps[0].number, log.steps[0].rate) == ("llm-foundry", 20, 10234.5)
+
+
+def test_megatron_says_what_ran_and_what_it_holds(tmp_path: Path) -> None:
+    text = (
+        "using world size: 16, data-parallel size: 2, context-parallel size: 1, hierarchical "
+        "context-parallel sizes: None, tensor-model-parallel size: 4, pipeline-model-parallel size: 2\n"
+        "[Rank 0] (after 2 iterations) memory (MB) | allocated: 9.0 | max allocated: 1024.0 | "
+        "reserved: 1500.0 | max reserved: 2048.00\n" + LINES["Megatron-LM"][0]
+    )
+    log = read_step_log(written(tmp_path, text))
+    assert dict(log.said) == {"gpus": 16, "layout.tensor": 4, "layout.pipeline": 2, "layout.context": 1}
+    assert log.reserved == 2 * 2**30
+
+
+def test_a_job_started_again_counts_its_steps_once(tmp_path: Path) -> None:
+    line = " iteration {:8d}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size:   128 |\n"
+    steps = ((1, 9000.0), (2, 1000.0), (3, 1000.0), (2, 1100.0), (3, 1200.0))
+    text = "".join(line.format(n, t) for n, t in steps)
+    assert [(s.number, s.seconds) for s in read_step_log(written(tmp_path, text)).steps] == [
+        (1, 9.0),
+        (2, pytest.approx(1.1)),
+        (3, pytest.approx(1.2)),
+    ]
+
+
+def test_logs_of_collectives_are_none() -> None:
+    for file in (Path(__file__).parents[1] / "data" / "logs").iterdir():
+        assert is_step_log(file) is file.name.startswith("steps_"), file
+
+
+JOB = job(batch=64, tensor=2)
+
+
+def logged(seconds: list[float], **said: object) -> StepLog:
+    steps = (LoggedStep(i + 1, i + 1, seconds=s, samples=64) for i, s in enumerate(seconds))
+    return StepLog("job.log", "Megatron-LM", tuple(steps), **said)  # type: ignore[arg-type]
+
+
+def compared(seconds: list[float], plan: TrainingJob = JOB, **said: object) -> ComparedSteps:
+    return compare_steps(logged(seconds, **said), plan, DENSE, machine())
+
+
+def predicted(plan: TrainingJob = JOB) -> float:
+    return simulate(plan, DENSE, machine(), most_events=0).step_time
+
+
+def test_the_predicted_step_is_as_expected() -> None:
+    found = compared([9.0] + 99 * [predicted()])
+    assert (found.ratio, found.verdict, found.count) == (pytest.approx(1.0), "as expected", 90)
+    assert found.explanations == ()
+    assert words(found)[0].endswith("as expected of this job.")
+
+
+def test_the_slip_that_ran_is_named() -> None:
+    """Everything computed again takes a third more; that is what the log is told to be."""
+    again = job(batch=64, tensor=2, recompute="full")
+    found = compared(20 * [predicted(again)])
+    assert found.verdict == "slower"
+    assert found.explanations[0].name == "Everything computed again"
+    assert found.explanations[0].fits
+    assert "'Everything computed again'" in words(found)[1]
+
+
+def test_what_explains_nothing_is_not_said_to() -> None:
+    found = compared(20 * [9 * predicted()])
+    assert not any(one.fits for one in found.explanations)
+    assert "No single change" in words(found)[1]
+
+
+def test_slow_steps_that_come_regularly_are_told() -> None:
+    one = predicted()
+    found = compared([3 * one if i % 10 == 0 else one for i in range(1, 101)])
+    assert (found.spread.slow, found.spread.every) == (9, 10)
+    assert found.spread.lost == pytest.approx(9 * 2 / (81 + 9 * 3))
+    assert any("every 10 steps" in said for said in words(found))
+
+
+def test_a_job_that_slows_down_is_told() -> None:
+    one = predicted()
+    found = compared([one * (1 + 0.001 * i) for i in range(100)])
+    assert found.spread.drift > 0.05
+    assert any("is not steady" in said for said in words(found))
+
+
+def test_rates_become_steps_by_the_jobs_own_tokens() -> None:
+    rate = JOB.global_batch * JOB.sequence / predicted() / 32
+    steps = tuple(LoggedStep(i, i, rate=rate) for i in range(1, 11))
+    found = compare_steps(StepLog("job.log", "torchtitan", steps), JOB, DENSE, machine())
+    assert found.ratio == pytest.approx(1.0)
