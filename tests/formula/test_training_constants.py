@@ -46,7 +46,7 @@ def test_gpus_without_a_published_step_are_named() -> None:
 def test_software_without_a_published_step_on_a_gpu_is_named() -> None:
     (told,) = unmeasured("a100-sxm-80", "megatron-2025", "bf16", fitted=False)
     assert "of software megatron-2025 on a100-sxm-80 in 16-bit" in told
-    band, other = (error_band("dense A100 16-bit", "megatron", fitted) for fitted in (True, False))
+    band, other = (error_band("dense GB200 fp8", "no such framework", fitted) for fitted in (True, False))
     kind = error_band("dense no such slice", "no such framework")
     assert (other.low, other.high) == (min(band.low, kind.low), max(band.high, kind.high))
     assert "all dense models" in other.source

@@ -11,7 +11,7 @@ too (measure/data/training.csv).
 
 MT-NLG 530B: 2,240 to 3,360 A100 of Selene, 1,920 sequences. Smith et al., arXiv 2201.11990, section 2.4
 (read back in cli99/llm-analysis, examples/megatron-turing-nlg). Its microbatch is not published: one
-sequence here; with two, steps are 1.12 to 1.13 times as long as predicted.
+sequence here; with two, steps are 1.13 to 1.14 times as long as predicted.
 
 Nemotron-4 340B: 6,144 H100, 2,304 sequences in 8.0 s. NVIDIA, Nemotron-4 340B technical report, table 2
 (read back at aiportalx.com/nvidia/nemotron-4-340b); tensor parallelism of 8 and 12 interleaved stages
@@ -117,7 +117,7 @@ def nemotron() -> float:
 
 def test_whole_runs_are_slower_than_benchmarks() -> None:
     found = [neox(), bloom(), *mt_nlg().values(), nemotron()]
-    assert bloom() == pytest.approx(1.15, abs=0.02)
+    assert bloom() == pytest.approx(1.16, abs=0.02)
     assert min(found) == pytest.approx(constant("run_over_step_least"), abs=0.005)
     assert max(found) == pytest.approx(constant("run_over_step_most"), abs=0.005)
 

@@ -43,7 +43,7 @@ COMMANDS = {
     "queue": Entry("queue", "Put a queue of jobs on this cluster, placed in different ways."),
     "goodput": Entry("reliability", "Say what failures cost the first job of a study."),
     "validate": Entry("validation", "Replay published measurements."),
-    "compare": Entry("measure", "Hold a benchmark's log against a study."),
+    "compare": Entry("measure", "Hold a benchmark's or a job's log against a study."),
     "crosscheck": Entry("crosscheck", "Give the same problem to other simulators."),
     "emulate": Entry("emulate", "Run real processes on a study's fabric."),
     "calibrate": Entry("calibrate", "Fit constants to a cluster's logs, or an engine's."),
