@@ -9,6 +9,7 @@ import pytest
 from railwright.model.mixers import projected
 from railwright.training import simulate
 from railwright.training.communication import mixer_sizes
+from railwright.training.doubts import doubts
 from railwright.training.result import StepResult
 from training_cases import BLOCKS, DENSE, job, machine
 
@@ -51,3 +52,10 @@ def test_groups_that_are_fewer_than_ranks_go_to_several() -> None:
     more = mixer_sizes(many, BLOCKS)[0] / mixer_sizes(few, BLOCKS)[0]
     width, keys = projected(BLOCKS.linear), 2 * BLOCKS.linear.keys
     assert more == pytest.approx((width + keys) / width / 2)
+
+
+def test_the_range_is_said_to_be_that_of_other_models() -> None:
+    one = job(batch=8, gpus=8)
+    (told,) = doubts(one, BLOCKS, 4)
+    assert "took 1.13 times the predicted ones" in told
+    assert not doubts(one, DENSE, 4)

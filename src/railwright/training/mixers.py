@@ -6,6 +6,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import LinearMixer, Transformer
 from railwright.model.mixers import WHOLE
 from railwright.spec.training import TrainingJob
+from railwright.training.constants import constant
 from railwright.training.divisors import divisors, working
 from railwright.training.eras import era_of
 
@@ -41,6 +42,17 @@ def check_mixers(job: TrainingJob, arch: Transformer) -> None:
             f"{job.name}: software {job.software} has no kernels for the linear layers of {arch.name}; "
             "choose one of Megatron's or PyTorch FSDP's from 2024 on."
         )
+
+
+def of_mixers(arch: Transformer) -> list[str]:
+    """What is not known of steps with linear layers."""
+    if arch.linear is None:
+        return []
+    longer = constant("linear_step_over_predicted")
+    return [
+        f"the range is that of models without linear layers, which {arch.name} has; the only published steps "
+        f"with them (Nemotron-H 56B) took {longer:.2f} times the predicted ones."
+    ]
 
 
 def _check_context(job: TrainingJob, arch: Transformer, mixer: LinearMixer) -> None:
