@@ -86,7 +86,7 @@ def show(
 
 def _attention(arch: Transformer) -> list[tuple[str, str]]:
     """Heads and their widths; of latent attention also the ranks."""
-    from railwright.model.pattern import layer_kinds
+    from railwright.model.pattern import layer_kinds, takes_keys
     from railwright.units import show_count
 
     if arch.attention == "gqa":
@@ -103,7 +103,7 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
     keys = f"keys of {arch.head_dim} and {arch.rope_dim} rotary, values of {arch.v_head_dim}"
     index = f"{arch.index_heads} index heads of {arch.index_dim}"
     chosen = f"the best {show_count(arch.index_topk)}, chosen by {index}"
-    if sharing := sum(kind.startswith("sharing") for kind in layer_kinds(arch)):
+    if sharing := sum(map(takes_keys, layer_kinds(arch))):
         chosen += f" in all but {sharing} layers, which take those of a layer before"
     return [
         ("attention", f"mla, {arch.heads} heads; {keys}"),
@@ -114,9 +114,9 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
 
 def _mixers(arch: Transformer) -> list[tuple[str, str]]:
     """Layers of a model that are not all attention with an MLP."""
-    from railwright.model.pattern import num_layers
+    from railwright.model.pattern import is_hybrid, num_layers
 
-    if not arch.pattern or arch.window_heads or arch.index_topk:
+    if not is_hybrid(arch):
         return []
     found = [("layers with attention", f"{num_layers(arch, mixer='attention')} of {arch.layers}")]
     if mixer := arch.linear:

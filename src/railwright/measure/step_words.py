@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from railwright.measure.step_compare import DRIFT, STEADY, ComparedSteps
+from railwright.measure.step_compare import DRIFT, SLOW, STEADY, ComparedSteps
 from railwright.units import show_share, show_time
+
+CLOSE = 0.07
+"""Reserved memory is as predicted within this share: what published peaks are asked to be within
+(`training_bars`)."""
 
 
 def words(found: ComparedSteps) -> list[str]:
@@ -49,7 +53,7 @@ def _spread(found: ComparedSteps) -> list[str]:
         cause = " (checkpoints, evaluations or garbage collection come so)" if spread.every else ""
         lost = show_share(spread.lost)
         told.append(f"{many} over one and a half times the median{when}{cause}: {lost} of the time.")
-    if spread.p95 > STEADY and spread.p95 < 1.5:
+    if STEADY < spread.p95 < SLOW:
         told.append(
             f"The 95 % quantile is {spread.p95:.2f} times the median, where healthy jobs stay below "
             f"{STEADY:g}: look for GPUs that are slow at times, loaders that cannot keep up, or other jobs "
@@ -67,7 +71,7 @@ def _memory(found: ComparedSteps) -> list[str]:
     if found.held is None:
         return []
     ran, ours = found.held
-    if abs(ran / ours - 1) <= 0.07:
+    if abs(ran / ours - 1) <= CLOSE:
         return []
     away = f"{show_share(abs(ran / ours - 1))} {'more' if ran > ours else 'less'}"
     return [

@@ -26,6 +26,7 @@ from railwright.model.family_parts import (
     untied,
     window_of,
     windowed,
+    with_shared,
     without,
 )
 from railwright.model.keys import Keys
@@ -60,7 +61,7 @@ def granitemoe(keys: Keys, name: str) -> Transformer:
     """Granite 3's experts; a shared one in its later form."""
     arch = _everywhere(keys, plain(keys, name), "num_local_experts", "num_experts_per_tok")
     shared = keys.whole("shared_intermediate_size", 0, least=0)
-    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    return with_shared(arch, shared)
 
 
 def granitemoe_swa(keys: Keys, name: str) -> Transformer:
@@ -106,7 +107,7 @@ def qwen2_moe(keys: Keys, name: str) -> Transformer:
         last = keys.whole("max_window_layers", 0, least=0)
         full = [other or i >= last for i, other in enumerate(full)]
     arch = qwen_experts(keys, windowed(base, window, full))
-    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
+    return replace(with_shared(arch, shared), shared_gate=shared > 0)
 
 
 def qwen3_moe(keys: Keys, name: str) -> Transformer:

@@ -219,6 +219,11 @@ def routed(
     )
 
 
+def with_shared(arch: Transformer, width: int) -> Transformer:
+    """The decoder with one shared expert of such a width beside the routed ones; 0 is none."""
+    return replace(arch, shared_experts=int(width > 0), shared_ffn=width)
+
+
 def behind_dense(keys: Keys, layers: int, leading: int, step: int = 1) -> list[bool]:
     """Which layers hold experts: as `mlp_layer_types` says, else every `step`-th one from `leading` on."""
     types = keys.raw("mlp_layer_types")

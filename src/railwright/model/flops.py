@@ -7,7 +7,15 @@ from typing import Literal
 
 from railwright.model.architecture import Transformer
 from railwright.model.mixers import mixer_macs, state_flops
-from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as, num_layers, windowed_share
+from railwright.model.pattern import (
+    PARTS,
+    Layer,
+    layer_kinds,
+    made_as,
+    num_layers,
+    takes_keys,
+    windowed_share,
+)
 
 Scores = Literal["full", "causal"]
 
@@ -51,7 +59,7 @@ def flops_per_token(arch: Transformer, sequence: int, scores: Scores = "full") -
         return ForwardBackward(forward=forward, backward=2.0 * forward)
     whole = float(sequence) if scores == "full" else sequence / 2.0
     kinds = layer_kinds(arch)[: arch.layers]
-    choosing = sum(PARTS[k].mixer == "attention" and not k.startswith("sharing") for k in kinds)
+    choosing = sum(PARTS[k].mixer == "attention" and not takes_keys(k) for k in kinds)
     products, each = 2.0 * index_macs(arch) * choosing, index_flops_per_key(arch) * choosing
     return ForwardBackward(
         forward=forward + products + each * whole,

@@ -20,6 +20,7 @@ from railwright.model.family_parts import (
     window_of,
     windowed,
     with_heads,
+    with_shared,
 )
 from railwright.model.keys import MOST, Keys
 
@@ -65,7 +66,7 @@ def laguna(keys: Keys, name: str) -> Transformer:
         router_bias=True,
     )
     shared = keys.whole("shared_expert_intermediate_size", 512, least=0) if arch.is_moe else 0
-    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    arch = with_shared(arch, shared)
     return with_heads(keys, arch, "num_attention_heads_per_layer", _listed_heads(keys, arch, full), full)
 
 
@@ -85,7 +86,7 @@ def step3p5(keys: Keys, name: str) -> Transformer:
         router_bias=True,
     )
     shared = keys.whole("share_expert_dim", 1280, least=0) if arch.is_moe else 0
-    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    arch = with_shared(arch, shared)
     key, other = "num_sliding_attention_heads", keys.raw("attention_other_setting")
     if keys.raw(key) is not None or other is None:
         return with_heads(keys, arch, key, keys.whole(key, base.heads), full)

@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from railwright.model.architecture import Layer, LinearMixer, Transformer
 from railwright.model.expert_families import granitemoe, qwen_experts
-from railwright.model.family_parts import extra_layers, named_layers, normed_queries, plain, without
+from railwright.model.family_parts import (
+    extra_layers,
+    named_layers,
+    normed_queries,
+    plain,
+    with_shared,
+    without,
+)
 from railwright.model.keys import Keys
 from railwright.model.pattern import PARTS, Parts, is_routed, layer_kinds
 
@@ -165,16 +172,16 @@ def bamba(keys: Keys, name: str) -> Transformer:
 def granitemoehybrid(keys: Keys, name: str) -> Transformer:
     """Granite 4: attention where layer_types says so, Mamba-2 elsewhere; experts beside a shared one, or
     without any its shared expert as the MLP."""
-    types = keys.raw("layer_types")
-    types = keys.raw("layers_block_type") if types is None else types
+    key = "layers_block_type" if keys.raw("layer_types") is None else "layer_types"
+    types = keys.raw(key)
     layers = keys.depth("num_hidden_layers")
     known = ("attention", "full_attention", "mamba", "linear_attention")
     right = types is None or (
         isinstance(types, list) and len(types) == layers and all(kind in known for kind in types)
     )
-    keys.need(right, "layer_types", f"{layers} of {', '.join(known)} are expected, one for each layer.")
+    keys.need(right, key, f"{layers} of {', '.join(known)} are expected, one for each layer.")
     listed = types if isinstance(types, list) and right else ["mamba"] * layers
-    linear = ["attention" not in kind or kind == "linear_attention" for kind in listed]
+    linear = [kind in ("mamba", "linear_attention") for kind in listed]
     if keys.whole("num_local_experts", 8, least=0):
         arch = granitemoe(keys, name)
     else:
@@ -192,7 +199,7 @@ def qwen3_next(keys: Keys, name: str) -> Transformer:
     keys = keys.filled({"intermediate_size": keys.raw("moe_intermediate_size")})
     arch = qwen_experts(keys, _gated(keys, name))
     shared = keys.whole("shared_expert_intermediate_size", 0, least=0)
-    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared, shared_gate=shared > 0)
+    arch = replace(with_shared(arch, shared), shared_gate=shared > 0)
     return _delta(keys, arch)
 
 

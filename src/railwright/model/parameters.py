@@ -62,7 +62,8 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     """Count the parameters of a model exactly, biases and norms included."""
     moe, dense = num_layers(arch, mlp="moe"), num_layers(arch, mlp="dense")
     kinds = [kind for kind in layer_kinds(arch) if PARTS[kind].mixer == "attention"]
-    each = [_attention(made_as(arch, kind)) for kind in kinds]
+    of_kind = {kind: _attention(made_as(arch, kind)) for kind in {*kinds}}
+    each = [of_kind[kind] for kind in kinds]
     embedding = arch.vocab * arch.hidden
     head = 0 if arch.tied_embeddings else embedding + arch.vocab * arch.head_bias
     positions = arch.position_embeddings * arch.hidden

@@ -50,7 +50,7 @@ layer before them chose."""
 def made_as(arch: Transformer, layer: Layer) -> Transformer:
     """The model as if its attention were that of this kind of layer throughout: windowed layers may have
     heads of their own (`window_heads`), and then the others have no window; sharing ones have no indexer."""
-    if layer.startswith("sharing"):
+    if takes_keys(layer):
         return replace(arch, index_heads=0, index_dim=0)
     if not arch.window_heads or PARTS[layer].mixer != "attention":
         return arch
@@ -72,6 +72,11 @@ def made_as(arch: Transformer, layer: Layer) -> Transformer:
 def is_routed(layer: Layer) -> bool:
     """Whether a layer holds experts."""
     return PARTS[layer].mlp == "moe"
+
+
+def takes_keys(layer: Layer) -> bool:
+    """Whether a layer's attention meets the keys that the indexer of a layer before it chose."""
+    return layer.startswith("sharing")
 
 
 def has_dense(arch: Transformer) -> bool:
@@ -121,6 +126,7 @@ def layer_kinds(arch: Transformer) -> tuple[Layer, ...]:
     return (*kinds, *[extra] * arch.mtp_layers)
 
 
+@lru_cache(maxsize=256)
 def kinds_present(arch: Transformer) -> tuple[Layer, ...]:
     """The kinds of layers a model has, extra ones too, in the order in which they come first."""
     return tuple(dict.fromkeys(layer_kinds(arch)))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from railwright.model.architecture import Transformer
 from railwright.model.dense_families import mistral
-from railwright.model.family_parts import plain, routed
+from railwright.model.family_parts import plain, routed, with_shared
 from railwright.model.keys import Keys
 
 
@@ -32,7 +32,7 @@ def grok2(keys: Keys, name: str) -> Transformer:
         width=keys.whole("moe_intermediate_size", base.ffn),
     )
     beside = base.ffn if keys.flag("residual_moe", False) else 0
-    return replace(arch, shared_experts=int(beside > 0), shared_ffn=beside)
+    return with_shared(arch, beside)
 
 
 def arctic(keys: Keys, name: str) -> Transformer:
@@ -51,4 +51,4 @@ def arctic(keys: Keys, name: str) -> Transformer:
         width=base.ffn,
     )
     beside = base.hidden if arch.is_moe and keys.flag("parallel_attn_mlp_res", False) else 0
-    return replace(arch, shared_experts=int(beside > 0), shared_ffn=beside, shared_norm=beside > 0)
+    return replace(with_shared(arch, beside), shared_norm=beside > 0)

@@ -21,6 +21,7 @@ from railwright.model.family_parts import (
     window_of,
     windowed,
     with_heads,
+    with_shared,
 )
 from railwright.model.keys import Keys
 
@@ -54,7 +55,7 @@ def kolibri(keys: Keys, name: str) -> Transformer:
         width=width,
         router_bias=True,
     )
-    arch = replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    arch = with_shared(arch, shared)
     return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 5))
 
 
@@ -99,7 +100,7 @@ def flint(keys: Keys, name: str) -> Transformer:
         width=keys.whole("moe_intermediate_size"),
     )
     shared = keys.whole("shared_expert_intermediate_size", 1024, least=0) if arch.is_moe else 0
-    return replace(arch, shared_experts=int(shared > 0), shared_ffn=shared)
+    return with_shared(arch, shared)
 
 
 def mimo_v2(keys: Keys, name: str) -> Transformer:

@@ -6,7 +6,7 @@ Sources: those of `export_megatron`, at the same commits.
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import PARTS, has_attention, has_dense, layer_kinds
+from railwright.model.pattern import PARTS, has_attention, has_dense, layer_kinds, takes_keys
 from railwright.search.dispatcher import (
     Hosts,
     backend,
@@ -90,7 +90,7 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
     layout, overlap, found = job.layout, job.overlap, said_of_hybrids(job, arch)
     if arch.index_topk:
-        if any(kind.startswith("sharing") for kind in layer_kinds(arch)):
+        if any(map(takes_keys, layer_kinds(arch))):
             found.append(
                 "layers that take the keys another one chose: give --dsa-indexer-topk-freq and "
                 "--dsa-indexer-skip-topk-offset"

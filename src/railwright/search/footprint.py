@@ -131,16 +131,19 @@ class Footprint:
         kinds: tuple[Layer, ...] = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
         one = self._of_layers(setting, block, kinds)
         job = apply(self.job, setting)
-        mixed = setting["recompute_layers"] is not None
-        whole = self._of_layers(setting, block, kinds, ("none",)) if mixed else one
-        work: Floats = one.layer_b_ij
-        if mixed:
+        whole, work = None, one.layer_b_ij
+        if setting["recompute_layers"] is not None:
+            whole = self._of_layers(setting, block, kinds, ("none",))
             work = whole.layer_b_ij + self._again(setting, block, job, shape)
         kept = first = np.zeros(one.end_ij.shape)
         for c, chunk in enumerate(shape.chunks):
             size: Floats = np.zeros(one.end_ij.shape)
-            away, again = layers_away(job, len(chunk.layers)), layers_again(job, self.arch, chunk)
-            for each, staying in ((one, chunk.layers[away:again]), (whole, chunk.layers[max(away, again) :])):
+            away = layers_away(job, len(chunk.layers))
+            held_in = [(one, chunk.layers[away:])]
+            if whole:
+                again = layers_again(job, self.arch, chunk)
+                held_in = [(one, chunk.layers[away:again]), (whole, chunk.layers[max(away, again) :])]
+            for each, staying in held_in:
                 for i, kind in enumerate(kinds):
                     size = size + staying.count(kind) * each.layer_kij[i]
             size = size + (one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij)

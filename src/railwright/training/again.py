@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from railwright.errors import PlanError
@@ -17,6 +16,8 @@ from railwright.training.costs import Cost, KernelTime
 from railwright.training.eras import era_of
 from railwright.training.host import LaunchTimes
 from railwright.training.route import Chunk
+from railwright.training.schedule import route_of
+from railwright.training.stages import layers_per_piece
 
 BESIDE = re.compile(" (input cast|adapter in|adapter out|adapter sum)$")
 """Ends of the names of what runs in front of a product (`casts`, `lora`)."""
@@ -36,14 +37,11 @@ class Again:
     rest: float = 0.0
 
 
-def check_again(job: TrainingJob, arch: Transformer, pieces: Sequence[int]) -> None:
-    """Raise PlanError where what a job computes again cannot be told of a layer of its model.
-
-    pieces  layers of each piece that the model is cut into, without those of multi-token prediction
-    """
+def check_again(job: TrainingJob, arch: Transformer) -> None:
+    """Raise PlanError where what a job computes again cannot be told of a layer of its model."""
     layout = job.layout
     if layout.recompute == "full" and layout.recompute_layers is not None:
-        _check_layers_again(job, arch, layout.recompute_layers, pieces)
+        _check_layers_again(job, arch, layout.recompute_layers)
     if layout.recompute != "selective" or "ops" not in layout.recompute_modules:
         return
     try:
@@ -53,15 +51,17 @@ def check_again(job: TrainingJob, arch: Transformer, pieces: Sequence[int]) -> N
         raise PlanError(f"{job.name}: {no}") from None
 
 
-def _check_layers_again(job: TrainingJob, arch: Transformer, layers: int, pieces: Sequence[int]) -> None:
+def _check_layers_again(job: TrainingJob, arch: Transformer, layers: int) -> None:
+    layout = job.layout
+    pieces = layers_per_piece(arch.layers, route_of(layout).model_pieces, layout, arch.mtp_layers)
     most, name = max(pieces), f"{job.name}: layout.recompute_layers"
     if layers > most:
-        where = "a stage" if len(pieces) == job.layout.pipeline else "a virtual stage"
+        where = "a stage" if len(pieces) == layout.pipeline else "a virtual stage"
         raise PlanError(
             f"{name} is {layers}, but {where} has at most {most} {'layer' if most == 1 else 'layers'} of "
             f"{arch.name}; use at most {most}, or leave it out for all."
         )
-    if "activations" in job.layout.offload:
+    if "activations" in layout.offload:
         raise PlanError(
             f"{name} beside offload of activations is not modelled (Megatron-LM refuses any recomputation "
             "there); leave one of them out."

@@ -32,10 +32,7 @@ from railwright.training.costs import (
 from railwright.training.eras import era_of
 from railwright.training.exchange import Exchange
 from railwright.training.shared import hides_behind_shared
-from railwright.training.weights import AGAIN, LAST_WEIGHTS
-
-MIXERS = {"attention": "attention", "linear": "mixer", "": ""}
-"""What the first block of a layer is called in a timeline."""
+from railwright.training.weights import AGAIN, LAST_WEIGHTS, MIXERS
 
 RECOMPUTED = "recomputed "
 """What the names of tasks begin with that run again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import layer_kinds
+from railwright.model.pattern import layer_kinds, takes_keys
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.schedule import route_of
@@ -23,7 +23,7 @@ def check_chosen(job: TrainingJob, arch: Transformer) -> None:
             f"{job.name}: {arch.name} attends to keys that an indexer chooses, which software {job.software} "
             "has no kernels for; name newer software."
         )
-    sharing = [kind.startswith("sharing") for kind in layer_kinds(arch)]
+    sharing = [takes_keys(kind) for kind in layer_kinds(arch)]
     if job.layout.context > 1 and any(sharing):
         raise PlanError(
             f"{job.name}: context parallelism of {arch.name} is not modelled, some of whose layers take the "

@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from railwright.catalog.parts import Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.model import layer_operators
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, is_routed
+from railwright.model.pattern import Layer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.hosted import updates_on_host, weights_on_host
-from railwright.training.kept import layer_kept_parts, layers_away
+from railwright.training.kept import layer_kept_parts, layers_away, weight_products
 from railwright.training.memory import GIB, held_passes, peak_memory
 from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
@@ -45,7 +44,8 @@ def host_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, server: Ser
     """What the fullest host holds of a job that passed `plan.check`; None where nothing is offloaded."""
     if not job.layout.offload:
         return None
-    stages = [_of_rank(job, arch, fabric, s, shape) for s, shape in enumerate(_shapes(job, arch))]
+    shapes = stage_shapes(arch, job.layout, job.lora)
+    stages = [_of_rank(job, arch, fabric, s, shape) for s, shape in enumerate(shapes)]
     names = list(dict.fromkeys(name for parts in stages for name in parts))
     each = np.array([[parts.get(name, 0.0) for name in names] for parts in stages])
     ranks_hp = ranks_on_hosts(place(job, fabric), fabric, server)
@@ -118,10 +118,6 @@ def pinned(size: float) -> float:
     return 2.0 ** ceil(log2(size)) if size > 0 else 0.0
 
 
-def _shapes(job: TrainingJob, arch: Transformer) -> tuple[StageShape, ...]:
-    return stage_shapes(arch, job.layout, job.lora)
-
-
 def _of_rank(
     job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int, shape: StageShape
 ) -> dict[str, float]:
@@ -180,19 +176,10 @@ def _weights(job: TrainingJob, arch: Transformer, shape: StageShape) -> list[tup
     """Sizes of the weights of a stage on one GPU that train, and how many it has of each."""
     if shape.adapters is not None:
         return [(size, 1) for chunk in shape.adapters for size in chunk if size]
-    layout = job.layout
     found = [(end, 1) for end in (shape.embedding, shape.head) if end]
     for kind, layers in Counter(k for chunk in shape.chunks for k in chunk.layers).items():
-        operators = layer_operators(
-            arch,
-            kind,
-            layout.tensor,
-            layout.tensor,
-            tp=layout.tensor,
-            ep=layout.expert if is_routed(kind) else 1,
-            expert_tp=layout.expert_tensor if is_routed(kind) else None,
-        ).backward_weight
-        found += [(float(op.m * op.n), layers * op.batch) for op in operators if op.m * op.n]
+        products = weight_products(job, arch, kind)
+        found += [(float(op.m * op.n), layers * op.batch) for op in products if op.m * op.n]
     return found
 
 

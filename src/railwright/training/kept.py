@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
 from railwright.model.activations import KEPT_INPUT, Recompute
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_working
@@ -237,16 +238,14 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
 def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     """What the mixer of the layer at work needs beside what is kept, at most. [byte]"""
     mixer, tensor = PARTS[kind].mixer, job.layout.tensor
+    if not mixer:
+        return 0.0
     if mixer == "linear":
         return _rows(job) * mixer_working(arch, tensor)[1]
-    if mixer == "attention" and attention_kept(job) != "flash":
+    if attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
         return ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / tensor
-    return (
-        (scores_once(job, arch) or index_logits(made_as(arch, kind), _rows(job), job.sequence))
-        if mixer
-        else 0.0
-    )
+    return scores_once(job, arch) or index_logits(made_as(arch, kind), _rows(job), job.sequence)
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
@@ -280,20 +279,22 @@ def _largest(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
 
 def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tuple[int, int]]:
     """Shapes of the weights of a stage's layers."""
+    return {(op.m, op.n) for kind in kinds for op in weight_products(job, arch, kind)}
+
+
+def weight_products(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[Operator, ...]:
+    """Products that make the gradients of a layer's weights on one GPU: one of each is m x n large."""
     layout = job.layout
-    return {
-        (op.m, op.n)
-        for kind in kinds
-        for op in layer_operators(
-            arch,
-            kind,
-            layout.tensor,
-            layout.tensor,
-            tp=layout.tensor,
-            ep=layout.expert if is_routed(kind) else 1,
-            expert_tp=layout.expert_tensor if is_routed(kind) else None,
-        ).backward_weight
-    }
+    if is_routed(kind):
+        return _weight_products(arch, kind, layout.tensor, layout.expert, layout.expert_tensor)
+    return _weight_products(arch, kind, layout.tensor, 1, None)
+
+
+@lru_cache(maxsize=1024)
+def _weight_products(
+    arch: Transformer, kind: Layer, tp: int, ep: int, expert_tp: int | None
+) -> tuple[Operator, ...]:
+    return layer_operators(arch, kind, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp).backward_weight
 
 
 def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:

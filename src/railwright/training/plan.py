@@ -21,7 +21,6 @@ from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
-from railwright.training.stages import layers_per_piece
 
 MOST_MICROBATCHES = 100_000
 """Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
@@ -57,8 +56,7 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     check_optimizer(job)
     check_offload(job)
     check_dispatch(job)
-    pieces = route_of(job.layout).model_pieces
-    check_again(job, arch, layers_per_piece(arch.layers, pieces, job.layout, arch.mtp_layers))
+    check_again(job, arch)
     return _warnings(job, arch, fabric)
 
 

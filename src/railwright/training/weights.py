@@ -12,6 +12,9 @@ from railwright.training.exchange import Exchange
 AGAIN = "tp all-gather again"
 """Purpose of a gather of inputs that the forward pass gathered before: for weight gradients alone."""
 
+MIXERS = {"attention": "attention", "linear": "mixer", "": ""}
+"""What the first block of a layer is called in a timeline."""
+
 LAST_WEIGHTS = "attention weights"
 """Name of the weight gradients behind a pass's result."""
 
@@ -45,8 +48,7 @@ def weight_gradients(
             blocks.append((i, "shared expert weights", "experts", shared))
             blocks.append((i, "expert weights", "grouped", [*route, *experts, *after]))
         if mixer:
-            name = "attention" if mixer == "attention" else "mixer"
-            blocks.append((i, f"{name} weights", name, attention))
+            blocks.append((i, f"{MIXERS[mixer]} weights", MIXERS[mixer], attention))
     for layer, name, kind, found in blocks:
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)

@@ -82,9 +82,6 @@ class Work:
             self._layers[kind] = costs(operators, timed)
             self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
             again[kind] = again_of(job, arch, kind, operators, timed)
-        self._routed = {
-            kind for kind, found in self._layers.items() if any(c.name == "router" for c in found)
-        }
         rows = rows_of(job)
         ends = [
             embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
@@ -233,7 +230,7 @@ class Work:
     def _waits(self, kind: Layer) -> bool:
         """Whether the host waits for the GPU in the backward pass of a layer that is computed again, to learn
         how many tokens each expert gets once more."""
-        return self.counts_again and kind in self._routed and not self.ahead and not self.job.launch_blocking
+        return self.counts_again and is_routed(kind) and not self.ahead and not self.job.launch_blocking
 
     def _again(self, kind: Layer) -> float:
         """Host time of what a layer's backward pass computes again. [s]"""
