@@ -41,6 +41,9 @@ MOE = Transformer(
     max_positions=4096,
 )
 
+LATENTS = replace(MOE, name="latent-8", gated=False, expert_latent=256, shared_experts=1, shared_ffn=1024)
+"""Experts that read and write latents, beside a shared one that reads hidden states (Nemotron 3 Super)."""
+
 BLOCKS = replace(
     DENSE,
     name="blocks-8",

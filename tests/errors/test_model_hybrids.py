@@ -30,6 +30,7 @@ EXPERTS = {
     "moe_intermediate_size": 64,
     "moe_shared_expert_intermediate_size": 96,
 }
+LATENT = NEMOTRON | EXPERTS | {"moe_latent_size": 64}
 QWEN = SIZES | {
     "model_type": "qwen3_next",
     "num_hidden_layers": 4,
@@ -64,7 +65,10 @@ def read(config):
     return parse_config(json.dumps(config), "config.json", "mine")
 
 
-@pytest.mark.parametrize("config", [NEMOTRON, NEMOTRON | EXPERTS, QWEN, BAMBA, GRANITE, MINIMAX, KIMI])
+GOOD = [NEMOTRON, NEMOTRON | EXPERTS, LATENT, QWEN, BAMBA, GRANITE, MINIMAX, KIMI]
+
+
+@pytest.mark.parametrize("config", GOOD)
 def test_the_good_ones_are_good(config):
     assert read(config).linear is not None
 
@@ -81,7 +85,7 @@ def test_the_good_ones_are_good(config):
         (NEMOTRON | {"use_bias": True}, "use_bias"),
         (NEMOTRON | {"mamba_num_heads": 0}, "mamba_num_heads"),
         (NEMOTRON | {"n_groups": 3}, "n_groups"),
-        (NEMOTRON | EXPERTS | {"moe_latent_size": 64}, "moe_latent_size"),
+        (NEMOTRON | EXPERTS | {"moe_latent_size": "64"}, "moe_latent_size"),
         (NEMOTRON | EXPERTS | {"mtp_hybrid_override_pattern": "ME"}, "mtp_hybrid_override_pattern"),
         (NEMOTRON | EXPERTS | {"n_routed_experts": None}, "n_routed_experts"),
         (QWEN | {"layer_types": ["full_attention"] * 3}, "layer_types"),

@@ -33,6 +33,7 @@ LAYERS: list[tuple[str, Layer]] = [
     ("deepseek-v3 with norms in the layers with experts", "moe"),
     ("grok-2", "moe"),
     ("qwen3-30b-a3b with narrow values", "moe"),
+    ("grok-2 with latents", "moe"),
     ("gemma-3-27b with normed values", "dense"),
     ("gemma-3-27b with keys for values", "dense"),
     ("deepseek-v3.2", "dense"),
@@ -41,13 +42,15 @@ LAYERS: list[tuple[str, Layer]] = [
 
 
 def named(model: str) -> Transformer:
-    """A bundled model, or one whose attention and MLP share a norm (Cohere), with gates (Laguna), or
-    with norms that layers with experts have more (Arctic, A.X K1)."""
+    """A bundled model, or one whose attention and MLP share a norm (Cohere), with gates (Laguna), with
+    norms that layers with experts have more (Arctic, A.X K1), or latents (Nemotron 3 Super)."""
     if model.endswith(" with norms in the layers with experts"):
         return replace(load_model(model.split(" with ")[0]), shared_norm=True, experts_norm=True)
     if model.endswith((" with normed values", " with keys for values")):
         shared = model.endswith(" with keys for values")
         return replace(load_model(model.split(" with ")[0]), value_norm=True, shared_values=shared)
+    if model.endswith(" with latents"):
+        return replace(load_model(model.split(" with ")[0]), expert_latent=1024)
     if model.endswith(" with narrow values"):
         return replace(load_model(model.split(" with ")[0]), v_head_dim=64)
     if model.endswith(" with gates per head"):

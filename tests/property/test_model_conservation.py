@@ -50,6 +50,7 @@ def transformers(draw):
         experts=16 if moe else 0,
         experts_per_token=draw(st.integers(1, 4)) if moe else 0,
         expert_ffn=draw(st.sampled_from((64, 128))) if moe else 0,
+        expert_latent=draw(st.sampled_from((0, 48))) if moe else 0,
         shared_ffn=shared,
         shared_gate=shared > 0 and draw(st.booleans()),
         shared_norm=shared > 0 and draw(st.booleans()),

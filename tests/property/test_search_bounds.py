@@ -34,7 +34,7 @@ from search_cases import (
     WINDOWED,
     drawn,
 )
-from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, MIXED, MOE, changed, job
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MIXED, MOE, changed, job
 
 CASES = {
     "dense": (DENSE, job(batch=32), {}),
@@ -215,6 +215,11 @@ CASES = {
         GATED,
         job(batch=32),
         {"pipeline": (1, 2, 3), "virtual_pipeline": (1, 2), "recompute": ("none", "selective", "full")},
+    ),
+    "latent experts": (
+        LATENTS,
+        job(batch=32, dtype="fp8"),
+        {"expert": (1, 2, 8), "tensor": (1, 2), "recompute": ("none", "selective")},
     ),
     "layers of one block": (
         BLOCKS,

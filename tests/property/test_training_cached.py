@@ -15,7 +15,7 @@ from railwright.training.cached import cached
 from railwright.training.eras import eras
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
-from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, MOE, job, machine
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE, job, machine
 
 GATED = replace(MOE, attention_gate="element", qk_norm=True, expert_layers=(0, 1, 5))
 CHOOSING = replace(
@@ -65,7 +65,7 @@ LAYOUTS = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(
     LAYOUTS,
-    st.sampled_from([DENSE, MOE, GATED, HEADED, CHOOSING]),
+    st.sampled_from([DENSE, MOE, LATENTS, GATED, HEADED, CHOOSING]),
     st.sampled_from(ERAS),
     st.sampled_from(["bf16", "fp8", "mxfp8"]),
     st.booleans(),

@@ -64,7 +64,8 @@ def show(
     if arch.is_moe:
         shared = f", {arch.shared_experts} shared" if arch.shared_experts else ""
         width = f"{arch.experts} of width {show_count(arch.expert_ffn)}"
-        lines.append(("experts", f"{width}, {arch.experts_per_token} per token{shared}"))
+        latent = f", of latents of width {show_count(arch.expert_latent)}" if arch.expert_latent else ""
+        lines.append(("experts", f"{width}, {arch.experts_per_token} per token{latent}{shared}"))
         lines.append(("layers with experts", f"{num_moe_layers(arch)} of {arch.layers}"))
     if arch.sliding_window:
         span = f"{'chunks' if arch.window_chunked else 'window'} of {show_count(arch.sliding_window)} tokens"

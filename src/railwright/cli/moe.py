@@ -128,7 +128,7 @@ def _layer_of(study: Study) -> _Layer:
         arch = load_model(job.model)
         if arch.is_moe:
             ep = job.layout.expert if job.layout.expert > 1 else None
-            return _Layer(arch.hidden, arch.experts_per_token, arch.experts, ep)
+            return _Layer(arch.expert_width, arch.experts_per_token, arch.experts, ep)
     return _Layer(hidden=7168, topk=8, experts=256, ep=None)
 
 

@@ -40,6 +40,8 @@ DROPPED: dict[str, tuple[str, ...]] = {
     "mlp": ("mlp norm output", "mlp up output", "mlp product"),
     "moe": (
         "router",
+        "latents' input",
+        "expert latents",
         "shared input",
         "expert input",
         "expert up output",
@@ -202,7 +204,8 @@ def layer_gradient_bytes(
         return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
-    return rows * (flowing + received * ELEMENT * arch.hidden + behind(arch.expert_ffn / etp, received))
+    widest = received * ELEMENT * arch.expert_width + behind(arch.expert_ffn / etp, received)
+    return rows * (flowing + widest)
 
 
 def head_activation_bytes(
@@ -314,12 +317,16 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
         Kept("mlp norm input", ELEMENT * arch.hidden, spread=True),
         Kept("mlp norm output", ELEMENT * arch.hidden, spread=True),
         Kept("router", 2 * 4.0 * arch.experts, spread=True),
-        Kept("expert input", keep * received * arch.hidden),
+        Kept("expert input", keep * received * arch.expert_width),
         Kept("expert up output", ELEMENT * up * inner),
         Kept("expert product", keep * inner),
     ]
     if arch.experts_norm and arch.norms_per_layer < 4:
         kept.append(Kept("output norm inputs", ELEMENT * arch.hidden, spread=True))
+    if arch.expert_latent:
+        kept.append(Kept("expert latents", keep * arch.expert_latent, spread=True))
+        if dtype in KEPT_INPUT:
+            kept.append(Kept("latents' input", keep * arch.hidden, spread=True))
     if arch.shared_ffn:
         if arch.shared_norm:
             kept.append(Kept("shared norm output", keep * arch.hidden, spread=True))

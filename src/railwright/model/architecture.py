@@ -75,6 +75,8 @@ class Transformer:
     ffn           inner width of a dense MLP
     gated         SwiGLU-style MLP with three matrices instead of two
     experts, experts_per_token, expert_ffn   routed experts (0 when dense)
+    expert_latent  width that one product brings tokens to before they travel to their experts, and another
+                  back from behind them (Nemotron 3 Super; LatentMoE); 0 is none: experts read hidden states
     shared_experts, shared_ffn   always-on experts: how many, and their total inner width
     expert_groups  groups of experts, of which the best are chosen before experts are (DeepSeek's n_group)
     dense_layers  layers before the first one with experts, in a MoE model: they have a dense MLP
@@ -149,6 +151,7 @@ class Transformer:
     experts: int = 0
     experts_per_token: int = 0
     expert_ffn: int = 0
+    expert_latent: int = 0
     shared_experts: int = 0
     shared_ffn: int = 0
     expert_groups: int = 1
@@ -201,6 +204,11 @@ class Transformer:
     @property
     def is_moe(self) -> bool:
         return self.experts > 0
+
+    @property
+    def expert_width(self) -> int:
+        """Width of the rows that travel to routed experts, and of what these give back."""
+        return self.expert_latent or self.hidden
 
 
 Phase = Literal["forward", "backward_input", "backward_weight", "optimizer"]

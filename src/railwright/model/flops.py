@@ -107,15 +107,16 @@ def gate_width(arch: Transformer) -> int:
 
 
 def mlp_macs(arch: Transformer, layer: Layer) -> int:
-    """Multiply-adds of one token in the MLP of a layer; with experts those of its chosen and shared experts
-    and router."""
+    """Multiply-adds of one token in the MLP of a layer; with experts those of its chosen and shared experts,
+    router, and products to latents and back."""
     matrices, mlp = 3 if arch.gated else 2, PARTS[layer].mlp
     if not mlp:
         return 0
     if mlp == "dense":
         return matrices * arch.hidden * arch.ffn
-    width = arch.experts_per_token * arch.expert_ffn + arch.shared_ffn
-    return arch.hidden * (matrices * width + arch.experts + arch.shared_gate)
+    routed = matrices * arch.experts_per_token * arch.expert_ffn * arch.expert_width
+    around = matrices * arch.shared_ffn + arch.experts + arch.shared_gate + 2 * arch.expert_latent
+    return routed + arch.hidden * around
 
 
 def score_flops_per_key(arch: Transformer) -> int:

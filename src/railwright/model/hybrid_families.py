@@ -35,8 +35,8 @@ NAMES: dict[str, Layer] = {
 
 
 def nemotron_h(keys: Keys, name: str) -> Transformer:
-    """Nemotron-H and Nemotron 3 Nano: every layer is one block, Mamba-2, attention, MLP or experts, and its
-    attention has no positions; neither MLP nor experts are gated, and embeddings are never tied."""
+    """Nemotron-H, Nemotron 3 Nano and Super: every layer is one block, Mamba-2, attention, MLP or experts;
+    attention has no positions, neither MLP nor experts are gated, and embeddings are never tied."""
     pattern = _blocks(keys)
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     for key in ("use_bias", "attention_bias", "mamba_proj_bias"):
@@ -76,13 +76,9 @@ def nemotron_h(keys: Keys, name: str) -> Transformer:
 
 
 def _nemotron_experts(keys: Keys, arch: Transformer) -> Transformer:
-    """Its experts: a bias on the router, and shared ones of their own width; extra layers are attention and
+    """Its experts: a bias on the router, shared ones of their own width, tokens brought to latents for the
+    routed ones in Nemotron 3 Super; extra layers are attention and
     experts, a block each."""
-    keys.need(
-        keys.raw("moe_latent_size") is None,
-        "moe_latent_size",
-        "experts behind a product of their own (latent experts) are not modelled.",
-    )
     extra = keys.raw("mtp_hybrid_override_pattern")
     keys.need(extra in (None, "*E"), "mtp_hybrid_override_pattern", "only '*E' is supported.")
     shared = keys.whole("n_shared_experts", 1, least=0)
@@ -91,6 +87,7 @@ def _nemotron_experts(keys: Keys, arch: Transformer) -> Transformer:
         experts=keys.whole("n_routed_experts"),
         experts_per_token=keys.whole("num_experts_per_tok"),
         expert_ffn=keys.whole("moe_intermediate_size"),
+        expert_latent=keys.whole("moe_latent_size", 0, least=0),
         shared_experts=shared,
         shared_ffn=keys.whole("moe_shared_expert_intermediate_size") if shared else 0,
         expert_groups=keys.whole("n_group", 1),

@@ -344,17 +344,19 @@ def two_products(
     batch: int = 1,
     casts: bool = False,
     biased: bool = False,
+    outside: int | None = None,
 ) -> list[Block]:
     """Up (with the gate beside it), activation, down; `rows` over all `batch` experts.
 
+    outside  width of the rows outside, where it is not the hidden width
     biased  the gradient of the first product's bias is summed by a kernel of its own
     casts  inputs are cast to fp8 by kernels of their own (16 bits read, fp8 written straight and transposed):
            no norm comes before routed experts, and their activation stays in 16 bits (Transformer Engine,
            pytorch/module/grouped_linear.py quantises its split input)
     """
-    up = 2 * width if arch.gated else width
+    up, outer = 2 * width if arch.gated else width, outside or arch.hidden
     blocks = [
-        linear(f"{name} up", rows, up, arch.hidden, dtype, batch),
+        linear(f"{name} up", rows, up, outer, dtype, batch),
         elementwise(
             f"{name} activation",
             rows,
@@ -363,9 +365,9 @@ def two_products(
             back=2 * up + width + (up if biased else 0),
             launches=(1, 2 if biased else 1),
         ),
-        linear(f"{name} down", rows, arch.hidden, width, dtype, batch),
+        linear(f"{name} down", rows, outer, width, dtype, batch),
     ]
     if casts and dtype in CAST_DTYPES:
         blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
-        blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=arch.hidden, writes=arch.hidden, back=0))
+        blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=outer, writes=outer, back=0))
     return blocks

@@ -9,6 +9,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width, value_width
 from railwright.model.mixers import mixer_of, projected
 from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as
+from railwright.model.recompute import LATENT
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ def layer_matrices(arch: Transformer, layer: Layer) -> tuple[Matrix, ...]:
     mixer, mlp = PARTS[layer]
     attention = _attention(arch) if mixer == "attention" else _mixer(arch) if mixer else ()
     if mlp != "moe":
-        return (*attention, *(_mlp(arch, "mlp", arch.ffn) if mlp else ()))
-    routed = (Matrix("router", arch.experts, arch.hidden, ""),)
-    experts = _mlp(arch, "expert", arch.expert_ffn, count=arch.experts, expert=True)
-    shared = _mlp(arch, "shared expert", arch.shared_ffn) if arch.shared_ffn else ()
+        return (*attention, *(_mlp(arch.hidden, arch, "mlp", arch.ffn) if mlp else ()))
+    routed = (Matrix("router", arch.experts, arch.hidden, ""), *_latents(arch))
+    experts = _mlp(arch.expert_width, arch, "expert", arch.expert_ffn, count=arch.experts, expert=True)
+    shared = _mlp(arch.hidden, arch, "shared expert", arch.shared_ffn) if arch.shared_ffn else ()
     gate = (Matrix("shared gate", 1, arch.hidden, ""),) if arch.shared_ffn and arch.shared_gate else ()
     return (*attention, *routed, *experts, *shared, *gate)
 
@@ -105,11 +106,18 @@ def _mixer(arch: Transformer) -> tuple[Matrix, ...]:
     return (Matrix("mixer projection", projected(mixer), arch.hidden, "rows"), behind)
 
 
+def _latents(arch: Transformer) -> tuple[Matrix, ...]:
+    if not arch.expert_latent:
+        return ()
+    down, up = LATENT
+    return Matrix(down, arch.expert_latent, arch.hidden, ""), Matrix(up, arch.hidden, arch.expert_latent, "")
+
+
 def _mlp(
-    arch: Transformer, name: str, width: int, count: int = 1, expert: bool = False
+    outside: int, arch: Transformer, name: str, width: int, count: int = 1, expert: bool = False
 ) -> tuple[Matrix, ...]:
     up = width * (2 if arch.gated else 1)
     return (
-        Matrix(f"{name} up", up, arch.hidden, "rows", count, expert),
-        Matrix(f"{name} down", arch.hidden, width, "columns", count, expert),
+        Matrix(f"{name} up", up, outside, "rows", count, expert),
+        Matrix(f"{name} down", outside, width, "columns", count, expert),
     )

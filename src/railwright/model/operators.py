@@ -32,7 +32,7 @@ from railwright.model.kernels import (
 from railwright.model.mixer_operators import mixer_blocks
 from railwright.model.mixers import check_mixer
 from railwright.model.pattern import PARTS, Layer, made_as
-from railwright.model.recompute import run_again
+from railwright.model.recompute import LATENT, run_again
 from railwright.model.sparse import (
     check_sparse,
     chosen_attention,
@@ -304,14 +304,17 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
 
     The busiest GPU receives `dispatched` rows; its experts share them evenly.  Router probabilities are
     multiplied in the experts' activation, so that permutations only move rows (Megatron-LM since core 0.11).
+    Latents are made of a rank's own rows, by whole matrices on every tensor rank (moe/moe_layer.py,
+    fc1_latent_proj, fc2_latent_proj: TELinear, parallel_mode 'duplicated').
     """
-    h, local, top = arch.hidden, _norm_rows(rows, cut), arch.experts_per_token
+    h, local, top = arch.expert_width, _norm_rows(rows, cut), arch.experts_per_token
     here = arch.experts // cut.ep
     width = arch.expert_ffn // (cut.expert_tp or cut.tp)
     blocks = [
         *_mlp_norm(arch, local),
-        linear("router", local, arch.experts, h, half(dtype)),
+        linear("router", local, arch.experts, arch.hidden, half(dtype)),
         expert_choice(arch, local, "router" not in cut.unfused),
+        *(_to_latents(arch, local, dtype) if arch.expert_latent else []),
         elementwise("expert counts", local, arch.experts, 0, back=0, launches=(COUNT_LAUNCHES, 0)),
         elementwise(
             "permute", local, reads=h, writes=top * h, back=(top + 1) * h, launches=(PERMUTE_LAUNCHES, 1)
@@ -319,12 +322,15 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     ]
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
-    blocks += two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True)
+    blocks += two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True, outside=h)
     if arch.mlp_bias:
         blocks.append(expert_biases(dispatched, here, h))
     if here > 1:
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
+    if arch.expert_latent:
+        blocks += _from_latents(arch, local, dtype)
+    h = arch.hidden
     if arch.shared_ffn:
         if arch.shared_norm:
             blocks.append(elementwise("shared expert norm", local, reads=h, writes=h, back=3 * h))
@@ -333,6 +339,20 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
     return [*blocks, *_mlp_end(arch, local, cut, arch.experts_norm)]
+
+
+def _to_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:
+    """Down to the width of experts; the norm's output stays in 16 bits for the router."""
+    h = arch.hidden
+    cast = [elementwise(f"{LATENT[0]}, cast", local, h, h, 0)] if dtype in CAST_DTYPES else []
+    return [*cast, linear(LATENT[0], local, arch.expert_latent, h, dtype)]
+
+
+def _from_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:
+    """Back to hidden states; what comes from the experts is in 16 bits."""
+    width = arch.expert_latent
+    cast = [elementwise(f"{LATENT[1]}, cast", local, width, width, 0)] if dtype in CAST_DTYPES else []
+    return [*cast, linear(LATENT[1], local, arch.hidden, width, dtype)]
 
 
 def _mlp_norm(arch: Transformer, local: int) -> list[Block]:

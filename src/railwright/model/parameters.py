@@ -21,7 +21,8 @@ class ParameterCount:
                  matrix: it is looked up, not multiplied (gpt-oss's convention)
     embedding  input table; head  output matrix, 0 when tied; positions  learned positions
     attention, linear, mlp_dense, mlp_moe   of one layer, biases in; 0 where there is no such layer
-    expert     one routed expert; router, shared   of one MoE layer, inside mlp_moe
+    expert     one routed expert; router (with products to latents and back), shared   of one MoE layer,
+               inside mlp_moe
     norms      all norms, the final one too
     mtp        the extra layers' own parameters, not in total
     """
@@ -70,8 +71,8 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     attention = _attention(made_as(arch, "dense")) if each else 0
     linear = mixer_parameters(arch) if arch.linear else 0
     mlp_dense = _mlp(arch, arch.ffn) if dense else 0
-    expert = _mlp(arch, arch.expert_ffn) if moe else 0
-    router = arch.hidden * arch.experts + arch.experts * arch.router_bias if moe else 0
+    expert = _expert(arch) if moe else 0
+    router = _router(arch) if moe else 0
     shared = _shared(arch) if moe else 0
     mlp_moe = arch.experts * expert + router + shared
     norm = norm_parameters(arch)
@@ -123,10 +124,9 @@ def layer_parameters(
         held += replicated(arch) + (mixer_parameters(arch) - replicated(arch)) / tp
     if mlp != "moe":
         return GpuParameters(held + (_mlp(arch, arch.ffn) / tp if mlp else 0.0), 0.0)
-    router = arch.hidden * arch.experts + arch.experts * arch.router_bias
-    experts = arch.experts / ep * _mlp(arch, arch.expert_ffn) / (expert_tp or tp)
+    experts = arch.experts / ep * _expert(arch) / (expert_tp or tp)
     held += norms_of_experts(arch) * norm_parameters(arch)
-    return GpuParameters(held + router + _shared(arch) / tp, experts)
+    return GpuParameters(held + _router(arch) + _shared(arch) / tp, experts)
 
 
 def mtp_end_parameters(arch: Transformer, *, tp: int = 1) -> float:
@@ -180,9 +180,22 @@ def _qk_gains(arch: Transformer) -> int:
 
 
 def _mlp(arch: Transformer, width: int) -> int:
+    return _matrices(arch, width, arch.hidden)
+
+
+def _matrices(arch: Transformer, width: int, outside: int) -> int:
     matrices = 3 if arch.gated else 2
-    biases = (matrices - 1) * width + arch.hidden if arch.mlp_bias else 0
-    return matrices * arch.hidden * width + biases
+    biases = (matrices - 1) * width + outside if arch.mlp_bias else 0
+    return matrices * outside * width + biases
+
+
+def _expert(arch: Transformer) -> int:
+    return _matrices(arch, arch.expert_ffn, arch.expert_width)
+
+
+def _router(arch: Transformer) -> int:
+    """The router, and the products to latents and back."""
+    return arch.hidden * (arch.experts + 2 * arch.expert_latent) + arch.experts * arch.router_bias
 
 
 def _shared(arch: Transformer) -> int:

@@ -18,6 +18,10 @@ Mlp = Literal["dense", "moe", ""]
 """What follows it, '' where nothing does."""
 
 
+ModelKind = Literal["dense", "moe", "linear"]
+"""Kind of a model: 'linear' has layers with a linear mixer, with experts or without."""
+
+
 class Parts(NamedTuple):
     """The blocks of one layer, each with a norm before it and a sum behind it."""
 
@@ -92,6 +96,13 @@ def has_attention(arch: Transformer) -> bool:
 def is_hybrid(arch: Transformer) -> bool:
     """Whether some layer is other than attention with an MLP behind it."""
     return any(PARTS[layer].mixer != "attention" or not PARTS[layer].mlp for layer in arch.pattern)
+
+
+def kind_of(arch: Transformer) -> ModelKind:
+    """The kind of model, by what sets how far off its predicted steps are."""
+    if arch.linear is not None:
+        return "linear"
+    return "moe" if arch.is_moe else "dense"
 
 
 def num_norms(arch: Transformer, layer: Layer) -> int:

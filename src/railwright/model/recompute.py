@@ -24,6 +24,9 @@ CORE = (
 SHARED = ("shared expert up", "shared expert activation", "shared expert down", "shared gate")
 """Forward operators of shared experts."""
 
+LATENT = ("expert latent down", "expert latent up")
+"""Products that bring tokens to the width that their experts read, and back."""
+
 MODULES: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention casts", *INDEXER, *CORE),
     "layernorm": ("input norm", "mlp norm"),
@@ -33,6 +36,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         "router",
         "expert choice",
         "expert counts",
+        f"{LATENT[0]}, cast",
+        LATENT[0],
         "permute",
         "sort by expert",
         "experts up, cast",
@@ -43,6 +48,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         "experts bias",
         "unsort",
         "unpermute",
+        f"{LATENT[1]}, cast",
+        LATENT[1],
         *SHARED,
         "add shared",
     ),
@@ -62,7 +69,9 @@ repeats the function it was given, whatever of it the backward pass needs.  So d
 Source: Megatron-LM, core/tensor_parallel/random.py, CheckpointFunction.backward; moe/moe_layer.py,
 custom_forward and shared_experts_compute; transformer_layer.py, _run_mlp."""
 
-UNNEEDED = frozenset({"mlp down", "mlp output norm", "experts bias", "shared expert down", "add shared"})
+UNNEEDED = frozenset(
+    {"mlp down", "mlp output norm", "experts bias", LATENT[1], "shared expert down", "add shared"}
+)
 """Ends of these parts, that a compiler which drops what nobody reads does not run again (`Era.repeats`)."""
 
 

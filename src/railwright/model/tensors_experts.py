@@ -14,12 +14,14 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> Non
     """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
     arch = tape.arch
     norm = tape.mlp_norm(before)
-    sent = tape.part * arch.experts_per_token
+    part = tape.part * arch.expert_width / arch.hidden
+    sent = part * arch.experts_per_token
     received = tape.rows * arch.experts_per_token * etp / tape.tp * imbalance
-    rows, inner = ELEMENT * received * arch.hidden, arch.expert_ffn / etp
+    rows, inner = ELEMENT * received * arch.expert_width, arch.expert_ffn / etp
     up = 2 if arch.gated else 1
     tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
-    tape.op((norm,), {"permuted": (sent, sent)})
+    of = _latents(tape, norm, part) if arch.expert_latent else norm
+    tape.op((of,), {"permuted": (sent, sent)})
     of = "permuted"
     if ep > 1 or etp > 1:
         tape.op((of,), {"dispatched": (rows, rows)})
@@ -32,21 +34,24 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> Non
         "expert up output",
         tape.size("expert up output", up * wide),
         "expert input",
-        *[up * inner * arch.hidden] * here,
+        *[up * inner * arch.expert_width] * here,
     )
     tape.op(
         ("expert up output",),
         {"expert product": tape.size("expert product", wide)},
         ("expert up output",),
     )
-    second = [inner * arch.hidden] * here
+    second = [inner * arch.expert_width] * here
     tape.product("expert product", "expert output", (rows, rows), "expert product", *second)
     tape.op(("expert output",), {"unsorted": (rows, rows)})
     of = "unsorted"
     if ep > 1 or etp > 1:
         tape.op((of,), {"returned": (sent, sent)})
         of = "returned"
-    tape.op((of,), {"down": (tape.part, tape.part)})
+    if arch.expert_latent:
+        _from_latents(tape, of, part)
+    else:
+        tape.op((of,), {"down": (tape.part, tape.part)})
     more: tuple[str, ...] = ()
     if arch.shared_ffn:
         if arch.shared_norm:
@@ -60,6 +65,26 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> Non
     split, tape.split = tape.split, 1
     tape.end(before, of, *more)
     tape.split = split
+
+
+def _latents(tape: Tape, norm: str, part: float) -> str:
+    """Down to latents; in narrow formats of a copy that is quantised for it."""
+    of = norm
+    if "latents' input" in tape.kept:
+        of = "latents' input"
+        tape.op((norm,), {of: tape.size(of, tape.part)})
+    tape.product(of, "latents", (part, part), of, tape.arch.hidden * tape.arch.expert_latent)
+    return "latents"
+
+
+def _from_latents(tape: Tape, of: str, part: float) -> None:
+    """What experts gave, summed over those of a token, and up to hidden states again."""
+    if "latents' input" in tape.kept:
+        tape.op((of,), {"latents back": (part, part)})
+        of = "latents back"
+    tape.op((of,), {"expert latents": tape.size("expert latents", part)})
+    weight = tape.arch.hidden * tape.arch.expert_latent
+    tape.product("expert latents", "down", (tape.part, tape.part), "expert latents", weight)
 
 
 def _normed(tape: Tape, of: str, more: tuple[str, ...]) -> str:

@@ -39,7 +39,12 @@ STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 """Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
 
 
-GRAPHS = {"attention": ("attn",), "mlp": ("mlp",), "router": ("moe_router", "moe_preprocess")}
+GRAPHS = {
+    "attention": ("attn",),
+    "mixer": ("mamba",),
+    "mlp": ("mlp",),
+    "router": ("moe_router", "moe_preprocess"),
+}
 """Parts that CUDA graphs hold, and Megatron's names of them (TransformerConfig.cuda_graph_modules)."""
 
 TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}

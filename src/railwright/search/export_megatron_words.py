@@ -167,7 +167,12 @@ def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
     """What Megatron launches as CUDA graphs of what the job asks for."""
     if "step" in job.cuda_graphs or ungraphed(job, arch):
         return tuple(part for part in job.cuda_graphs if part == "step")
-    there = {"attention": has_attention(arch), "mlp": has_dense(arch), "router": arch.is_moe}
+    there = {
+        "attention": has_attention(arch),
+        "mixer": arch.linear is not None,
+        "mlp": has_dense(arch),
+        "router": arch.is_moe,
+    }
     return tuple(part for part in job.cuda_graphs if there[part])
 
 

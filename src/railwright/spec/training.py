@@ -10,7 +10,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.lora import Lora
 from railwright.spec.section import Name, Section, not_bool
 
-Graph = Literal["attention", "mlp", "router", "step"]
+Graph = Literal["attention", "mixer", "mlp", "router", "step"]
 
 Software = Literal[
     "megatron-2021",
@@ -237,8 +237,9 @@ class TrainingJob(Section):
     )
     cuda_graphs: tuple[Graph, ...] = Field(
         default=(),
-        description="what is launched as CUDA graphs, which costs the host nothing: attention, mlp (of a "
-        "dense layer), router (with what prepares the dispatch), or the whole step",
+        description="what is launched as CUDA graphs, which costs the host nothing: attention, mixer (linear "
+        "layers, such as Mamba's), mlp (of a dense layer), router (with what prepares the dispatch), or the "
+        "whole step",
     )
     unfused: tuple[Literal["rotary", "router", "loss"], ...] = Field(
         default=(),

@@ -159,11 +159,12 @@ def activation_size(job: TrainingJob, arch: Transformer) -> float:
 def routed_size(job: TrainingJob, arch: Transformer) -> float:
     """Send buffer of one rank's expert all-to-all: its tokens, each to its top-k experts. [byte]
 
-    (b s / t c) k h elements, times the imbalance of the busiest expert, whose receiver finishes last.
+    (b s / t c) k h elements, or k latents, times the imbalance of the busiest expert, whose receiver finishes
+    last.
     Under tensor parallelism each rank routes 1/t of the tokens (Megatron-LM, moe/token_dispatcher.py).
     """
     tokens = job.micro_batch * job.sequence / job.layout.tensor / job.layout.context
-    return tokens * arch.experts_per_token * arch.hidden * ACTIVATION_BYTES * job.expert_load
+    return tokens * arch.experts_per_token * arch.expert_width * ACTIVATION_BYTES * job.expert_load
 
 
 def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, float]:

@@ -151,6 +151,8 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
             "overlap.offload does nothing here: it is of layout.offload optimizer with Megatron-LM's "
             "software from 2025 on."
         )
+    if "mixer" in job.cuda_graphs and arch.linear is None:
+        found.append(f"cuda_graphs mixer does nothing: {arch.name} has no linear layers.")
     if "mlp" in job.cuda_graphs and not has_dense(arch):
         found.append(f"cuda_graphs mlp does nothing: every layer of {arch.name} has experts instead.")
     return found

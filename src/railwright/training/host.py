@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
 from railwright.model.operators import LayerOperators, second_block
+from railwright.model.recompute import LATENT
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
 
@@ -42,7 +43,7 @@ class LaunchTimes:
         return self.input + self.weight
 
 
-ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts"})
+ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts", LATENT[0]})
 """What a graph of router and preprocessing holds (Megatron-LM, cuda_graph_scope: moe_router,
 moe_preprocess)."""
 
@@ -92,7 +93,8 @@ def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     """Names of the operators that CUDA graphs of some parts of a layer hold."""
     names = [op.name for op in operators.forward]
     between = second_block(names)
-    parts = {"attention": frozenset(names[:between])}
+    mixer = "mixer" if "mixer norm" in names else "attention"
+    parts = {mixer: frozenset(names[:between])}
     if "router" in names:
         parts["router"] = ROUTER
     else:

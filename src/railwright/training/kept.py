@@ -68,7 +68,7 @@ rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OU
 
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product"),
-    *("router", "expert input", "expert up output", "expert product"),
+    *("router", "latents' input", "expert input", "expert up output", "expert product", "expert latents"),
     *("shared input", "shared norm output", "shared up output", "shared product"),
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
