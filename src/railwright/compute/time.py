@@ -28,6 +28,15 @@ UNALIGNED = 2.0
 Tensor cores then load by narrower instructions (NVIDIA, "Matrix Multiplication Background User's Guide",
 section 3, for cuBLAS 11)."""
 
+SCAN_WORK = 46.0
+"""Time of kernels that work on chunks ('scan'), in fp32 FLOPs of the GPU for a byte that they move: between
+small products they scale, mask and raise to powers what they load, on the multiprocessors' own lanes,
+which a faster HBM does not help.  Geometric mean of three published measurements, 38 to 56:
+TileLang's chunk scan of Mamba-2 on H800 (tile-ai/tilelang be9c08f6, benchmark/mamba2: 8 x 8,192 tokens, 80
+heads, 1.278 ms for 1.80 GB) 47; flash-linear-attention's chunk kernels of a gated delta net on H20 (infersim,
+bench_data/gdn/prefill/h20: 527 us for 0.60 GB) 38 and on B200 (flashinfer pull request 3001: 8,192 tokens, 16
+heads, 0.424 ms for 0.60 GB) 56.  Single kernels are further off."""
+
 FULL_WIDTH = 128
 """Head width at which attention kernels reach their `compute` share (the rows' reference)."""
 
@@ -39,7 +48,8 @@ def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) ->
     `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.  The work of a product is
     its waves of tiles or what power sustains (see `gemm`), of attention flop / (compute * peak).
     Grouped GEMMs work GROUPED_ROWS more rows for every expert.  Products of chunks ('scan') run in tiles as
-    a library's do; where a state passes from chunk to chunk, round after round, each with a tile's prologue.
+    a library's do, or as fast as multiprocessors turn what they load (SCAN_WORK); where a state passes from
+    chunk to chunk, round after round, each with a tile's prologue.
     Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml).
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
@@ -134,17 +144,19 @@ def _product(
 
 
 def _scan(operator: Operator, gpu: Gpu, profile: Profile) -> float:
-    """Rounds of tiles, or HBM traffic: at the rates of a product in 16 bits, of whose tiles these are.
+    """Rounds of tiles, HBM traffic, or what is done to every element between products (SCAN_WORK): tiles and
+    HBM at the rates of a product in 16 bits, of whose tiles these are.
 
-    Held against infersim's table of a gated delta net on H20 (bench_data/gdn/prefill/h20, 4,096 tokens, 32
-    heads): tests/validation/test_mixers_published.py.
+    Held against published kernels and steps: tests/validation/test_mixers_published.py.
     """
     row, rounds = profile.gemm_row(operator.dtype), operator.steps
     shape = Shape(operator.m, operator.n, operator.k, operator.batch)
     one = replace(operator, flops=operator.flops / rounds, bytes=0.0)
     compute = rounds * _product(one, gpu, row, shape, 0.0)
     moved = operator.bytes / (row.memory * gpu.hbm_bandwidth)
-    return row.fixed * operator.launches + max(compute, moved)
+    lanes = gpu.peak_flops.get("fp32")
+    worked = operator.bytes * SCAN_WORK / lanes if lanes else 0.0
+    return row.fixed * operator.launches + max(compute, moved, worked)
 
 
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
