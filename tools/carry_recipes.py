@@ -45,6 +45,8 @@ MODELS = {
     "llama3.1-405b-126l": "LLAMA31_405B",
     "deepseek-v3": "DEEPSEEK_V3",
     "gpt-oss-120b": "GPT_OSS_120B",
+    "nemotron-3-nano-30b-a3b": "NEMOTRON_3_NANO",
+    "nemotron-3-super-120b-a12b": "NEMOTRON_3_SUPER",
     "qwen3-30b-a3b": "QWEN3_30B_A3B",
     "qwen3-235b-a22b": "QWEN3_235B_A22B",
 }
@@ -85,8 +87,11 @@ their shapes do not change."""
 def main(clone: Path) -> None:
     """Write recipes.csv."""
     rows: dict[tuple[str, ...], tuple[str, ...]] = {}
-    with (DATA / "training.csv").open(encoding="utf-8") as file:
-        records = list(csv.DictReader(file))
+    records = [
+        record
+        for name in ("training.csv", "training_read.csv")
+        for record in csv.DictReader((DATA / name).read_text(encoding="utf-8").splitlines())
+    ]
     tables = {tag: _table(clone, tag) for tag in set(TAGS.values())}
     heads = {tag: _narrow_heads(clone, tag) for tag in set(TAGS.values())}
     for r in records:
@@ -235,6 +240,7 @@ def _named(table: dict[str, Any], r: dict[str, str]) -> Any:
 
 def _said(one: Any) -> tuple[str, ...]:
     scope = {"moe_router": "router", "moe_preprocess": "router", "attn": "attention", "mlp": "mlp"}
+    scope |= {"mamba": "mixer"}
     given, how = one.cuda_graph_scope or (), one.cuda_graph_impl
     given = [given] if isinstance(given, str) else given
     whole = how == "full_iteration" or (how == "local" and "full_iteration" in given)

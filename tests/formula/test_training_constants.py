@@ -16,8 +16,8 @@ def test_every_constant_has_unit_source_and_status() -> None:
 
 
 def test_family_is_model_gpu_and_width() -> None:
-    assert family_of(True, "h100-sxm", "bf16") == "moe H100 16-bit"
-    assert family_of(False, "a100-sxm-80", "fp8") == "dense A100 fp8"
+    assert family_of("moe", "h100-sxm", "bf16") == "moe H100 16-bit"
+    assert family_of("dense", "a100-sxm-80", "fp8") == "dense A100 fp8"
 
 
 def test_an_unvalidated_family_gets_the_band_of_its_kind_of_model() -> None:

@@ -11,7 +11,7 @@ from railwright.training import simulate
 from railwright.training.communication import mixer_sizes
 from railwright.training.doubts import doubts
 from railwright.training.result import StepResult
-from training_cases import BLOCKS, DENSE, job, machine
+from training_cases import BLOCKS, DELTA, DENSE, job, machine
 
 
 def messages(step: StepResult, purpose: str) -> list[float]:
@@ -54,8 +54,11 @@ def test_groups_that_are_fewer_than_ranks_go_to_several() -> None:
     assert more == pytest.approx((width + keys) / width / 2)
 
 
-def test_the_range_is_said_to_be_that_of_other_models() -> None:
+def test_the_range_is_that_of_published_steps_with_mamba() -> None:
     one = job(batch=8, gpus=8)
-    (told,) = doubts(one, BLOCKS, 4)
-    assert "took 1.13 times the predicted ones" in told
+    step = simulate(one, BLOCKS, machine(1), must_fit=False)
+    assert "all linear models" in step.error_source
+    assert not doubts(one, BLOCKS, 4)
     assert not doubts(one, DENSE, 4)
+    (told,) = [text for text in doubts(job(batch=8, gpus=8), DELTA, 4) if "range" in text]
+    assert "(gated_deltanet)" in told

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
+from functools import cache
+from statistics import mean
 
 import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
-from railwright.measure.training import records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training import record_row, records
+from railwright.measure.training_jobs import HYBRIDS, Unsupported
 from railwright.model import count_parameters, flops_per_token, load_model
 from railwright.model.architecture import LinearMixer
 from railwright.model.delta import delta_blocks
-from railwright.training import simulate
-from railwright.training.constants import constant
+from railwright.model.kernels import Block
+from railwright.model.mamba import mamba_blocks
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,8 @@ from railwright.training.constants import constant
         ("nemotron-h-56b", 5.6e10, 5.6e10, 0.01),
         # nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B: 31.6 billion, 3.6 active with the embedding
         ("nemotron-3-nano-30b-a3b", 3.16e10, 3.6e9, 0.01),
+        # nvidia/NVIDIA-Nemotron-3-Super-120B-A12B, technical report: 120.6 billion, 12.7 active
+        ("nemotron-3-super-120b-a12b", 1.206e11, 1.27e10, 0.01),
         # Qwen/Qwen3-Next-80B-A3B-Instruct: 80 billion, 79 without embeddings
         ("qwen3-next-80b-a3b", 8e10, 3.9e9, 0.01),
     ],
@@ -46,30 +50,80 @@ wide.  Source: infersim (alibaba), bench_data/gdn/prefill/h20/4-16-128-32-128.cs
 chunk_gdn; chunk_o)."""
 
 
-def test_kernels_of_a_gated_delta_net_on_h20() -> None:
-    """Nothing is fitted to it: all five together within 15 %, the pass over states, which is the longest, and
-    the output within 10 %.  Two kernels of the table, squares and their inverse, are one here."""
-    mixer = LinearMixer("gated_deltanet", heads=32, value_dim=128, key_heads=16, key_dim=128)
-    gpu = load_catalog().gpus["h20"]
-    told = {
-        b.forward.name.removeprefix("mixer ").removeprefix("chunk "): 1e6 * kernel_time(b.forward, gpu)
-        for b in delta_blocks(mixer, 4096, 4096, 1, "bf16")
+def told(blocks: list[Block], gpu: str) -> dict[str, float]:
+    """Predicted microseconds of the forward kernels."""
+    on = load_catalog().gpus[gpu]
+    return {
+        b.forward.name.removeprefix("mixer ").removeprefix("chunk "): 1e6 * kernel_time(b.forward, on)
+        for b in blocks
     }
-    assert sum(told[name] for name in H20) == pytest.approx(sum(H20.values()), rel=0.15)
-    for name in ("state passing", "output"):
-        assert told[name] == pytest.approx(H20[name], rel=0.1)
 
 
-def test_steps_of_nemotron_h_that_no_fit_has_seen() -> None:
-    """Seven records of 32 to 2,048 H100 in fp8 (dgxc-benchmarking v25.05): 11 to 15 % too fast when
-    first scored, all alike.  No constant is fitted to them; jobs with such layers are told what was found."""
-    rows: list[Any] = [r for r in records() if r["model"] == "nemotronh-56b"]
-    assert len(rows) == 7
-    errors = [
-        simulate(job_of(r), architecture_of(r), machine_for(r)).step_time / float(r["step_time_s"]) - 1
-        for r in rows
-    ]
-    over = [1 / (1 + error) for error in errors]
-    assert sum(over) / 7 == pytest.approx(constant("linear_step_over_predicted"), abs=0.005)
-    assert sum(errors) / 7 == pytest.approx(-0.116, abs=0.005)
-    assert max(errors) - min(errors) < 0.04
+def delta(keys: int, values: int, tokens: int) -> list[Block]:
+    mixer = LinearMixer("gated_deltanet", heads=values, value_dim=128, key_heads=keys, key_dim=128)
+    return delta_blocks(mixer, tokens, tokens, 1, "bf16")
+
+
+def test_kernels_in_chunks_take_what_was_measured_on_three_gpus() -> None:
+    """`compute.time.SCAN_WORK` is the mean of these three: each is met within a fifth, where HBM's rate says
+    half (H800) and a third (B200) of what was measured."""
+    own = told(delta(16, 32, 4096), "h20")
+    assert sum(own[n] for n in H20) == pytest.approx(sum(H20.values()), rel=0.2)
+    # flashinfer pull request 3001: flash-linear-attention 0.4.2, 8,192 tokens, 4 and 16 heads, 0.424 ms
+    fla = told(delta(4, 16, 8192), "b200-sxm")
+    chunks = sum(fla[n] for n in ("inverse", "writes", "state passing", "output"))
+    assert chunks == pytest.approx(424, rel=0.2)
+    # tile-ai/tilelang be9c08f6, benchmark/mamba2/README.md: 8 sequences of 8,192 tokens, 1.278 ms
+    mixer = LinearMixer("mamba2", heads=80, value_dim=64, key_heads=1, key_dim=128, chunk=256)
+    scan = told(mamba_blocks(mixer, 8 * 8192, 8192, 1, "bf16"), "h800")["scan"]
+    assert scan == pytest.approx(1278, rel=0.05)
+
+
+@cache
+def errors() -> dict[tuple[str, str], list[float]]:
+    """Of the published steps of models with linear layers, by model and GPU."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for record in records():
+        if record["model"] not in HYBRIDS:
+            continue
+        try:
+            row = record_row(record, "training")
+        except Unsupported:
+            continue
+        found[record["model"], record["gpu"]].append(row.predicted / row.measured - 1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "count", "error"),
+    [
+        ("nemotronh-56b", "H100", 7, -0.114),
+        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.025),
+        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.047),
+        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.065),
+        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.069),
+        ("nemotron-3-nano-30b-a3b", "GB300", 6, -0.064),
+        ("nemotron-3-super-120b-a12b", "B200", 2, -0.021),
+        ("nemotron-3-super-120b-a12b", "B300", 3, -0.186),
+        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.060),
+        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.071),
+    ],
+)
+def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: float) -> None:
+    """In the mean; first scored -12, -1 to -17 and +5 to -24 %, before kernels in chunks were held against
+    measured ones.  No constant is fitted to any of them."""
+    found = errors()[model, gpu]
+    assert len(found) == count
+    assert mean(found) == pytest.approx(error, abs=0.005)
+
+
+def test_all_of_them_together() -> None:
+    every = [e for found in errors().values() for e in found]
+    assert len(every) == 42
+    assert mean(abs(e) for e in every) == pytest.approx(0.078, abs=0.004)
+    assert mean(every) == pytest.approx(-0.057, abs=0.003)
+
+
+def test_steps_of_nemotron_h_lack_the_same_share_at_every_size() -> None:
+    found = errors()["nemotronh-56b", "H100"]
+    assert max(found) - min(found) < 0.04

@@ -19,6 +19,7 @@ from railwright.measure.training_jobs import DTYPES, architecture_of, architectu
 from railwright.measure.training_reasons import reason_of
 from railwright.measure.vtrain import single_rows
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.cached import cached
@@ -71,7 +72,7 @@ def memory_rows() -> Iterator[Row | Skipped]:
 def family_of(record: Mapping[str, str]) -> str:
     """'dense H100 bf16': the GPU generation, dtype and kind of model that share kernels and constants."""
     arch = architectures().get(record["model"])
-    kind = "moe" if arch is not None and arch.is_moe else "dense"
+    kind = "dense" if arch is None else kind_of(arch)
     dtype = DTYPES.get(record["dtype"], record["dtype"])
     return f"{kind} {record['gpu'].removesuffix('-40')} {width_of(dtype)}"
 

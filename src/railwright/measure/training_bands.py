@@ -36,7 +36,7 @@ def bands(rows: Sequence[Row], families: Named, frameworks: Named) -> str:
         "kinds:",
     ]
     known = [r for r in rows if r.left_out is not None]
-    for kind in ("dense", "moe"):
+    for kind in ("dense", "moe", "linear"):
         chosen = [r for r in known if _kind(r) == kind]
         lines += _entry(kind, chosen, families, f"all {kind} models, ") if chosen else []
     for head, name_of in (("families", _slice), ("frameworks", lambda r: _framework(r, frameworks))):

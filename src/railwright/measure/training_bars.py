@@ -11,6 +11,7 @@ from railwright.measure.bands import LEVEL
 from railwright.measure.table import Row, Skipped, quantile
 from railwright.measure.training_bands import coverage
 from railwright.measure.training_habits import framework_of
+from railwright.measure.training_jobs import architectures
 
 STEPS = "training "
 """How families of step times begin."""
@@ -40,8 +41,9 @@ def reached(
     # A record's memory is a row of its own, in another family.
     steps = [r for r in rows if r.record in records and r.family.startswith(STEPS)]
     good = [r for r in steps if records[r.record]["quality"] == "A"]
-    dense = [r for r in good if " dense " in r.family]
-    moe = [r for r in good if " moe " in r.family]
+    routed = {name for name, r in records.items() if (a := architectures().get(r["model"])) and a.is_moe}
+    dense = [r for r in good if r.record not in routed]
+    moe = [r for r in good if r.record in routed]
     multi = [r for r in steps if records[r.record]["family"].startswith("vtrain")]
     simumax = [r for r in steps if records[r.record]["family"].startswith("simumax")]
     single = [r for r in rows if r.family == "vTrain single server"]

@@ -212,6 +212,10 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
 def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
     """What layers run without fused kernels: as its script says, else as its software does."""
     found = habits.unfused
+    if record["model"].startswith("nemotron-3-"):
+        # Megatron-Bridge v0.3.1 to v0.5.1, recipes/nemotronh: nemotron_3_nano.py sets moe_router_fusion =
+        # False, nemotron_3_super.py and its provider leave it at that default
+        found = (*found, "router")
     if record.get("unfused_rotary") == "yes":
         found = (*found, "rotary")
     if loss_is_eager(record, habits.era):
@@ -246,6 +250,8 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
 
 def _check(record: Mapping[str, str]) -> None:
     """Refuse what this stage does not model, and records that do not say what they ran."""
+    if record["model"] == "nemotron-3-super-120b-a12b" and record["dtype"] == "nvfp4":
+        raise Unsupported("a format for each module, which a job cannot say")
     if record["dtype"] not in DTYPES:
         raise Unsupported(f"the record does not say in which format it ran ({record['dtype']})")
     if not record["mbs"]:
@@ -269,7 +275,10 @@ def architectures() -> Mapping[str, Transformer]:
     return named | {name: load_model(name) for name in BUNDLED}
 
 
-BUNDLED = ("llama-2-13b", "llama-4-scout", "mixtral-8x22b", "mixtral-8x7b", "nemotronh-56b")
+HYBRIDS = ("nemotronh-56b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b")
+"""Models with linear layers: in no fit, whose factors would stand for what their layers lack."""
+
+BUNDLED = ("llama-2-13b", "llama-4-scout", "mixtral-8x22b", "mixtral-8x7b", *HYBRIDS)
 """Models of the records whose architectures come with the project: of the rows that we read ourselves, and
 those whose layers the table of architectures does not say."""
 
@@ -287,6 +296,10 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
         # Megatron-Bridge, recipes/deepseek/deepseek_v3.py, and NeMo, recipes/deepseek_v3.py: one
         # multi-token-prediction layer by default
         return replace(found, mtp_layers=1)
+    if found.name == "nemotron-3-super-120b-a12b":
+        # Megatron-Bridge v0.5.1, recipes/nemotronh/nemotron_3_super.py: mtp_num_layers = 2, one layer that
+        # runs twice (mtp_use_repeated_layer); its weights are counted twice here
+        return replace(found, mtp_layers=2)
     if record["family"].startswith("bigscience"):
         return replace(found, **BIGSCIENCE)
     return found

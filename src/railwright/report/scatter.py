@@ -12,8 +12,8 @@ from railwright.report.style import drawing_style
 
 WIDTH, HEIGHT = 520.0, 460.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 24.0, 52.0, 44.0
-SHAPES = (0, 2)
-"""The marker's shapes that are told apart best where many overlap: circle, diamond."""
+SHAPES = (0, 2, 3)
+"""The marker's shapes that are told apart best where many overlap: circle, diamond, triangle."""
 DOT = 2.6
 
 

@@ -34,8 +34,8 @@ GENERATIONS = {
 }
 """GPU -> place of its colour."""
 COLOURS = ("A100", "H100, H200", "B200, B300", "GB200, GB300")
-KINDS = {"dense": 0, "moe": 1}
-SHAPES = ("dense", "MoE")
+KINDS = {"dense": 0, "moe": 1, "linear": 2}
+SHAPES = ("dense", "MoE", "Mamba")
 FAR = 0.5
 """Errors are drawn up to this; what is further off stands at the edge."""
 NOTE = (

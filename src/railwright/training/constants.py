@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from railwright.model.pattern import ModelKind
 from railwright.shipped import read_data
 
 
@@ -86,12 +87,12 @@ def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, 
     )
 
 
-def family_of(is_moe: bool, gpu: str, dtype: str) -> str:
+def family_of(kind: ModelKind, gpu: str, dtype: str) -> str:
     """Steps that share kernels and constants: kind of model, GPU and width of the products.
 
     gpu  catalogue name; its first word counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
     """
-    return f"{'moe' if is_moe else 'dense'} {_model(gpu)} {width_of(dtype)}"
+    return f"{kind} {_model(gpu)} {width_of(dtype)}"
 
 
 def _model(gpu: str) -> str:

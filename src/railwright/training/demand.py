@@ -182,7 +182,7 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
     Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
     Raises PlanError for a width of products that no published run has.
     """
-    family = family_of(arch.is_moe, gpu.name, dtype)
+    family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
     kind, width = family.split()[0], width_of(dtype)
     table = _mfu()
     own = table.get(family)

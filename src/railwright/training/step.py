@@ -17,6 +17,7 @@ from railwright.compute import kernel_time, profile_of
 from railwright.compute.time import peak_rate
 from railwright.model import flops_per_token
 from railwright.model.architecture import Operator, Transformer
+from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import buckets_of
@@ -129,7 +130,7 @@ def simulate(
     tokens = job.global_batch * job.sequence
     flops = flops_per_token(arch, job.attended).total * tokens
     gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
-    band = error_band(family_of(arch.is_moe, gpu, job.dtype), era_of(job).framework, fitted)
+    band = error_band(family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework, fitted)
     step = StepResult(
         step_time=step_time,
         tokens=tokens,

@@ -41,11 +41,11 @@ def over_middle(gpu: Gpu) -> tuple[tuple[WholeRun, float], ...]:
 
     Runs on a GPU of the same model (A100 of 40 and 80 GB) count: their range is one.
     """
-    own = family_of(False, gpu.name, "bf16")
+    own = family_of("dense", gpu.name, "bf16")
     return tuple(
         (run, run.gpu_hours / middle_hours(run, gpu))
         for run in whole_runs()
-        if family_of(False, run.gpu, "bf16") == own
+        if family_of("dense", run.gpu, "bf16") == own
     )
 
 
