@@ -4,6 +4,19 @@ import json
 
 from railwright.model import parse_config
 
+GOOD = {
+    "model_type": "mixtral",
+    "num_hidden_layers": 4,
+    "hidden_size": 256,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "intermediate_size": 512,
+    "vocab_size": 1000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+"""What a file says that is wrong in nothing."""
+
 SMALL = {
     "num_hidden_layers": 8,
     "hidden_size": 256,
@@ -44,3 +57,11 @@ DEEPSEEK = {
 
 def read(config):
     return parse_config(json.dumps(config), "config.json", "model")
+
+
+def saved(folder, **changes):
+    """GOOD as a file of a folder, with other values of some keys; without those that are 'absent'."""
+    config = {k: v for k, v in {**GOOD, **changes}.items() if v != "absent"}
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
