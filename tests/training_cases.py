@@ -137,6 +137,11 @@ def job(
     )
 
 
+def wide(**layout: object) -> TrainingJob:
+    """Sequences long enough for activations to count."""
+    return job(gpus=32, sequence=4096, batch=128, micro_batch=2, **layout)
+
+
 def changed(one: TrainingJob, **fields: object) -> TrainingJob:
     """The same job with other values of some fields."""
     return one.model_copy(update=fields)

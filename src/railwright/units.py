@@ -203,6 +203,11 @@ def show_flop_rate(value: float) -> str:
     return _show(value, steps)
 
 
+def show_flops(value: float) -> str:
+    """An amount of arithmetic, '679 TFLOP'. [flop]"""
+    return show_flop_rate(value).removesuffix("/s")
+
+
 def show_count(value: float) -> str:
     """A number of things: exact with thousands separators below a million ('11,520'), then '46.7 billion'."""
     if abs(value) < 1e6:

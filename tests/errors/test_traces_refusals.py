@@ -1,4 +1,4 @@
-"""Files that are no traces, traces that cannot be replayed, steps not to be written: one sentence each."""
+"""Files that are no traces, traces that cannot be replayed: one sentence each."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
-from railwright.spec.training import Overlap
-from railwright.traces import FORMATS, chakra_read, export, load, replay, simai
-from railwright.traces.files import unsaid
+from railwright.traces import chakra_read, load, replay, simai
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
-from training_cases import DENSE, MOE, job, machine
+from training_cases import machine
 
 HEAD = '{"schemaVersion": 1, "traceEvents": ['
 UNTIMED = '{"ph": "X", "name": "k", "ts": "soon"}'
@@ -88,29 +84,6 @@ def test_a_profile_whose_marks_enclose_no_work(tmp_path: Path) -> None:
     file.write_text(HEAD + EVENT + ", " + json.dumps(event) + "]}")
     with pytest.raises(SpecError, match="none of its 1 ProfilerStep# marks encloses work"):
         step_of(read(file))
-
-
-@pytest.mark.parametrize("format", ["goal", "simai"])
-@pytest.mark.parametrize(
-    ("name", "stem"),
-    [
-        ("../outside", "-outside"),
-        ("a/b", "a-b"),
-        ("a\0b\n", "a-b-"),
-        ("", "step"),
-        ("..", "step"),
-        ("Llama (8 GPUs), 训练", "Llama (8 GPUs)- 训练"),
-        ("训" * 200, "训" * 60),
-    ],
-)
-def test_a_name_stays_in_the_folder_that_was_asked_for(
-    tmp_path: Path, format: str, name: str, stem: str
-) -> None:
-    wanted = job(gpus=8, batch=8).model_copy(update={"name": name})
-    (file,), _ = export(wanted, DENSE, machine(1), format, tmp_path / "out")
-    assert file.parent == tmp_path / "out"
-    assert file.stem == stem
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_folders_of_traces(tmp_path: Path) -> None:
@@ -285,131 +258,9 @@ def test_a_trace_larger_than_the_cluster() -> None:
         replay(trace, machine(1))
 
 
-def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("x")
-    with pytest.raises(PlanError, match="not overwritten"):
-        export(job(gpus=8, batch=8), DENSE, machine(1), "chakra", tmp_path)
-    with pytest.raises(PlanError, match=r"no trace format 'chakr'; did you mean|known are"):
-        export(job(gpus=8, batch=8), DENSE, machine(1), "chakr", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-    assert set(FORMATS) == {"chakra", "goal", "simai"}
-
-
-@pytest.mark.parametrize(("format", "most"), [("goal", "goal.MOST_LINES"), ("chakra", "chakra.MOST_NODES")])
-def test_nothing_is_left_of_a_trace_that_is_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, most: str
-) -> None:
-    """Refused when its first lines are written already."""
-    whole, _ = export(job(tensor=2), DENSE, machine(1), format, tmp_path / "whole")
-    monkeypatch.setattr(f"railwright.traces.{most}", 100)
-    with pytest.raises(PlanError, match="more than 100"):
-        export(job(tensor=2), DENSE, machine(1), format, tmp_path / "out")
-    assert whole
-    assert not any((tmp_path / "out").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("moe", "layout", "says"),
-    [
-        (True, {"expert": 2, "placement": "expert-across"}, "layout.placement to packed"),
-        (
-            True,
-            {"tensor": 2, "expert": 2, "expert_tensor": 1},
-            "layout.expert_tensor is 1 and layout.tensor 2",
-        ),
-        (False, {"zero": 3, "shard": 4}, "leave layout.shard out"),
-    ],
-)
-def test_simai_has_groups_in_megatrons_order_only(
-    moe: bool, layout: dict[str, object], says: str, tmp_path: Path
-) -> None:
-    with pytest.raises(PlanError, match=says):
-        export(
-            job(batch=32, sequence=512, **layout),
-            MOE if moe else DENSE,
-            machine(2),
-            "simai",
-            tmp_path / "out",
-        )  # type: ignore[arg-type]
-    assert not (tmp_path / "out").exists()
-
-
-def test_simai_has_no_context_parallel_groups(tmp_path: Path) -> None:
-    one = job(batch=16, sequence=4096, context=2)
-    with pytest.raises(PlanError, match=r"^case: SimAI has no context-parallel groups; set layout\.context"):
-        export(one, DENSE, machine(2), "simai", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_simai_reads_what_stages_send_as_an_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = job(batch=16, sequence=512, pipeline=2)
-    monkeypatch.setattr(simai, "MOST_BETWEEN", 1000)
-    with pytest.raises(PlanError, match=r"^case: SimAI reads what stages send as a 32-bit number"):
-        export(one, DENSE, machine(2), "simai", tmp_path / "out")
-    monkeypatch.undo()
-    export(one, DENSE, machine(2), "simai", tmp_path / "out")
-
-
-def test_simai_says_the_jobs_gpus_and_the_export_what_it_leaves_out(tmp_path: Path) -> None:
-    """8 of 16 GPUs, half of each server: SimAI's ranks count on, and where they are is said in words."""
-    one = job(batch=32, sequence=512, tensor=2).model_copy(update={"gpus_per_server": 4})
-    export(one, DENSE, machine(2), "simai", tmp_path / "out")
-    assert "all_gpus: 8 " in (tmp_path / "out" / "case.txt").read_text()
-    assert "gpus_per_server" in unsaid("simai", one, machine(2).network.fabric)
-    assert unsaid("chakra", one, machine(2).network.fabric) == ""
-    assert unsaid("goal", job(batch=32), machine(2).network.fabric) == ""
-
-
 def test_two_ranks_on_one_gpu(tmp_path: Path) -> None:
     for rank in range(2):
         head = {"version": "0.0.4", "attr": [{"name": "railwright_gpu", "int64Val": "3"}]}
         (tmp_path / f"{rank}.json").write_text(json.dumps(head))
     with pytest.raises(SpecError, match=r"1\.json: it is on GPU 3, and so is '0\.json'"):
         chakra_read.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [
-        {"expert": 4, "overlap": Overlap(ep=True)},
-        {"pipeline": 2, "schedule": "dualpipe"},
-        {"pipeline": 2, "schedule": "dualpipe-v"},
-    ],
-)
-def test_simai_has_no_passes_that_run_together(tmp_path: Path, layout: dict[str, object]) -> None:
-    arch = MOE if "expert" in layout else DENSE
-    with pytest.raises(PlanError, match=r"set overlap\.ep to false, or take another layout\.schedule"):
-        export(job(batch=32, sequence=512, **layout), arch, machine(2), "simai", tmp_path / "out")  # type: ignore[arg-type]
-    assert not (tmp_path / "out").exists()
-
-
-RECOMMENDS = """
-railwright: 1
-name: Mixed
-cluster:
-  servers: 1
-  server: dgx-h100
-  compute: {family: single-switch, switch: qm9700}
-recommendations:
-  - {name: ranking, model: dlrm-dcnv2, global_batch: 8192, samples: 4.2e9}
-"""
-TRAINS = "jobs:\n  - {name: tune, model: llama-3.1-8b, global_batch: 8, sequence: 1024, tokens: 1e9}\n"
-
-
-@pytest.mark.parametrize(
-    ("jobs", "name", "says"),
-    [
-        (TRAINS, "ranking", "'ranking' is a recommendation job; a trace is of a training job"),
-        (TRAINS, "tunes", "has no job 'tunes'; did you mean 'tune'?"),
-        (TRAINS, "x", "has no job 'x'; its jobs are tune"),
-        ("", None, "'Mixed' has no training job; a trace is of one"),
-    ],
-)
-def test_a_job_that_has_no_trace(tmp_path: Path, jobs: str, name: str | None, says: str) -> None:
-    study = tmp_path / "study.yaml"
-    study.write_text(RECOMMENDS + jobs, encoding="utf-8")
-    asked = ["trace", "export", str(study), "-o", str(tmp_path / "out"), *(["--job", name] if name else [])]
-    done = CliRunner().invoke(app, asked)
-    assert done.exit_code == 2
-    assert says in " ".join(done.output.split())
-    assert not (tmp_path / "out").exists()

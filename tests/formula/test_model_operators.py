@@ -5,6 +5,7 @@ from itertools import groupby
 
 import pytest
 
+from model_configs import SMALL, read
 from railwright.errors import PlanError
 from railwright.model import (
     bundled_models,
@@ -262,3 +263,19 @@ def test_biases_of_experts_are_added_by_kernels_of_their_own():
     assert back["experts bias, backward"].bytes == rows * oss.hidden * 2 * 8
     assert (forward["experts bias"].launches, back["experts bias, backward"].launches) == (5, 9)
     assert "experts bias" not in by_name(layer_operators(MIXTRAL, "moe", 4096, 4096).forward)
+
+
+def test_a_norm_that_serves_attention_and_mlp_runs_once():
+    names = [
+        op.name for op in layer_operators(read({**SMALL, "model_type": "cohere"}), "dense", 64, 64).forward
+    ]
+    assert "input norm" in names
+    assert "mlp norm" not in names
+
+
+def test_alibi_has_no_rotary_kernel_and_blooms_embedding_a_norm():
+    bloom = read({"model_type": "bloom", "hidden_size": 256, "n_layer": 4, "n_head": 8, "vocab_size": 1000})
+    names = [op.name for op in layer_operators(bloom, "dense", 64, 64).forward]
+    assert "rotary" not in names
+    assert [op.name for op in embedding_operators(bloom, 64).forward] == ["embedding", "embedding norm"]
+    assert [op.name for op in embedding_operators(bloom, 64).backward_input] == ["embedding norm, backward"]

@@ -7,11 +7,12 @@ import pytest
 import checkpoints
 import checkpoints_hybrids
 import checkpoints_remote
+import checkpoints_rounded
 from checkpoints import shape
 from railwright.model import count_parameters, load_model, parse_config
 
 EXACT = checkpoints.EXACT | checkpoints_remote.EXACT
-ROUNDED = checkpoints.ROUNDED | checkpoints_remote.ROUNDED | checkpoints_hybrids.ROUNDED
+ROUNDED = checkpoints_rounded.ROUNDED | checkpoints_remote.ROUNDED | checkpoints_hybrids.ROUNDED
 
 
 def counted(name, config):

@@ -29,6 +29,9 @@ have PCIe 5.0, as the NICs beside them."""
 PCIE_5 = 63e9
 """One direction of a PCIe 5.0 x16 slot: 16 lanes of 32 GT/s, 128b/130b. [byte/s]"""
 
+HOST_SHARE = 0.95
+"""Share of a host's nominal memory that is there for processes; firmware and kernel keep the rest."""
+
 
 @dataclass(frozen=True)
 class Gpu:

@@ -55,6 +55,9 @@ def plain(found: ComparedSteps) -> dict[str, Any]:
         "reserved_bytes": None
         if found.held is None
         else dict(zip(("measured", "predicted"), found.held, strict=True)),
+        "flop_per_gpu": None
+        if found.flops is None
+        else {"logged": found.flops.logged, "counted": dict(found.flops.counted)},
         "spread": {
             "p95_over_median": spread.p95,
             "drift": spread.drift,

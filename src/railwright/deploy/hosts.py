@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from railwright.catalog.parts import HOST_SHARE
 from railwright.errors import PlanError
 from railwright.shipped import read_data
 from railwright.spec.sharing import Sharing
 
 MEGABYTE = 2.0**20
 """Slurm counts RealMemory in these [byte] (slurm.conf(5))."""
-
-LEFT = 0.95
-"""Share of the nominal memory that Slurm is told: a node that reports less than RealMemory is drained."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class Host:
 
     @property
     def real_memory(self) -> int:
-        """Slurm's RealMemory [MiB]."""
-        return int(LEFT * self.memory / MEGABYTE)
+        """Slurm's RealMemory, of which no node may report less, or it is drained. [MiB]"""
+        return int(HOST_SHARE * self.memory / MEGABYTE)
 
 
 def host_of(server: str, sharing: Sharing) -> Host:

@@ -7,6 +7,7 @@ Formats: Kueue, ResourceFlavor, ClusterQueue and LocalQueue (kueue.x-k8s.io/v1be
 from __future__ import annotations
 
 from railwright import export
+from railwright.catalog.parts import HOST_SHARE
 from railwright.deploy.hosts import Host
 from railwright.deploy.masks import logins
 from railwright.export.hierarchy import gpus_per_host, hosts_of
@@ -24,7 +25,7 @@ def render(sheet: Sheet, sharing: Sharing, host: Host) -> dict[str, str]:
     made = export.render(sheet.fabric, "kueue", sheet.title, sheet.catalog)
     hosts = sum(len(names) for names in hosts_of(sheet))
     gpus = gpus_per_host(sheet)
-    whole = (hosts * gpus, hosts * host.cores * host.threads, int(hosts * 0.95 * host.memory / 2**30))
+    whole = (hosts * gpus, hosts * host.cores * host.threads, int(hosts * HOST_SHARE * host.memory / 2**30))
     names = logins(sharing)
     objects: list[str] = []
     if sharing.isolation == "tenants":

@@ -9,6 +9,7 @@ from statistics import median
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
+from railwright.measure.step_flops import LoggedFlops, logged_flops
 from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
@@ -90,6 +91,7 @@ class ComparedSteps:
     measured      median of them
     predicted     the step, with the range that 80 % of measurements are expected in
     held          (reserved by the log's GPUs at most, by prediction), None where either does not say
+    flops         what its own rate of FLOPs says; None where it prints none
     explanations  of a step outside the range, the nearest first
     notes         what was assumed or left out
     """
@@ -103,6 +105,7 @@ class ComparedSteps:
     predicted: StepResult
     spread: Spread
     held: tuple[float, float] | None
+    flops: LoggedFlops | None
     explanations: tuple[Explanation, ...]
     notes: tuple[str, ...]
 
@@ -150,6 +153,7 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
         predicted,
         _spread([step.number for step in kept], settled),
         None if log.reserved is None or held is None else (log.reserved, float(held.reserved)),
+        logged_flops(log, kept, settled, job, arch, gpus),
         (),
         tuple(notes),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from railwright.measure.step_compare import DRIFT, SLOW, STEADY, ComparedSteps
-from railwright.units import show_share, show_time
+from railwright.measure.step_flops import AGAIN, LoggedFlops
+from railwright.units import show_flop_rate, show_flops, show_share, show_time
 
 CLOSE = 0.07
 """Reserved memory is as predicted within this share: what published peaks are asked to be within
@@ -11,9 +12,42 @@ CLOSE = 0.07
 
 
 def words(found: ComparedSteps) -> list[str]:
-    """The verdict with what explains it, how steps differ among themselves, memory, and what was assumed."""
-    told = [_verdict(found), *_explained(found), *_spread(found), *_memory(found)]
+    """The verdict with what explains it, whether the log is of this job by its FLOPs, how steps differ among
+    themselves, memory, and what was assumed."""
+    counted = [] if found.flops is None else [flop_words(found.flops)]
+    told = [_verdict(found), *_explained(found), *counted, *_spread(found), *_memory(found)]
     return [*told, *(f"{note[0].upper()}{note[1:]}." for note in found.notes)]
+
+
+def flop_words(found: LoggedFlops) -> str:
+    """Whose FLOPs a log's own TFLOP/s are."""
+    own = f"Its own {show_flop_rate(found.rate)} are {show_flops(found.logged)} a step and GPU"
+    if fitting := found.fitting():
+        others = [f"{name} {_away(found.off(name))}" for name in found.counted if name not in fitting]
+        beside = f" ({', '.join(others)})" if others else ""
+        return (
+            f"{own}, {_away(found.off(fitting[0]))} our model FLOPs with {' or '.join(fitting)} attention "
+            f"scores{beside}: as far as they tell, the log is of the study's job."
+        )
+    if fitting := found.fitting(AGAIN):
+        study = "" if found.recompute == "full" else f"; the study says recompute: {found.recompute}"
+        return (
+            f"{own}, {1 + found.off(fitting[0]):.2f} times our model FLOPs with {' or '.join(fitting)} "
+            "attention scores: hardware FLOPs, which count the second forward pass of a job that computes "
+            f"everything again (4/3){study}."
+        )
+    away = " and ".join(f"{_away(found.off(name))} with {name}" for name in found.counted)
+    *some, last = found.another
+    formulas = "".join(f", or its framework {formula}" for formula in found.formulas)
+    return (
+        f"{own}, {away} attention scores as we count: the job that ran has another {', '.join(some)} or "
+        f"{last} than the study's{formulas}."
+    )
+
+
+def _away(change: float) -> str:
+    """'6.0 % above'."""
+    return f"{show_share(abs(change))} {'above' if change > 0 else 'below'}"
 
 
 def _verdict(found: ComparedSteps) -> str:

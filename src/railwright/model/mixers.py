@@ -108,21 +108,25 @@ WHOLE = ("kda", "lightning")
 nets only; lightning attention's norm is over all heads)."""
 
 
-def check_mixer(arch: Transformer, tp: int) -> None:
+def check_mixer(arch: Transformer, tp: int, asked: str = "") -> None:
     """Raise PlanError where tensor parallelism cannot cut a mixer: whole heads, and whole heads of keys.
+
+    asked  whose tensor parallelism and by what setting, as the message names it; default: the model's
 
     Source: Megatron-LM, core/ssm/mamba_mixer.py (nheads and ngroups divisible by the tensor-parallel size),
     gated_delta_net/common.py.
     """
     mixer = mixer_of(arch)
+    setting = f"{asked or f'{arch.name}: tensor parallel'} {tp}"
     if tp > 1 and mixer.kind in WHOLE:
         raise PlanError(
-            f"{arch.name}: its linear layers ({mixer.kind}) are not cut over tensor ranks; use 1."
+            f"{setting} cannot cut the linear layers of {arch.name} ({mixer.kind}), which no framework that "
+            "is known here cuts; use 1, with pipeline, expert or data parallelism."
         )
     for what, count in (("heads", mixer.heads), ("heads of keys (groups)", mixer.key_heads)):
         if count % tp:
             sizes = ", ".join(str(d) for d in range(1, count + 1) if count % d == 0)
             raise PlanError(
-                f"{arch.name}: tensor parallel {tp} does not divide the {count} {what} of its linear layers; "
+                f"{setting} does not divide the {count} {what} of the linear layers of {arch.name}; "
                 f"sizes that do: {sizes}."
             )

@@ -18,7 +18,7 @@ from math import ceil, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.catalog.parts import Server
+from railwright.catalog.parts import HOST_SHARE, Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
@@ -35,9 +35,6 @@ from railwright.training.stages import StageShape, stage_shapes
 
 FP32 = 4.0
 """Bytes of a master weight, a gradient or a moment on the host."""
-
-LEFT = 0.95
-"""Share of a host's nominal memory that is there for processes (`deploy.hosts.LEFT`)."""
 
 
 def host_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, server: Server) -> HostMemory | None:
@@ -90,11 +87,11 @@ def host_warnings(found: HostMemory | None, server: Server) -> tuple[str, ...]:
             f"offload puts {found.total / GIB:.0f} GiB into the memory of a host, and nothing is known of "
             f"that of a '{server.name}'; say it in a catalogue of yours (`memory`).",
         )
-    if found.total <= LEFT * found.capacity:
+    if found.total <= HOST_SHARE * found.capacity:
         return ()
     return (
         f"offload fills {found.total / found.capacity:.0%} of a host's {found.capacity / GIB:.0f} GiB; "
-        "firmware, kernel and the processes themselves want some 5 %.",
+        f"firmware, kernel and the processes themselves want some {100 * (1 - HOST_SHARE):.0f} %.",
     )
 
 

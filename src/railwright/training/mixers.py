@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import LinearMixer, Transformer
-from railwright.model.mixers import WHOLE
+from railwright.model.mixers import WHOLE, check_mixer
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, working
 from railwright.training.eras import era_of
@@ -14,26 +14,11 @@ FRAMEWORKS = ("megatron", "torchtitan")
 
 
 def check_mixers(job: TrainingJob, arch: Transformer) -> None:
-    """Raise PlanError, with what would work, where a model's linear layers cannot run as the job says.
-
-    Tensor parallelism cuts whole heads and whole heads of keys (Megatron-LM, core/ssm/mamba_mixer.py).
-    """
+    """Raise PlanError, with what would work, where a model's linear layers cannot run as the job says."""
     mixer = arch.linear
     if mixer is None:
         return
-    tensor = job.layout.tensor
-    if tensor > 1 and mixer.kind in WHOLE:
-        raise PlanError(
-            f"{job.name}: layout.tensor is {tensor}, and no framework that is known here cuts the linear "
-            f"layers of {arch.name} ({mixer.kind}) over tensor-parallel ranks; use tensor 1 with pipeline, "
-            "expert or zero 3."
-        )
-    for what, count in (("heads", mixer.heads), ("heads of keys (groups)", mixer.key_heads)):
-        if count % tensor:
-            raise PlanError(
-                f"{job.name}: the {count} {what} of the linear layers of {arch.name} cannot be cut into "
-                f"layout.tensor = {tensor} equal parts; {working(divisors(count))}."
-            )
+    check_mixer(arch, job.layout.tensor, f"{job.name}: layout.tensor")
     _check_context(job, arch, mixer)
     era = era_of(job)
     if era.framework not in FRAMEWORKS or era.attention != "flash":

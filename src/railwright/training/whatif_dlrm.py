@@ -13,6 +13,7 @@ from railwright.model.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.placement import can_relay
 from railwright.training.dlrm import KernelTime, Predict, gpus_of, simulate_recommendation
+from railwright.training.whatif import QUESTIONS as OF_TRANSFORMERS
 from railwright.training.whatif import SLOWER, WhatIf, at_rate, free_between_servers, in_no_time
 
 
@@ -107,13 +108,21 @@ def _no_kernels(job: RecommendationJob, machine: Machine) -> Case:
     return Case(job, machine, kernel=lambda operator: 0.0)
 
 
+_WHY = {name: why for name, why, _ in OF_TRANSFORMERS}
+
+
+def _also(name: str, change: Change) -> tuple[str, str, Change]:
+    """A question that `whatif` asks too, in its words."""
+    return name, _WHY[name], change
+
+
 QUESTIONS: tuple[tuple[str, str, Change], ...] = (
-    ("Network ×2", "NICs, their PCIe lanes, switches and cables twice as fast", _rate(2.0)),
-    ("Network ÷2", "NICs, their PCIe lanes, switches and cables half as fast", _rate(0.5)),
-    ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),
-    ("PXN", "messages for another rail first go to the local GPU on it", _pxn(True)),
-    ("Free network between servers", "collectives that leave a server take no time", _free_between),
-    ("Free communication", "no collective takes any time, inside servers neither", _free),
+    _also("Network ×2", _rate(2.0)),
+    _also("Network ÷2", _rate(0.5)),
+    _also("No PXN", _pxn(False)),
+    _also("PXN", _pxn(True)),
+    _also("Free network between servers", _free_between),
+    _also("Free communication", _free),
     ("Exchanges overlapped", "embeddings and gradients beside the MLPs", _overlapped),
     ("HBM bandwidth ×2", "lookups, updates and other memory-bound kernels", _hbm),
     ("One GPU 10 % slower", "its products, as at a lower clock; all others wait", _one_slower),

@@ -1,0 +1,221 @@
+"""What Megatron-LM and NeMo are told of a layout, and what they refuse."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+
+import pytest
+
+from export_cases import ON, exported
+from railwright.search.export import FORMS
+from railwright.spec.lora import Lora
+from railwright.spec.training import Layout, Overlap
+from training_cases import BLOCKS, DELTA, DENSE, MOE, changed, job
+
+
+def test_nemo_is_told_what_megatron_is() -> None:
+    """Capacity, hidden all-to-alls and offload are fields there where they are arguments here."""
+    turns = changed(job(expert=4, overlap=Overlap(ep=True)), expert_capacity=1.5)
+    for field in ("overlap_moe_expert_parallel_comm=True", "moe_expert_capacity_factor=1.5"):
+        assert field in exported((MOE, turns), "nemo")
+    assert "--overlap-moe-expert-parallel-comm" in exported((MOE, turns), "megatron")
+    assert "--delay-wgrad-compute" in exported((MOE, turns), "megatron")
+    held = exported((DENSE, job(offload=("activations", "optimizer"))), "nemo")
+    assert "cpu_offloading_num_layers=7" in held
+    assert "optimizer_cpu_offload=True" in held
+
+
+@pytest.mark.parametrize("layout", [{"pipeline": 2}, {"recompute": "full"}])
+def test_turns_that_megatron_refuses_are_a_comment(layout: dict[str, object]) -> None:
+    """overlap_moe_expert_parallel_comm wants virtual stages beside a pipeline, and no recomputed layers."""
+    case = (MOE, job(expert=4, overlap=Overlap(ep=True), **layout))
+    for form in ("megatron", "nemo"):
+        text = exported(case, form)
+        assert "# hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm" in text
+        assert "--overlap-moe" not in text
+        assert "overlap_moe_expert_parallel_comm=" not in text
+
+
+def test_what_megatron_refuses_is_not_written() -> None:
+    """Offloaded activations need one stage and no recomputation, overlapped products sequence parallelism."""
+    staged = exported((DENSE, job(offload=("activations",), pipeline=2)), "megatron")
+    assert "--cpu-offloading-num-layers" not in staged
+    assert "allows no pipeline" in staged
+    alone = exported((DENSE, job(offload=("activations",))), "megatron")
+    assert "--cpu-offloading-num-layers 7" in alone
+    # a field, but no argument: arguments.py excludes it and sets it where layers are named
+    assert "--cpu-offloading\n" not in alone
+    plain = exported((DENSE, job(overlap=ON, tensor=2)), "megatron")
+    assert "--tp-comm-overlap" not in plain
+    assert "needs sequence parallelism" in plain
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "written"),
+    [
+        (BLOCKS, {}, "M-M*-M-M"),
+        (BLOCKS, {"pipeline": 2}, "M-M*|-M-M"),
+        (BLOCKS, {"pipeline": 2, "virtual_pipeline": 2}, "M-|M*|-M|-M"),
+        (DELTA, {"pipeline": 2, "layers_per_stage": (5, 3)}, "GEGEGE*EGE|GEGE*E"),
+        (replace(DELTA, mtp_layers=1), {}, "GEGEGE*E" * 2 + "/*E"),
+    ],
+    ids=["blocks", "stages", "virtual stages", "uneven stages", "multi-token prediction"],
+)
+def test_megatron_takes_layers_of_other_kinds_as_a_pattern(
+    arch: object, layout: dict[str, object], written: str
+) -> None:
+    """hybrid_layer_allocation.py: one letter a block, | between stages, / before multi-token prediction."""
+    text = exported((arch, job(**layout)), "megatron")  # type: ignore[arg-type]
+    [line] = [line for line in text.splitlines() if line.startswith("--hybrid-layer-pattern")]
+    assert line.split(" ", 1)[1].strip("'") == written
+    for other in ("num-virtual-stages", "pipeline-num-layers", "pipeline-model-parallel-layout"):
+        assert f"--{other}" not in text
+    assert "pretrain_hybrid.py" in text
+    assert "pretrain_hybrid.py" in exported((arch, job(**layout)), "nemo")  # type: ignore[arg-type]
+    other = exported((arch, job()), "torchtitan")
+    assert "torchtitan does not run this: layers that are not attention" in other
+
+
+@pytest.mark.parametrize(
+    ("arch", "told"),
+    [
+        (replace(MOE, mtp_layers=1, mtp_dense=True), "by a dense MLP: --mtp-num-layers 1 builds it like"),
+        (replace(MOE, mtp_layers=1), ""),
+        (replace(DENSE, mtp_layers=1), ""),
+    ],
+    ids=["dense beside experts", "experts", "dense"],
+)
+def test_megatron_builds_multi_token_prediction_like_the_last_layer(arch: object, told: str) -> None:
+    """gpt_builders.py: the spec of the last layer of the decoder is that of the extra ones."""
+    for form in ("megatron", "nemo"):
+        found = [line for line in exported((arch, job()), form).splitlines() if "multi-token" in line]
+        assert [told in line for line in found] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("zero", "states", "told"),
+    [
+        (1, {}, ""),
+        (1, {"dtype": "mxfp8"}, "beside fp8 whose scaling is not delayed"),
+        (1, {"dtype": "fp8", "amax_over": "none"}, "beside fp8 whose scaling is not delayed"),
+        (1, {"dtype": "fp8", "amax_over": "stage"}, ""),
+        (2, {}, "under Megatron-FSDP"),
+        (2, {"dtype": "mxfp8"}, "under Megatron-FSDP"),
+    ],
+)
+def test_megatron_says_where_its_master_weights_are_whole(
+    zero: int, states: dict[str, object], told: str
+) -> None:
+    """optimizer_config.py: use_precision_aware_optimizer_no_fp8_or_ds_fp8; Megatron-FSDP keeps its own."""
+    text = exported((DENSE, changed(job(zero=zero), master="remainder", **states)), "megatron")
+    found = [line for line in text.splitlines() if "master weights as remainders" in line]
+    assert bool(found) == bool(told)
+    assert all(line.endswith(told) for line in found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "arguments"),
+    [
+        ({}, []),
+        (
+            {"moment_dtype": "bf16"},
+            ["--use-precision-aware-optimizer", "--exp-avg-dtype bf16", "--exp-avg-sq-dtype bf16"],
+        ),
+        ({"master": "remainder"}, ["--use-precision-aware-optimizer"]),
+        ({"gradient_dtype": "bf16"}, ["--grad-reduce-in-bf16"]),
+        (
+            {"gradient_dtype": "bf16", "master": "remainder"},
+            ["--use-precision-aware-optimizer", "--main-grads-dtype bf16", "--grad-reduce-in-bf16"],
+        ),
+        ({"dtype": "fp16", "gradient_dtype": "fp32"}, ["--accumulate-allreduce-grads-in-fp32"]),
+        ({"layout": Layout(zero=2)}, ["--megatron-fsdp-main-grads-dtype fp32"]),
+        (
+            {"layout": Layout(zero=3), "gradient_dtype": "bf16"},
+            ["--megatron-fsdp-main-grads-dtype bf16"],
+        ),
+        (
+            {"cuda_graphs": ("attention", "router")},
+            ["--cuda-graph-impl transformer_engine", "--cuda-graph-modules attn moe_router moe_preprocess"],
+        ),
+        (
+            {"cuda_graphs": ("step",)},
+            ["--cuda-graph-impl full_iteration", "--no-check-for-nan-in-loss-and-grad"],
+        ),
+    ],
+    ids=str,
+)
+def test_megatron_gets_types_of_states_and_graphs(asked: dict[str, object], arguments: list[str]) -> None:
+    lines = exported((MOE, changed(job(), **asked)), "megatron").splitlines()
+    kinds = "--(use-precision|exp-avg|main-grads|grad-reduce|accumulate|megatron-fsdp|cuda-graph|no-check)"
+    assert [line for line in lines if re.match(kinds, line)] == arguments
+
+
+@pytest.mark.parametrize(
+    ("layout", "lines", "fields"),
+    [
+        ({"pipeline": 4}, [], {}),
+        (
+            {"pipeline": 3},  # 8 layers: the last stage is the lighter one
+            ["--decoder-first-pipeline-num-layers 3", "--decoder-last-pipeline-num-layers 2"],
+            {"num_layers_in_first_pipeline_stage": 3, "num_layers_in_last_pipeline_stage": 2},
+        ),
+        (
+            {"pipeline": 4, "layers_per_stage": (1, 3, 2, 2)},
+            ["--pipeline-model-parallel-layout 'Et*1|t*3|t*2|t*2L'"],
+            {"pipeline_model_parallel_layout": "Et*1|t*3|t*2|t*2L"},
+        ),
+        (
+            {"pipeline": 2, "virtual_pipeline": 2, "layers_per_stage": (2, 3, 3, 0)},
+            ["--pipeline-model-parallel-layout 'Et*2|t*3|t*3|L'"],
+            {"pipeline_model_parallel_layout": "Et*2|t*3|t*3|L"},
+        ),
+    ],
+    ids=str,
+)
+def test_uneven_stages_are_written_for_megatron(
+    layout: dict[str, object], lines: list[str], fields: dict[str, object]
+) -> None:
+    """Two numbers where only the ends differ, else every piece; that stands for the virtual stages too."""
+    one = job(batch=48, **layout)
+    found = FORMS["megatron"][1](one, DENSE, 1)
+    assert [x for x in found if "-layers" in x or "-layout" in x] == lines
+    assert any("virtual-stages" in x for x in found) == (one.layout.virtual_pipeline > 1 and not lines)
+    text = "\n".join(FORMS["nemo"][1](one, DENSE, 1))
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    written = {str(k.arg): k.value for call in calls for k in call.keywords}
+    assert {
+        k: ast.literal_eval(v) for k, v in written.items() if re.search("_layers_in|_layout", k)
+    } == fields
+
+
+def test_nemo_is_told_what_it_takes_otherwise_by_default() -> None:
+    """Megatron-FSDP wants its checkpoints' format; Megatron-Bridge takes experts whole unless told."""
+    assert "save_ckpt_format='fsdp_dtensor'" in exported((DENSE, job(zero=2)), "nemo")
+    assert "save_ckpt_format" not in exported((DENSE, job(zero=1)), "nemo")
+    cut = exported((MOE, job(expert=2, tensor=2, sequence_parallel=True)), "nemo")
+    assert "expert_tensor_parallel_size=2" in cut
+    for form, words in (("nemo", "moe_grouped_gemm=True"), ("megatron", "--moe-grouped-gemm")):
+        assert words in exported((MOE, job(expert=2)), form)
+    lora = exported((DENSE, changed(job(), lora=Lora(rank=8, targets=("qkv", "mlp up")))), "nemo")
+    assert "target_modules=['linear_qkv', 'linear_fc1']" in lora
+    assert "dim=8" in lora
+
+
+@pytest.mark.parametrize(
+    ("layout", "connections"),
+    [
+        ({}, ""),
+        ({"tensor": 2, "sequence_parallel": True}, "before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"context": 2}, "before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1"),
+        ({"context": 2, "zero": 3}, "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+        ({"context": 2, "expert": 4, "overlap": Overlap(ep=True)}, "export CUDA_DEVICE_MAX_CONNECTIONS=32"),
+    ],
+    ids=str,
+)
+def test_megatron_is_told_its_connections(layout: dict[str, object], connections: str) -> None:
+    """validate_args refuses a number above 1 beside tensor or context parallelism, and 1 beside FSDP."""
+    lines = exported((MOE, job(**layout)), "megatron").splitlines()
+    told = [line for line in lines if "CUDA_DEVICE_MAX_CONNECTIONS" in line]
+    assert told == ([f"# {connections}"] if connections else [])

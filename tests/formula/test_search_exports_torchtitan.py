@@ -1,0 +1,71 @@
+"""What torchtitan is told of a layout, and what it cannot do."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from export_cases import CASES, OFF, exported
+from training_cases import DENSE, changed, job
+
+
+def test_what_torchtitan_cannot_is_a_comment() -> None:
+    text = exported((DENSE, job(tensor=2, overlap=OFF, offload=("activations",))), "torchtitan")
+    for said in ("splits norms and residuals", "no switch for it", "offloaded activations"):
+        assert said in text
+
+
+def test_torchtitan_cuts_the_model_as_predicted() -> None:
+    """Its own count of stages, ceil((layers + first less + last less) / layers per stage), is the layout's;
+    uneven pieces are named module by module."""
+    for pipeline, virtual in ((2, 1), (4, 1), (2, 2), (4, 2)):
+        one = job(pipeline=pipeline, virtual_pipeline=virtual)
+        p = tomllib.loads(exported((DENSE, one), "torchtitan"))["parallelism"]
+        less = sum(p[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last"))
+        assert -(-(DENSE.layers + less) // p["pipeline_parallel_layers_per_stage"]) == pipeline * virtual
+    uneven = tomllib.loads(exported((DENSE, job(pipeline=2, layers_per_stage=(5, 3))), "torchtitan"))
+    assert uneven["parallelism"]["module_fqns_per_model_part"] == [
+        ["tok_embeddings", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4"],
+        ["layers.5", "layers.6", "layers.7", "norm", "output"],
+    ]
+    assert "pipeline_parallel_layers_per_stage" not in uneven["parallelism"]
+
+
+def test_torchtitan_uses_every_gpu_once() -> None:
+    """replicate x shard x tensor x context x pipeline is the number of GPUs."""
+    for case in CASES:
+        p = tomllib.loads(exported(case, "torchtitan"))["parallelism"]
+        used = p["data_parallel_replicate_degree"] * p["data_parallel_shard_degree"]
+        used *= p["tensor_parallel_degree"] * p["context_parallel_degree"] * p["pipeline_parallel_degree"]
+        assert used == 16
+
+
+@pytest.mark.parametrize(
+    ("context", "shard", "written"),
+    [(1, None, (1, 16)), (1, 4, (4, 4)), (4, None, (1, 4)), (4, 8, (2, 2)), (4, 4, (4, 1)), (2, 16, (1, 8))],
+)
+def test_torchtitan_shards_over_context_ranks_too(
+    context: int, shard: int | None, written: tuple[int, int]
+) -> None:
+    """`shard` counts all ranks that share a copy, torchtitan's degree those of data parallelism alone."""
+    text = exported((DENSE, job(zero=3, context=context, shard=shard)), "torchtitan")
+    p = tomllib.loads(text)["parallelism"]
+    assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == written
+    assert "sharded over" not in text
+
+
+def test_torchtitan_cannot_shard_over_some_context_ranks() -> None:
+    text = exported((DENSE, job(zero=3, context=4, shard=2)), "torchtitan")
+    p = tomllib.loads(text)["parallelism"]
+    assert (p["data_parallel_replicate_degree"], p["data_parallel_shard_degree"]) == (4, 1)
+    assert "# parameters sharded over 2 ranks: torchtitan shards them over all 4 context ranks" in text
+
+
+def test_torchtitan_compiles() -> None:
+    """As it is predicted; asynchronous tensor parallelism is refused without."""
+    both = tomllib.loads(exported((DENSE, job()), "torchtitan"))
+    assert both["compile"] == {"enable": True, "components": ["model", "loss"]}
+    for told in ({"unfused": ("loss",)}, {"software": "fsdp-2024"}):
+        eager = tomllib.loads(exported((DENSE, changed(job(), **told)), "torchtitan"))
+        assert eager["compile"]["components"] == ["model"]
