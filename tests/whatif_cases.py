@@ -68,6 +68,22 @@ def patterns(draw, built: Fabric, names=("all-to-all", "ring", "tree", "bisectio
     return Pattern(draw(st.sampled_from(names)), tuple(Communicator(g) for g in groups), draw(st.booleans()))
 
 
+def planes_with_a_dead_leaf() -> Fabric:
+    """Two planes, servers of a GPU in three groups; a group has lost its leaf of one plane.
+
+    A spine's cable that fails leaves two groups that cannot meet, and either could be left out: which one
+    is told by their order alone, and what stays is one plane or two.
+    """
+    catalog = replace(
+        CATALOG,
+        servers={"s": replace(DGX, name="s", gpus=1, nics=1)},
+        switches={"sw": replace(QM9700, name="sw", ports=8)},
+    )
+    network = ComputeNetwork(family="dual-plane", switch="sw", servers_per_group=2)
+    built = fabric.build(Cluster(servers=6, server="s", compute=network), catalog)
+    return fabric.apply_faults(built, [Fault(element="leaf-03")])
+
+
 def brute_force(network: Network, pattern: Pattern, slow: float = 0.5) -> list[float]:
     """Slowdown of every element's failure, each solved by itself; inf where nothing is left to run."""
     base = healthy(network, pattern).time

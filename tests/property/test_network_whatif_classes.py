@@ -14,8 +14,9 @@ from railwright.errors import PlanError
 from railwright.network import Network
 from railwright.network.whatif_classes import class_sets, classes, scene, set_key
 from railwright.network.whatif_elements import elements, name
+from railwright.network.whatif_pattern import Pattern
 from railwright.network.whatif_price import healthy, price
-from whatif_cases import brute_force, fabrics, patterns
+from whatif_cases import all_to_all, brute_force, fabrics, patterns, planes_with_a_dead_leaf
 
 
 @settings(max_examples=12, deadline=None)
@@ -28,6 +29,18 @@ def test_every_element_of_a_class_costs_what_its_first_costs(data) -> None:
         healthy(network, pattern)
     except PlanError:
         assume(False)
+    check(network, pattern)
+
+
+def test_where_order_alone_tells_who_is_left_out_each_element_is_a_class_of_its_own() -> None:
+    network = Network(planes_with_a_dead_leaf())
+    costs = check(network, all_to_all(network.fabric, pxn=False))
+    assert {0.75, 0.9} <= {round(x, 9) for x in costs}
+
+
+def check(network: Network, pattern: Pattern) -> list[float]:
+    """Every element's slowdown, each solved by itself, which is that of the first of its class."""
+    built = network.fabric
     found = elements(built)
     slowdown = brute_force(network, pattern)
     for part in classes(built, [pattern], found):
@@ -36,6 +49,7 @@ def test_every_element_of_a_class_costs_what_its_first_costs(data) -> None:
             f"{found[i].kind} {name(built, found[i])} {slowdown[i]:.6g}" for i in part
         )
         assert of_class == pytest.approx([of_class[0]] * len(part), rel=1e-9), told
+    return slowdown
 
 
 @settings(max_examples=6, deadline=None)

@@ -28,7 +28,7 @@ from railwright.network.solution import Network
 from railwright.network.switching import splitmix
 from railwright.network.whatif_elements import KINDS, Element, fault
 from railwright.network.whatif_pattern import Pattern, listed
-from railwright.network.whatif_price import after
+from railwright.network.whatif_price import after, arbitrary
 from railwright.traffic import Traffic
 
 Ints = NDArray[np.int32]
@@ -79,6 +79,10 @@ def classes(fabric: Fabric, patterns: Sequence[Pattern], found: Sequence[Element
                 dead = lost_servers(fabric, [fault(fabric, found[part[0]])]) if gone else []
                 if gone and (pattern.reorders or gone != dead):
                     # Which servers go, or which side of a cut, decides how the others are joined.
+                    colour[part] = splitmix(colour[part] ^ splitmix(np.array(part, np.uint64)))
+        else:
+            for part in group(colour):
+                if len(part) > 1 and arbitrary(fabric, pattern, [found[part[0]]]):
                     colour[part] = splitmix(colour[part] ^ splitmix(np.array(part, np.uint64)))
         key = splitmix(key) ^ colour
     return group(key)

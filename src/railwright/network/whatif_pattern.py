@@ -116,10 +116,15 @@ def undeliverable(fabric: Fabric, pattern: Pattern, left_out: Collection[int] = 
         return _in_order(fabric, pattern, left_out)
     pairs, gone = 0, set(left_out)
     for group in _remaining(fabric, pattern, left_out):
-        lost, servers = _all_pairs(fabric, group, pattern.pxn)
+        lost, servers, _ = _all_pairs(fabric, group, pattern.pxn)
         pairs += lost
         gone.update(servers)
     return pairs, sorted(gone - set(left_out))
+
+
+def hangs_on_order(fabric: Fabric, pattern: Pattern, left_out: Collection[int] = ()) -> bool:
+    """Whether servers of an all-to-all that cannot meet were as good to keep, so that the first stayed."""
+    return any(_all_pairs(fabric, group, pattern.pxn)[2] for group in _remaining(fabric, pattern, left_out))
 
 
 def pairs_with(fabric: Fabric, pattern: Pattern, servers: Collection[int]) -> int:
@@ -191,8 +196,9 @@ def _in_order(fabric: Fabric, pattern: Pattern, left_out: Collection[int]) -> tu
         gone.append(int(np.argmax(np.bincount(fabric.server[ends]))))
 
 
-def _all_pairs(fabric: Fabric, group: Communicator, pxn: bool) -> tuple[int, list[int]]:
-    """The same for all ordered pairs of a group, by kinds of scale-up domain instead of pair by pair.
+def _all_pairs(fabric: Fabric, group: Communicator, pxn: bool) -> tuple[int, list[int], bool]:
+    """The same for all ordered pairs of a group, by kinds of scale-up domain instead of pair by pair, and
+    whether only the order of kinds, or of a kind's domains, told who stays.
 
     A kind: which rails and which parts of the network the NICs of a domain's ranks have.  Whether two ranks
     meet depends on the kinds of their domains and their places in them.
@@ -201,7 +207,7 @@ def _all_pairs(fabric: Fabric, group: Communicator, pxn: bool) -> tuple[int, lis
     gpus = np.sort(group.gpus)
     nic = fabric.nic_of_gpu[gpus]
     if not len(gpus) or meets[np.ix_(np.unique(reach[nic]), np.unique(reach[nic]))].all():
-        return 0, []
+        return 0, [], False
     domain = domain_of_gpu(fabric)[gpus]
     gpus = gpus[np.argsort(domain, kind="stable")]
     members = np.split(gpus, np.flatnonzero(np.diff(np.sort(domain))) + 1)
@@ -230,12 +236,15 @@ def _all_pairs(fabric: Fabric, group: Communicator, pxn: bool) -> tuple[int, lis
     owners = np.bincount(fabric.nic_of_gpu)
     crowd_of = np.array([owners[fabric.nic_of_gpu[members[some[0]]]].sum() for some in found])
     kept: list[int] = []
+    tied = bool((np.diag(apart) & (np.array([len(some) for some in found]) > 1)).any())
     for k in np.lexsort((crowd_of, -gpus_of)).tolist():
-        if not apart[k, kept].any():
+        rivals = [j for j in kept if apart[k, j]]
+        if not rivals:
             kept.append(k)
+        tied |= any((gpus_of[j], crowd_of[j]) == (gpus_of[k], crowd_of[k]) for j in rivals)
     stays = {i for k in kept for i in (found[k][:1] if apart[k, k] else found[k])}
     gone = [fabric.server[members[i][0]] for i in range(len(members)) if i not in stays]
-    return pairs, sorted({int(server) for server in gone})
+    return pairs, sorted({int(server) for server in gone}), tied
 
 
 def _delivered(fabric: Fabric, sent: Traffic) -> Flags:

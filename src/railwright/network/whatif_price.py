@@ -15,7 +15,14 @@ from railwright.network.bottleneck import TIER
 from railwright.network.solution import Network, Solution
 from railwright.network.solve import solve
 from railwright.network.whatif_elements import Element, fault
-from railwright.network.whatif_pattern import Pattern, demands, pairs_with, ranks, undeliverable
+from railwright.network.whatif_pattern import (
+    Pattern,
+    demands,
+    hangs_on_order,
+    pairs_with,
+    ranks,
+    undeliverable,
+)
 from railwright.spec.study import Fault
 
 SAME = 1e-9
@@ -79,14 +86,16 @@ def price(network: Network, pattern: Pattern, failed: Sequence[Element]) -> Pric
 
 def after(fabric: Fabric, pattern: Pattern, failed: Sequence[Element]) -> tuple[Fabric, list[int], int]:
     """What failures leave: the fabric, the servers (from 0) that are lost, and the pairs not delivered."""
-    faults = [fault(fabric, element) for element in failed]
-    gone = lost_servers(fabric, faults)
-    if not pattern.remap:
-        gone = sorted({*gone, *_without_nic(fabric, faults, gone)})
-    broken = apply_faults(fabric, faults, gone)
+    broken, gone = _broken(fabric, pattern, failed)
     pairs = pairs_with(fabric, pattern, gone)
     more_pairs, cut_off = undeliverable(broken, pattern, gone)
     return broken, sorted({*gone, *cut_off}), pairs + more_pairs
+
+
+def arbitrary(fabric: Fabric, pattern: Pattern, failed: Sequence[Element]) -> bool:
+    """Whether others could as well have been left out: what it costs then hangs on the servers' order."""
+    broken, gone = _broken(fabric, pattern, failed)
+    return hangs_on_order(broken, pattern, gone)
 
 
 def reason(before: Priced, after: Priced) -> str:
@@ -103,6 +112,15 @@ def reason(before: Priced, after: Priced) -> str:
         slower = after.time > before.time * (1 + SAME)
         words.append(bottleneck.why.rstrip(".") if slower else _still(before, after))
     return "; ".join(words)
+
+
+def _broken(fabric: Fabric, pattern: Pattern, failed: Sequence[Element]) -> tuple[Fabric, list[int]]:
+    """What failures leave of a fabric, and the servers that are dead or have no NIC to send through."""
+    faults = [fault(fabric, element) for element in failed]
+    gone = lost_servers(fabric, faults)
+    if not pattern.remap:
+        gone = sorted({*gone, *_without_nic(fabric, faults, gone)})
+    return apply_faults(fabric, faults, gone), gone
 
 
 def _still(before: Priced, after: Priced) -> str:
