@@ -57,6 +57,27 @@ def test_grace_is_slower_by_the_measured_ratio() -> None:
     assert grace.forward == pytest.approx(37.08 / 13.48 * launch_times(layer, H100).forward, rel=1e-3)
 
 
+def test_compiled_layers_are_launched_at_a_kernel_s_price_and_no_python_s() -> None:
+    """tritonbench pull request 1016: 1.3, 9 and, for the call with its guards, 33 - 9 us."""
+    layer = layer_operators(DENSE, "dense", 1024, 1024)
+    native, slower = (launch_times(layer, H100, factor, launcher="native") for factor in (1.0, 8.0))
+    assert native == slower
+    assert native.forward == pytest.approx(11 * 1.3e-6)
+    assert native.collective == pytest.approx(1.3e-6)
+    compiled = launch_times(layer, H100, 8.0, launcher="inductor")
+    assert compiled.forward == pytest.approx(11 * 9e-6 + 24e-6)
+    assert compiled.backward == pytest.approx(15 * 9e-6)
+    assert compiled.collective == pytest.approx(8 * OPERATION)
+
+
+@pytest.mark.parametrize("software", ["xla-2025", "fsdp-2025"])
+def test_a_job_that_launches_bind_is_shorter_where_its_layers_are_compiled(software) -> None:
+    bound = changed(job(), seq=256, micro_batch=1)
+    eager = simulate(changed(bound, software="fsdp-2023"), DENSE, machine())
+    assert exposed(eager) > 0.3 * eager.step_time
+    assert exposed(simulate(changed(bound, software=software), DENSE, machine())) < 0.5 * exposed(eager)
+
+
 def test_no_launch_is_shown_where_compute_hides_it() -> None:
     known, tasks = LaunchTimes(1.0, 0.6, 0.4, 0.1), [Task("compute", "w", "mlp", 2.0)]
     assert launching(known, 1.5, tasks) == 0.0

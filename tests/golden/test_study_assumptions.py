@@ -101,6 +101,17 @@ def test_interference_and_the_host_are_told() -> None:
     assert graphed.value == "none: the whole step is a CUDA graph"
 
 
+@pytest.mark.parametrize(
+    ("software", "calls"),
+    [("xla-2025", "1.3 µs a kernel"), ("fsdp-2025", "9 µs a kernel and 24 µs a forward pass of a layer")],
+)
+def test_compiled_layers_tell_their_own_price_of_a_launch(software, calls) -> None:
+    host = rows(study(software=software))[f"host's time to launch under {software}"]
+    assert host.value == calls
+    assert "tritonbench" in host.source
+    assert "fitted" not in host.source
+
+
 def test_grace_is_told_apart_from_the_era() -> None:
     grace = override(study(), {"cluster.server": "gh200-1", "cluster.servers": 16})
     host = rows(grace)["host's time to launch under megatron-2025"]

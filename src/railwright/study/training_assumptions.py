@@ -101,21 +101,35 @@ def _paced(job: TrainingJob, gpu: Gpu) -> Assumption:
     return Assumption(f"pace of {_where(job, gpu)} under {job.software}", factors(pace), pace.source)
 
 
+CALLS = {
+    "python": [
+        ("host_module_seconds", "a product or attention"),
+        ("host_operation_seconds", "any other kernel"),
+    ],
+    "inductor": [
+        ("host_inductor_seconds", "a kernel"),
+        ("host_compiled_seconds", "a forward pass of a layer"),
+    ],
+    "native": [("host_native_seconds", "a kernel")],
+}
+"""Launcher -> constants that price what it calls, and for what (`training.host.launch_times`)."""
+
+
 def _host(job: TrainingJob, gpu: Gpu) -> Assumption:
     """What launching takes: the sources' times, times what the GPU's CPU and the era take of them."""
-    module, operation = _known("host_module_seconds"), _known("host_operation_seconds")
-    fitted, cpu = pace_alone(job, gpu).host, cpu_factor(gpu)
-    calls = " and ".join(
-        f"{show_time(fitted * cpu * one.value)} {what}"
-        for one, what in ((module, "a product or attention"), (operation, "any other kernel"))
-    )
+    launcher, cpu = era_of(job).launcher, cpu_factor(gpu)
+    fitted = pace_alone(job, gpu).host if launcher == "python" else 1.0
+    called = [(_known(name), what) for name, what in CALLS[launcher]]
+    calls = " and ".join(f"{show_time(fitted * cpu * one.value)} {what}" for one, what in called)
     if "step" in job.cuda_graphs:
         calls = "none: the whole step is a CUDA graph"
     times = [f"{fitted:g} (fitted with the pace)"] if fitted > 1 else []
     times += [f"{cpu:g} (Grace: {_known('host_grace_ratio').source})"] if cpu > 1 else []
     product = f"; times {' and '.join(times)}" if times else ""
     return Assumption(
-        f"host's time to launch under {job.software}", calls, f"{module.source}; {operation.source}{product}"
+        f"host's time to launch under {job.software}",
+        calls,
+        "; ".join(one.source for one, _ in called) + product,
     )
 
 

@@ -19,6 +19,7 @@ from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
 from railwright.training.constants import width_of
+from railwright.training.host import Launcher
 from railwright.training.schedule import schedule_name
 from railwright.training.stragglers import wait_factor
 
@@ -73,6 +74,7 @@ class Era:
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
+    launcher   what launches a layer's kernels (`host.launch_times`)
     framework  whose schedules and overlaps it has (`search.frameworks`, which knows some of them)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
@@ -96,6 +98,7 @@ class Era:
     deepspeed: bool
     allocator: Literal["segments", "growing", "jax"]
     lazy_kernels: bool
+    launcher: Launcher
     framework: str
     pace: dict[str, Pace]
 
@@ -224,6 +227,7 @@ def eras() -> dict[Software, Era]:
             row.get("deepspeed", False),
             row.get("allocator", "segments"),
             row.get("lazy_kernels", True),
+            row.get("launcher", "python"),
             row.get("framework", "megatron"),
             {key: Pace(**pace) for key, pace in row["pace"].items()},
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
@@ -18,6 +19,10 @@ from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import LATENT
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
+
+Launcher = Literal["python", "inductor", "native"]
+"""What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
+layer, or a compiled program without Python (XLA)."""
 
 GRACE = ("gb", "gh")
 """GPUs of these names are launched for by a Grace CPU."""
@@ -54,16 +59,23 @@ one; `Pace.host` stands for what Python does around them."""
 
 
 def launch_times(
-    operators: LayerOperators, gpu: Gpu, factor: float = 1.0, graphs: tuple[str, ...] = ()
+    operators: LayerOperators,
+    gpu: Gpu,
+    factor: float = 1.0,
+    graphs: tuple[str, ...] = (),
+    launcher: Launcher = "python",
 ) -> LaunchTimes:
     """Host time to launch a layer's kernels, `factor` times that of the sources (`eras.Pace.host`).
 
     graphs  parts of the layer that CUDA graphs hold (`TrainingJob.cuda_graphs`)
 
-    A product or attention is one call through a framework module, its weight gradient one more operation;
-    each expert of a grouped product adds its own part; all else, collectives and kernels of linear mixers
-    too, costs one operation per kernel.  `factor` leaves out what follows the first of a row of PyTorch's
-    operations (EAGER).  Embedding, head and optimizer are left out: few launches, long kernels.
+    Under Python a product or attention is one call through a framework module, its weight gradient one more
+    operation; each expert of a grouped product adds its own part; all else, collectives and kernels of linear
+    mixers too, costs one operation per kernel.  `factor` leaves out what follows the first of a row of
+    PyTorch's operations (EAGER).  Compiled layers take the same for every kernel, which `factor` does not
+    multiply, and with `inductor` a call of the compiled graph for a forward pass; its collectives, which
+    FSDP's hooks begin, stay Python's.  Embedding, head and optimizer are left out: few launches, long
+    kernels.
     Sources: training/data/constants.yaml, host_*.
     """
     if "step" in graphs:
@@ -73,13 +85,18 @@ def launch_times(
 
     def launched(found: Iterable[Operator]) -> float:
         named = ((op.name.rsplit(", ", 1)[0], op) for op in found)
-        return sum(_seconds(op, cpu, factor, name in EAGER) for name, op in named if name not in held)
+        kept = [(name, op) for name, op in named if name not in held]
+        if launcher == "python":
+            return sum(_seconds(op, cpu, factor, name in EAGER) for name, op in kept)
+        return cpu * constant(f"host_{launcher}_seconds") * sum(op.launches for _, op in kept)
 
+    called = cpu * constant("host_compiled_seconds") if launcher == "inductor" else 0.0
+    collective = factor * constant("host_operation_seconds")
     return LaunchTimes(
-        launched(operators.forward),
+        called + launched(operators.forward),
         launched(operators.backward_input),
         launched(operators.backward_weight),
-        cpu * factor * constant("host_operation_seconds"),
+        cpu * (constant("host_native_seconds") if launcher == "native" else collective),
         launched(operators.recomputed),
     )
 

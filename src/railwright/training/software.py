@@ -35,6 +35,11 @@ ALLOCATOR = {
     "growing": "PyTorch's, segments that grow (expandable_segments)",
     "jax": "JAX's",
 }
+LAUNCHER = {
+    "python": "PyTorch, one by one",
+    "inductor": "torch.compile's wrapper of a layer",
+    "native": "a compiled program, without Python",
+}
 HIDES_SENDS = {"never": "no", "interleaved": "interleaved schedules", "always": "yes"}
 
 
@@ -61,6 +66,7 @@ def differences(era: Era) -> list[tuple[str, str]]:
         ("attention", KERNELS.get(era.flash, ATTENTION[era.attention])),
         ("cross-entropy", LOSS[era.loss]),
         ("memory allocator", ALLOCATOR[era.allocator]),
+        ("launches kernels", LAUNCHER[era.launcher]),
         ("hides pipeline sends", HIDES_SENDS[era.hides_sends]),
         ("besides", "; ".join(_besides(era)) or "–"),
     ]

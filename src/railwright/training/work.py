@@ -80,7 +80,9 @@ class Work:
             if is_routed(kind) and arch.mlp_bias and era.fuses_experts(prices.machine.gpu, job.dtype):
                 timed = summing_biases(kernel_time, era.spills_biases)
             self._layers[kind] = costs(operators, timed)
-            self._launches[kind] = launch_times(operators, prices.machine.gpu, pace.host, job.cuda_graphs)
+            self._launches[kind] = launch_times(
+                operators, prices.machine.gpu, pace.host, job.cuda_graphs, era.launcher
+            )
             again[kind] = again_of(job, arch, kind, operators, timed)
         rows = rows_of(job)
         ends = [
