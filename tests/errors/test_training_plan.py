@@ -275,8 +275,10 @@ def test_layers_per_stage_must_add_up() -> None:
 
 
 def test_servers_must_exist_once_and_suffice() -> None:
-    assert "names number 4, but the cluster has 4 servers, 0 to 3" in refusal(changed(job(), servers=(0, 4)))
-    assert "names number 1 twice" in refusal(changed(job(), servers=(1, 1)))
+    text = refusal(changed(job(), servers=(0, 4)))
+    assert "servers names number 4, but the 4 servers of the cluster have the numbers 0 to 3" in text
+    assert "(server-01 to server-04)" in text
+    assert "names number 1 (server-02) twice" in refusal(changed(job(), servers=(1, 1)))
     assert "gpus is 32, but the 2 servers it names have 16" in refusal(changed(job(gpus=32), servers=(0, 2)))
     assert "a server has 8 GPUs" in refusal(changed(job(), gpus_per_server=9))
     assert "the 4 servers give 16" in refusal(changed(job(gpus=32), gpus_per_server=4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
+from railwright.fabric.names import numbered, server_name
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
@@ -81,12 +82,15 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
     wrong = [s for s in job.servers if s >= fabric.num_servers]
     if wrong:
         raise PlanError(
-            f"{job.name}: servers names number {wrong[0]}, but the cluster has {fabric.num_servers} servers, "
-            f"0 to {fabric.num_servers - 1}."
+            f"{job.name}: servers names number {wrong[0]}, but the {fabric.num_servers} servers of the cluster "
+            f"have {numbered(fabric.num_servers)}."
         )
     twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
     if twice:
-        raise PlanError(f"{job.name}: servers names number {twice[0]} twice; name each server once.")
+        raise PlanError(
+            f"{job.name}: servers names number {twice[0]} ({server_name(twice[0])}) twice; name each server "
+            "once."
+        )
     held = len(job.servers) * domain_of(job, fabric)
     if (job.gpus or 1) > held:
         raise PlanError(

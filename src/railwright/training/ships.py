@@ -1,4 +1,4 @@
-"""Pipeline schedules that the software of a job does not ship, in words; data/schedules.yaml says which do."""
+"""Pipeline schedules that a job's software does not ship, in words; data/schedules.yaml says which do."""
 
 from __future__ import annotations
 
