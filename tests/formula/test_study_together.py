@@ -20,7 +20,10 @@ cluster:
   compute: {family: rail-optimised, switch: qm9700}
 jobs:
 """
-JOB = "  - {name: NAME, model: llama3-8b, sequence: 8192, global_batch: 64, tokens: 1e9, layout: {zero: 3}, WHERE}\n"
+JOB = (
+    "  - {name: NAME, model: llama3-8b, sequence: 8192, global_batch: 64, tokens: 1e9, "
+    "layout: {zero: 3}, WHERE}\n"
+)
 
 
 def study(**where: str) -> Study:

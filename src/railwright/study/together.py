@@ -33,8 +33,8 @@ def together(study: Study, machine: Machine) -> tuple[str, ...]:
         return ()
     parts = [f"{_listed(names)} share {_servers(gpus, fabric)}" for names, gpus in shared]
     return (
-        f"each job is predicted alone, on the GPUs it takes, as if the others did not run: {'; '.join(parts)}. "
-        "Jobs that are to run at one time want GPUs of their own (servers, gpus).",
+        f"each job is predicted alone, on the GPUs it takes, as if the others did not run: "
+        f"{'; '.join(parts)}. Jobs that are to run at one time want GPUs of their own (servers, gpus).",
     )
 
 
