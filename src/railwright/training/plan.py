@@ -87,8 +87,8 @@ RESTS_ON = {
     "blocking": {"gpus"},
     "again": {"layers"},
 }
-"""Checks that say nothing, or nonsense, where another one has refused: sizes of groups come from how many GPUs
-there are, pieces of the model from how it is cut."""
+"""Checks that say nothing, or nonsense, where another one has refused: sizes of groups come from how many
+GPUs there are, pieces of the model from how it is cut."""
 
 
 def rows_of(job: TrainingJob) -> int:
