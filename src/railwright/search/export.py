@@ -53,7 +53,16 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
         if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
         head += [f"# {sentence}" for sentence in _outside(job, arch)]
+    if form in UNSHAPED:
+        head.append(f"# to add: the shape of {arch.name}, by {UNSHAPED[form]}")
     return "\n".join([*head, *more, *write(job, arch, hosts)]) + "\n"
+
+
+UNSHAPED = {
+    "nemo": "the model's own configuration (its provider or recipe)",
+    "torchtitan": "name and flavor in [model]",
+}
+"""Frameworks that take a model by its name rather than by its sizes, and where."""
 
 
 def _growing(form: str, graphs: bool) -> list[str]:
