@@ -26,6 +26,8 @@ MOST = 4
 
 def together(study: Study, machine: Machine) -> tuple[str, ...]:
     """One sentence that jobs on the same GPUs are each predicted alone; none where no two share a GPU."""
+    if len(study.jobs) + len(study.recommendations) + len(study.serving) < 2:
+        return ()
     fabric = machine.network.fabric
     every = np.arange(fabric.num_gpus)
     shared = _shared([(name, np.isin(every, gpus)) for name, gpus in _taken(study, machine)])
