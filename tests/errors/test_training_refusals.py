@@ -19,8 +19,8 @@ def told(wanted: TrainingJob) -> list[str]:
 
 
 def test_independent_mistakes_are_told_together() -> None:
-    """3 of 24 GPUs hold no whole heads, 8 layers are not cut into 16 pieces, and 5 sequences are no whole
-    microbatches of 24 / 3 / 1 ranks."""
+    """8 layers are not cut into 3 x 8 pieces; one rank's 5 microbatches are no multiple of 3 stages; and bf16
+    has no head in 8 bits."""
     wanted = changed(job(gpus=24, batch=5, tensor=8, pipeline=3, virtual_pipeline=8), dtype_also=("head",))
     texts = told(wanted)
     assert [text.split(" ")[0] for text in texts] == ["the", "interleaved", "dtype_also"]
