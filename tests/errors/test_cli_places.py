@@ -241,6 +241,7 @@ def test_check_names_the_change_that_breaks_a_variant(tmp_path: Path) -> None:
     places = [line.removeprefix(f"{file}:")[:68] for line in said.output.splitlines()[1:]]
     wanted = [
         "16:32: jobs.tune (variant 'odd'): layout.tensor 3 does not divide",
+        "16:32: jobs.tune (variant 'odd'): the 32 attention heads of llama",
         "19:7: jobs.tune (variant 'together'): 16 GPUs are not a multiple",
         "23:7: cluster.compute (variant 'no room'): single-switch: 500",
         "25:63: recommendations.ranking (variant 'batch'): glob",

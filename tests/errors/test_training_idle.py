@@ -97,8 +97,8 @@ def test_what_changes_nothing_is_told(
         (asked(zero=3, prefetch=2), DENSE),
         (asked(context=2, context_kind="all-to-all"), DENSE),
         (asked(pipeline=2, ends_as_layers="both"), DENSE),
-        # a folded model has two pieces even on one stage
-        (asked(schedule="zb-v", ends_as_layers="both"), DENSE),
+        # a folded model has two pieces on every stage
+        (asked(pipeline=2, schedule="zb-v", ends_as_layers="both", software="fsdp-2025"), DENSE),
         (asked(cuda_graphs=("attention", "mlp")), DENSE),
         (asked(cuda_graphs=("attention", "mlp", "router")), MIXED),
         (asked(cuda_graphs=("step",)), MOE),

@@ -149,6 +149,25 @@ def test_draws_of_all_prices_surround_the_first_guess_and_shares_add_up():
     assert compare(CASE, _book()).ranges == found.ranges  # the same seed, the same draws
 
 
+def test_a_list_price_that_was_only_ever_higher_lies_in_its_range():
+    """Triangular between 7 and 12 with its peak at 7: 5 % of the draws are below 7.13."""
+    book = _book()
+    book["cloud/acme/h100"] = replace(book["cloud/acme/h100"], low=7.0, middle=7.0, high=12.0)
+    found = compare(CASE, book)
+    low, mid, high = found.ranges["acme on-demand"]
+    asked = next(float(c.per_gpu_hour) for c in found.costs if c.name == "acme on-demand")
+    assert low == asked < mid < high
+
+
+def test_the_shipped_prices_lie_in_their_ranges():
+    clouds = {item: price for item, price in price_book().items() if item.startswith(("cloud/", "egress"))}
+    found = compare(CASE, _book() | clouds)
+    assert "aws on-demand" in found.ranges
+    for cost in found.costs:
+        low, _, high = found.ranges[cost.name]
+        assert low <= float(cost.per_gpu_hour) <= high, cost.name
+
+
 def test_a_clouds_name_may_have_two_words():
     book = {item.replace("acme", "acme gmbh"): price for item, price in _book().items()}
     plain, spaced = compare(CASE, _book()), compare(CASE, book)

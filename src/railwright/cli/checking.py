@@ -13,6 +13,7 @@ from railwright.errors import PlanError, RailwrightError, SpecError
 if TYPE_CHECKING:
     from railwright.catalog import Catalog
     from railwright.collectives import Machine
+    from railwright.model.architecture import Transformer
     from railwright.spec import Study
     from railwright.spec.recommendation import RecommendationJob
     from railwright.spec.serving import ServingJob
@@ -92,10 +93,8 @@ def _refused(study: Study, machine: Machine, sections: tuple[str, ...] = SECTION
     found = []
     for section in sections:
         for index, job in enumerate(getattr(study, section)):
-            try:
-                _CHECKS[section](job, machine)
-            except RailwrightError as error:
-                said = str(error).removeprefix(f"{job.name}: ")
+            for error in _CHECKS[section](job, machine):
+                said = error.removeprefix(f"{job.name}: ")
                 found.append(_Refused((section, index), f"{section}.{job.name}", said))
     return found
 
@@ -191,19 +190,35 @@ def _served(job: ServingJob) -> Iterator[LookUp]:
     yield field, partial(engine_of, job.model_copy(update={"name": field}))
 
 
-def _check_training(job: TrainingJob, machine: Machine) -> None:
-    from railwright.compute import profile_of
+def _refusal(check: Callable[..., object], *arguments: object) -> list[str]:
+    """What one check says, where it refuses."""
+    try:
+        check(*arguments)
+    except RailwrightError as error:
+        return [str(error)]
+    return []
+
+
+def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
+    """Everything wrong with a layout and a number format at once; then, one at a time, what needs all of
+    these to be right."""
     from railwright.compute.time import peak_rate
     from railwright.model import load_model
-    from railwright.training.fitting import check_memory
-    from railwright.training.host_memory import check_host
     from railwright.training.placement import place
-    from railwright.training.plan import check
+    from railwright.training.plan import refusals
 
     arch, fabric = load_model(job.model), machine.network.fabric
-    check(job, arch, fabric)
-    place(job, fabric)
-    peak_rate(machine.gpu, job.dtype)
+    flawed = list(refusals(job, arch, fabric)) or _refusal(place, job, fabric)
+    flawed += _refusal(peak_rate, machine.gpu, job.dtype)
+    return flawed or _refusal(_check_placed, job, arch, machine)
+
+
+def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None:
+    from railwright.compute import profile_of
+    from railwright.training.fitting import check_memory
+    from railwright.training.host_memory import check_host
+
+    fabric = machine.network.fabric
     if "attention" in job.dtype_also:
         profile_of(machine.gpu).attention_row("forward", job.dtype)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
@@ -220,21 +235,21 @@ def _may_lack_paths(machine: Machine) -> bool:
     return (fabric.family == "rail-only" and not machine.nccl.pxn) or bool((fabric.capacity == 0).any())
 
 
-def _check_serving(job: ServingJob, machine: Machine) -> None:
+def _check_serving(job: ServingJob, machine: Machine) -> list[str]:
     from railwright.model import load_model
     from railwright.serving.predict import check_replicas
 
-    check_replicas(job, load_model(job.model), machine)
+    return _refusal(check_replicas, job, load_model(job.model), machine)
 
 
-def _check_recommendation(job: RecommendationJob, machine: Machine) -> None:
+def _check_recommendation(job: RecommendationJob, machine: Machine) -> list[str]:
     from railwright.model.dlrm import load_recommender
     from railwright.training.dlrm import tables_of
 
-    tables_of(job, load_recommender(job.model), machine)
+    return _refusal(tables_of, job, load_recommender(job.model), machine)
 
 
-_CHECKS: dict[str, Callable[[Any, Machine], None]] = {
+_CHECKS: dict[str, Callable[[Any, Machine], list[str]]] = {
     "jobs": _check_training,
     "recommendations": _check_recommendation,
     "serving": _check_serving,

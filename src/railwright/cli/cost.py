@@ -79,7 +79,7 @@ def cost(
 
 def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
-    from railwright.report.money import dollars, money_words
+    from railwright.report.money import RANGE, dollars, money_words
 
     found = priced.comparison
     case, money = found.case, found.case.money
@@ -102,8 +102,8 @@ def _print(priced: Priced) -> None:
                 f"{100 * found.cheapest[c.name]:.0f} %",
             )
         )
-    print_table(("way", "upfront", "a month", "GPU-hour", "5 % to 95 %", "cheapest"), rows, right=True)
-    typer.echo("")
+    print_table(("way", "upfront", "a month", "GPU-hour", "range", "cheapest"), rows, right=True)
+    typer.echo(f"{RANGE}\n")
     for sentence in money_words(priced)[1:]:
         typer.echo(sentence)
     _print_breaks(found)

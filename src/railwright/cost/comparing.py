@@ -61,7 +61,8 @@ class Comparison:
     """Every way of serving the demand.
 
     costs      first guess, cheapest first
-    ranges     name -> (5 %, 50 %, 95 %) of a GPU-hour over draws of all prices [USD]
+    ranges     name -> (low, median, high) of a GPU-hour [USD]: 5 %, 50 % and 95 % of draws of all prices, low
+               and high moved out to the first guess where that lies beyond (`spread`)
     cheapest   name -> share of the draws in which it is the cheapest
     breaks     owned ways against the clouds' list prices
     swings     largest first
@@ -107,7 +108,7 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
     return Comparison(
         case=case,
         costs=tuple(sorted(costs, key=lambda c: float(c.monthly))),
-        ranges={name: _quantiles(values) for name, values in hours.items()},
+        ranges={c.name: spread(hours[c.name], float(c.per_gpu_hour)) for c in costs},
         cheapest={c.name: float(np.mean(least == i)) for i, c in enumerate(costs)},
         breaks=tuple(_breaks(case, first, costs)),
         swings=_swings(case, book, own),
@@ -159,9 +160,14 @@ def _draws(book: Book, items: set[str], seed: int) -> dict[str, np.ndarray]:
     return found
 
 
-def _quantiles(values: Any) -> tuple[float, float, float]:
-    low, mid, high = np.quantile(values, [0.05, 0.5, 0.95])
-    return float(low), float(mid), float(high)
+def spread(drawn: Any, guess: float) -> tuple[float, float, float]:
+    """5 %, 50 % and 95 % of draws, the ends moved out to the first guess where it lies beyond.
+
+    A price whose first guess is an end of its own range (a list price that was only ever higher) is below, or
+    above, nearly all of its draws; it is still the price of its date, so the range holds it.
+    """
+    low, mid, high = np.quantile(drawn, [0.05, 0.5, 0.95])
+    return min(float(low), guess), float(mid), max(float(high), guess)
 
 
 def _breaks(case: Case, draw: Draw, costs: list[Cost]) -> list[BreakEven]:

@@ -53,6 +53,18 @@ def device_names(fabric: Fabric) -> list[str]:
     return names
 
 
+def server_name(number: int) -> str:
+    """The server that a study calls by a number, which begins at 0, as the drawing names it, from 01."""
+    return f"server-{number + 1:02d}"
+
+
+def numbered(servers: int) -> str:
+    """'the numbers 0 to 15 (server-01 to server-16)': what `servers` of a job may name."""
+    if servers == 1:
+        return f"the number 0 ({server_name(0)}) alone"
+    return f"the numbers 0 to {servers - 1} ({server_name(0)} to {server_name(servers - 1)})"
+
+
 def _in_server(fabric: Fabric, element: str, number: int, inner: str | None, index: str) -> Ints:
     servers = np.arange(fabric.num_servers, dtype=np.int32)
     server = int(_pick(servers, number - 1, element, "server", 1)[0])

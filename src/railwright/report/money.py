@@ -15,13 +15,20 @@ def dollars(value: float) -> str:
     return f"${value:,.0f}" if abs(value) >= 100 else f"${value:,.2f}"
 
 
+RANGE = (
+    "Range: 5 % to 95 % of 10,000 draws of all prices between their low and high ends, and always the price "
+    "beside it."
+)
+"""What the range of a way is (`cost.comparing.spread`)."""
+
+
 def money_words(priced: Priced) -> list[str]:
     """The cheapest way and how sure that is, the best owned way, what runs and tokens cost."""
     found, best, own = priced.comparison, priced.best, priced.best_owned
     low, _, high = found.ranges[best.name]
     words = [
-        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted (90 % between "
-        f"{dollars(low)} and {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
+        f"Cheapest: {best.name}, {dollars(float(best.per_gpu_hour))} per GPU-hour wanted (range "
+        f"{dollars(low)} to {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
         "of the draws of all prices."
     ]
     if own is not best:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.cost.priced import Priced
 from railwright.report.charts import colour_key, stacked_bar
 from railwright.report.markup import Child, Html, join, tag
-from railwright.report.money import dollars, money_words
+from railwright.report.money import RANGE, dollars, money_words
 from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
@@ -61,12 +61,12 @@ def _ways(priced: Priced) -> Html:
                 f"{100 * found.cheapest[c.name]:.0f} %",
             ]
         )
-    heads = ("way", "upfront", "a month", "of it", "GPU-hour", "5 % to 95 %", "cheapest in")
+    heads = ("way", "upfront", "a month", "of it", "GPU-hour", "range", "cheapest in")
     key = colour_key((look, name) for name, look in PARTS.items())
     table = data_table(
         "Every way of having these GPUs, cheapest first [USD]", heads, rows, (1, 2, 4, 5, 6), wide=(3,)
     )
-    return join([table, key])
+    return join([table, key, tag("p", RANGE, class_="note")])
 
 
 def _breaks(priced: Priced) -> Html | None:

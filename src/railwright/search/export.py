@@ -11,6 +11,7 @@ from typing import Any
 
 from railwright.errors import RailwrightError
 from railwright.export.yamltext import scalar
+from railwright.fabric.names import server_name
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
 from railwright.search.export_megatron import megatron, nemo
@@ -52,7 +53,16 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
         if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
         head += [f"# {sentence}" for sentence in _outside(job, arch)]
+    if form in UNSHAPED:
+        head.append(f"# to add: the shape of {arch.name}, by {UNSHAPED[form]}")
     return "\n".join([*head, *more, *write(job, arch, hosts)]) + "\n"
+
+
+UNSHAPED = {
+    "nemo": "the model's own configuration (its provider or recipe)",
+    "torchtitan": "name and flavor in [model]",
+}
+"""Frameworks that take a model by its name rather than by its sizes, and where."""
 
 
 def _growing(form: str, graphs: bool) -> list[str]:
@@ -80,7 +90,8 @@ def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.gpus is not None:
         found.append(f"on the first {job.gpus} GPUs")
     if job.servers is not None:
-        found.append(f"on servers {', '.join(map(str, job.servers))}: list the hosts in this order")
+        first = f"{job.servers[0]} is {server_name(job.servers[0])}"
+        found.append(f"on servers {', '.join(map(str, job.servers))} ({first}): list the hosts in this order")
     if job.gpus_per_server is not None:
         found.append(f"on {job.gpus_per_server} GPUs of each server: --nproc-per-node {job.gpus_per_server}")
     if job.launch_blocking:

@@ -22,6 +22,7 @@ from railwright.search.export_megatron_words import (
     takes_no_turns,
     unsaid,
 )
+from railwright.search.export_shape import shape
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
@@ -91,7 +92,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
     lines += _sharding(job, hosts)
-    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *lines]
+    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *shape(job, arch), *lines]
 
 
 def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:

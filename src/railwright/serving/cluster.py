@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
+from railwright.fabric.names import numbered
 from railwright.model.architecture import Transformer
 from railwright.network.paths import find_routes
 from railwright.network.routes import Routes
@@ -36,8 +37,8 @@ def places(job: ServingJob, machine: Machine) -> tuple[tuple[Ints, ...], tuple[I
     outside = [s for s in servers if s >= fabric.num_servers]
     if outside:
         raise PlanError(
-            f"{job.name}: server {outside[0]} is not in the cluster, whose servers run from 0 to "
-            f"{fabric.num_servers - 1}."
+            f"{job.name}: servers names number {outside[0]}, but the {fabric.num_servers} servers of the "
+            f"cluster have {numbered(fabric.num_servers)}."
         )
     sizes = [job.prefill.layout.gpus] * job.prefill.replicas if job.prefill else []
     num_prefill = len(sizes)

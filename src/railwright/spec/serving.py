@@ -161,7 +161,9 @@ class ServingJob(Section):
         default=None, description="disaggregation: prompts on replicas of their own; default: none"
     )
     servers: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
-        default=None, description="numbers of the servers it runs on, in order; default: from 0 on"
+        default=None,
+        description="numbers of the servers it runs on, in order; the first is 0, which is server-01 of the "
+        "drawing and the output; default: from 0 on",
     )
     client: Client = Client()
     slo: Slo | None = Field(default=None, description="what users are promised; default: nothing")

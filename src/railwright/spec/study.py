@@ -143,7 +143,10 @@ class Cluster(Section):
 
     servers: Annotated[int, Field(gt=0)] = Field(description="how many servers, e.g. 30")
     server: str = Field(description="catalogue name of the server, e.g. 'dgx-h100'")
-    compute: ComputeNetwork = Field(description="the network the GPUs talk over")
+    compute: ComputeNetwork = Field(
+        description="the network the GPUs talk over; one server wants one too, which nothing crosses, e.g. "
+        "{family: single-switch, switch: qm9700}"
+    )
     storage: ServiceNetwork | None = Field(default=None, description="the network to the storage, if any")
     inband: ServiceNetwork | None = Field(
         default=None, description="the in-band management network (logins, scheduler, provisioning), if any"

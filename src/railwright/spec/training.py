@@ -169,7 +169,8 @@ class TrainingJob(Section):
     )
     servers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = Field(
         default=None,
-        description="numbers of the servers it runs on, in the order ranks fill them; default: from 0 on",
+        description="numbers of the servers it runs on, in the order ranks fill them; the first is 0, which "
+        "is server-01 of the drawing and the output; default: from 0 on",
     )
     gpus_per_server: Annotated[int, Field(gt=0)] | None = Field(
         default=None,

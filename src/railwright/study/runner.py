@@ -25,6 +25,7 @@ from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
+from railwright.study.together import together
 
 Progress = Callable[[str, float], None]
 
@@ -91,7 +92,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
         assumptions=assumptions(study, workshop),
-        warnings=_warnings(variants),
+        warnings=(*_warnings(variants), *together(study, workshop.machine(study))),
         seconds=time.perf_counter() - started,
         what_ifs=asked,
         rooms=beside,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
@@ -10,10 +12,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
 from railwright.training.chosen import check_chosen
-from railwright.training.divisors import divisors, listed, working
+from railwright.training.divisors import divisors, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
+from railwright.training.gpus import check_gpus
 from railwright.training.hosted import check_offload
 from railwright.training.lora import check_adapters
 from railwright.training.mixers import check_mixers
@@ -28,36 +31,64 @@ MOST_MICROBATCHES = 100_000
 
 def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one, unnamed."""
-    _check_servers(job, fabric)
-    gpus = job_gpus(job, fabric)
-    usable = fabric.num_servers * domain_of(job, fabric)
-    if usable < gpus <= fabric.num_gpus:
-        raise PlanError(
-            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the "
-            f"{fabric.num_servers} servers give {usable}; ask for at most that many."
-        )
-    if gpus > fabric.num_gpus:
-        raise PlanError(
-            f"{job.name}: gpus is {gpus}, but the cluster has {fabric.num_gpus}; ask for at most that many."
-        )
-    _check_sizes(job, fabric, gpus)
-    data = data_parallel(job, fabric)
-    check_experts(job, arch, gpus // job.layout.pipeline, domain_of(job, fabric))
-    _check_tensor(job, arch)
-    check_mixers(job, arch)
-    check_adapters(job, arch)
-    _check_context(job, arch)
-    check_layers(job, arch)
-    check_chosen(job, arch)
-    _check_batch(job, data)
-    check_sharding(job, data * job.layout.context)
-    _check_blocking(job, data)
-    check_formats(job, arch)
-    check_optimizer(job)
-    check_offload(job)
-    check_dispatch(job)
-    check_again(job, arch)
+    for _, one in CHECKS:
+        one(job, arch, fabric)
     return _warnings(job, arch, fabric)
+
+
+def refusals(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
+    """All that `check` would refuse, one after the other; what rests on something refused is not asked."""
+    failed: set[str] = set()
+    found = []
+    for name, one in CHECKS:
+        if failed & RESTS_ON.get(name, set()):
+            continue
+        try:
+            one(job, arch, fabric)
+        except PlanError as no:
+            failed.add(name)
+            found.append(str(no))
+    return tuple(found)
+
+
+CHECKS: tuple[tuple[str, Callable[[TrainingJob, Transformer, Fabric], object]], ...] = (
+    ("gpus", lambda job, _, fabric: check_gpus(job, fabric)),
+    (
+        "experts",
+        lambda job, arch, fabric: check_experts(
+            job, arch, job_gpus(job, fabric) // job.layout.pipeline, domain_of(job, fabric)
+        ),
+    ),
+    ("tensor", lambda job, arch, _: _check_tensor(job, arch)),
+    ("mixers", lambda job, arch, _: check_mixers(job, arch)),
+    ("adapters", lambda job, arch, _: check_adapters(job, arch)),
+    ("context", lambda job, arch, _: _check_context(job, arch)),
+    ("layers", lambda job, arch, _: check_layers(job, arch)),
+    ("chosen", lambda job, arch, _: check_chosen(job, arch)),
+    ("batch", lambda job, _, fabric: _check_batch(job, data_parallel(job, fabric))),
+    (
+        "sharding",
+        lambda job, _, fabric: check_sharding(job, data_parallel(job, fabric) * job.layout.context),
+    ),
+    ("blocking", lambda job, _, fabric: _check_blocking(job, data_parallel(job, fabric))),
+    ("formats", lambda job, arch, _: check_formats(job, arch)),
+    ("optimizer", lambda job, *_: check_optimizer(job)),
+    ("offload", lambda job, *_: check_offload(job)),
+    ("dispatch", lambda job, *_: check_dispatch(job)),
+    ("again", lambda job, arch, _: check_again(job, arch)),
+)
+"""What is checked of a layout, in the order in which it is told."""
+
+RESTS_ON = {
+    "experts": {"gpus"},
+    "chosen": {"layers"},
+    "batch": {"gpus"},
+    "sharding": {"gpus"},
+    "blocking": {"gpus"},
+    "again": {"layers"},
+}
+"""Checks that say nothing, or nonsense, where another one has refused: sizes of groups come from how many
+GPUs there are, pieces of the model from how it is cut."""
 
 
 def rows_of(job: TrainingJob) -> int:
@@ -68,60 +99,6 @@ def rows_of(job: TrainingJob) -> int:
 def microbatches(job: TrainingJob, data: int) -> int:
     """Microbatches of one step on one data-parallel rank."""
     return job.global_batch // (data * job.micro_batch)
-
-
-def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
-    if domain_of(job, fabric) > fabric.gpus_per_server:
-        raise PlanError(
-            f"{job.name}: gpus_per_server is {job.gpus_per_server}, but a server has "
-            f"{fabric.gpus_per_server} GPUs; ask for at most that many."
-        )
-    if job.servers is None:
-        return
-    wrong = [s for s in job.servers if s >= fabric.num_servers]
-    if wrong:
-        raise PlanError(
-            f"{job.name}: servers names number {wrong[0]}, but the cluster has {fabric.num_servers} servers, "
-            f"0 to {fabric.num_servers - 1}."
-        )
-    twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
-    if twice:
-        raise PlanError(f"{job.name}: servers names number {twice[0]} twice; name each server once.")
-    held = len(job.servers) * domain_of(job, fabric)
-    if (job.gpus or 1) > held:
-        raise PlanError(
-            f"{job.name}: gpus is {job.gpus}, but the {len(job.servers)} servers it names have {held}; "
-            "name more servers or ask for fewer GPUs."
-        )
-
-
-def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
-    tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
-    domain = domain_of(job, fabric)
-    fitting = working(divisors(domain))
-    if tensor > domain and tensor % domain:
-        raise PlanError(
-            f"{job.name}: layout.tensor {tensor} is more than the {domain} GPUs of a server and not a "
-            f"multiple of them; {fitting}, and over the network multiples of {domain}."
-        )
-    if domain % tensor and tensor < domain < gpus:
-        raise PlanError(
-            f"{job.name}: layout.tensor {tensor} does not divide the {domain} GPUs of a server, so a group "
-            f"would straddle two servers; {fitting}."
-        )
-    unit = tensor * context * pipeline
-    if gpus % unit:
-        fit = gpus // unit * unit
-        what = "tensor x pipeline" if context == 1 else "tensor x context x pipeline"
-        sizes = f"{tensor} x {pipeline}" if context == 1 else f"{tensor} x {context} x {pipeline}"
-        fits = divisors(gpus) if context > 1 else [d for d in divisors(domain) if gpus % d == 0]
-        left, odd = divmod(gpus, tensor * context)
-        choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
-        raise PlanError(
-            f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
-            + (f"set gpus to {fit}, or " if fit else "")
-            + f"choose {choice[0]} from {listed(choice[1])}."
-        )
 
 
 def _check_tensor(job: TrainingJob, arch: Transformer) -> None:

@@ -1,0 +1,84 @@
+"""Whether the GPUs that a job asks for are there, and its groups divide them."""
+
+from __future__ import annotations
+
+from railwright.errors import PlanError
+from railwright.fabric.graph import Fabric
+from railwright.fabric.names import numbered, server_name
+from railwright.spec.training import TrainingJob
+from railwright.training.divisors import divisors, listed, working
+from railwright.training.sizes import domain_of, job_gpus
+
+
+def check_gpus(job: TrainingJob, fabric: Fabric) -> None:
+    """Refuse GPUs that are not there, and groups that do not divide them (PlanError)."""
+    _check_servers(job, fabric)
+    gpus = job_gpus(job, fabric)
+    usable = fabric.num_servers * domain_of(job, fabric)
+    if usable < gpus <= fabric.num_gpus:
+        raise PlanError(
+            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the "
+            f"{fabric.num_servers} servers give {usable}; ask for at most that many."
+        )
+    if gpus > fabric.num_gpus:
+        raise PlanError(
+            f"{job.name}: gpus is {gpus}, but the cluster has {fabric.num_gpus}; ask for at most that many."
+        )
+    _check_sizes(job, fabric, gpus)
+
+
+def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
+    if domain_of(job, fabric) > fabric.gpus_per_server:
+        raise PlanError(
+            f"{job.name}: gpus_per_server is {job.gpus_per_server}, but a server has "
+            f"{fabric.gpus_per_server} GPUs; ask for at most that many."
+        )
+    if job.servers is None:
+        return
+    wrong = [s for s in job.servers if s >= fabric.num_servers]
+    if wrong:
+        raise PlanError(
+            f"{job.name}: servers names number {wrong[0]}, but the {fabric.num_servers} servers of the "
+            f"cluster have {numbered(fabric.num_servers)}."
+        )
+    twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
+    if twice:
+        raise PlanError(
+            f"{job.name}: servers names number {twice[0]} ({server_name(twice[0])}) twice; name each server "
+            "once."
+        )
+    held = len(job.servers) * domain_of(job, fabric)
+    if (job.gpus or 1) > held:
+        raise PlanError(
+            f"{job.name}: gpus is {job.gpus}, but the {len(job.servers)} servers it names have {held}; "
+            "name more servers or ask for fewer GPUs."
+        )
+
+
+def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
+    tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
+    domain = domain_of(job, fabric)
+    fitting = working(divisors(domain))
+    if tensor > domain and tensor % domain:
+        raise PlanError(
+            f"{job.name}: layout.tensor {tensor} is more than the {domain} GPUs of a server and not a "
+            f"multiple of them; {fitting}, and over the network multiples of {domain}."
+        )
+    if domain % tensor and tensor < domain < gpus:
+        raise PlanError(
+            f"{job.name}: layout.tensor {tensor} does not divide the {domain} GPUs of a server, so a group "
+            f"would straddle two servers; {fitting}."
+        )
+    unit = tensor * context * pipeline
+    if gpus % unit:
+        fit = gpus // unit * unit
+        what = "tensor x pipeline" if context == 1 else "tensor x context x pipeline"
+        sizes = f"{tensor} x {pipeline}" if context == 1 else f"{tensor} x {context} x {pipeline}"
+        fits = divisors(gpus) if context > 1 else [d for d in divisors(domain) if gpus % d == 0]
+        left, odd = divmod(gpus, tensor * context)
+        choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
+        raise PlanError(
+            f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
+            + (f"set gpus to {fit}, or " if fit else "")
+            + f"choose {choice[0]} from {listed(choice[1])}."
+        )

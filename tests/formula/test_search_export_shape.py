@@ -1,0 +1,121 @@
+"""A model's shape in Megatron-LM's arguments: what it has is written, what has no argument is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from export_cases import exported
+from railwright.model import load_model
+from railwright.model.architecture import Transformer
+from railwright.search.export_shape import shape
+from training_cases import BLOCKS, DENSE, MOE, changed, job
+
+
+def written(arch: Transformer, **fields: Any) -> dict[str, str]:
+    """Argument -> value, '' where it has none."""
+    lines = [x for x in shape(changed(job(), **fields), arch) if not x.startswith("#")]
+    return {name: value for name, _, value in (line.removeprefix("--").partition(" ") for line in lines)}
+
+
+def comments(arch: Transformer) -> str:
+    return "\n".join(x for x in shape(job(), arch) if x.startswith("#"))
+
+
+def test_llama_8b_is_that_of_its_config() -> None:
+    """Its config.json: 32 layers of 4096, 32 heads over 8 of keys, an MLP of 14336, no biases, a head."""
+    assert written(load_model("llama-3.1-8b"), sequence=8192) == {
+        "num-layers": "32",
+        "hidden-size": "4096",
+        "ffn-hidden-size": "14336",
+        "num-attention-heads": "32",
+        "group-query-attention": "",
+        "num-query-groups": "8",
+        "position-embedding-type": "rope",
+        "max-position-embeddings": "131072",
+        "swiglu": "",
+        "normalization": "RMSNorm",
+        "disable-bias-linear": "",
+        "untie-embeddings-and-output-weights": "",
+    }
+
+
+def test_deepseek_v3_is_that_of_its_report() -> None:
+    """Three dense layers of 61, 256 experts of 2048 with one more that all tokens pass, latent attention."""
+    found = written(load_model("deepseek-v3"))
+    assert found["moe-layer-freq"] == "'([0]*3+[1]*58)'"
+    experts = ("num-experts", "moe-router-topk", "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size")
+    assert [found[name] for name in experts] == ["256", "8", "2048", "2048"]
+    latent = (
+        "q-lora-rank",
+        "kv-lora-rank",
+        "qk-head-dim",
+        "qk-pos-emb-head-dim",
+        "v-head-dim",
+        "kv-channels",
+    )
+    assert [found[name] for name in latent] == ["1536", "512", "128", "64", "128", "128"]
+    assert "group-query-attention" not in found
+    assert found["mtp-num-layers"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "given", "absent"),
+    [
+        ({"gated": False}, {}, ["swiglu"]),
+        ({"norm_bias": True}, {"normalization": "LayerNorm"}, []),
+        ({"attention_bias": True}, {"disable-bias-linear": "", "add-qkv-bias": ""}, []),
+        (
+            {"attention_bias": True, "output_bias": True, "mlp_bias": True},
+            {},
+            ["disable-bias-linear", "add-qkv-bias"],
+        ),
+        ({"tied_embeddings": True}, {}, ["untie-embeddings-and-output-weights"]),
+        (
+            {"position_embeddings": 2048},
+            {"position-embedding-type": "learned_absolute", "max-position-embeddings": "2048"},
+            [],
+        ),
+        ({"alibi": True}, {"position-embedding-type": "none"}, []),
+        ({"head_dim": 256}, {"kv-channels": "256"}, []),
+        ({"qk_norm": True}, {"qk-layernorm": ""}, []),
+        ({"qk_norm": True, "qk_norm_gains": "all"}, {}, ["qk-layernorm"]),
+        ({"attention_sinks": True}, {"softmax-type": "learnable"}, []),
+        ({"vocab_multiple": 1}, {"make-vocab-size-divisible-by": "1"}, []),
+    ],
+    ids=str,
+)
+def test_each_part_has_its_argument(fields: dict[str, Any], given: dict[str, str], absent: list[str]) -> None:
+    found = written(replace(DENSE, **fields))
+    assert given.items() <= found.items()
+    assert not set(absent) & set(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"alibi": True}, "to be looked after: ALiBi"),
+        ({"output_bias": True}, "biases on some linear layers only"),
+        ({"parallel_blocks": True}, "attention and MLP beside each other"),
+        ({"norms_per_layer": 4}, "4 norms in a layer"),
+        ({"sliding_window": 4096}, "windows of 4096 tokens (--window-size"),
+    ],
+    ids=str,
+)
+def test_what_has_no_argument_is_told(fields: dict[str, Any], says: str) -> None:
+    assert says in comments(replace(DENSE, **fields))
+    assert says not in comments(DENSE)
+
+
+def test_a_pattern_says_the_layers_of_a_hybrid() -> None:
+    found = written(BLOCKS)
+    assert "num-layers" not in found
+    assert "hybrid-layer-pattern" in exported((BLOCKS, job()), "megatron")
+
+
+def test_frameworks_that_take_a_name_say_where() -> None:
+    assert "# to add: the shape of moe" in exported((MOE, job(expert=2)), "nemo")
+    assert "by name and flavor in [model]" in exported((DENSE, job()), "torchtitan")
+    assert f"--num-experts {MOE.experts}" in exported((MOE, job(expert=2)), "megatron")

@@ -1,0 +1,76 @@
+"""Jobs that take the same GPUs are each predicted alone, and a study says so once."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.spec import load_study_text
+from railwright.spec.serving import ServingJob
+from railwright.spec.study import Study
+from railwright.study.evaluate import Workshop
+from railwright.study.runner import run
+from railwright.study.together import together
+
+CLUSTER = """
+railwright: 1
+name: several jobs
+cluster:
+  servers: 4
+  server: dgx-h100
+  compute: {family: rail-optimised, switch: qm9700}
+jobs:
+"""
+JOB = (
+    "  - {name: NAME, model: llama3-8b, sequence: 8192, global_batch: 64, tokens: 1e9, "
+    "layout: {zero: 3}, WHERE}\n"
+)
+
+
+def study(**where: str) -> Study:
+    rows = [JOB.replace("NAME", name).replace("WHERE", asked) for name, asked in where.items()]
+    return load_study_text(CLUSTER + "".join(rows), "study.yaml")
+
+
+def told(asked: Study) -> tuple[str, ...]:
+    return together(asked, Workshop.of(asked).machine(asked))
+
+
+def test_jobs_that_share_servers_are_told_with_them_as_the_drawing_names_them() -> None:
+    (said,) = told(study(a="gpus: 16", b="servers: [1, 3]"))
+    assert said.startswith(
+        "each job is predicted alone, on the GPUs it takes, as if the others did not run: "
+    )
+    assert "a and b share server-02." in said
+
+
+def test_jobs_that_hang_together_are_one_group() -> None:
+    (said,) = told(study(a="servers: [0]", b="servers: [2]", c="servers: [0, 1]", d="servers: [2, 3]"))
+    assert "a and c share server-01; b and d share server-03." in said
+    (said,) = told(study(a="servers: [0]", b="servers: [1]", c="gpus: 32"))
+    assert "a, b and c share server-01 to server-02." in said
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"a": "gpus: 32"},
+        {"a": "servers: [0, 1]", "b": "servers: [2, 3]"},
+        {"a": "gpus: 16", "b": "servers: [2, 3]"},
+    ],
+)
+def test_jobs_apart_and_a_job_alone_are_not_told(where: dict[str, str]) -> None:
+    assert not told(study(**where))
+
+
+def test_a_served_model_counts_as_a_job() -> None:
+    served = study(a="gpus: 8")
+    assert not told(served)
+    chat = {"name": "chat", "model": "llama3-8b", "engine": "vllm-2026", "client": {"concurrency": 64}}
+    both = served.model_copy(update={"serving": (ServingJob.model_validate(chat),)})
+    assert "a and chat share server-01." in told(both)[0]
+
+
+def test_a_run_says_it_once() -> None:
+    asked = study(a="gpus: 32", b="gpus: 16")
+    result = run(asked, what_if=False)
+    assert [w for w in result.warnings if "predicted alone" in w] == list(told(asked))
