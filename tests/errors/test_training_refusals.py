@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.spec.training import TrainingJob
-from railwright.training.plan import CHECKS, RESTS_ON, check, refusals
+from railwright.training.plan import CHECKS, check, refusals
 from training_cases import DENSE, changed, job, machine
 
 FABRIC = machine(4).network.fabric
@@ -47,9 +47,8 @@ def test_a_layout_that_works_has_none() -> None:
 
 
 def test_what_rests_on_what_exists_and_comes_behind() -> None:
-    order = [name for name, _ in CHECKS]
-    for name, others in RESTS_ON.items():
-        assert all(order.index(other) < order.index(name) for other in others)
+    for at, one in enumerate(CHECKS):
+        assert one.rests_on <= {before.name for before in CHECKS[:at]}
 
 
 STUDY = """\

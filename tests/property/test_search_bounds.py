@@ -313,7 +313,7 @@ def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
         x, rest = _class(block, index)
         asked = np.arange(prod(block.shape[: len(PASSING)])) == x
         bounds = [
-            screen.compute(block)[x],
+            screen.compute(block, asked)[x],
             screen.passes(block, asked)[x, *rest],
             screen.priced(block, asked)[x, *rest],
         ]

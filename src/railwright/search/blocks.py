@@ -32,7 +32,7 @@ from railwright.spec.training import Layout, TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
 from railwright.training.placement import place
-from railwright.training.plan import check
+from railwright.training.plan import FIXED, READING, VARYING, refuse
 from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stages import largest_piece
@@ -56,6 +56,13 @@ WITH_FSDP = (0, 3)
 """Default of `zero` under FSDP2, which shards parameters, gradients and optimizer states together or none."""
 
 
+Left = tuple[tuple[tuple[str, tuple[Any, ...]], ...], list[tuple[PlanError, int]]]
+"""Choices of a block that are left, empty where none is; what was refused, and how many layouts with it."""
+
+Told = dict[str, list[Any]]
+"""A refusal without its numbers -> how many layouts, and the sentence."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A constraint that layouts broke: how many, and one of the sentences it was refused with."""
@@ -69,22 +76,23 @@ def blocks(
 ) -> tuple[list[Block], list[Refusal]]:
     """All blocks of a space whose layouts the training room accepts, and what it refused, most first.
 
-    Whether a layout can work at all is `training.plan.check`'s to say; it is asked once for every
-    structure and microbatch, and once for every other choice of a structure.
+    Whether a layout can work at all is `training.plan.refuse`'s to say; it is asked once for every
+    structure and microbatch, and once for every other choice of a structure, of what that choice can change.
     """
     gpus = job_gpus(job, fabric)
     found: list[Block] = []
-    refused: dict[str, list[Any]] = {}
+    refused: Told = {}
+    known: dict[Any, Left] = {}
     for structure in _structures(space, job, arch, gpus, domain_of(job, fabric)):
         unit = structure["tensor"] * structure["context"] * structure["pipeline"]
         data = gpus // unit
         choices = _choices(space, job, arch, structure, data)
         if not choices["zero"]:
             continue
-        block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, refused)
+        block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, known, refused)
         if block is not None and structure["placement"] != "packed":
-            known = "packed" in (space.of_axis("placement") or ())
-            block = _placed(block, job, fabric, refused, known)
+            packed = "packed" in (space.of_axis("placement") or ())
+            block = _placed(block, job, fabric, refused, packed)
         if block is not None:
             found.append(block)
     reasons = [Refusal(count, example) for count, example in refused.values()]
@@ -287,34 +295,64 @@ def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:
 
 
 def _checked(
-    block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric, refused: dict[str, list[Any]]
+    block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric, known: dict[Any, Left], refused: Told
 ) -> Block | None:
-    """The block without the values that are refused; None where nothing is left."""
-    choices = dict(block.choices)
-    first = _start(block, job, arch, fabric)
-    for axis in CHOICES:
+    """The block without the values that are refused; None where nothing is left.
+
+    What the choices of a structure change is the same for all placements and kinds of context parallelism.
+    """
+    first = {axis: values[0] for axis, values in block.choices}
+    try:
+        refuse(apply(job, {**block.structure, **first}), arch, fabric, FIXED)
+    except PlanError as no:
+        _count(refused, job, no, block.size)
+        return None
+    alike = tuple(v for axis, v in block.structure.items() if axis not in ("placement", "context_kind"))
+    key = (alike, block.choices)
+    if key not in known:
+        known[key] = _left(block, job, arch, fabric)
+    choices, without = known[key]
+    for why, layouts in without:
+        _count(refused, job, why, layouts)
+    return Block(block.structure, choices, block.data) if choices else None
+
+
+def _left(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> Left:
+    """What a block's choices come to; no check that they do not change is asked."""
+    refused: list[tuple[PlanError, int]] = []
+    first, works = _start(block, job, arch, fabric)
+    start = apply(job, {**block.structure, **first})
+    for at, axis in enumerate(CHOICES):
         kept = []
+        choices = dict(block.choices)
         others = block.size // len(choices[axis])
         for value in choices[axis]:
-            if axis != CHOICES[0] and value == first[axis]:
+            if value == first[axis] and (works or at):
                 kept.append(value)  # the layout that an earlier axis was checked with
                 continue
             try:
-                check(apply(job, {**block.structure, **first, axis: value}), arch, fabric)
+                refuse(apply(start, {axis: value}), arch, fabric, READING[_field(axis)] if works else VARYING)
             except PlanError as no:
-                _count(refused, job, no, others)
+                refused.append((no, others))
             else:
                 kept.append(value)
         if not kept:
-            return None
-        choices[axis] = tuple(kept)
-        first[axis] = first[axis] if first[axis] in kept else kept[0]
-        block = Block(block.structure, tuple(choices.items()), block.data)
-    return block
+            return (), refused
+        if first[axis] not in kept:
+            first[axis] = kept[0]
+            start = apply(start, {axis: kept[0]})
+        works = True
+        block = Block(block.structure, tuple({**choices, axis: tuple(kept)}.items()), block.data)
+    return block.choices, refused
 
 
-def _start(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> dict[str, Any]:
-    """A value of every choice, from which one is changed at a time.
+def _field(axis: str) -> str:
+    """The field of a job or layout that an axis of CHOICES sets (`training.plan.READ`)."""
+    return "overlap" if axis in dict(OF_OVERLAP) else axis
+
+
+def _start(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[dict[str, Any], bool]:
+    """A value of every choice, from which one is changed at a time, and whether it is not refused.
 
     The first ones, or where those are refused the job's own (`layout.shard` allows only values like its
     own), or its own with nothing hidden (which is all that `launch_blocking` allows).
@@ -326,16 +364,14 @@ def _start(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) ->
     exposed = {axis: False for axis, _ in OF_OVERLAP if False in block.of(axis)}
     for start in (first, own, {**own, **exposed}):
         try:
-            check(apply(job, {**block.structure, **start}), arch, fabric)
+            refuse(apply(job, {**block.structure, **start}), arch, fabric, VARYING)
         except PlanError:
             continue
-        return start
-    return first
+        return start, True
+    return first, False
 
 
-def _placed(
-    block: Block, job: TrainingJob, fabric: Fabric, refused: dict[str, list[Any]], packed: bool
-) -> Block | None:
+def _placed(block: Block, job: TrainingJob, fabric: Fabric, refused: Told, packed: bool) -> Block | None:
     """The block, or None where its ranks cannot be put on GPUs as asked, or where that puts every rank where
     `packed` does and that is in the space too."""
     first = block.at((0,) * len(block.choices))
@@ -350,7 +386,7 @@ def _placed(
     return None if same else block
 
 
-def _count(refused: dict[str, list[Any]], job: TrainingJob, no: PlanError, layouts: int) -> None:
+def _count(refused: Told, job: TrainingJob, no: PlanError, layouts: int) -> None:
     """Refusals that differ in their numbers alone are one."""
     text = str(no).removeprefix(f"{job.name}: ")
     entry = refused.setdefault(re.sub(r"[\d.,]+", "#", text)[:60], [0, text])

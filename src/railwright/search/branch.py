@@ -204,7 +204,7 @@ class _Run:
             self.fitting += int(fits.sum()) * block.shape[-1] * block.shape[-2]
             shape = (classes, len(block.of("zero")), block.shape[-2], block.shape[-1])
             self.depth.append(np.zeros(classes, np.uint8))
-            least = self.screener.compute(block) if fits.any() else np.full(classes, np.inf)
+            least = self.screener.compute(block, np.any(fits, axis=(1, 2)))
             bounds = np.broadcast_to(down(least)[:, None, None, None], shape)
             self.seconds.append(np.where(able, bounds, np.float32(np.inf)))
         if self.only and all(np.isinf(memory).all() for memory in self.memory):

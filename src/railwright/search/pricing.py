@@ -197,19 +197,24 @@ class Pricer:
         """A class of passes with parameters on every rank; sharded, none runs beside another."""
         return apply(self.job, {**first, **choice, "zero": min(first["zero"], 2)})
 
-    def compute(self, block: Block) -> Floats:
-        """(X, pass, part, law) seconds that the compute of a layer and of the ends takes. [s]
+    def compute(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
+        """(X, pass, part, law) seconds that the compute of a layer and of the ends takes; NaN for classes not
+        wanted, of which there is one at least. [s]
 
         The same whatever communication costs and however it is hidden, so there are few of them.
         """
-        found = []
-        for choice in product(*(block.of(axis) for axis in COMPUTING)):
-            chosen = dict(zip(COMPUTING, choice, strict=True))
-            found.append(self._parts([self._alone(block, {**chosen, **way}) for way in self._ways(block)]))
         # The other choices of a pass, its overlaps, do not change its compute.
-        return np.repeat(
-            found, prod(len(block.of(axis)) for axis in PASSING if axis not in COMPUTING), axis=0
-        )
+        alike = prod(len(block.of(axis)) for axis in PASSING if axis not in COMPUTING)
+        found: list[Floats | None] = []
+        choices = product(*(block.of(axis) for axis in COMPUTING))
+        for choice, asked in zip(choices, wanted.reshape(-1, alike), strict=True):
+            chosen = dict(zip(COMPUTING, choice, strict=True))
+            ways = self._ways(block) if asked.any() else ()
+            found.append(
+                self._parts([self._alone(block, {**chosen, **way}) for way in ways]) if ways else None
+            )
+        none = np.full_like(next(one for one in found if one is not None), np.nan)
+        return np.repeat([none if one is None else one for one in found], alike, axis=0)
 
     def _alone(self, block: Block, chosen: Mapping[str, Any]) -> Floats:
         """(pass, part, law) seconds of compute under some choices of COMPUTING. [s]"""

@@ -58,13 +58,18 @@ class Screen:
         """Stages of a block."""
         return self.pricer.shapes(block.at((0,) * len(block.choices)))
 
-    def compute(self, block: Block) -> Floats:
+    def compute(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X,) seconds that the compute of each class of a block takes at least, with its pipeline's idle
-        time."""
+        time; infinite for classes not wanted."""
+        found = np.full(wanted.size, np.inf)
+        if not wanted.any():
+            return found
         cut = tuple((axis, values[:1] if axis in ENDING else values) for axis, values in block.choices)
         alone = Block(block.structure, cut, block.data)
-        least = self.pricer.compute(block)
-        return self._bounds(alone, least, least, np.zeros(1), silent=True)[:, 0, 0, 0]
+        least = self.pricer.compute(block, wanted)[wanted]
+        bounds = self._bounds(alone, least, least, np.zeros(1), silent=True, wanted=wanted)
+        found[wanted] = bounds[:, 0, 0, 0]
+        return found
 
     def passes(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) seconds with what passes send; infinite for classes not

@@ -172,10 +172,11 @@ def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
     """The job with one layout of the space."""
     layout = {a: setting[a] for a in OF_LAYOUT if a in setting}
     overlap = {short: setting[a] for a, short in OF_OVERLAP if a in setting}
-    update: dict[str, Any] = {
-        "layout": job.layout.model_copy(update=layout),
-        "overlap": job.overlap.model_copy(update=overlap),
-    }
+    update: dict[str, Any] = {}
+    if layout:
+        update["layout"] = job.layout.model_copy(update=layout)
+    if overlap:
+        update["overlap"] = job.overlap.model_copy(update=overlap)
     if "micro_batch" in setting:
         update["micro_batch"] = setting["micro_batch"]
     return job.model_copy(update=update)

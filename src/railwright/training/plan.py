@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
@@ -31,64 +32,110 @@ MOST_MICROBATCHES = 100_000
 
 def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one, unnamed."""
-    for _, one in CHECKS:
-        one(job, arch, fabric)
+    refuse(job, arch, fabric)
     return _warnings(job, arch, fabric)
+
+
+def refuse(
+    job: TrainingJob, arch: Transformer, fabric: Fabric, checks: Iterable[Check] | None = None
+) -> None:
+    """Refuse a layout that cannot work. Raises PlanError.
+
+    checks  of CHECKS those to ask; None for all
+    """
+    for one in CHECKS if checks is None else checks:
+        one.refuse(job, arch, fabric)
 
 
 def refusals(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     """All that `check` would refuse, one after the other; what rests on something refused is not asked."""
     failed: set[str] = set()
     found = []
-    for name, one in CHECKS:
-        if failed & RESTS_ON.get(name, set()):
+    for one in CHECKS:
+        if failed & one.rests_on:
             continue
         try:
-            one(job, arch, fabric)
+            one.refuse(job, arch, fabric)
         except PlanError as no:
-            failed.add(name)
+            failed.add(one.name)
             found.append(str(no))
     return tuple(found)
 
 
-CHECKS: tuple[tuple[str, Callable[[TrainingJob, Transformer, Fabric], object]], ...] = (
-    ("gpus", lambda job, _, fabric: check_gpus(job, fabric)),
-    (
+READ = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload", "overlap")
+"""Fields of which checks say that they read them."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that can be wrong with a layout.
+
+    rests_on  checks that it says nothing, or nonsense, after: sizes of groups come from how many GPUs there
+              are, pieces of the model from how it is cut
+    reads     fields, of READ, that what it says depends on
+    """
+
+    name: str
+    refuse: Callable[[TrainingJob, Transformer, Fabric], object]
+    rests_on: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+
+
+def _check(
+    name: str, refuse: Callable[..., object], rests_on: str = "", reads: tuple[str, ...] = ()
+) -> Check:
+    return Check(name, refuse, frozenset(rests_on.split()), frozenset(reads))
+
+
+CHECKS = (
+    _check("gpus", lambda job, _, fabric: check_gpus(job, fabric)),
+    _check(
         "experts",
         lambda job, arch, fabric: check_experts(
             job, arch, job_gpus(job, fabric) // job.layout.pipeline, domain_of(job, fabric)
         ),
+        "gpus",
     ),
-    ("tensor", lambda job, arch, _: _check_tensor(job, arch)),
-    ("mixers", lambda job, arch, _: check_mixers(job, arch)),
-    ("adapters", lambda job, arch, _: check_adapters(job, arch)),
-    ("context", lambda job, arch, _: _check_context(job, arch)),
-    ("layers", lambda job, arch, _: check_layers(job, arch)),
-    ("chosen", lambda job, arch, _: check_chosen(job, arch)),
-    ("batch", lambda job, _, fabric: _check_batch(job, data_parallel(job, fabric))),
-    (
+    _check("tensor", lambda job, arch, _: _check_tensor(job, arch)),
+    _check("mixers", lambda job, arch, _: check_mixers(job, arch)),
+    _check("adapters", lambda job, arch, _: check_adapters(job, arch)),
+    _check("context", lambda job, arch, _: _check_context(job, arch)),
+    _check("layers", lambda job, arch, _: check_layers(job, arch)),
+    _check("chosen", lambda job, arch, _: check_chosen(job, arch), "layers"),
+    _check(
+        "batch",
+        lambda job, _, fabric: _check_batch(job, data_parallel(job, fabric)),
+        "gpus",
+        ("micro_batch",),
+    ),
+    _check(
         "sharding",
         lambda job, _, fabric: check_sharding(job, data_parallel(job, fabric) * job.layout.context),
+        "gpus",
+        ("zero",),
     ),
-    ("blocking", lambda job, _, fabric: _check_blocking(job, data_parallel(job, fabric))),
-    ("formats", lambda job, arch, _: check_formats(job, arch)),
-    ("optimizer", lambda job, *_: check_optimizer(job)),
-    ("offload", lambda job, *_: check_offload(job)),
-    ("dispatch", lambda job, *_: check_dispatch(job)),
-    ("again", lambda job, arch, _: check_again(job, arch)),
+    _check(
+        "blocking",
+        lambda job, _, fabric: _check_blocking(job, data_parallel(job, fabric)),
+        "gpus",
+        ("overlap",),
+    ),
+    _check("formats", lambda job, arch, _: check_formats(job, arch)),
+    _check("optimizer", lambda job, *_: check_optimizer(job), reads=("zero", "offload")),
+    _check("offload", lambda job, *_: check_offload(job), reads=("zero", "offload", "recompute")),
+    _check("dispatch", lambda job, *_: check_dispatch(job)),
+    _check("again", lambda job, arch, _: check_again(job, arch), "layers", ("recompute", "offload")),
 )
 """What is checked of a layout, in the order in which it is told."""
 
-RESTS_ON = {
-    "experts": {"gpus"},
-    "chosen": {"layers"},
-    "batch": {"gpus"},
-    "sharding": {"gpus"},
-    "blocking": {"gpus"},
-    "again": {"layers"},
-}
-"""Checks that say nothing, or nonsense, where another one has refused: sizes of groups come from how many
-GPUs there are, pieces of the model from how it is cut."""
+FIXED = tuple(one for one in CHECKS if not one.reads)
+"""Checks that no field of READ changes."""
+
+READING = {field: tuple(one for one in CHECKS if field in one.reads) for field in READ}
+"""Field -> checks that it changes: all there is to ask of a layout that differs in it from one that works."""
+
+VARYING = tuple(one for one in CHECKS if one.reads)
+"""Checks that some field of READ changes."""
 
 
 def rows_of(job: TrainingJob) -> int:
