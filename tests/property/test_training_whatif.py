@@ -292,7 +292,7 @@ def test_a_job_in_one_server_of_many_has_no_network_to_ask_about() -> None:
 
 def test_one_gpu_has_no_communication_to_ask_about() -> None:
     found = {one.name for one in what_ifs(job(gpus=1), DENSE, machine())}
-    assert found == {"HBM bandwidth ×2", "Infinite compute"}
+    assert found == {"HBM bandwidth ×2", "Infinite compute", "Kernel launches free (CUDA graphs)"}
 
 
 def test_a_change_that_cannot_run_says_why() -> None:
