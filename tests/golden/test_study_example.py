@@ -146,7 +146,7 @@ def test_shares_add_up_to_the_step(result):
 def test_an_effect_published_of_mixtral_stands_beside_no_other_model():
     """A row named 'Mixtral 8x7B …' held the gain of whatever mixture of experts the study trains."""
     other = override(load_study_text(template("rail-240")), {"jobs.0.model": "qwen3-30b-a3b"})
-    assert PREDICTORS["pxn-mixtral"].predict([other], Workshop.of(other)) == ""
+    assert not PREDICTORS["pxn-mixtral"].applies(other, Workshop.of(other))
 
 
 def test_published_effects_stand_beside_predictions_with_what_would_move_them(result):
