@@ -17,7 +17,7 @@ JOB = "jobs: [{name: j, model: %s, sequence: 4096, global_batch: 64, tokens: 1e9
 DENSE = JOB % ("llama-3.1-8b", "zero: 1")
 EXPERTS = JOB % ("qwen3-30b-a3b", "zero: 1, expert: 8")
 MIXTRAL = JOB % ("mixtral-8x7b", "zero: 1, expert: 8, tensor: 2")
-RANKING = "recommendations: [{name: r, kind: recommendation, model: dlrm-dcnv2, global_batch: 65536, samples: 4.2e9}]"
+RANKING = "recommendations: [{name: r, model: dlrm-dcnv2, global_batch: 65536, samples: 4.2e9}]"
 SWEEP = "sweeps: [{op: all_to_all, begin: 1 MiB, end: 1 MiB}]"
 GATHER = "sweeps: [{op: all_gather, begin: 1 MiB, end: 1 MiB}]"
 
