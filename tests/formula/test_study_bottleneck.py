@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 
 import pytest
@@ -104,6 +105,16 @@ def test_short_work_is_held_back_by_the_host_which_is_said_and_warned_of(told):
     for name in ("host_module_seconds, an estimate", "host_operation_seconds, measured", "calibration.md"):
         assert name in warning
     assert not any("without launches" in text for text in (*told["fsdp"].warnings, *told["long"].warnings))
+
+
+def test_the_warning_names_the_factors_that_make_up_a_launch():
+    """A GH200 under FSDP: 7.03 of an era whose steps ran on other GPUs, and Grace's 2.75."""
+    alone = HEAD % (1, "gh200-1", "single-switch")
+    job = f"jobs:\n{JOB}sequence: 512, global_batch: 16, software: fsdp-2025, lora: {{rank: 16}}}}\n"
+    (warning,) = (text for text in rw.run(load_study_text(alone + job)).warnings if "rests on" in text)
+    factor, cpu = (float(one) for one in re.findall(r"([\d.]+) \((?:no step|host_grace)", warning))
+    module = float(re.search(r"a launch takes: (\d+) µs a product", warning)[1])
+    assert module == pytest.approx(36 * factor * cpu, rel=0.01)
 
 
 def test_no_thing_is_worth_more_than_its_part_of_the_critical_path(told):

@@ -59,13 +59,13 @@ def _told(saved: float, step: StepResult, job: TrainingJob, gpu: Gpu) -> str:
     cpu, fitted = cpu_factor(gpu), pace_alone(job, gpu)
     constants = [known(name) for name, _ in CALLS]
     named = " and ".join(f"{show_time(c.value)} ({c.name}, {_status(c)})" for c in constants)
-    pace = f"{fitted.host:g}, fitted under {job.software}" if fitted.records else "no fitted factor"
-    grace = f" and {cpu:g} (host_grace_ratio)" if cpu != 1 else ""
+    own = f"fitted under {job.software}" if fitted.records else "no step on this GPU was fitted"
+    factors = f"{fitted.host:g} ({own})" + (f" and {cpu:g} (host_grace_ratio)" if cpu != 1 else "")
     return (
         f"without launches by the host the step would be {share(saved)} shorter, more than the "
         f"{share(1 - step.error_low)} by which 80 % of measurements may lie below the prediction, so this "
         f"answer rests on what a launch takes: {launch_costs(job, gpu)}. That is {named} of "
-        f"training/data/constants.yaml times {pace}{grace} (docs/training/calibration.md)."
+        f"training/data/constants.yaml times {factors}; see docs/training/calibration.md."
     )
 
 
