@@ -17,7 +17,7 @@ from railwright.report.style import DRAWINGS
 from railwright.report.timeline_drawing import look_of
 from railwright.report.trace import step_events
 from railwright.search.explain import NAMES
-from railwright.study.answer import bottleneck
+from railwright.study.bottleneck import bottleneck
 from railwright.training import simulate
 from railwright.training.critical import LANE_WORDS, critical_path
 from railwright.training.lanes import LANES
@@ -78,7 +78,7 @@ def test_an_update_on_the_host_is_no_compute() -> None:
     result = example_result()
     first = result.variants[0]
     slow = replace(first, jobs=(replace(first.jobs[0], step=on_host), *first.jobs[1:]))
-    assert "CPU Adam (the optimizer on the host)" in bottleneck(slow)
+    assert "CPU Adam (the optimizer on the host)" in bottleneck(slow, ())
     assert "CPU Adam" in str(step_section(replace(result, variants=(slow,))))
 
 

@@ -284,6 +284,19 @@ def test_a_study_compares_shares_of_one_stage() -> None:
     assert abs(moved.get("compute", 0.0)) < 0.01 * launches
 
 
+@pytest.mark.parametrize(("arch", "plan"), PLANS)
+def test_free_launches_are_those_of_a_graph_of_the_whole_step(arch, plan) -> None:  # type: ignore[no-untyped-def]
+    steps = asked(arch, plan)
+    free = steps["Kernel launches free (CUDA graphs)"]
+    assert sum(share.exposed for share in free.shares if share.kind == "host") == 0.0
+    graphed = plan.model_copy(update={"cuda_graphs": ("step",)})
+    assert free.step_time == pytest.approx(simulate(graphed, arch, machine()).step_time, rel=1e-12)
+    rows = {one.name for one in what_ifs(graphed, arch, machine())}
+    assert not {"Kernel launches free (CUDA graphs)", "Free compute and launches"} & rows
+    for alone in ("Kernel launches free (CUDA graphs)", "Infinite compute"):
+        assert steps["Free compute and launches"].step_time <= steps[alone].step_time * (1 + 1e-9)
+
+
 def test_a_job_in_one_server_of_many_has_no_network_to_ask_about() -> None:
     found = {one.name for one in what_ifs(job(tensor=2, gpus=8), DENSE, machine())}
     assert not {"Network ×2", "Network ÷2", "No PXN", "Free network between servers"} & found
@@ -292,7 +305,7 @@ def test_a_job_in_one_server_of_many_has_no_network_to_ask_about() -> None:
 
 def test_one_gpu_has_no_communication_to_ask_about() -> None:
     found = {one.name for one in what_ifs(job(gpus=1), DENSE, machine())}
-    assert found == {"HBM bandwidth ×2", "Infinite compute"}
+    assert found == {"HBM bandwidth ×2", "Infinite compute", "Kernel launches free (CUDA graphs)"}
 
 
 def test_a_change_that_cannot_run_says_why() -> None:

@@ -52,7 +52,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write; default results/<name of the study>.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where the files are.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only where the files are, and warnings to stderr.")
+    ] = False,
     what_if: Annotated[
         bool, typer.Option("--what-if/--no-what-if", help="Ask what a faster network and the like would do.")
     ] = True,
@@ -75,6 +77,8 @@ def run(
     if quiet:
         for file in files:
             typer.echo(file)
+        for warning in result.warnings:
+            typer.echo(f"! {warning}", err=True)
     else:
         summary(result, terminal(), folder)
 
@@ -83,9 +87,12 @@ def check(study: StudyArgument) -> None:
     """Report every mistake in a study.
 
     Each with its line and column, what is allowed, and the nearest known name; a layout, of the study or of a
-    variant, that cannot work or does not fit into memory, with what would. No time is predicted.
+    variant, that cannot work or does not fit into memory, with what would; and of a correct study the
+    warnings of a run that need no predicted time. No time is predicted.
     """
     from railwright.cli.checking import refuse_impossible_layouts, refuse_unknown_names
+    from railwright.study.evaluate import Workshop
+    from railwright.study.foretold import foretold_warnings
 
     asked = open_study(study)
     refuse_unknown_names(asked, study)
@@ -101,6 +108,8 @@ def check(study: StudyArgument) -> None:
         *_counted(len(asked.sensitivity), "sensitivity row"),
     ]
     typer.echo(f"{study}: correct ({', '.join(parts)})")
+    for warning in foretold_warnings(asked, Workshop.of(asked)):
+        typer.echo(f"! {warning}")
 
 
 def init(

@@ -13,7 +13,10 @@ from railwright.fabric.graph import Fabric
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult
-from railwright.units import show_rate, show_time
+from railwright.units import show_change, show_rate, show_time
+
+MANY = 10.0
+"""Times the throughput from which a change is told as a factor."""
 
 SMALL = float(2**20)
 """Size that stands for small messages where the sweep has it. [byte]"""
@@ -89,6 +92,14 @@ def job_of(variant: VariantResult, name: str) -> JobResult | None:
     return next((job for job in variant.jobs if job.name == name), None)
 
 
+def told_first(result: Result) -> tuple[int, ...]:
+    """The variants by their places, the recommended one first: what a report tells of one alone is of the
+    first of them on which the job runs."""
+    chosen = result.recommended
+    places = range(len(result.variants))
+    return (*(i for i in places if i == chosen), *(i for i in places if i != chosen))
+
+
 def job_names(result: Result) -> tuple[str, ...]:
     """All jobs of the study, in its order."""
     return tuple(dict.fromkeys(job.name for variant in result.variants for job in variant.jobs))
@@ -143,7 +154,8 @@ def largest_first(rows: Iterable[SensitivityRow]) -> list[SensitivityRow]:
 
 @dataclass(frozen=True)
 class Critical:
-    """The critical path of a job's step on the first variant where it runs, and the sentences about it."""
+    """The critical path of a job's step on the recommended variant, or the first where it runs, and the
+    sentences about it."""
 
     job: str
     variant: int
@@ -155,15 +167,20 @@ def critical_sentences(result: Result) -> tuple[Critical, ...]:
     """One for each job whose timeline holds the whole step."""
     found = []
     for name in job_names(result):
-        for index, variant in enumerate(result.variants):
-            job = job_of(variant, name)
+        for index in told_first(result):
+            job = job_of(result.variants[index], name)
             if job is None or job.step is None:
                 continue
             path = job.critical or critical_path(job.step.timeline)
             if path is not None and path.events:
-                found.append(Critical(name, index, path, path.sentences()))
+                found.append(Critical(name, index, path, path.sentences(dict(job.worth))))
             break
     return tuple(found)
+
+
+def show_effect(effect: float) -> str:
+    """A change of throughput; '×38' from ten times on, where a percentage says nothing more."""
+    return show_change(effect) if effect < MANY - 1 else f"×{1 + effect:,.0f}"
 
 
 def main_change(row: SensitivityRow) -> str:

@@ -132,10 +132,11 @@ def _answer(result: Result) -> Html | None:
 
 
 def _keys(result: Result) -> Html | None:
-    """The figures one wants to remember, of the study as written."""
+    """The figures one wants to remember, of the recommended variant."""
     if not result.variants:
         return None
-    base = result.variants[0]
+    chosen = result.recommended
+    base = result.variants[chosen]
     found: list[tuple[str, str, str]] = []
     for name in job_names(result)[:1]:
         job = job_of(base, name)
@@ -166,8 +167,8 @@ def _keys(result: Result) -> Html | None:
     found += [(name, value, "") for name, value in _pxn(result)]
     for sweep in sweeps(result):
         curves = dict(sweep.curves)
-        if 0 in curves:
-            point = large_point(curves[0].points)
+        if chosen in curves:
+            point = large_point(curves[chosen].points)
             title = f"{sweep.title} bus bandwidth at {show_size(point.size)}"
             found.append((title, show_rate(point.busbw), busbw_band(point)))
     if base.counts is not None:
@@ -186,7 +187,8 @@ def _keys(result: Result) -> Html | None:
             ),
         ]
     shown = found[:MOST_KEYS]
-    told = [f"Of {letter(0)}, {base.name}, the study as written."] if len(result.variants) > 1 else []
+    whose = "the study as written" if chosen == 0 else "which the answer recommends"
+    told = [f"Of {letter(chosen)}, {base.name}, {whose}."] if len(result.variants) > 1 else []
     if any(band for _, _, band in shown):
         told.append("80 %: the range in which 80 % of measurements are expected.")
     return join(

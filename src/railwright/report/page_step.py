@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from railwright.report.charts import badge, colour_key, stacked_bar
-from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job_of, letter
+from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job_of, letter, told_first
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
 from railwright.report.trace import left_out, traced
-from railwright.study.answer import exposed_between
+from railwright.study.bottleneck import exposed_between
 from railwright.study.result import Result
 from railwright.training.result import COMMUNICATION, StepResult
 from railwright.training.timeline import Timeline
@@ -37,7 +37,7 @@ Steps = list[tuple[int, StepResult]]
 
 
 def step_section(result: Result) -> Html | None:
-    """Each job: a bar per variant, exposed communication, the first variant's timeline."""
+    """Each job: a bar per variant, exposed communication, the recommended variant's timeline."""
     parts: list[Html] = []
     names = job_names(result)
     drawn = traced(result)
@@ -52,7 +52,8 @@ def step_section(result: Result) -> Html | None:
             )
             continue
         parts += [_breakdown(result, steps, name), _communication(result, steps, name)]
-        index, step = steps[0]
+        index = next(i for i in told_first(result) if i in dict(steps))
+        step = dict(steps)[index]
         if step.timeline.events:
             who = f"{letter(index)} {result.variants[index].name}"
             elsewhere = drawn[1].name if drawn is not None and drawn[1].name != name else ""

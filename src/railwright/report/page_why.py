@@ -11,6 +11,8 @@ from railwright.report.figures import (
     letter,
     main_change,
     op_title,
+    show_effect,
+    told_first,
 )
 from railwright.report.host import in_host_memory
 from railwright.report.markup import Child, Html, join, tag, unbroken
@@ -75,10 +77,12 @@ def _what_ifs(result: Result) -> Html | None:
             continue
         label = f"{row.name}: {show_change(-saved[row.name])} of the step's time"
         bar = tag("div", diverging_bar(saved[row.name], reach, label=label), class_="diverge")
-        cells.append([name, show_change(row.effect), bar, show_time(row.step_time), main_change(row)])
+        cells.append([name, show_effect(row.effect), bar, show_time(row.step_time), main_change(row)])
     job = next(iter(job_names(result)), "the first job")
     heads = ("what if", "throughput", "step longer · shorter", "step time", "share that moves most")
-    caption = f"What if: one thing changed and {job} simulated again, against the study as written"
+    base = result.variants[result.recommended].name if result.variants else ""
+    against = f"'{base}'" if len(result.variants) > 1 else "the study as written"
+    caption = f"What if: one thing changed and {job} simulated again, against {against}"
     return data_table(caption, heads, cells, numbers=(1, 3, 4), wide=(2,))
 
 
@@ -163,7 +167,7 @@ def published_section(result: Result) -> Html | None:
 
 
 def used_section(result: Result) -> Html | None:
-    """Every kind of communication that a step of the first variant makes."""
+    """Every kind of communication that a step of the recommended variant makes."""
     parts: list[Html] = []
     for name, who, step in _first_steps(result):
         if not step.collectives:
@@ -236,8 +240,8 @@ def memory_section(result: Result) -> Html | None:
 
 
 def _reserved(result: Result, name: str) -> Reserved | None:
-    """What PyTorch's allocator holds for a job of the study as written."""
-    job = job_of(result.variants[0], name)
+    """What PyTorch's allocator holds for a job on the recommended variant."""
+    job = job_of(result.variants[result.recommended], name)
     return None if job is None else job.reserved
 
 
@@ -269,12 +273,12 @@ def _alike(collectives: tuple[UsedCollective, ...]) -> list[tuple[UsedCollective
 
 
 def _first_steps(result: Result) -> list[tuple[str, str, StepResult]]:
-    """(job, variant, step) of each job on the first variant where it runs."""
+    """(job, variant, step) of each job on the recommended variant, or the first where it runs."""
     found = []
     for name in job_names(result):
-        for index, variant in enumerate(result.variants):
-            job = job_of(variant, name)
+        for index in told_first(result):
+            job = job_of(result.variants[index], name)
             if job is not None and job.step is not None:
-                found.append((name, f"{letter(index)} {variant.name}", job.step))
+                found.append((name, f"{letter(index)} {result.variants[index].name}", job.step))
                 break
     return found

@@ -40,6 +40,8 @@ def results(result: Result) -> dict[str, Any]:
         "seconds_to_compute": result.seconds,
         "question": result.study.question,
         "answer": list(result.answer),
+        "recommended": letter(result.recommended) if result.variants else None,
+        "bottleneck": result.bottleneck,
         "variants": [_variant(i, v, drawn) for i, v in enumerate(result.variants)],
         "sensitivity": [_sensitivity(row) for row in result.sensitivity],
         "what_ifs": [_sensitivity(row) for row in result.what_ifs],
@@ -235,7 +237,7 @@ def _critical(job: JobResult) -> dict[str, Any] | None:
     if path is None:
         return None
     return {
-        "sentences": list(path.sentences()),
+        "sentences": list(path.sentences(dict(job.worth))),
         "parts": [
             {"stage": p.rank, "lane": p.lane, "what": p.what, "seconds": p.seconds, "share": p.share}
             for p in path.parts

@@ -19,6 +19,7 @@ from railwright.report.figures import (
     main_change,
     op_title,
     show_band,
+    show_effect,
     show_tokens,
     small_point,
     sweeps,
@@ -276,13 +277,18 @@ def _sensitivity(result: Result, console: Console) -> None:
 
 
 def _critical(result: Result, console: Console) -> None:
-    """What sets the length of the first job's step, in sentences."""
+    """What sets the length of the first job's step on the recommended variant, in sentences."""
     sentences = next(iter(critical_sentences(result)), None)
     if sentences is None:
         return
-    _heading(console, f"What sets the step of {sentences.job}")
+    _heading(console, f"What sets the step of {sentences.job}{_on(result, sentences.variant)}")
     for sentence in sentences.told:
         console.print(Text(sentence))
+
+
+def _on(result: Result, index: int) -> str:
+    """', with C', where there are several variants."""
+    return f", with {letter(index)}" if len(result.variants) > 1 else ""
 
 
 def _more(rows: int) -> str:
@@ -294,13 +300,13 @@ def _what_ifs(result: Result, console: Console) -> None:
     rows = largest_first(result.what_ifs)
     if not rows:
         return
-    _heading(console, "What if")
+    _heading(console, f"What if{_on(result, result.recommended)}")
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     table.add_column("change", ratio=1)
     table.add_column("throughput", justify="right", no_wrap=True)
     table.add_column("most of it", justify="right", no_wrap=True)
     for row in rows[:TOP_ROWS]:
-        effect = show_change(row.effect) if row.effect is not None else "cannot run"
+        effect = show_effect(row.effect) if row.effect is not None else "cannot run"
         table.add_row(Text(row.name), effect, main_change(row))
     console.print(table)
     if len(rows) > TOP_ROWS:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from railwright.report.figures import letter
+from railwright.report.figures import letter, told_first
 from railwright.study.result import JobResult, Result
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.training.result import StepResult, UsedCollective
@@ -36,10 +36,8 @@ LANE_NAMES = {
 
 
 def traced(result: Result) -> tuple[int, JobResult] | None:
-    """The first job that runs, on the first variant (its number) where one does."""
-    return next(
-        ((i, job) for i, variant in enumerate(result.variants) for job in variant.jobs if job.step), None
-    )
+    """The first job that runs, on the recommended variant (its number), or else the first where one does."""
+    return next(((i, job) for i in told_first(result) for job in result.variants[i].jobs if job.step), None)
 
 
 def trace(result: Result) -> dict[str, Any]:

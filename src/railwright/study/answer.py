@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railwright.fabric.graph import Role
 from railwright.spec.study import Study
+from railwright.study.bottleneck import bottleneck
 from railwright.study.result import Curve, SensitivityRow, VariantResult
 from railwright.study.words import number, percent, share
 from railwright.training.result import StepResult
@@ -15,34 +15,13 @@ from railwright.units import show_size, show_time
 CLOSE = 0.01
 """Designs within 1 % of the fastest count as equally fast: the noise floor between two well-built
 fabrics is 0.8-1.7 % (MLPerf GPT-3 logs, 512-10,752 GPUs)."""
-NETWORK_BOUND = 0.15
-"""Exposed communication between servers above this share of the step is said to slow the job."""
-SHOWN = 0.005
-"""A part of the step that rounds to 0 % is not told."""
-KIND_NAMES = {
-    "tp": "tensor-parallel collectives",
-    "cp": "context-parallel exchange",
-    "ep": "expert all-to-all",
-    "emb": "exchange of embeddings",
-    "pp": "pipeline sends",
-    "dp": "gradient and parameter exchange",
-}
-
-
-WAITS = {
-    "host": "waiting for launches",
-    "bubble": "the pipeline bubble",
-    "copy": "copies to and from host memory",
-    "adam": "CPU Adam (the optimizer on the host)",
-    "data": "waiting for data",
-}
-"""What a step spends on neither compute nor communication."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fault-free design that runs the first job."""
+    """A fault-free design that runs the first job; `index` is its place among the variants."""
 
+    index: int
     variant: VariantResult
     step: StepResult
 
@@ -55,16 +34,21 @@ class Candidate:
 
 
 def answer(
-    studies: Sequence[Study], variants: Sequence[VariantResult], rows: Sequence[SensitivityRow]
+    studies: Sequence[Study],
+    variants: Sequence[VariantResult],
+    rows: Sequence[SensitivityRow],
+    asked: Sequence[SensitivityRow],
 ) -> tuple[str, ...]:
-    """Up to three sentences, from the results alone.
+    """Up to three sentences, from the results alone; the first two are of the recommended variant.
 
     studies   the study as written, then one per variant, in the order of `variants`
     rows      the sensitivity, for what would change the verdict on PXN
+    asked     what-ifs of the first job on the recommended variant, for what holds it back
     """
+    best = variants[recommended(studies, variants)]
     sentences = (
         _which_fabric(studies, variants),
-        bottleneck(variants[0]),
+        bottleneck(best, asked, best.name if len(variants) > 1 else ""),
         _rails_and_pxn(studies, variants, rows),
     )
     return tuple(s for s in sentences if s)
@@ -73,11 +57,28 @@ def answer(
 def candidates(studies: Sequence[Study], variants: Sequence[VariantResult]) -> list[Candidate]:
     """The distinct designs to choose from: no faults, the first job runs."""
     found = []
-    for study, variant in zip(studies, variants, strict=True):
+    for index, (study, variant) in enumerate(zip(studies, variants, strict=True)):
         if study.cluster.faults or not variant.jobs or variant.jobs[0].step is None:
             continue
-        found.append(Candidate(variant, variant.jobs[0].step))
+        found.append(Candidate(index, variant, variant.jobs[0].step))
     return found
+
+
+def recommended(studies: Sequence[Study], variants: Sequence[VariantResult]) -> int:
+    """The variant that the answer recommends, by its place; the study as written where there is no choice."""
+    designs = candidates(studies, variants)
+    return _best(designs).index if designs else 0
+
+
+def _best(designs: Sequence[Candidate]) -> Candidate:
+    """The one with the fewest parts among the fastest."""
+    return min(_close(designs), key=lambda d: (d.parts, d.step.step_time))
+
+
+def _close(designs: Sequence[Candidate]) -> list[Candidate]:
+    """Those that count as fast as the fastest."""
+    fastest = min(d.step.step_time for d in designs)
+    return [d for d in designs if d.step.step_time <= fastest * (1 + CLOSE)]
 
 
 def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -> str:
@@ -90,9 +91,7 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
             f"The fabric as written takes {_parts(counts.switches, counts.cables)} "
             f"for {number(counts.gpus, 'GPU')}."
         )
-    fastest = min(d.step.step_time for d in designs)
-    close = [d for d in designs if d.step.step_time <= fastest * (1 + CLOSE)]
-    best = min(close, key=lambda d: (d.parts, d.step.step_time))
+    close, best = _close(designs), _best(designs)
     verb = "Build" if len({d.parts for d in designs}) > 1 else "Choose" if len(designs) > 1 else "You have"
     step = best.step
     low, high = step.step_time * step.error_low, step.step_time * step.error_high
@@ -117,78 +116,9 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
     return sentence + "."
 
 
-def bottleneck(base: VariantResult) -> str:
-    """Whether the network is the bottleneck of the first job as written, and where."""
-    step = base.jobs[0].step if base.jobs else None
-    if step is None:
-        return ""
-    exposed = {s.kind: s.exposed for s in step.shares if s.kind in KIND_NAMES and s.exposed > 0}
-    between = exposed_between(base, step)
-    compute = sum(s.exposed for s in step.shares if s.kind == "compute")
-    other = max(s.exposed for s in step.shares if s.kind not in KIND_NAMES)
-    inside = sum(exposed.values()) - between
-    loading = sum(s.exposed for s in step.shares if s.kind == "data")
-    if loading == other > between + inside:
-        verdict = "Loading data is your bottleneck"
-    elif between > max(other, inside):
-        verdict = "The network is your bottleneck"
-    elif inside > other:
-        verdict = "Communication inside your servers is the bottleneck, rather than the network between them"
-    elif between + inside > other:
-        verdict = "Communication is your bottleneck, the network and the links inside your servers together"
-    elif between > NETWORK_BOUND * step.step_time:
-        verdict = "The network slows you, but is not your main bottleneck"
-    else:
-        verdict = "The network is not your bottleneck"
-    # A wait that is longer than all communication is what the reader looks for instead.
-    waits = "".join(
-        f", {WAITS[s.kind]} {share(s.exposed / step.step_time)}"
-        for s in sorted(step.shares, key=lambda s: -s.exposed)
-        if s.kind in WAITS and s.exposed > (0.0 if s.kind == "data" else between + inside)
-    )
-    sentence = (
-        f"{verdict}: compute is {share(compute / step.step_time)} of the step{waits} and "
-        f"exposed communication {share(step.network_share)}"
-    )
-    if exposed:
-        places = ((between, "between servers"), (inside, "inside"))
-        told = [f"{share(s / step.step_time)} {place}" for s, place in places if s > SHOWN * step.step_time]
-        sentence += f" ({', '.join(told)})" if len(told) > 1 else ""
-    if not exposed:
-        return sentence + "."
-    worst = max(exposed, key=lambda kind: exposed[kind])
-    sentence += f", led by {KIND_NAMES[worst]} ({show_time(exposed[worst])} of {show_time(step.step_time)})"
-    used = [c for c in step.collectives if c.kind == worst]
-    if used:
-        heaviest = max(used, key=lambda c: c.count * c.prediction.time)
-        if heaviest.prediction.bottleneck is not None:
-            sentence += f", whose busiest link is {heaviest.prediction.bottleneck.name}"
-    return sentence + "."
-
-
-def exposed_between(variant: VariantResult, step: StepResult) -> float:
-    """Exposed communication whose busiest link is a cable between servers; the rest is inside them. [s]"""
-    return sum(
-        _between_servers(variant, step, s.kind) * s.exposed
-        for s in step.shares
-        if s.kind in KIND_NAMES and s.exposed > 0
-    )
-
-
 def _of_job(variant: VariantResult) -> str:
     """Whose step it is, where the study has several jobs."""
     return f" of '{variant.jobs[0].name}'" if len(variant.jobs) > 1 else ""
-
-
-def _between_servers(base: VariantResult, step: StepResult, kind: str) -> float:
-    """Part of one kind of communication, by time, whose busiest link is a cable, not inside a server."""
-    seconds = {True: 0.0, False: 0.0}
-    for used in step.collectives:
-        limit = used.prediction.bottleneck
-        if used.kind == kind and limit is not None and base.fabric is not None:
-            role = Role(int(base.fabric.role[limit.link // 2]))
-            seconds[role not in (Role.SCALE_UP, Role.PCIE)] += used.count * used.prediction.time
-    return seconds[True] / total if (total := sum(seconds.values())) else 0.0
 
 
 def _rails_and_pxn(

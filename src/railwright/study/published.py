@@ -11,10 +11,13 @@ from typing import Any
 from railwright.errors import PlanError
 from railwright.spec import override
 from railwright.spec.study import Study
+from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture, curve
 from railwright.study.result import PublishedEffect
 from railwright.study.sensitivity import first_job, pxn_gain
 from railwright.study.words import percent, share
+from railwright.traffic.placement import can_relay
+from railwright.training.sizes import domain_of, job_gpus
 
 KIB, MIB = 1024.0, 1024.0**2
 SMALL = (1 * KIB, 16 * KIB, 256 * KIB)
@@ -49,8 +52,12 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Predictor:
-    """How one published effect is predicted, and how its values are said."""
+    """How one published effect is predicted, and how its values are said.
 
+    applies  whether a study holds what the effect is about
+    """
+
+    applies: Callable[[Study, Workshop], bool]
     values: Callable[[Study, Workshop], Values]
     say: Callable[[float], str]
 
@@ -66,14 +73,14 @@ class Predictor:
 
 
 def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect, ...]:
-    """The effects whose setting this study shares: rails and PXN, a MoE model for the training ones."""
+    """The effects that are about what this study holds, on rails as all of them were published."""
     if study.cluster.compute.family != "rail-optimised":
         return ()
     text = resources.files("railwright.measure").joinpath("data/effects.json").read_text(encoding="utf-8")
     found = []
     for record in json.loads(text):
         predictor = PREDICTORS[record["id"]]
-        predicted = predictor.predict([study], workshop)
+        predicted = predictor.predict([study], workshop) if predictor.applies(study, workshop) else ""
         if predicted:
             under = tuple(
                 (
@@ -92,6 +99,36 @@ def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect
     return tuple(found)
 
 
+def _exchanges_over_rails(study: Study, workshop: Workshop) -> bool:
+    """Whether the study holds an all-to-all that PXN can send another way: a sweep of it, or experts."""
+    if not can_relay(workshop.machine(study).network.fabric):
+        return False
+    swept = any(sweep.op == "all_to_all" for sweep in study.sweeps)
+    return swept or any(job.layout.expert > 1 and _several(job, study, workshop) for job in study.jobs)
+
+
+def _trains_mixtral(study: Study, workshop: Workshop) -> bool:
+    """Whether the first job is the published one, over rails."""
+    first = next(iter(study.jobs), None)
+    return (
+        first is not None
+        and architecture(first.model) == architecture("mixtral-8x7b")
+        and _several(first, study, workshop)
+        and can_relay(workshop.machine(study).network.fabric)
+    )
+
+
+def _trains_over_the_network(study: Study, workshop: Workshop) -> bool:
+    """Whether the first job trains a language model on several servers."""
+    return bool(study.jobs) and _several(study.jobs[0], study, workshop)
+
+
+def _several(job: TrainingJob, study: Study, workshop: Workshop) -> bool:
+    """Whether a job lies on several servers."""
+    fabric = workshop.machine(study).network.fabric
+    return job_gpus(job, fabric) > domain_of(job, fabric)
+
+
 def _all_to_all_gain(sizes: Values) -> Callable[[Study, Workshop], Values]:
     """Values of the all-to-all bandwidth with PXN over without, minus 1, at some total sizes."""
 
@@ -107,26 +144,22 @@ def _all_to_all_gain(sizes: Values) -> Callable[[Study, Workshop], Values]:
 
 
 def _training_gain(study: Study, workshop: Workshop) -> Values:
-    """Throughput of the first job with PXN over without, minus 1, where it is the published one."""
-    if not study.jobs or architecture(study.jobs[0].model) != architecture("mixtral-8x7b"):
-        return ()
+    """Throughput of the first job with PXN over without, minus 1."""
     gain = pxn_gain(study, workshop)
     return () if gain is None else (gain,)
 
 
 def _network_share(study: Study, workshop: Workshop) -> Values:
     """Share of the first job's step in communication with every overlap off."""
-    if not study.jobs:
-        return ()
     off = {f"jobs.0.overlap.{kind}": False for kind in ("dp", "tp", "ep", "pp")}
     step = first_job(override(study, off), workshop).step
     return () if step is None else (step.network_share,)
 
 
 PREDICTORS = {
-    "pxn-small": Predictor(_all_to_all_gain(SMALL), percent),
-    "pxn-large": Predictor(_all_to_all_gain(LARGE), percent),
-    "pxn-mixtral": Predictor(_training_gain, lambda gain: percent(gain, 1)),
-    "network-share": Predictor(_network_share, share),
+    "pxn-small": Predictor(_exchanges_over_rails, _all_to_all_gain(SMALL), percent),
+    "pxn-large": Predictor(_exchanges_over_rails, _all_to_all_gain(LARGE), percent),
+    "pxn-mixtral": Predictor(_trains_mixtral, _training_gain, lambda gain: percent(gain, 1)),
+    "network-share": Predictor(_trains_over_the_network, _network_share, share),
 }
 """Record of measure/data/effects.json -> its predictor."""

@@ -30,9 +30,12 @@ class Curve:
 class JobResult:
     """One job on one variant: its step, or why it cannot run.
 
-    critical   of the study as written, the chain of tasks that sets the step's length, operator by operator
-               also where the timeline has whole passes; None elsewhere
-    reserved   of the study as written, what PyTorch's allocator holds; None elsewhere, and without PyTorch
+    critical   of the recommended variant, the chain of tasks that sets the step's length, operator by
+               operator also where the timeline has whole passes; None elsewhere
+    worth      of the first job there, by which share its step is shorter without 'compute', 'launches' and
+               'communication'
+    reserved   of the study as written and the recommended variant, what PyTorch's allocator holds; None
+               elsewhere, and without PyTorch
     """
 
     name: str
@@ -40,6 +43,7 @@ class JobResult:
     infeasible: str = ""
     critical: CriticalPath | None = None
     reserved: Reserved | None = None
+    worth: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ class SensitivityRow:
     """What one changed assumption does to the first job.
 
     step_time    with the change [s]; None when it cannot run (then `note` says why)
-    effect       throughput against the study as written, e.g. -0.03
+    effect       throughput against the study as written, of a what-if against the recommended variant, e.g.
+                 -0.03
     pxn_gain     throughput of rails with PXN over rails without, under this assumption; None if not defined
     changes      (kind of share, change of its exposed time [s]); they add up to the change of the step
     """
@@ -117,7 +122,9 @@ class Result:
     """Everything `railwright run` knows at the end.
 
     answer     three sentences
-    what_ifs   the first job with one thing changed that no study has to write down (`training.whatif`)
+    recommended  the place among `variants` of the one that the answer recommends and speaks of
+    bottleneck   what holds the first job back there (`study.bottleneck.What`), '' without a job
+    what_ifs   the first job there with one thing changed that no study has to write down (`training.whatif`)
     rooms      serving, failures, site and money, where the study has these sections
     spec_hash  SHA-256 of the study's canonical JSON
     """
@@ -134,4 +141,6 @@ class Result:
     warnings: tuple[str, ...]
     seconds: float
     what_ifs: tuple[SensitivityRow, ...] = ()
+    recommended: int = 0
+    bottleneck: str = ""
     rooms: Rooms = field(default_factory=Rooms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import railwright
@@ -12,8 +12,9 @@ from railwright.spec import override, spec_hash
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Study
 from railwright.spec.training import TrainingJob
-from railwright.study.answer import answer
+from railwright.study.answer import answer, recommended
 from railwright.study.assumptions import assumptions
+from railwright.study.bottleneck import savings, what_holds
 from railwright.study.evaluate import (
     Workshop,
     evaluate,
@@ -21,6 +22,7 @@ from railwright.study.evaluate import (
     with_storage,
     with_timeline,
 )
+from railwright.study.launches import with_launches
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
@@ -60,7 +62,6 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     failed = next((job for job in base.jobs if job.step is None), None)
     if failed is not None:
         raise PlanError(f"{failed.name}: {failed.infeasible}")
-    tell("what sets the length of a step")
     base = replace(base, jobs=_looked_into(study, base, workshop))
     done = 1
     studies = [study]
@@ -69,17 +70,22 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         studies.append(override(study, variant.set))
         variants.append(evaluate(studies[-1], variant.name, variant.why, workshop, tell))
         done += 1
+    tell("what sets the length of a step")
+    chosen = recommended(studies, variants)
+    if chosen:
+        best = variants[chosen]
+        variants[chosen] = replace(best, jobs=_looked_into(studies[chosen], best, workshop))
+    variants[chosen] = replace(variants[chosen], jobs=_told_of(studies[chosen], variants[chosen], workshop))
     rows = []
     for variant in study.sensitivity:
         tell(f"what if: {variant.name}")
         rows.append(sensitivity_row(study, variant, base, workshop))
         done += 1
     rows.sort(key=lambda row: -abs(row.effect or 0.0))
-    asked: tuple[SensitivityRow, ...] = ()
-    if what_if:
-        tell("what if: network, overlap, memory, compute")
-        asked = what_if_rows(study, base, workshop)
-        done += 1
+    tell("what if: network, overlap, memory, compute")
+    asked = what_if_rows(studies[chosen], variants[chosen], workshop, every=what_if)
+    variants[chosen], held_back = _held_back(variants[chosen], asked)
+    done += what_if
     beside = rooms(study, workshop, tell)
     tell("writing the answer")
     return Result(
@@ -87,29 +93,56 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         version=railwright.__version__,
         spec_hash=spec_hash(study),
         models_used=MODELS_USED,
-        answer=answer(studies, variants, rows),
+        answer=answer(studies, variants, rows, asked),
         variants=tuple(variants),
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
         assumptions=assumptions(study, workshop),
         warnings=(*_warnings(variants), *together(study, workshop.machine(study))),
         seconds=time.perf_counter() - started,
-        what_ifs=asked,
+        what_ifs=asked if what_if else (),
+        recommended=chosen,
+        bottleneck=held_back,
         rooms=beside,
     )
 
 
 def _looked_into(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
-    """The jobs of the study as written with their timelines, critical paths, what their allocators hold and
-    whether storage keeps up; recommendation jobs come last."""
+    """The jobs of a variant with what their allocators hold and whether storage keeps up."""
     machine = workshop.machine(study)
-    wanted: list[TrainingJob | RecommendationJob] = [*study.jobs, *study.recommendations]
     found = []
-    for job, asked in zip(base.jobs, wanted, strict=True):
+    for job, asked in zip(base.jobs, _wanted(study), strict=True):
         trained = asked if isinstance(asked, TrainingJob) else None
-        told = with_reserved(with_timeline(job, trained, machine), trained, machine)
+        told = with_reserved(job, trained, machine)
         found.append(with_storage(told, asked, study, workshop.catalog, machine.network.fabric))
     return tuple(found)
+
+
+def _told_of(study: Study, variant: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
+    """The jobs of the variant that the report is about, with their timelines and critical paths, and a
+    warning where the host's launches decide."""
+    machine = workshop.machine(study)
+    found = []
+    for job, asked in zip(variant.jobs, _wanted(study), strict=True):
+        trained = asked if isinstance(asked, TrainingJob) else None
+        found.append(with_timeline(with_launches(job, trained, machine), trained, machine))
+    return tuple(found)
+
+
+def _wanted(study: Study) -> list[TrainingJob | RecommendationJob]:
+    """What was asked for each job's result; recommendation jobs come last."""
+    return [*study.jobs, *study.recommendations]
+
+
+def _held_back(variant: VariantResult, asked: Sequence[SensitivityRow]) -> tuple[VariantResult, str]:
+    """A variant whose first job knows what is worth how much of its step; and what holds that job back."""
+    if not variant.jobs or variant.jobs[0].step is None:
+        return variant, ""
+    first, *others = variant.jobs
+    assert first.step is not None
+    saved = savings(first.step, asked)
+    told = {"compute": saved.compute, "launches": saved.launches, "communication": saved.communication}
+    return replace(variant, jobs=(replace(first, worth=tuple(told.items())), *others)), what_holds(saved)
 
 
 def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from railwright.traffic.placement import can_relay
 from railwright.training import simulate
 from railwright.training.result import StepResult
 from railwright.training.schedule import schedule_name
-from railwright.training.whatif import WhatIf, share_changes, what_ifs
+from railwright.training.whatif import FREE, QUESTIONS, WhatIf, share_changes, what_ifs
+from railwright.training.whatif_dlrm import QUESTIONS as OF_RECOMMENDERS
 from railwright.training.whatif_dlrm import recommendation_what_ifs
 
 
@@ -42,13 +43,19 @@ def sensitivity_row(
     )
 
 
-def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple[SensitivityRow, ...]:
-    """The first job of the study as written under every change of `training.whatif`, simulated again."""
-    reference = base.jobs[0].step if base.jobs else None
+def what_if_rows(
+    study: Study, variant: VariantResult, workshop: Workshop, every: bool = True
+) -> tuple[SensitivityRow, ...]:
+    """The first job on a variant under the changes of `training.whatif`, simulated again.
+
+    study  the variant's
+    every  False: under those alone that say what holds the job back (FREE)
+    """
+    reference = variant.jobs[0].step if variant.jobs else None
     if reference is None:
         return ()
     rows = []
-    for asked in _what_ifs(study, workshop.machine(study), reference):
+    for asked in _what_ifs(study, workshop.machine(study), reference, every):
         if asked.step is None:
             rows.append(SensitivityRow(asked.name, asked.why, None, None, None, asked.note))
             continue
@@ -60,13 +67,15 @@ def what_if_rows(study: Study, base: VariantResult, workshop: Workshop) -> tuple
     return tuple(rows)
 
 
-def _what_ifs(study: Study, machine: Machine, reference: StepResult) -> tuple[WhatIf, ...]:
+def _what_ifs(study: Study, machine: Machine, reference: StepResult, every: bool) -> tuple[WhatIf, ...]:
     """Those of a study's first training job, a recommendation model's where it has no other."""
     if study.jobs:
         job = study.jobs[0]
-        return what_ifs(job, architecture(job.model), machine, reference.stage)
+        of_jobs = [one for one in QUESTIONS if every or one[0] in FREE]
+        return what_ifs(job, architecture(job.model), machine, reference.stage, of_jobs)
     first = study.recommendations[0]
-    return recommendation_what_ifs(first, recommender(first.model), machine)
+    asked = [one for one in OF_RECOMMENDERS if every or one[0] in FREE]
+    return recommendation_what_ifs(first, recommender(first.model), machine, asked)
 
 
 def _told_alike(

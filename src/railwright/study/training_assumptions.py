@@ -10,16 +10,17 @@ from railwright.errors import PlanError
 from railwright.spec.study import Study
 from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture
+from railwright.study.launches import launch_calls, launch_costs, launch_factor
 from railwright.study.result import Assumption
 from railwright.study.words import number, percent
-from railwright.training import constants, simulate
-from railwright.training.constants import Constant, width_of
+from railwright.training import simulate
+from railwright.training.constants import known, width_of
 from railwright.training.eras import Pace, era_of, eras, pace_alone, pace_keys
 from railwright.training.host import cpu_factor
 from railwright.training.sizes import job_gpus
 from railwright.training.software import DEFAULT, factors
 from railwright.training.stragglers import gpu_spread
-from railwright.units import show_share, show_time
+from railwright.units import show_share
 
 
 def trained(study: Study, workshop: Workshop) -> list[Assumption]:
@@ -39,7 +40,7 @@ def trained(study: Study, workshop: Workshop) -> list[Assumption]:
         row if len(names) == len(study.jobs) else replace(row, name=f"{row.name}, {', '.join(names)}")
         for row, names in whose.items()
     ]
-    slower = _known("compute_slowdown_in_overlap")
+    slower = known("compute_slowdown_in_overlap")
     return [
         *told,
         Assumption("compute while communication runs", f"{slower.value:g} times as long", slower.source),
@@ -49,7 +50,7 @@ def trained(study: Study, workshop: Workshop) -> list[Assumption]:
 
 def _whole_run() -> Assumption:
     """How much longer steps of published runs took than predicted: factors are fitted to benchmarks."""
-    least, most = _known("run_over_step_least"), _known("run_over_step_most")
+    least, most = known("run_over_step_least"), known("run_over_step_most")
     return Assumption(
         "a run of weeks beside its predicted steps",
         f"not in the predicted times: published runs took {least.value:g} to {most.value:g} times as long",
@@ -101,30 +102,14 @@ def _paced(job: TrainingJob, gpu: Gpu) -> Assumption:
     return Assumption(f"pace of {_where(job, gpu)} under {job.software}", factors(pace), pace.source)
 
 
-CALLS = {
-    "python": [
-        ("host_module_seconds", "a product or attention"),
-        ("host_operation_seconds", "any other kernel"),
-    ],
-    "inductor": [
-        ("host_inductor_seconds", "a kernel"),
-        ("host_compiled_seconds", "a forward pass of a layer"),
-    ],
-    "native": [("host_native_seconds", "a kernel")],
-}
-"""Launcher -> constants that price what it calls, and for what (`training.host.launch_times`)."""
-
-
 def _host(job: TrainingJob, gpu: Gpu) -> Assumption:
     """What launching takes: the sources' times, times what the GPU's CPU and the era take of them."""
-    launcher, cpu = era_of(job).launcher, cpu_factor(gpu)
-    fitted = pace_alone(job, gpu).host if launcher == "python" else 1.0
-    called = [(_known(name), what) for name, what in CALLS[launcher]]
-    calls = " and ".join(f"{show_time(fitted * cpu * one.value)} {what}" for one, what in called)
+    fitted, cpu, called = launch_factor(job, gpu), cpu_factor(gpu), launch_calls(job)
+    calls = launch_costs(job, gpu)
     if "step" in job.cuda_graphs:
         calls = "none: the whole step is a CUDA graph"
     times = [f"{fitted:g} (fitted with the pace)"] if fitted > 1 else []
-    times += [f"{cpu:g} (Grace: {_known('host_grace_ratio').source})"] if cpu > 1 else []
+    times += [f"{cpu:g} (Grace: {known('host_grace_ratio').source})"] if cpu > 1 else []
     product = f"; times {' and '.join(times)}" if times else ""
     return Assumption(
         f"host's time to launch under {job.software}",
@@ -140,15 +125,10 @@ def _wait(job: TrainingJob, machine: Machine, seconds: float) -> Assumption:
         f"wait for the slowest of {number(job_gpus(job, machine.network.fabric), 'GPU')}",
         f"{show_share(1 - alone / seconds)} of the step",
         f"kernel times spread by {show_share(gpu_spread())} between GPUs (standard deviation), which is not "
-        f"fitted to step times: {_known('compute_spread').source}",
+        f"fitted to step times: {known('compute_spread').source}",
     )
 
 
 def _seconds(job: TrainingJob, machine: Machine, pace: Pace | None = None) -> float:
     """Time of a job's step. [s] Raises PlanError where it cannot run."""
     return simulate(job, architecture(job.model), machine, pace=pace, most_events=0).step_time
-
-
-def _known(name: str) -> Constant:
-    """A constant of the training room with its source."""
-    return next(one for one in constants() if one.name == name)

@@ -35,6 +35,11 @@ def constant(name: str) -> float:
     return _constants()[name].value
 
 
+def known(name: str) -> Constant:
+    """One constant with its source."""
+    return _constants()[name]
+
+
 def constants() -> tuple[Constant, ...]:
     """All constants, for a report that lists its assumptions."""
     return tuple(_constants().values())

@@ -8,13 +8,14 @@ end of the step: from each task to one that ended the instant it started.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from railwright.training.lanes import Span, Task, exposure
-from railwright.training.result import ADAM
+from railwright.training.result import ADAM, COMMUNICATION
 from railwright.training.route import PASS_NAMES
 from railwright.training.timeline import MERGED, WAITS, Event, Timeline
 
@@ -26,6 +27,12 @@ SHOWN = 0.005
 
 MOST_WAITS = 0.01
 """Share of a step without a task on the path from which a timeline is taken to be cut off."""
+
+NOTHING_KNOWN: Mapping[str, float] = MappingProxyType({})
+
+MIXED = ("forward", "backward", "optimizer")
+"""Compute that holds other things too: whole passes their messages and launches, the optimizer what every
+step takes besides."""
 
 LANE_WORDS = {
     "tp": "tensor-parallel communication",
@@ -105,8 +112,12 @@ class CriticalPath:
             seconds[p.rank] = seconds.get(p.rank, 0.0) + p.seconds
         return min(seconds, key=lambda rank: (-seconds[rank], rank)) if seconds else 0
 
-    def sentences(self) -> tuple[str, ...]:
-        """Two or three sentences: what the path is made of, where it waits, what shortens it most."""
+    def sentences(self, worth: Mapping[str, float] = NOTHING_KNOWN) -> tuple[str, ...]:
+        """Two or three sentences: what the path is made of, where it waits, what shortens it most.
+
+        worth  by which share the step is shorter without 'compute', 'launches' or 'communication', where
+               known: a part of one of these that gets shorter cannot save more
+        """
         if not self.events:
             return ()
         shares = by_what(self.parts)
@@ -117,11 +128,21 @@ class CriticalPath:
         what, share = shares[0]
         if hidden := self._hidden(what):
             found.append(hidden)
+        most = min(0.1 * share, worth.get(self._thing(what), 1.0))
         found.append(
-            f"Its largest part is {what}: making that 10 % shorter takes at most {10 * share:.1f} % off "
+            f"Its largest part is {what}: making that 10 % shorter takes at most {100 * most:.1f} % off "
             "the step."
         )
         return tuple(found)
+
+    def _thing(self, what: str) -> str:
+        """Which of the things that `worth` speaks of a part belongs to; '' where not to one alone."""
+        lane = next((p.lane for p in self.parts if p.what == what), "")
+        if lane == "compute" and what not in MIXED:
+            return "compute"
+        if what == LANE_WORDS["host"]:
+            return "launches"
+        return "communication" if lane in COMMUNICATION else ""
 
     def _hidden(self, what: str) -> str:
         """What the GPU does beside the largest part, where shares count that instead; else ''."""

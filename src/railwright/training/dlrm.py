@@ -109,6 +109,11 @@ def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> S
     return shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
 
 
+def foretold_of(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
+    """The warnings of a job's step that do not hang on its length. Raises as `tables_of` does."""
+    return _warnings(job, tables_of(job, model, machine))
+
+
 def gpus_of(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
     """GPUs of the job, and those of one server that it uses."""
     gpus = job.gpus or fabric.num_gpus

@@ -31,7 +31,7 @@ class Pace:
     gemm, attention  factors of what products and attention compute (`paced`)
     memory  factor of kernels bound by memory
     gap     time between kernels beyond that of isolated ones [s]
-    host    factor of launch times
+    host    factor of launch times; 0: no launch takes any time
     step    fixed time of every step: logging, loss scale, gradient norm [s]
     records published steps it was fitted on; 0: other eras, GPUs and widths stand for it
     source  what it was fitted on, and its error there and on families left out

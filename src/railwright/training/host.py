@@ -67,6 +67,7 @@ def launch_times(
 ) -> LaunchTimes:
     """Host time to launch a layer's kernels, `factor` times that of the sources (`eras.Pace.host`).
 
+    factor  0 where no launch takes any time, what follows the first of a row of operations neither
     graphs  parts of the layer that CUDA graphs hold (`TrainingJob.cuda_graphs`)
 
     Under Python a product or attention is one call through a framework module, its weight gradient one more
@@ -78,7 +79,7 @@ def launch_times(
     kernels.
     Sources: training/data/constants.yaml, host_*.
     """
-    if "step" in graphs:
+    if "step" in graphs or factor == 0:
         return LaunchTimes(0.0, 0.0, 0.0, 0.0)
     cpu = cpu_factor(gpu)
     held = _held(operators, graphs)

@@ -275,7 +275,9 @@ def _exchanged(matrix: Matrix, count: int, group: Held, muon: Muon, prices: Pric
 def launching(steps: int, cpu: float, factor: float) -> float:
     """Host time to launch the kernels of one matrix: one call, then operations in a row (`host`). [s]
 
-    cpu  time of this CPU over that of the sources'; factor  of the job's era
+    cpu  time of this CPU over that of the sources'; factor  of the job's era, 0 where launches take no time
     """
+    if factor == 0:
+        return 0.0
     launches = UPDATE_LAUNCHES + PRODUCTS * steps
     return cpu * constant("host_operation_seconds") * (factor + launches - 1)

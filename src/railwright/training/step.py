@@ -22,14 +22,14 @@ from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
-from railwright.training.constants import error_band, family_of, unmeasured
+from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, era_of, hides_sends, pace_alone, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
-from railwright.training.experts import beyond_reach
 from railwright.training.feed import fed, feed_of
 from railwright.training.fitting import check_memory
-from railwright.training.host_memory import check_host, host_memory, host_warnings, tensors_of
+from railwright.training.foretold import warnings_of
+from railwright.training.host_memory import check_host, host_memory, tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
@@ -80,7 +80,7 @@ def simulate(
     Model and sources: docs/training.md.
     """
     fabric = machine.network.fabric
-    warnings = list(check(job, arch, fabric))
+    doubtful = check(job, arch, fabric)
     memory = (check_memory if must_fit else peak_memory)(job, arch, fabric, machine.gpu.hbm_bytes)
     host = (
         check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
@@ -88,10 +88,8 @@ def simulate(
         else host_memory(job, arch, fabric, machine.server)
     )
     memory = replace(memory, host=host)
-    warnings += host_warnings(host, machine.server)
     groups = place(job, fabric)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
-    warnings += beyond_reach(job, arch, prices.servers("ep"))
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
     copies = copy_times(job, arch, machine)
@@ -148,7 +146,7 @@ def simulate(
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,
-        warnings=(*warnings, *groups.notes, *unmeasured(gpu, job.software, job.dtype, fitted)),
+        warnings=warnings_of(job, arch, machine, doubtful, host, groups, prices.servers("ep")),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))

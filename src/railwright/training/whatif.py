@@ -22,7 +22,7 @@ from railwright.traffic.demand import Communicator
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
-from railwright.training.eras import Pace, hides_sends, pace_alone
+from railwright.training.eras import Pace, hides_sends, pace_alone, pace_of
 from railwright.training.result import StepResult
 from railwright.training.schedule import in_pairs
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
@@ -30,6 +30,13 @@ from railwright.training.step import NONE_SLOWER, simulate
 
 SLOWER = 1.1
 """Times as long as others' that products and attention of one GPU take, where that is asked."""
+FREE_BETWEEN = "Free network between servers"
+FREE_COMMUNICATION = "Free communication"
+FREE_LAUNCHES = "Kernel launches free (CUDA graphs)"
+INFINITE_COMPUTE = "Infinite compute"
+FREE_WORK = "Free compute and launches"
+FREE = (FREE_BETWEEN, FREE_COMMUNICATION, FREE_LAUNCHES, INFINITE_COMPUTE, FREE_WORK)
+"""Changes that free a step of one thing: which of them shortens it most says what holds it back."""
 ROUNDING = 1e-9
 """Changes below this share of the step are sums of times in another order."""
 
@@ -274,11 +281,30 @@ def _one_slower(job: TrainingJob, machine: Machine) -> Case | None:
     return Case(job, machine, slower=SLOWER)
 
 
-def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
-    def kernel(operator: Operator) -> float:
-        return 0.0
+def _no_launches(job: TrainingJob, machine: Machine) -> Case | None:
+    """The host launches in no time; None where a CUDA graph of the whole step does that already."""
+    if "step" in job.cuda_graphs:
+        return None
+    pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
+    return Case(job, machine, pace=replace(pace, host=0.0))
 
-    return Case(job, machine, kernel=kernel)
+
+def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
+    return Case(job, machine, kernel=_in_no_time)
+
+
+def _no_work(job: TrainingJob, machine: Machine) -> Case | None:
+    """Neither kernels nor launches take time; None where launches take none anyway, and for one GPU, of whose
+    step nothing would be left."""
+    if job_gpus(job, machine.network.fabric) == 1:
+        return None
+    launched = _no_launches(job, machine)
+    return launched and replace(launched, kernel=_in_no_time)
+
+
+def _in_no_time(operator: Operator) -> float:
+    """A kernel that is free."""
+    return 0.0
 
 
 QUESTIONS: tuple[Question, ...] = (
@@ -286,8 +312,8 @@ QUESTIONS: tuple[Question, ...] = (
     ("Network ÷2", "NICs, their PCIe lanes, switches and cables half as fast", _rate(0.5)),
     ("No PXN", "messages for another rail cross the spines, one by one", _pxn(False)),
     ("PXN", "messages for another rail first go to the local GPU on it", _pxn(True)),
-    ("Free network between servers", "collectives that leave a server take no time", _free_between_servers),
-    ("Free communication", "no collective takes any time, inside servers neither", _free),
+    (FREE_BETWEEN, "collectives that leave a server take no time", _free_between_servers),
+    (FREE_COMMUNICATION, "no collective takes any time, inside servers neither", _free),
     ("Gradients overlapped", "reduced in buckets beside the backward pass", _overlap("dp")),
     ("Tensor-parallel overlapped", "collectives in shards beside the products", _overlap("tp")),
     ("Expert all-to-all overlapped", "beside the compute of another microbatch", _overlap("ep")),
@@ -305,9 +331,15 @@ QUESTIONS: tuple[Question, ...] = (
     ("GPUs all alike", "no wait for the slowest", _all_alike),
     ("One GPU 10 % slower", "its products and attention, as at a lower clock; all others wait", _one_slower),
     (
-        "Infinite compute",
+        FREE_LAUNCHES,
+        "the host takes no time to launch, as under a graph of the whole step; all else stays",
+        _no_launches,
+    ),
+    (
+        INFINITE_COMPUTE,
         "no kernel takes any time; communication, launches and waits are left",
         _no_kernels,
     ),
+    (FREE_WORK, "neither kernels nor launches take any time; communication and waits are left", _no_work),
 )
 """(name, why, change), in the order of a report."""

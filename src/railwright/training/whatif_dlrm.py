@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from railwright.collectives.machine import Machine
@@ -13,8 +13,17 @@ from railwright.model.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.placement import can_relay
 from railwright.training.dlrm import KernelTime, Predict, gpus_of, simulate_recommendation
+from railwright.training.whatif import (
+    FREE_BETWEEN,
+    FREE_COMMUNICATION,
+    INFINITE_COMPUTE,
+    SLOWER,
+    WhatIf,
+    at_rate,
+    free_between_servers,
+    in_no_time,
+)
 from railwright.training.whatif import QUESTIONS as OF_TRANSFORMERS
-from railwright.training.whatif import SLOWER, WhatIf, at_rate, free_between_servers, in_no_time
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,16 @@ Change = Callable[[RecommendationJob, Machine], Case | None]
 """What is to be simulated under a change; None where the job has nothing for it to change."""
 
 
+Question = tuple[str, str, Change]
+"""(name, why, change)."""
+
+
 def recommendation_what_ifs(
-    job: RecommendationJob, model: Recommender, machine: Machine
+    job: RecommendationJob, model: Recommender, machine: Machine, questions: Sequence[Question] | None = None
 ) -> tuple[WhatIf, ...]:
-    """Every change of QUESTIONS that means something to this job, in their order."""
+    """Every change of some questions (default: QUESTIONS) that means something to this job, in order."""
     found = []
-    for name, why, change in QUESTIONS:
+    for name, why, change in QUESTIONS if questions is None else questions:
         asked = change(job, machine)
         if asked is None:
             continue
@@ -111,22 +124,22 @@ def _no_kernels(job: RecommendationJob, machine: Machine) -> Case:
 _WHY = {name: why for name, why, _ in OF_TRANSFORMERS}
 
 
-def _also(name: str, change: Change) -> tuple[str, str, Change]:
+def _also(name: str, change: Change) -> Question:
     """A question that `whatif` asks too, in its words."""
     return name, _WHY[name], change
 
 
-QUESTIONS: tuple[tuple[str, str, Change], ...] = (
+QUESTIONS: tuple[Question, ...] = (
     _also("Network ×2", _rate(2.0)),
     _also("Network ÷2", _rate(0.5)),
     _also("No PXN", _pxn(False)),
     _also("PXN", _pxn(True)),
-    _also("Free network between servers", _free_between),
-    _also("Free communication", _free),
+    _also(FREE_BETWEEN, _free_between),
+    _also(FREE_COMMUNICATION, _free),
     ("Exchanges overlapped", "embeddings and gradients beside the MLPs", _overlapped),
     ("HBM bandwidth ×2", "lookups, updates and other memory-bound kernels", _hbm),
     ("One GPU 10 % slower", "its products, as at a lower clock; all others wait", _one_slower),
-    ("Infinite compute", "no kernel takes any time; communication is left", _no_kernels),
+    (INFINITE_COMPUTE, "no kernel takes any time; communication is left", _no_kernels),
 )
 """(name, why, change), in the order of a report.  That GPUs differ is not modelled here, so 'GPUs all alike'
 would change nothing."""

@@ -1,0 +1,215 @@
+"""What holds a job back: the one thing without which its step would be shortest.
+
+A step in which communication runs beside compute is as long as the longer of both, whatever the shares of
+its instants say.  So shares do not decide; whole simulations do in which one thing takes no time
+(`training.whatif.FREE`), and the answer, the critical path and the rows of what-ifs agree by construction:
+what a thing is worth is the row's step beside the predicted one, and, but for what communication slows beside
+it and for its own launches, never more than its part of the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from railwright.fabric.graph import Role
+from railwright.study.result import SensitivityRow, VariantResult
+from railwright.study.words import share
+from railwright.training.result import ADAM, COMMUNICATION, StepResult
+from railwright.training.whatif import (
+    FREE_BETWEEN,
+    FREE_COMMUNICATION,
+    FREE_LAUNCHES,
+    FREE_WORK,
+    INFINITE_COMPUTE,
+)
+from railwright.units import show_time
+
+What = Literal["data", "adam", "copy", "network", "servers", "communication", "host", "compute"]
+
+SLOWS = 0.15
+"""What would take more than this share off the step is said to slow the job, or to be its bottleneck where a
+GPU waits beside it."""
+SHOWN = 0.005
+"""A part of the step that rounds to 0 % is not told."""
+KIND_NAMES = {
+    "tp": "tensor-parallel collectives",
+    "cp": "context-parallel exchange",
+    "ep": "expert all-to-all",
+    "emb": "exchange of embeddings",
+    "pp": "pipeline sends",
+    "dp": "gradient and parameter exchange",
+}
+WAITS = {
+    "host": "waiting for launches",
+    "bubble": "the pipeline bubble",
+    "copy": "copies to and from host memory",
+    "adam": "CPU Adam (the optimizer on the host)",
+    "data": "waiting for data",
+}
+"""What a step spends on neither compute nor communication."""
+VERDICTS: dict[What, str] = {
+    "data": "Loading data is your bottleneck",
+    "adam": "The optimizer on the host is your bottleneck, not the network",
+    "copy": "Copies to and from host memory are your bottleneck, not the network",
+    "network": "The network is your bottleneck",
+    "servers": "Communication inside your servers is the bottleneck, rather than the network between them",
+    "communication": "Communication is your bottleneck, the network and the links inside your servers "
+    "together",
+    "host": "The host is your bottleneck, not the network, since it launches kernels more slowly than the "
+    "GPU runs them",
+}
+
+
+@dataclass(frozen=True)
+class Savings:
+    """By which share a step is shorter with one thing free, 0..1.
+
+    communication, between  all of it; that of collectives which leave a server
+    work           kernels and the host's launches, which hide each other
+    compute, launches  each of these alone
+    data, adam, copy   waiting for data, the optimizer on the host, copies that nothing hides: their shares
+    """
+
+    communication: float = 0.0
+    between: float = 0.0
+    work: float = 0.0
+    compute: float = 0.0
+    launches: float = 0.0
+    data: float = 0.0
+    adam: float = 0.0
+    copy: float = 0.0
+
+    @property
+    def inside(self) -> float:
+        """What communication inside servers adds to that between them."""
+        return self.communication - self.between
+
+
+def savings(step: StepResult, rows: Iterable[SensitivityRow]) -> Savings:
+    """What a step would be shorter by, from its what-ifs; a job without a row has nothing to free there."""
+    saved = {r.name: 1 - r.step_time / step.step_time for r in rows if r.step_time is not None}
+    waited = {s.kind: s.exposed / step.step_time for s in step.shares}
+    compute, launches = saved.get(INFINITE_COMPUTE, 0.0), saved.get(FREE_LAUNCHES, 0.0)
+    return Savings(
+        communication=saved.get(FREE_COMMUNICATION, 0.0),
+        between=saved.get(FREE_BETWEEN, 0.0),
+        # Without a row of both nothing is launched, or all of the step is work.
+        work=saved.get(FREE_WORK, max(compute, launches)),
+        compute=compute,
+        launches=launches,
+        data=waited.get("data", 0.0),
+        adam=waited.get(ADAM, 0.0),
+        copy=waited.get("copy", 0.0),
+    )
+
+
+def what_holds(saved: Savings) -> What:
+    """The bottleneck: what is worth most when it is free."""
+    rest: list[tuple[float, What]] = [(saved.data, "data"), (saved.adam, "adam"), (saved.copy, "copy")]
+    most, which = max(rest, key=lambda one: one[0])
+    if most > max(saved.communication, saved.work):
+        return which
+    other = max(most, saved.work)
+    if saved.communication > other:
+        if saved.between > max(other, saved.inside):
+            return "network"
+        return "servers" if saved.inside > other else "communication"
+    # Launches and kernels that run beside each other are worth little alone; then the GPU's work is told.
+    return "host" if saved.launches > max(saved.compute, SLOWS) else "compute"
+
+
+def bottleneck(variant: VariantResult, rows: Sequence[SensitivityRow], whose: str = "") -> str:
+    """Whether the network is the bottleneck of a variant's first job, and where.
+
+    rows   what-ifs of that job on that variant; those of FREE count
+    whose  name of the variant, where the study has several
+    """
+    step = variant.jobs[0].step if variant.jobs else None
+    if step is None:
+        return ""
+    saved = savings(step, rows)
+    verdict = _verdict(saved)
+    if whose:
+        verdict = f"With '{whose}', {verdict[0].lower()}{verdict[1:]}"
+    return f"{verdict}: {_worth(saved)}; {_spent(variant, step)}."
+
+
+def _verdict(saved: Savings) -> str:
+    what = what_holds(saved)
+    if what != "compute":
+        return VERDICTS[what]
+    if saved.between > SLOWS:
+        return "The network slows you, but is not your main bottleneck"
+    return "The network is not your bottleneck"
+
+
+def _worth(saved: Savings) -> str:
+    """'free communication would take 19 % off the step (13 % between servers), free compute … 64 %'."""
+    between = f" ({share(saved.between)} between servers)" if saved.between >= SHOWN else ""
+    told = [(saved.communication, "free communication", between)]
+    if what_holds(saved) == "host":
+        told += [(saved.launches, "free kernel launches", ""), (saved.compute, "infinite compute", "")]
+    elif saved.work == saved.compute:
+        told.append((saved.work, "infinite compute", ""))
+    else:
+        told.append((saved.work, "free compute and launches", ""))
+    told = sorted((one for one in told if one[0] >= SHOWN), key=lambda one: -one[0])
+    if not told:
+        return "neither communication nor compute alone would shorten the step"
+    (most, first, more), *rest = told
+    parts = [f"{first} would take {share(most)} off the step{more}"]
+    parts += [f"{name} {share(worth)}{more}" for worth, name, more in rest]
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
+
+
+def _spent(variant: VariantResult, step: StepResult) -> str:
+    """'compute is 76 % of the step and exposed communication 21 % (…), led by expert all-to-all (…)'."""
+    exposed = {s.kind: s.exposed for s in step.shares if s.kind in COMMUNICATION and s.exposed > 0}
+    between = exposed_between(variant, step)
+    inside = sum(exposed.values()) - between
+    compute = sum(s.exposed for s in step.shares if s.kind == "compute")
+    # A wait that is longer than all communication is what the reader looks for instead.
+    waits = "".join(
+        f", {WAITS[s.kind]} {share(s.exposed / step.step_time)}"
+        for s in sorted(step.shares, key=lambda s: -s.exposed)
+        if s.kind in WAITS and s.exposed > (0.0 if s.kind == "data" else between + inside)
+    )
+    sentence = (
+        f"compute is {share(compute / step.step_time)} of the step{waits} and "
+        f"exposed communication {share(step.network_share)}"
+    )
+    if not exposed:
+        return sentence
+    places = ((between, "between servers"), (inside, "inside"))
+    told = [f"{share(s / step.step_time)} {place}" for s, place in places if s > SHOWN * step.step_time]
+    sentence += f" ({', '.join(told)})" if len(told) > 1 else ""
+    worst = max(exposed, key=lambda kind: exposed[kind])
+    sentence += f", led by {KIND_NAMES[worst]} ({show_time(exposed[worst])} of {show_time(step.step_time)})"
+    used = [c for c in step.collectives if c.kind == worst]
+    if used:
+        heaviest = max(used, key=lambda c: c.count * c.prediction.time)
+        if heaviest.prediction.bottleneck is not None:
+            sentence += f", whose busiest link is {heaviest.prediction.bottleneck.name}"
+    return sentence
+
+
+def exposed_between(variant: VariantResult, step: StepResult) -> float:
+    """Exposed communication whose busiest link is a cable between servers; the rest is inside them. [s]"""
+    return sum(
+        _between_servers(variant, step, s.kind) * s.exposed
+        for s in step.shares
+        if s.kind in COMMUNICATION and s.exposed > 0
+    )
+
+
+def _between_servers(variant: VariantResult, step: StepResult, kind: str) -> float:
+    """Part of one kind of communication, by time, whose busiest link is a cable, not inside a server."""
+    seconds = {True: 0.0, False: 0.0}
+    for used in step.collectives:
+        limit = used.prediction.bottleneck
+        if used.kind == kind and limit is not None and variant.fabric is not None:
+            role = Role(int(variant.fabric.role[limit.link // 2]))
+            seconds[role not in (Role.SCALE_UP, Role.PCIE)] += used.count * used.prediction.time
+    return seconds[True] / total if (total := sum(seconds.values())) else 0.0

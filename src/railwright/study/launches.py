@@ -1,0 +1,93 @@
+"""Where the host's launches decide a step: then the answer rests on what a launch takes, and says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.catalog.parts import Gpu
+from railwright.collectives import Machine
+from railwright.spec.training import TrainingJob
+from railwright.study.evaluate import architecture
+from railwright.study.result import JobResult
+from railwright.study.words import share
+from railwright.training.constants import Constant, known
+from railwright.training.eras import era_of, pace_alone
+from railwright.training.host import Launcher, cpu_factor
+from railwright.training.result import StepResult
+from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, what_ifs
+from railwright.units import show_time
+
+CALLS: dict[Launcher, tuple[tuple[str, str], ...]] = {
+    "python": (
+        ("host_module_seconds", "a product or attention"),
+        ("host_operation_seconds", "any other kernel"),
+    ),
+    "inductor": (
+        ("host_inductor_seconds", "a kernel"),
+        ("host_compiled_seconds", "a forward pass of a layer"),
+    ),
+    "native": (("host_native_seconds", "a kernel"),),
+}
+"""Launcher -> constants that price what it calls, and for what (`training.host.launch_times`)."""
+
+
+def with_launches(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+    """The job with a warning where launches are worth more of its step than its error range allows for.
+
+    asked   None for a job whose launches are not predicted
+    """
+    step = job.step
+    if step is None or asked is None or not any(s.kind == "host" and s.exposed > 0 for s in step.shares):
+        return job
+    questions = [one for one in QUESTIONS if one[0] == FREE_LAUNCHES]
+    rows = what_ifs(asked, architecture(asked.model), machine, step.stage, questions)
+    free = next((row.step for row in rows if row.step is not None), None)
+    if free is None or not beyond_range(step, free):
+        return job
+    saved = 1 - free.step_time / step.step_time
+    return replace(job, step=replace(step, warnings=(*step.warnings, _told(saved, step, asked, machine.gpu))))
+
+
+def beyond_range(step: StepResult, free: StepResult) -> bool:
+    """Whether a step without launches is shorter than 80 % of measurements allow for.
+
+    The range is of published steps as a whole; where launches move a step by more than it is wide below, an
+    error of theirs alone can take a measurement out of it.
+    """
+    return free.step_time < step.error_low * step.step_time
+
+
+def launch_costs(job: TrainingJob, gpu: Gpu) -> str:
+    """What a launch takes of the host under a job's software, by kind of call."""
+    factor = launch_factor(job, gpu) * cpu_factor(gpu)
+    return " and ".join(f"{show_time(factor * one.value)} {what}" for one, what in launch_calls(job))
+
+
+def launch_calls(job: TrainingJob) -> list[tuple[Constant, str]]:
+    """The constants that price what launches a job's kernels, and for what."""
+    return [(known(name), what) for name, what in CALLS[era_of(job).launcher]]
+
+
+def launch_factor(job: TrainingJob, gpu: Gpu) -> float:
+    """What the era takes of these, as fitted; 1 where no Python runs around them."""
+    return pace_alone(job, gpu).host if era_of(job).launcher == "python" else 1.0
+
+
+def _told(saved: float, step: StepResult, job: TrainingJob, gpu: Gpu) -> str:
+    cpu, fitted = cpu_factor(gpu), launch_factor(job, gpu)
+    named = " and ".join(f"{show_time(c.value)} ({c.name}, {_status(c)})" for c, _ in launch_calls(job))
+    seen = pace_alone(job, gpu).records
+    own = f"fitted under {job.software}" if seen else "no step on this GPU was fitted"
+    factors = [f"{fitted:g} ({own})"] if fitted != 1 else []
+    factors += [f"{cpu:g} (host_grace_ratio)"] if cpu != 1 else []
+    times = f" times {' and '.join(factors)}" if factors else ""
+    return (
+        f"without launches by the host the step would be {share(saved)} shorter, more than the "
+        f"{share(1 - step.error_low)} by which 80 % of measurements may lie below the prediction, so this "
+        f"answer rests on what a launch takes: {launch_costs(job, gpu)}. That is {named} of "
+        f"training/data/constants.yaml{times}; see docs/training/calibration.md."
+    )
+
+
+def _status(one: Constant) -> str:
+    return "an estimate" if one.status == "estimate" else "measured"

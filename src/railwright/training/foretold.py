@@ -1,0 +1,52 @@
+"""Warnings about a step that are known before it is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railwright.collectives.machine import Machine
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.constants import unmeasured
+from railwright.training.eras import pace_alone
+from railwright.training.experts import beyond_reach
+from railwright.training.host_memory import check_host, host_warnings
+from railwright.training.placement import Groups, place
+from railwright.training.plan import check
+from railwright.training.result import HostMemory
+
+
+def foretold(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[str, ...]:
+    """The warnings of a job's step that do not hang on its length, as `simulate` gives them.
+
+    Raises PlanError where the layout is impossible.
+    """
+    fabric = machine.network.fabric
+    doubtful = check(job, arch, fabric)
+    host = check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
+    groups = place(job, fabric)
+    return warnings_of(job, arch, machine, doubtful, host, groups, groups.servers("ep"))
+
+
+def warnings_of(
+    job: TrainingJob,
+    arch: Transformer,
+    machine: Machine,
+    doubtful: Sequence[str],
+    host: HostMemory | None,
+    groups: Groups,
+    servers: int,
+) -> tuple[str, ...]:
+    """Warnings from what is known of a placed job.
+
+    doubtful  what `plan.check` warns of
+    servers   that the most spread expert group lies on
+    """
+    fitted = pace_alone(job, machine.gpu).records > 0
+    return (
+        *doubtful,
+        *host_warnings(host, machine.server),
+        *beyond_reach(job, arch, servers),
+        *groups.notes,
+        *unmeasured(machine.gpu.name, job.software, job.dtype, fitted),
+    )
