@@ -23,7 +23,7 @@ HEAD = "railwright: 1\nname: h\ncluster: {servers: %d, server: %s, compute: {fam
 JOB = "  - {name: sft, model: llama-3.1-8b, tokens: 1e9, "
 FSDP = (
     HEAD % (1, "dgx-h100", "single-switch")
-    + f"jobs:\n{JOB}sequence: 512, global_batch: 64, software: fsdp-2025, layout: {{zero: 3}}}}\n"
+    + f"jobs:\n{JOB}sequence: 512, global_batch: 64, software: fsdp-2023, layout: {{zero: 3}}}}\n"
 )
 """ZeRO-3 of short sequences: gathers beside compute and launches are longer than both."""
 LONG = (
@@ -110,7 +110,7 @@ def test_short_work_is_held_back_by_the_host_which_is_said_and_warned_of(told):
 def test_the_warning_names_the_factors_that_make_up_a_launch():
     """A GH200 under FSDP: 7.03 of an era whose steps ran on other GPUs, and Grace's 2.75."""
     alone = HEAD % (1, "gh200-1", "single-switch")
-    job = f"jobs:\n{JOB}sequence: 512, global_batch: 16, software: fsdp-2025, lora: {{rank: 16}}}}\n"
+    job = f"jobs:\n{JOB}sequence: 512, global_batch: 16, software: fsdp-2023, lora: {{rank: 16}}}}\n"
     (warning,) = (text for text in rw.run(load_study_text(alone + job)).warnings if "rests on" in text)
     factor, cpu = (float(one) for one in re.findall(r"([\d.]+) \((?:no step|host_grace)", warning))
     module = float(re.search(r"a launch takes: (\d+) µs a product", warning)[1])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, architecture, recommender
+from railwright.study.together import together
 from railwright.training.cached import crowded, reserved
 from railwright.training.dlrm import foretold_of
 from railwright.training.foretold import foretold
@@ -22,7 +23,7 @@ def foretold_warnings(study: Study, workshop: Workshop) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for one in (study, *(override(study, variant.set) for variant in study.variants)):
         found |= dict.fromkeys(_of(one, workshop, allocator=one is study))
-    return tuple(found)
+    return (*found, *together(study, workshop.machine(study)))
 
 
 def _of(study: Study, workshop: Workshop, allocator: bool) -> Iterator[str]:
