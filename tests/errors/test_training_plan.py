@@ -303,6 +303,7 @@ def test_doubtful_layouts_are_warned_about() -> None:
         return " ".join(result.warnings)
 
     assert "longer than the 4096 positions" in warnings(job(sequence=8192), DENSE)
+    assert "said of the model" in warnings(job(), replace(DENSE, notes=("said of the model.",)))
     assert "each is kept on 2 GPUs" in warnings(job(tensor=8), DENSE)
     assert "only with sequence_parallel" in warnings(job(tensor=2, expert=2), MOE)
     assert "does nothing" in warnings(job(sequence_parallel=True), DENSE)

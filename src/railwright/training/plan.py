@@ -304,7 +304,7 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
 
 
 def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
-    found: list[str] = []
+    found = list(arch.notes)
     tensor, context = job.layout.tensor, job.layout.context
     domain = domain_of(job, fabric)
     if tensor > domain:
