@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.errors import PlanError
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
 from railwright.training.layers import operators_of
@@ -107,3 +108,13 @@ def test_without_expert_parallelism_no_dispatcher_permutes() -> None:
     (told,) = doubts(limited, MOE, 2)
     assert told.startswith("expert_nodes does nothing while layout.expert is 1")
     assert not doubts(sent, MOE, 2)
+
+
+def test_the_imbalance_is_described_as_what_it_is_done_to() -> None:
+    """It multiplies a whole GPU's tokens, and was called that of one expert."""
+    field = TrainingJob.model_fields["expert_imbalance"]
+    assert str(field.description).startswith(
+        "tokens that the busiest expert-parallel GPU gets for all of its"
+    )
+    with pytest.raises(PlanError, match="what the busiest GPU's experts get together over the mean"):
+        check(asked(4.5, 8), MOE, machine(4).network.fabric)

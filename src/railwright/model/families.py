@@ -170,7 +170,8 @@ LINEAR = (
 MIXERS = (
     "Layers other than attention that are modelled: Mamba-2 (nemotron_h, bamba, granitemoehybrid), gated "
     "delta net (qwen3_next, qwen3_5_text, qwen3_5_moe_text), Kimi delta attention (kimi_linear) and "
-    "lightning attention (minimax, minimax_text_01, minimax_m1); take one of those models, of a like size, instead."
+    "lightning attention (minimax, minimax_text_01, minimax_m1); take one of those models, of a like size, "
+    "instead."
 )
 """What a user whose model has others can do."""
 

@@ -112,7 +112,7 @@ def _idle_targets(lora: Lora, arch: Transformer) -> list[str]:
 
 
 def _idle_imbalance(job: TrainingJob) -> list[str]:
-    """Where a GPU's experts are not as unevenly loaded as the busiest of all experts."""
+    """Where no GPU's experts can be as unevenly loaded as is asked."""
     ranks, asked = job.layout.expert, job.expert_imbalance
     if asked == job.expert_load:
         return []

@@ -81,7 +81,8 @@ def beyond_reach(job: TrainingJob, arch: Transformer, servers: int) -> list[str]
 
 
 def _check_load(job: TrainingJob, arch: Transformer) -> None:
-    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token.
+    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token; and so
+    no GPU's experts together, whose mean is that of one times as many.
 
     Nor can it be padded to more: Megatron-LM picks the tokens up to an expert's capacity among those that
     there are (moe_utils.py, topk_routing_with_score_function: torch.topk over tokens).
@@ -89,13 +90,18 @@ def _check_load(job: TrainingJob, arch: Transformer) -> None:
     if not arch.is_moe:
         return
     most = arch.experts / arch.experts_per_token
-    for field, load, what in (
-        ("expert_imbalance", job.expert_imbalance, "the busiest expert's tokens"),
-        ("expert_capacity", job.expert_capacity or 1.0, "the tokens of an expert"),
+    for field, load, who, what in (
+        (
+            "expert_imbalance",
+            job.expert_imbalance,
+            f"each of the experts of {arch.name} on a GPU",
+            "what the busiest GPU's experts get together",
+        ),
+        ("expert_capacity", job.expert_capacity or 1.0, f"an expert of {arch.name}", "what an expert gets"),
     ):
         if load > most:
             raise PlanError(
-                f"{job.name}: {field} is {load:g}, but an expert of {arch.name} gets at most every token "
+                f"{job.name}: {field} is {load:g}, but {who} gets at most every token "
                 f"once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
                 f"give {what} over the mean, 1 to {most:g}."
             )
