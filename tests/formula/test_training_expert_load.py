@@ -68,7 +68,7 @@ def test_an_expert_gets_every_token_once_at_most(expert: int) -> None:
         check(asked(4.5, expert), MOE, fabric)
     text = str(caught.value)
     assert text.startswith(
-        "case: expert_imbalance is 4.5, but an expert of moe-8 gets at most every token once"
+        "case: expert_imbalance is 4.5, but each of the experts of moe-8 on a GPU gets at most every token"
     )
     assert "8 / 2 = 4 times the mean; give" in text
     # it does nothing in a dense model, which is told
