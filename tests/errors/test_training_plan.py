@@ -276,9 +276,9 @@ def test_layers_per_stage_must_add_up() -> None:
 def test_servers_must_exist_once_and_suffice() -> None:
     assert "names number 4, but the cluster has 4 servers, 0 to 3" in refusal(changed(job(), servers=(0, 4)))
     assert "names number 1 twice" in refusal(changed(job(), servers=(1, 1)))
-    assert "gpus is 32, but the 2 servers it names have 16" in refusal(changed(job(gpus=32), servers=(0, 2)))
+    assert "gpus is 32, but it names 2 servers with 16 GPUs" in refusal(changed(job(gpus=32), servers=(0, 2)))
     assert "a server has 8 GPUs" in refusal(changed(job(), gpus_per_server=9))
-    assert "the 4 servers give 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
+    assert "the cluster of 4 servers gives 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
 
 
 def test_experts_that_cannot_be_cut_name_the_cut_that_is_theirs() -> None:

@@ -20,6 +20,7 @@ from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
 from railwright.training.whatif import QUESTIONS, what_ifs
+from railwright.units import number
 
 WARM_UP = 0.1
 """Share of a log's steps that are left out at its start, one at least: compilation, first allocations,
@@ -207,7 +208,7 @@ def _of_batch(log: StepLog, job: TrainingJob) -> tuple[list[LoggedStep], str]:
             f"{log.file}:{one.line}: a step of {ran}, while '{job.name}' has global_batch: {wants}; change "
             "the study to what ran"
         )
-    note = f"{len(others)} steps of another batch were left out (a ramp)" if others else ""
+    note = f"{number(len(others), 'step')} of another batch left out (a ramp)" if others else ""
     return steps, note
 
 

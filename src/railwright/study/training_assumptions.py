@@ -11,7 +11,7 @@ from railwright.spec.study import Study
 from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture
 from railwright.study.result import Assumption
-from railwright.study.words import number, percent
+from railwright.study.words import percent
 from railwright.training import constants, simulate
 from railwright.training.constants import Constant, width_of
 from railwright.training.eras import Pace, era_of, eras, pace_alone, pace_keys
@@ -19,7 +19,7 @@ from railwright.training.host import cpu_factor
 from railwright.training.sizes import job_gpus
 from railwright.training.software import DEFAULT, factors
 from railwright.training.stragglers import gpu_spread
-from railwright.units import show_share, show_time
+from railwright.units import number, show_share, show_time
 
 
 def trained(study: Study, workshop: Workshop) -> list[Assumption]:

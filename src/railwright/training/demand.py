@@ -19,6 +19,7 @@ from railwright.model.architecture import Transformer
 from railwright.shipped import read_data
 from railwright.training.constants import MEASURED, family_of, width_of
 from railwright.training.result import StepResult
+from railwright.units import number
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -216,8 +217,8 @@ def predicted_pace(step: StepResult, gpus: int) -> Pace:
     band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
     return Pace(
         band,
-        f"our predicted step of {step.step_time:.4g} s on {gpus:,} GPUs, and measured steps at {low:.2f} to "
-        f"{high:.2f} times the predicted ones",
+        f"our predicted step of {step.step_time:.4g} s on {number(gpus, 'GPU')}, and measured steps "
+        f"at {low:.2f} to {high:.2f} times the predicted ones",
     )
 
 

@@ -6,6 +6,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, working
+from railwright.units import number
 
 
 def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) -> None:
@@ -27,8 +28,9 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
     inside = cut or job.layout.tensor
     if stage % inside:
         raise PlanError(
-            f"{job.name}: layout.expert_tensor {inside} does not divide the {stage} GPUs of a stage, which "
-            f"experts and their replicas share; {working([d for d in divisors(stage) if d <= 72])}."
+            f"{job.name}: layout.expert_tensor {inside} does not divide the {number(stage, 'GPU')} of a "
+            "stage, which experts and their replicas share; "
+            f"{working([d for d in divisors(stage) if d <= 72])}."
         )
     ranks = stage // inside
     both = [d for d in divisors(arch.experts) if ranks % d == 0]

@@ -21,6 +21,7 @@ from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
+from railwright.units import number
 
 MOST_MICROBATCHES = 100_000
 """Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
@@ -33,8 +34,8 @@ def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...
     usable = fabric.num_servers * domain_of(job, fabric)
     if usable < gpus <= fabric.num_gpus:
         raise PlanError(
-            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the "
-            f"{fabric.num_servers} servers give {usable}; ask for at most that many."
+            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the cluster of "
+            f"{number(fabric.num_servers, 'server')} gives {usable}; ask for at most that many."
         )
     if gpus > fabric.num_gpus:
         raise PlanError(
@@ -74,15 +75,15 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
     if domain_of(job, fabric) > fabric.gpus_per_server:
         raise PlanError(
             f"{job.name}: gpus_per_server is {job.gpus_per_server}, but a server has "
-            f"{fabric.gpus_per_server} GPUs; ask for at most that many."
+            f"{number(fabric.gpus_per_server, 'GPU')}; ask for at most that many."
         )
     if job.servers is None:
         return
     wrong = [s for s in job.servers if s >= fabric.num_servers]
     if wrong:
         raise PlanError(
-            f"{job.name}: servers names number {wrong[0]}, but the cluster has {fabric.num_servers} servers, "
-            f"0 to {fabric.num_servers - 1}."
+            f"{job.name}: servers names number {wrong[0]}, but the cluster has "
+            f"{number(fabric.num_servers, 'server')}, 0 to {fabric.num_servers - 1}."
         )
     twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
     if twice:
@@ -90,7 +91,8 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
     held = len(job.servers) * domain_of(job, fabric)
     if (job.gpus or 1) > held:
         raise PlanError(
-            f"{job.name}: gpus is {job.gpus}, but the {len(job.servers)} servers it names have {held}; "
+            f"{job.name}: gpus is {job.gpus}, but it names {number(len(job.servers), 'server')} with "
+            f"{number(held, 'GPU')}; "
             "name more servers or ask for fewer GPUs."
         )
 
@@ -101,8 +103,8 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
     fitting = working(divisors(domain))
     if tensor > domain and tensor % domain:
         raise PlanError(
-            f"{job.name}: layout.tensor {tensor} is more than the {domain} GPUs of a server and not a "
-            f"multiple of them; {fitting}, and over the network multiples of {domain}."
+            f"{job.name}: layout.tensor {tensor} is more than the {number(domain, 'GPU')} of a server "
+            f"and not a multiple of them; {fitting}, and over the network multiples of {domain}."
         )
     if domain % tensor and tensor < domain < gpus:
         raise PlanError(
@@ -118,7 +120,8 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
         left, odd = divmod(gpus, tensor * context)
         choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
         raise PlanError(
-            f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
+            f"{job.name}: {number(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} not a multiple of "
+            f"{what} = {sizes} = {unit}; "
             + (f"set gpus to {fit}, or " if fit else "")
             + f"choose {choice[0]} from {listed(choice[1])}."
         )
@@ -224,8 +227,8 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
         if len(given) != pieces or sum(given) != arch.layers:
             raise PlanError(
                 f"{job.name}: layers_per_stage must be {pieces} numbers ({cut}) that "
-                f"add up to the {arch.layers} layers of {arch.name}, but it has {len(given)} that add up to "
-                f"{sum(given)}."
+                f"add up to the {number(arch.layers, 'layer')} of {arch.name}, but it has "
+                f"{len(given)} that add up to {sum(given)}."
             )
         inner = given[1:-1]
         if 0 in inner:
@@ -236,8 +239,8 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
         return
     if arch.layers + 2 < pieces or (pieces == 1 and not arch.layers):
         raise PlanError(
-            f"{job.name}: the {arch.layers} layers of {arch.name} cannot be cut into {pieces} pieces "
-            f"({cut}), of which all but the first and the last need a layer; "
+            f"{job.name}: the {number(arch.layers, 'layer')} of {arch.name} cannot be cut into "
+            f"{pieces} pieces ({cut}), of which all but the first and the last need a layer; "
             f"use at most {arch.layers + 2}."
         )
 
