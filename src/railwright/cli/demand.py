@@ -158,6 +158,7 @@ def _of_study(
     from railwright.training import simulate
     from railwright.training.demand import demand as needed
     from railwright.training.demand import predicted_pace
+    from railwright.training.model_flops import job_flops_per_token
     from railwright.training.sizes import domain_of, job_gpus
 
     asked = open_study(name)
@@ -187,6 +188,7 @@ def _of_study(
         network_power=switches / fabric.num_gpus,
         per_server=domain_of(job, fabric),
         idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
+        flops_each=job_flops_per_token(job, arch),
     )
     return replace(found, warnings=step.warnings)
 

@@ -35,6 +35,7 @@ class Keys:
         self._given = frozenset(config)
         self._asked: set[str] = set()
         self._mistakes: list[Mistake] = []
+        self._doubts: list[Mistake] = []
 
     def inside(self, key: str) -> Keys:
         """The keys of the object under `key`; complaints are shared.
@@ -108,7 +109,7 @@ class Keys:
             # A context may be given for the tokenizer and for the positions; of shapes there is one.
             if differ and key != "max_position_embeddings":
                 told = f"{one!r} contradicts {key}: {two!r}, another name of the same; take one of them out."
-                self._complain(other, told)
+                self.doubt(other, told)
                 self._asked.add(other)
         written = {
             key: other
@@ -145,6 +146,11 @@ class Keys:
         if not holds:
             self._complain(key, message)
 
+    def doubt(self, key: str, message: str) -> None:
+        """Complain about `key` where nothing else is wrong: a file that is not what it says it is has many
+        keys that fit nothing, and one reason."""
+        self._doubts.append(Mistake(self._file, 0, 0, self._above + key, message))
+
     def refuse(self, key: str, message: str) -> SpecError:
         """The error of one mistake that makes reading on pointless."""
         return SpecError([Mistake(self._file, 0, 0, self._above + key, message)])
@@ -153,8 +159,8 @@ class Keys:
         """Raise all mistakes found, also those between keys."""
         if not self._mistakes:
             self._check_between(arch)
-        if self._mistakes:
-            raise SpecError(self._mistakes)
+        if found := self._mistakes or self._doubts:
+            raise SpecError(found)
 
     def _check_between(self, arch: Transformer) -> None:
         self.need(
@@ -170,7 +176,8 @@ class Keys:
 
     def _part(self, config: Mapping[str, Any], below: str) -> Keys:
         part = Keys(config, self._file)
-        part._above, part._source, part._mistakes = self._above + below, self._source, self._mistakes
+        part._above, part._source = self._above + below, self._source
+        part._mistakes, part._doubts = self._mistakes, self._doubts
         if not below:
             part._written, part._given, part._asked = self._written, self._given, self._asked
         return part

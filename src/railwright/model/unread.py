@@ -75,7 +75,7 @@ def refuse_unread(keys: Keys, arch: Transformer) -> None:
                 f"{value!r} means {told}, which model_type '{kind}' does not read; give the model_type of a "
             )
             said += "family that does, or take the key out if the model has no such thing. "
-            keys.need(False, key, f"{said}{nearest_families(keys)}".rstrip())
+            keys.doubt(key, f"{said}{nearest_families(keys)}".rstrip())
     absent = keys.lacking()
     for key in unread:
         meant = get_close_matches(key, absent, n=1, cutoff=SPELT_ALIKE)

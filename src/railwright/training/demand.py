@@ -114,6 +114,7 @@ def demand(
     network_power: float = 0.0,
     per_server: int | None = None,
     idle_share: float = 0.0,
+    flops_each: float | None = None,
 ) -> Demand:
     """What training `arch` on `tokens` tokens takes; with `days` the fleet for it, with `gpus` its time.
 
@@ -123,6 +124,7 @@ def demand(
                   predicted here, so 1 is the run in which nothing happens
     network_power of the fabric's switches, per GPU [W]
     per_server    GPUs of each server that the run uses; None: all
+    flops_each    model FLOPs of one token; default: those of training all weights (`flops_per_token`)
     idle_share    of its part of a server's power that a GPU of the run's servers draws which the run leaves
                   idle; 0: other work has those GPUs and pays for them
 
@@ -132,7 +134,7 @@ def demand(
     """
     _check(tokens, sequence, days, gpus, pue, availability)
     used = per_server or server.gpus
-    per_token = flops_per_token(arch, sequence).total
+    per_token = flops_per_token(arch, sequence).total if flops_each is None else flops_each
     flops = per_token * tokens
     known = pace or published_pace(arch, gpu, dtype)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))

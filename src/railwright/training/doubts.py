@@ -44,10 +44,6 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.lora:
         idle += _idle_targets(job.lora, arch)
-        idle.append(
-            "model FLOPs and their utilisation count the gradients of all weights, as in full training; "
-            "adapters (lora) leave out those of the frozen ones, about a third of them."
-        )
     return idle
 
 
