@@ -363,7 +363,6 @@ def test_a_batch_in_tokens_is_refused_rather_than_simulated_for_hours() -> None:
         ({}, {"unfused": ("rotary",)}, replace(DENSE, alibi=True), "has ALiBi"),
         ({}, {"unfused": ("rotary",)}, replace(DENSE, position_embeddings=9), "has learned positions"),
         ({}, {"tokens": 1000.0}, DENSE, "more than the whole budget of 1,000"),
-        ({}, {"lora": Lora(rank=8)}, DENSE, "utilisation count the gradients of all weights"),
     ],
 )
 def test_settings_that_do_nothing_are_told(

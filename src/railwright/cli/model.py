@@ -39,7 +39,7 @@ def list_models() -> None:
 
 
 def list_families() -> None:
-    """List every model_type of a Hugging Face config.json that is read."""
+    """List the model_type of every config.json that is read."""
     from railwright.model.families import FAMILIES
 
     # One a line: for grep, and for eyes.
