@@ -168,7 +168,7 @@ def show_bit_rate(value: float) -> str:
 
 
 def show_time(value: float) -> str:
-    """A duration, '12.3 µs', '1.84 s', '3.2 h', '41 d'. [s]"""
+    """A duration, '12.3 µs', '1.84 s', '3.2 h', '41 d', '310 years' (of 365.25 days, from three on). [s]"""
     steps = (
         ("ns", 1e-9),
         ("µs", 1e-6),
@@ -177,8 +177,10 @@ def show_time(value: float) -> str:
         ("min", 60.0),
         ("h", 3600.0),
         ("d", 86400.0),
+        ("years", 365.25 * 86400.0),
     )
-    return _show(value, steps, first={"min": 120.0, "h": 7200.0, "d": 2 * 86400.0})
+    first = {"min": 120.0, "h": 7200.0, "d": 2 * 86400.0, "years": 3 * 365.25 * 86400.0}
+    return _show(value, steps, first=first)
 
 
 def trace_time(value: float) -> float:
@@ -218,6 +220,11 @@ def show_count(value: float) -> str:
 def show_amount(value: float) -> str:
     """So much of what does not come in pieces: '4.5' and '0.082' below a thousand, then as a count."""
     return f"{value:.3g}" if abs(value) < 999.5 else show_count(value)
+
+
+def number(count: int, noun: str, plural: str = "") -> str:
+    """A count with its noun, '1 switch', '12,000 cables'."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def show_share(value: float) -> str:

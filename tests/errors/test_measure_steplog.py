@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.training_cases import DENSE, job, machine
+from typer.testing import CliRunner
 
+from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
 from railwright.measure.step_compare import compare_steps
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
@@ -19,7 +21,10 @@ def test_no_step(tmp_path: Path) -> None:
     file = tmp_path / "job.log"
     file.write_text("starting\n iteration       1/     500 | elapsed time per itera")
     assert not is_step_log(file)
-    with pytest.raises(RailwrightError, match=r"job\.log: has no training step; logs of Megatron-LM, NeMo"):
+    with pytest.raises(
+        RailwrightError,
+        match=r"job\.log: has no training step; expected a training log with .* as Megatron-LM, NeMo",
+    ):
         read_step_log(file)
 
 
@@ -55,3 +60,13 @@ def test_another_layout() -> None:
     log = StepLog("job.log", "Megatron-LM", (LoggedStep(7, 1, seconds=1.0),), said)
     with pytest.raises(PlanError, match=r"job than the study's: layout\.tensor 4 \('case': 2\); change"):
         compare_steps(log, job(tensor=2), DENSE, machine())
+
+
+def test_a_text_that_is_no_log_that_is_read_is_told_which_logs_are(tmp_path: Path) -> None:
+    """Before, a training log without steps was asked for nccl-tests' columns alone."""
+    file = tmp_path / "job.log"
+    file.write_text("epoch 1/500 | loss: 2.1\nepoch 2/500 | loss: 2.0\n")
+    said = CliRunner().invoke(app, ["compare", str(file), "rail-240"])
+    told = " ".join((said.output + str(said.exception or "")).split())
+    assert "no table of a benchmark here; expected the output of nccl-tests" in told
+    assert "or a training log with lines that number steps and time them, as Megatron-LM, NeMo" in told

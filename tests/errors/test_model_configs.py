@@ -96,8 +96,11 @@ def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
         (["llama"], "['llama'] is no name; a Hugging Face config.json names its architecture there"),
         ("bert", "'bert' is not a decoder-only transformer"),
         ("lama", "'lama' is not supported; did you mean 'llama'"),
-        ("rwkv", "'rwkv' is not a decoder-only transformer"),
-        ("my-own", "Supported: llama, mistral, mixtral"),
+        ("rwkv", "'rwkv' is made of recurrent layers whose kernels are not modelled"),
+        ("mamba", "'mamba' is made of Mamba layers of the first kind"),
+        ("mamba2", "Layers other than attention that are modelled: Mamba-2 (nemotron_h"),
+        ("jamba", "take one of those models, of a like size, instead"),
+        ("my-own", "'railwright model families' lists all"),
     ],
 )
 def test_an_architecture_that_is_not_read(save, kind, says):

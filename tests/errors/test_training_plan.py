@@ -276,12 +276,12 @@ def test_layers_per_stage_must_add_up() -> None:
 
 def test_servers_must_exist_once_and_suffice() -> None:
     text = refusal(changed(job(), servers=(0, 4)))
-    assert "servers names number 4, but the 4 servers of the cluster have the numbers 0 to 3" in text
+    assert "servers names number 4, but the cluster has 4 servers, with the numbers 0 to 3" in text
     assert "(server-01 to server-04)" in text
     assert "names number 1 (server-02) twice" in refusal(changed(job(), servers=(1, 1)))
-    assert "gpus is 32, but the 2 servers it names have 16" in refusal(changed(job(gpus=32), servers=(0, 2)))
+    assert "gpus is 32, but it names 2 servers with 16 GPUs" in refusal(changed(job(gpus=32), servers=(0, 2)))
     assert "a server has 8 GPUs" in refusal(changed(job(), gpus_per_server=9))
-    assert "the 4 servers give 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
+    assert "the cluster of 4 servers gives 16" in refusal(changed(job(gpus=32), gpus_per_server=4))
 
 
 def test_experts_that_cannot_be_cut_name_the_cut_that_is_theirs() -> None:
@@ -306,6 +306,7 @@ def test_doubtful_layouts_are_warned_about() -> None:
         return " ".join(result.warnings)
 
     assert "longer than the 4096 positions" in warnings(job(sequence=8192), DENSE)
+    assert "said of the model" in warnings(job(), replace(DENSE, notes=("said of the model.",)))
     assert "each is kept on 2 GPUs" in warnings(job(tensor=8), DENSE)
     assert "only with sequence_parallel" in warnings(job(tensor=2, expert=2), MOE)
     assert "does nothing" in warnings(job(sequence_parallel=True), DENSE)
@@ -365,7 +366,6 @@ def test_a_batch_in_tokens_is_refused_rather_than_simulated_for_hours() -> None:
         ({}, {"unfused": ("rotary",)}, replace(DENSE, alibi=True), "has ALiBi"),
         ({}, {"unfused": ("rotary",)}, replace(DENSE, position_embeddings=9), "has learned positions"),
         ({}, {"tokens": 1000.0}, DENSE, "more than the whole budget of 1,000"),
-        ({}, {"lora": Lora(rank=8)}, DENSE, "utilisation count the gradients of all weights"),
     ],
 )
 def test_settings_that_do_nothing_are_told(

@@ -75,3 +75,13 @@ def config(folder, **changes: object) -> str:  # type: ignore[no-untyped-def]
     path = folder / "config.json"
     path.write_text(json.dumps(keys), encoding="utf-8")
     return str(path)
+
+
+def test_what_is_not_read_stands_below_the_table(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    text = shown(config(tmp_path, quantization_config={"quant_method": "gptq"}))
+    assert "! quantization_config (weights stored by 'gptq') is not read" in text
+
+
+def test_families_are_listed_one_a_line() -> None:
+    listed = CliRunner().invoke(app, ["model", "families"]).output.split("\n")
+    assert {"llama", "deepseek_v3", "gpt2"} < set(listed)

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from collectives_machines import machine
 from railwright.cli.main import app
-from railwright.cli.moe import KERNELS, table
+from railwright.cli.moe import KERNELS, _refusals, table
 from railwright.collectives import predict, predict_dispatch
 from railwright.collectives.custom import custom_all_reduce, engine_all_reduce
 from railwright.traffic.demand import Communicator
@@ -80,3 +80,24 @@ def test_perf_prints_an_engines_all_reduce():
     assert [row[8] for row in rows] == ["one-shot", "two-shot", "nvls"]
     assert run("perf", "custom_all_reduce", "-c", "rail-240", "--compare", "pxn=off").exit_code == 2
     assert run("perf", "custom_all_reduce", "-c", "rail-240", "--engine", "x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--topk", "500"), "A token cannot go to 500 of 8 experts; lower topk."),
+        (("--imbalance", "0.3"), "imbalance = 0.3 is the busiest rank over the mean"),
+        # before, a 0 was taken for nothing given
+        (("--topk", "0"), "A layer with topk = 0 moves nothing"),
+        (("--ep", "0"), "--ep 0 does not divide the 240 GPUs"),
+    ],
+)
+def test_what_no_kernel_can_run_is_said_once(words, says):
+    done = run("moe", "-c", "rail-240", *words)
+    assert done.exit_code == 2
+    assert done.output.count(says) == 1
+    assert not any(f"{kernel}:" in done.output for kernel in KERNELS)
+
+
+def test_kernels_that_differ_in_their_reasons_say_each():
+    assert _refusals({"nccl": "One.", "deepep": "Two."}).split("\n")[1:] == ["nccl: One.", "deepep: Two."]

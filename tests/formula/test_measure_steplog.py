@@ -168,3 +168,24 @@ def test_rates_become_steps_by_the_jobs_own_tokens() -> None:
     steps = tuple(LoggedStep(i, i, rate=rate) for i in range(1, 11))
     found = compare_steps(StepLog("job.log", "torchtitan", steps), JOB, DENSE, machine())
     assert found.ratio == pytest.approx(1.0)
+
+
+def test_one_line_of_warm_up_gets_no_verdict() -> None:
+    """Before, the compilation of a first step was judged as the job's pace."""
+    found = compared([9 * predicted()])
+    assert (found.verdict, found.count, found.explanations) == ("not judged", 1, ())
+    (said, *_) = words(found)
+    assert "no verdict is given: give a log with more lines" in said
+    assert not any("explain" in sentence for sentence in words(found))
+
+
+def test_a_line_behind_the_warm_up_is_judged() -> None:
+    assert compared([9.0, predicted()]).verdict == "as expected"
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [(2.0, "100.0 % longer than"), (9.9, "890.0 % longer than"), (160.0, "160 times as long as")],
+)
+def test_many_times_as_long_is_no_share(times: float, says: str) -> None:
+    assert says in words(compared(5 * [times * predicted()]))[0]

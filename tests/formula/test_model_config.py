@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from railwright.errors import SpecError
 from railwright.model import bundled_models, count_parameters, load_model
 from railwright.model.pattern import layer_kinds, num_moe_layers
 
@@ -164,8 +165,9 @@ def test_a_key_is_read_under_each_of_its_names(tmp_path, config, name, other, va
     # transformers reads and writes either (attribute_map of its configuration classes)
     one = load_model(write(tmp_path, {**config, name: value}))
     assert load_model(write(tmp_path, {**config, other: value})) == one
-    # both: the family's own name counts
-    assert load_model(write(tmp_path, {**config, name: value, other: 4})) == one
+    assert load_model(write(tmp_path, {**config, name: value, other: value})) == one
+    with pytest.raises(SpecError, match=f"{other}: 4 contradicts {name}: {value}"):
+        load_model(write(tmp_path, {**config, name: value, other: 4}))
 
 
 def test_grok_shares_its_embedding_unless_it_says_otherwise(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -130,7 +132,8 @@ def test_an_oversubscribed_fabric_and_other_jobs_slow_transfers_down():
 
 def test_an_answer_adds_up_and_says_what_matters():
     asked = job(prefill=0, replicas=1, slo=Slo(ttft="1 s", tpot="50 ms"))
-    result = serve(asked, MODEL, machine(1))
+    result = serve(asked, replace(MODEL, notes=("said of the model.",)), machine(1))
+    assert result.words[-1] == "said of the model."
     assert result.gpus == 4
     assert result.ttft_parts.total == pytest.approx(result.ttft.mean)
     assert result.tpot_parts.total == pytest.approx(result.tpot.mean)

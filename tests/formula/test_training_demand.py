@@ -217,13 +217,13 @@ def test_money_counts_the_gpus_of_a_job_on_part_of_each_server(tmp_path: Path) -
 def test_one_server_draws_its_own_power_alone(tmp_path: Path) -> None:
     """Its switch carries nothing; a small run is told to three digits, with what the step warns of."""
     file = tmp_path / "study.yaml"
-    one = STUDY.format(part="lora: {rank: 16}").replace("servers: 4", "servers: 1")
+    one = STUDY.format(part="expert_imbalance: 1.5").replace("servers: 4", "servers: 1")
     file.write_text(one.replace("tokens: 1e9", "tokens: 1e8"))
     (found,) = json.loads(CliRunner().invoke(app, ["demand", str(file), "--json"]).output)
     assert found["power"]["middle"] == pytest.approx(10200)
-    assert any("adapters (lora) leave out those" in one for one in found["warnings"])
+    assert any("expert_imbalance does nothing" in one for one in found["warnings"])
     told = " ".join(CliRunner().invoke(app, ["demand", str(file)]).output.split())
-    assert "adapters (lora) leave out those" in told
+    assert "expert_imbalance does nothing" in told
     assert f"GPU-hours {found['gpu_hours']['middle']:.3g} (" in told
 
 

@@ -204,6 +204,7 @@ def test_lookups_are_bound_by_memory() -> None:
     ("changes", "words"),
     [
         ({"global_batch": 1000}, "not a multiple of the 32 GPUs; the nearest that work: 992 or 1024"),
+        ({"global_batch": 8}, "not a multiple of the 32 GPUs; the least that works: 32"),
         ({"gpus": 64}, "the cluster has 32"),
         ({"gpus": 12}, "not whole servers of 8; take 8 or 16"),
         ({"sharding": "column-wise", "column_shards": 3}, "cannot be cut into column_shards = 3"),
@@ -221,13 +222,29 @@ def test_tables_that_do_not_fit_are_refused_with_what_would() -> None:
     assert step(ranking(sharding="row-wise"), huge).memory.total < 80e9
 
 
+def test_replicated_tables_must_fit_every_gpu() -> None:
+    """Before, nobody asked where all tables are replicated, and one sharded one got less than nothing."""
+    huge = Recommender("huge", (200_000_000,) * 8, (1,) * 8, 128, 16, (128,), (1,), "dot")
+    with pytest.raises(PlanError, match=r"the 8 tables below replicate_below take .* lower replicate_below"):
+        step(ranking(replicate_below="900 TiB"), huge)
+
+
+def test_one_gpu_has_nobody_to_share_rows_with() -> None:
+    huge = Recommender("huge", (200_000_000,), (1,), 128, 16, (128,), (1,), "dot")
+    with pytest.raises(PlanError, match="take more GPUs") as told:
+        step(ranking(gpus=1, sharding="table-wise"), huge)
+    assert "row-wise'" not in str(told.value).replace("'rowwise", "")
+
+
 def test_a_broken_model_file_names_every_mistake() -> None:
     with pytest.raises(SpecError) as told:
         parse_recommender("kind: transformer\nrows: [3, 0]\nwidht: 64\n", "mine.yaml", "mine")
     text = str(told.value)
-    assert "must be 'recommendation'" in text
+    assert "kind: 'transformer'; 'recommendation' is expected" in text
     assert "did you mean 'width'" in text
-    assert "rows: must be a list of whole numbers above 0" in text
+    assert "rows: [3, 0] is not one; a list of whole numbers above 0 is expected" in text
+    assert "interaction: missing; dot or dcn is expected" in text
+    assert "top: missing; a list of whole numbers above 0 is expected: the widths of the last MLP" in text
 
 
 def test_an_unknown_model_offers_the_nearest() -> None:

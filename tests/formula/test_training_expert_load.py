@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright.errors import PlanError
+from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
 from railwright.training.layers import operators_of
@@ -67,7 +68,7 @@ def test_an_expert_gets_every_token_once_at_most(expert: int) -> None:
         check(asked(4.5, expert), MOE, fabric)
     text = str(caught.value)
     assert text.startswith(
-        "case: expert_imbalance is 4.5, but an expert of moe-8 gets at most every token once"
+        "case: expert_imbalance is 4.5, but each of the experts of moe-8 on a GPU gets at most every token"
     )
     assert "8 / 2 = 4 times the mean; give" in text
     # it does nothing in a dense model, which is told
@@ -107,3 +108,13 @@ def test_without_expert_parallelism_no_dispatcher_permutes() -> None:
     (told,) = doubts(limited, MOE, 2)
     assert told.startswith("expert_nodes does nothing while layout.expert is 1")
     assert not doubts(sent, MOE, 2)
+
+
+def test_the_imbalance_is_described_as_what_it_is_done_to() -> None:
+    """It multiplies a whole GPU's tokens, and was called that of one expert."""
+    field = TrainingJob.model_fields["expert_imbalance"]
+    assert str(field.description).startswith(
+        "tokens that the busiest expert-parallel GPU gets for all of its"
+    )
+    with pytest.raises(PlanError, match="what the busiest GPU's experts get together over the mean"):
+        check(asked(4.5, 8), MOE, machine(4).network.fabric)

@@ -74,6 +74,11 @@ def test_test_sizes_take_units_too_and_are_whole_bytes():
         (units.show_time(119), "119 s"),  # minutes begin where they say more than seconds
         (units.show_time(121), "2.02 min"),
         (units.show_time(3 * 86400), "3 d"),
+        (units.show_time(1000 * 86400), "1000 d"),  # years from three on
+        (units.show_time(113_398 * 86400), "310 years"),
+        (units.number(1, "GPU"), "1 GPU"),
+        (units.number(12_000, "GPU"), "12,000 GPUs"),
+        (units.number(2, "switch", "switches"), "2 switches"),
         (units.show_power(10200), "10.2 kW"),
         (units.show_length(30), "30 m"),
         (units.show_flop_rate(989.4e12), "989 TFLOP/s"),

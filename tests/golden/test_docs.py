@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from railwright.measure.validate import FAMILIES
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+\S")
@@ -23,6 +25,14 @@ def test_the_python_of_a_page_runs(page, code, monkeypatch, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_validate_takes_the_families_that_a_page_names(page):
+    named = re.findall(
+        r"railwright validate ([^\s`'\",;:.)-][^\s`'\",;:.)]*)", page.read_text(encoding="utf-8")
+    )
+    assert set(named) <= {*FAMILIES, "FAMILY"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from railwright.model import count_parameters, parse_config
-from railwright.model.families import FAMILIES, HYBRIDS, NOT_DECODERS, REFUSED
+from railwright.model.families import FAMILIES, HYBRIDS, NO_ATTENTION, NOT_DECODERS, REFUSED
 from railwright.model.multimodal import INNER
 from railwright.model.pattern import full_layers
 
@@ -62,14 +62,14 @@ def test_every_decoder_of_transformers_is_read_or_refused_with_its_own_reason():
     auto = pytest.importorskip(
         "transformers.models.auto.modeling_auto", reason="transformers is not installed"
     )
-    known = {*FAMILIES, *INNER, *NOT_DECODERS, *HYBRIDS, *REFUSED}
+    known = {*FAMILIES, *INNER, *NOT_DECODERS, *NO_ATTENTION, *HYBRIDS, *REFUSED}
     # this one nests a Qwen 3 that says so itself
     named = {"moss_transcribe_diarize"}
     assert set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - known == named
 
 
 def test_no_model_type_is_judged_twice():
-    judged = [*FAMILIES, *INNER, *NOT_DECODERS, *HYBRIDS, *REFUSED]
+    judged = [*FAMILIES, *INNER, *NOT_DECODERS, *NO_ATTENTION, *HYBRIDS, *REFUSED]
     # read flat and nested
     assert sorted({kind for kind in judged if judged.count(kind) > 1}) == ["qwen2_5_vl", "qwen2_vl"]
 

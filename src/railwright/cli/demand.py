@@ -158,6 +158,7 @@ def _of_study(
     from railwright.training import simulate
     from railwright.training.demand import demand as needed
     from railwright.training.demand import predicted_pace
+    from railwright.training.model_flops import job_flops_per_token
     from railwright.training.sizes import domain_of, job_gpus
 
     asked = open_study(name)
@@ -187,6 +188,7 @@ def _of_study(
         network_power=switches / fabric.num_gpus,
         per_server=domain_of(job, fabric),
         idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
+        flops_each=job_flops_per_token(job, arch),
     )
     return replace(found, warnings=step.warnings)
 
@@ -199,26 +201,69 @@ def _idle_share(prices: str | None = None) -> float:
 
 
 def _print(found: list[Demand], *, alone: bool, of_study: bool) -> None:
-    from railwright.cli.tables import print_table, print_words
+    from railwright.cli.tables import print_table
+
+    if len(found) > 1:
+        _print_beside(found)
+    for one in found:
+        print_table(("", one.gpu), _rows(one))
+        typer.echo("")
+    _print_told(found, alone=alone, of_study=of_study)
+
+
+def _print_beside(found: list[Demand]) -> None:
+    """The middles of several GPUs, one a line, which 80 columns hold; the ranges come below."""
+    from railwright.cli.tables import print_table
     from railwright.units import show_amount, show_count, show_flop_rate, show_power, show_time
 
-    first = found[0]
-    rows = [
-        ("model", [f"{one.model}, {show_count(one.tokens)} tokens" for one in found]),
-        ("model FLOPs", [f"{one.flops:.4g} ({one.flops_per_token:.4g} per token)" for one in found]),
-        ("server", [f"{one.server}, {one.dtype}" for one in found]),
-        ("model FLOPs a second and GPU", [_range(one.pace.flops, show_flop_rate) for one in found]),
-        ("of the dense peak", [_range(one.mfu, lambda x: f"{100 * x:.0f} %") for one in found]),
-        ("GPU-hours", [_range(one.gpu_hours, show_amount) for one in found]),
-        ("GPUs", [_range(one.gpus, show_count) for one in found]),
-        ("time", [_range(one.days, lambda x: show_time(x * DAY)) for one in found]),
-        ("dense peak of the fleet", [_range(one.fleet_peak, show_flop_rate) for one in found]),
-        ("sustained, whole fleet", [_range(one.sustained, show_flop_rate) for one in found]),
-        ("power", [_range(one.power, show_power) for one in found]),
-        ("energy", [_range(one.energy, lambda x: f"{show_amount(x / JOULES_PER_KWH)} kWh") for one in found]),
+    header = ("middle", "each sustains", "GPUs", "GPU-hours", "time", "power", "kWh")
+    lines = [
+        (
+            one.gpu,
+            show_flop_rate(one.pace.flops.middle),
+            show_count(one.gpus.middle),
+            show_amount(one.gpu_hours.middle),
+            show_time(one.days.middle * DAY),
+            show_power(one.power.middle),
+            show_amount(one.energy.middle / JOULES_PER_KWH),
+        )
+        for one in found
     ]
-    print_table(("", *(one.gpu for one in found)), [(name, *cells) for name, cells in rows])
+    print_table(header, lines, right=True)
     typer.echo("")
+
+
+def _rows(one: Demand) -> list[tuple[str, str]]:
+    from railwright.units import show_amount, show_count, show_flop_rate, show_power, show_time
+
+    return [
+        ("model", f"{one.model}, {show_count(one.tokens)} tokens"),
+        ("model FLOPs", f"{one.flops:.4g} ({one.flops_per_token:.4g} per token)"),
+        ("server", f"{one.server}, {one.dtype}"),
+        ("model FLOPs a second and GPU", _range(one.pace.flops, show_flop_rate)),
+        ("of the dense peak", _range(one.mfu, lambda x: f"{100 * x:.0f} %")),
+        ("GPU-hours", _range(one.gpu_hours, show_amount)),
+        ("GPUs", _range(one.gpus, show_count)),
+        ("time", _range(one.days, lambda x: show_time(x * DAY))),
+        ("dense peak of the fleet", _range(one.fleet_peak, show_flop_rate)),
+        ("sustained, whole fleet", _range(one.sustained, show_flop_rate)),
+        ("power", _range(one.power, show_power)),
+        ("energy", _range(one.energy, _kwh)),
+    ]
+
+
+def _kwh(joules: float) -> str:
+    from railwright.units import show_amount
+
+    return f"{show_amount(joules / JOULES_PER_KWH)} kWh"
+
+
+def _print_told(found: list[Demand], *, alone: bool, of_study: bool) -> None:
+    """Where the pace is from, and what else belongs to the figures."""
+    from railwright.cli.tables import print_words
+    from railwright.units import show_count
+
+    first = found[0]
     for source in dict.fromkeys(f"{one.gpu}: {one.pace.source}" for one in found):
         print_words(f"Pace of {source}.")
     print_words(
@@ -234,7 +279,7 @@ def _print(found: list[Demand], *, alone: bool, of_study: bool) -> None:
     for one in found:
         if one.idle.high:
             print_words(
-                f"The run leaves {_range(one.idle, show_count)} GPUs of its servers idle, at "
+                f"The run on {one.gpu} leaves {_range(one.idle, show_count)} GPUs of its servers idle, at "
                 f"{100 * one.idle_share:.0f} % of their part of the power; where other work has them, that "
                 "is not this run's."
             )
@@ -256,8 +301,8 @@ def _beside(one: Demand, of_study: bool) -> str:
         return ""
     told = ", ".join(f"{run} {ratio:.1f}" for run, ratio in one.runs)
     return (
-        f"Whole runs on it took more GPU-hours than the middle says of them: {told} times; what their makers "
-        "count beside steps is not published."
+        f"Whole runs on {one.gpu} took more GPU-hours than the middle says of them: {told} times; what "
+        "their makers count beside steps is not published."
     )
 
 

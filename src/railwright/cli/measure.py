@@ -77,7 +77,7 @@ def compare(
 
         show_compared(Path(log), open_study(study), job, as_json, html)
         return
-    from railwright.measure.steplog import is_step_log
+    from railwright.measure.steplog import EXPECTED, is_step_log
 
     if is_step_log(Path(log)):
         from railwright.cli.steps_measured import show_steps
@@ -87,7 +87,7 @@ def compare(
     from railwright.measure.compare import compare as compared
     from railwright.measure.logs import read_log
 
-    curves = read_log(Path(log), op=op, ranks=ranks)
+    curves = read_log(Path(log), op=op, ranks=ranks, also=EXPECTED)
     found = compared(curves, open_study(study))
     if html is not None:
         from railwright.export.files import write_new

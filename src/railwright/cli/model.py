@@ -16,6 +16,7 @@ def add_to(app: typer.Typer) -> None:
     """Hang the commands of this file on the application."""
     commands = group("Show model architectures and their cost.")
     commands.command("list")(list_models)
+    commands.command("families")(list_families)
     commands.command("show")(show)
     app.add_typer(commands, name="model")
 
@@ -35,6 +36,15 @@ def list_models() -> None:
             (name, show_count(parameters.total), show_count(parameters.active), str(arch.layers), experts)
         )
     print_table(("name", "parameters", "active", "layers", "experts"), lines)
+
+
+def list_families() -> None:
+    """List the model_type of every config.json that is read."""
+    from railwright.model.families import FAMILIES
+
+    # One a line: for grep, and for eyes.
+    for kind in sorted(FAMILIES, key=str.lower):
+        typer.echo(kind)
 
 
 def show(
@@ -83,6 +93,8 @@ def show(
         ("source", arch.source),
     ]
     print_table((arch.name, ""), lines)
+    for note in arch.notes:
+        typer.echo(f"! {note}")
 
 
 def _attention(arch: Transformer) -> list[tuple[str, str]]:

@@ -56,8 +56,10 @@ def moe(
     kernels = [_kernel(name) for name in kernel or KERNELS]
     study = open_study(cluster)
     layer = _layer_of(study)
-    hidden, topk = hidden or layer.hidden, topk or layer.topk
-    experts, ep = experts or layer.experts, ep or layer.ep
+    hidden = layer.hidden if hidden is None else hidden
+    topk = layer.topk if topk is None else topk
+    experts = layer.experts if experts is None else experts
+    ep = layer.ep if ep is None else ep
 
     import numpy as np
 
@@ -68,7 +70,7 @@ def moe(
 
     machine = Workshop.of(study).machine(study)
     world = machine.network.fabric.num_gpus
-    size = ep or world
+    size = world if ep is None else ep
     if size < 1 or world % size:
         raise RailwrightError(
             f"--ep {size} does not divide the {world} GPUs of the study; "
@@ -76,7 +78,7 @@ def moe(
         )
     groups = [Communicator(row) for row in np.arange(world, dtype=np.int32).reshape(-1, size)]
     answers: list[tuple[int, MoePrediction]] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for name in kernels:
         for count in tokens or TOKENS:
             try:
@@ -94,11 +96,11 @@ def moe(
                     imbalance=imbalance,
                 )
             except PlanError as no:
-                refused.append(f"{name}: {no}")
+                refused[name] = str(no)
                 break
             answers.append((count, answer))
     if not answers:
-        raise PlanError("\n".join(dict.fromkeys(refused)))
+        raise PlanError(_refusals(refused))
     nodes = answers[0][1].nodes
     typer.echo(f"# railwright {__version__}: MoE dispatch and combine predicted on {study.name}")
     typer.echo(f"# {len(groups)} group(s) of {size} GPUs on {nodes} node(s) at once; all tokens are per GPU")
@@ -107,8 +109,16 @@ def moe(
         f"{_format(combine_bytes)} combine, imbalance {imbalance:g}"
         + (f", at most {nodes_limit} nodes a token" if nodes_limit else "")
     )
-    for line in (*table(answers), *(f"# left out: {reason}" for reason in dict.fromkeys(refused))):
+    for line in (*table(answers), *(f"# left out: {name}: {reason}" for name, reason in refused.items())):
         typer.echo(line)
+
+
+def _refusals(refused: dict[str, str]) -> str:
+    """Why no kernel runs: what all say alike is said once, of the layer and not of a kernel."""
+    if len(set(refused.values())) == 1:
+        return next(iter(refused.values()))
+    reasons = "\n".join(f"{name}: {reason}" for name, reason in refused.items())
+    return f"No kernel can run this layer.\n{reasons}"
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,12 @@ def plain(found: ComparedSteps) -> dict[str, Any]:
 
 def _show(found: ComparedSteps) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_time
+    from railwright.units import number, show_time
 
     step = found.predicted
     typer.echo(
-        f"{found.log.framework}: steps {found.first} to {found.last} ({found.count} lines of the log), "
-        f"beside training job '{found.job}'\n"
+        f"{found.log.framework}: steps {found.first} to {found.last} "
+        f"({number(found.count, 'line')} of the log), beside training job '{found.job}'\n"
     )
     tokens = step.tokens / found.measured
     rows = [

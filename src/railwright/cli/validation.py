@@ -22,7 +22,11 @@ def add_to(app: typer.Typer) -> None:
 
 def validate(
     family: Annotated[
-        str | None, typer.Argument(metavar="[FAMILY]", help="One family; default: all.")
+        str | None,
+        typer.Argument(
+            metavar="[FAMILY]",
+            help="designs, models, collectives, effects, training or serving; default: all.",
+        ),
     ] = None,
     detail: Annotated[bool, typer.Option("--detail", "-d", help="The twenty worst of each family.")] = False,
     html: Annotated[

@@ -20,10 +20,13 @@ from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
 from railwright.training.whatif import QUESTIONS, what_ifs
+from railwright.units import number
 
 WARM_UP = 0.1
 """Share of a log's steps that are left out at its start, one at least: compilation, first allocations,
 clocks that fall as GPUs warm."""
+NOT_JUDGED = "not judged"
+"""The verdict on a log of which nothing is left behind its warm-up."""
 SLOW = 1.5
 """Times the median from which a step is called slow: it waited for something that others did not."""
 STEADY = 1.03
@@ -88,6 +91,7 @@ class ComparedSteps:
     """A job's log beside its prediction. [s, byte]
 
     first, last   numbers of the steps that were compared, `count` lines of the log
+    warm_up       the log has one line alone, which is of the warm-up that is left out of others
     measured      median of them
     predicted     the step, with the range that 80 % of measurements are expected in
     held          (reserved by the log's GPUs at most, by prediction), None where either does not say
@@ -101,6 +105,7 @@ class ComparedSteps:
     first: int
     last: int
     count: int
+    warm_up: bool
     measured: float
     predicted: StepResult
     spread: Spread
@@ -116,7 +121,9 @@ class ComparedSteps:
 
     @property
     def verdict(self) -> str:
-        """'as expected', or on which side of the range."""
+        """'as expected', or on which side of the range; 'not judged' of a warm-up alone."""
+        if self.warm_up:
+            return NOT_JUDGED
         if self.ratio > self.predicted.error_high:
             return "slower"
         return "faster" if self.ratio < self.predicted.error_low else "as expected"
@@ -149,6 +156,7 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
         kept[0].number,
         kept[-1].number,
         len(kept),
+        len(steps) == 1,
         measured,
         predicted,
         _spread([step.number for step in kept], settled),
@@ -157,7 +165,7 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
         (),
         tuple(notes),
     )
-    if compared.verdict == "as expected":
+    if compared.verdict in ("as expected", NOT_JUDGED):
         return compared
     return replace(compared, explanations=_explained(compared, job, arch, machine))
 
@@ -200,7 +208,7 @@ def _of_batch(log: StepLog, job: TrainingJob) -> tuple[list[LoggedStep], str]:
             f"{log.file}:{one.line}: a step of {ran}, while '{job.name}' has global_batch: {wants}; change "
             "the study to what ran"
         )
-    note = f"{len(others)} steps of another batch were left out (a ramp)" if others else ""
+    note = f"{number(len(others), 'step')} of another batch left out (a ramp)" if others else ""
     return steps, note
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from railwright.measure.step_compare import DRIFT, SLOW, STEADY, ComparedSteps
+from railwright.measure.step_compare import DRIFT, NOT_JUDGED, SLOW, STEADY, ComparedSteps
 from railwright.measure.step_flops import AGAIN, LoggedFlops
 from railwright.units import show_flop_rate, show_flops, show_share, show_time
 
+FOLD = 10.0
+"""Times as long from which that is said instead of a share."""
 CLOSE = 0.07
 """Reserved memory is as predicted within this share: what published peaks are asked to be within
 (`training_bars`)."""
@@ -53,6 +55,12 @@ def _away(change: float) -> str:
 def _verdict(found: ComparedSteps) -> str:
     step = found.predicted
     away = f"{_than(found.ratio - 1)} the predicted {show_time(step.step_time)}"
+    if found.verdict == NOT_JUDGED:
+        return (
+            f"The log has one line with a step, {show_time(found.measured)}, {away}; a log's first line "
+            "holds the warm-up (compilation, first allocations), so no verdict is given: give a log "
+            "with more lines."
+        )
     if found.verdict == "as expected":
         return f"A step takes {show_time(found.measured)}, {away}: as expected of this job."
     return (
@@ -62,12 +70,14 @@ def _verdict(found: ComparedSteps) -> str:
 
 
 def _than(change: float) -> str:
-    """'6 % longer than'."""
+    """'6 % longer than', '160 times as long as'."""
+    if 1 + change >= FOLD:
+        return f"{1 + change:,.0f} times as long as"
     return f"{show_share(abs(change))} {'longer' if change > 0 else 'shorter'} than"
 
 
 def _explained(found: ComparedSteps) -> list[str]:
-    if found.verdict == "as expected":
+    if found.verdict in ("as expected", NOT_JUDGED):
         return []
     fits = [one for one in found.explanations if one.fits]
     if not fits:

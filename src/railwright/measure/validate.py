@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import resources
 from itertools import chain
 
-from railwright.errors import RailwrightError, nearest
+from railwright.errors import RailwrightError, among
 from railwright.measure import serving_bars, training_bars
 from railwright.measure.collectives import collective_rows
 from railwright.measure.counts import design_rows, parameter_rows
@@ -35,7 +35,8 @@ def validate(family: str | None = None) -> ValidationTable:
     """
     if family is not None and family not in FAMILIES:
         raise RailwrightError(
-            f"no validation family '{family}'; known: {', '.join(FAMILIES)}{nearest(family, FAMILIES)}"
+            f"no validation family '{family}'{among(family, FAMILIES)}; the lines of their tables, such as "
+            "'memory resident' of training, cannot be asked for alone"
         )
     found = [row for name, rows in FAMILIES.items() if family in (None, name) for row in rows()]
     text = resources.files("railwright.measure").joinpath("data/bars.json").read_text(encoding="utf-8")

@@ -129,6 +129,7 @@ class Transformer:
     mtp_dense     they have a dense MLP in a model with experts too (ERNIE 4.5, K-EXAONE)
     max_positions context the model was made for
     source        where the figures come from
+    notes         what the file says that is not read and that a user should know, in sentences
     """
 
     name: str
@@ -200,6 +201,7 @@ class Transformer:
     max_positions: int = 0
     vocab_multiple: int = 128
     source: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def is_moe(self) -> bool:

@@ -82,6 +82,7 @@ def gemma4(keys: Keys, name: str) -> Transformer:
             "embeddings in every layer, and layers that share keys, are not modelled; it must be 0.",
         )
     without(keys, "enable_moe_block")
+    keys.raw("num_experts")  # counts only where that is set
     keys.need(
         keys.raw("use_bidirectional_attention") != "all",
         "use_bidirectional_attention",

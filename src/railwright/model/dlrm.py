@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from railwright.errors import Mistake, SpecError, nearest
+from railwright.errors import Mistake, SpecError, among, nearest
 
 FIELDS = (
     *("kind", "width", "dense_features", "bottom", "interaction", "cross_layers", "cross_rank", "top"),
@@ -101,8 +101,9 @@ def load_recommender(name: str) -> Recommender:
         return parse_recommender(path.read_text(encoding="utf-8"), f"{name}.yaml", name)
     if not name.endswith((".yaml", ".yml")):
         known = bundled_recommenders()
-        hint = nearest(name, known) or f"; known are {', '.join(known)}"
-        raise SpecError([Mistake(name, 0, 0, "", f"no such recommendation model{hint}, or give a YAML file")])
+        hint = among(name, known)
+        told = f"no such recommendation model{hint}. A model of your own is a YAML file ending in .yaml."
+        raise SpecError([Mistake(name, 0, 0, "", told)])
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -128,6 +129,19 @@ def parse_recommender(text: str, file: str, name: str) -> Recommender:
     return found
 
 
+ABOUT = {
+    "rows": ": the rows of each table",
+    "lookups": ": how many rows a sample reads of every table, or a list of one number each",
+    "width": ": the columns of a table",
+    "dense_features": ": the numbers of a sample that are no lookups",
+    "bottom": ": the widths of the MLP of dense features, the last that of a table",
+    "top": ": the widths of the last MLP",
+    "cross_layers": ": the cross layers of a dcn interaction",
+    "cross_rank": ": the width in the middle of a cross layer",
+}
+"""What a field of a model file is, for who left it out."""
+
+
 class _Reading:
     """Fields of one file; mistakes are collected, and stand-in values let the reading go on."""
 
@@ -141,19 +155,21 @@ class _Reading:
                 hint = nearest(str(field), FIELDS) or f"; fields are {', '.join(FIELDS)}"
                 self._wrong(str(field), f"not a field{hint}")
         if self.data.get("kind") != "recommendation":
-            self._wrong("kind", "must be 'recommendation'; transformers are Hugging Face's config.json")
+            given = repr(self.data["kind"]) if "kind" in self.data else "missing"
+            self._wrong("kind", f"{given}; 'recommendation' is expected (transformers have a config.json)")
         interaction = self.data.get("interaction")
         if interaction not in ("dot", "dcn"):
-            self._wrong("interaction", f"'{interaction}' is not known; it is dot or dcn")
+            given = f"{interaction!r} is not known" if "interaction" in self.data else "missing"
+            self._wrong("interaction", f"{given}; dot or dcn is expected")
         rows, width = self._list("rows"), self._number("width")
         lookups = self.data.get("lookups")
         pooled = (
             self._list("lookups") if isinstance(lookups, list) else (self._number("lookups"),) * len(rows)
         )
         bottom, cross = self._list("bottom"), interaction == "dcn"
-        if len(pooled) != len(rows):
+        if len(pooled) != len(rows) and "rows" in self.data:
             self._wrong("lookups", f"{len(pooled)} numbers for {len(rows)} tables; give one for each, or one")
-        if bottom and bottom[-1] != width:
+        if bottom and bottom[-1] != width and {"bottom", "width"} <= set(self.data):
             self._wrong("bottom", f"ends in {bottom[-1]}, but interacts with tables of width {width}")
         return Recommender(
             name=name,
@@ -172,9 +188,8 @@ class _Reading:
     def _number(self, field: str) -> int:
         value = self.data.get(field)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self._wrong(
-                field, f"must be a whole number above 0, not {value!r}" if field in self.data else "missing"
-            )
+            given = f"{value!r} is not one" if field in self.data else "missing"
+            self._wrong(field, f"{given}; a whole number above 0 is expected{ABOUT.get(field, '')}")
             return 1
         return value
 
@@ -184,7 +199,8 @@ class _Reading:
             isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in value
         )
         if not whole or not value:
-            self._wrong(field, "must be a list of whole numbers above 0" if field in self.data else "missing")
+            given = f"{value!r} is not one" if field in self.data else "missing"
+            self._wrong(field, f"{given}; a list of whole numbers above 0 is expected{ABOUT.get(field, '')}")
             return (1,)
         return tuple(value)
 

@@ -167,10 +167,18 @@ LINEAR = (
 )
 """Those whose layers may be others than attention: their functions read what says so."""
 
+MIXERS = (
+    "Layers other than attention that are modelled: Mamba-2 (nemotron_h, bamba, granitemoehybrid), gated "
+    "delta net (qwen3_next, qwen3_5_text, qwen3_5_moe_text), Kimi delta attention (kimi_linear) and "
+    "lightning attention (minimax, minimax_text_01, minimax_m1); take one of those models, of a like size, "
+    "instead."
+)
+"""What a user whose model has others can do."""
+
 NOT_DECODERS = (
     *("bert", "roberta", "albert", "distilbert", "electra", "deberta", "deberta-v2", "modernbert"),
     *("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "xlm-roberta"),
-    *("clip", "siglip", "vit", "whisper", "wav2vec2", "mamba", "mamba2"),
+    *("clip", "siglip", "vit", "whisper", "wav2vec2"),
     *(
         "bert-generation",
         "big_bird",
@@ -183,12 +191,22 @@ NOT_DECODERS = (
     ),
     *("rembert", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta-xl", "xlnet", "xmod"),
     *("bigbird_pegasus", "blenderbot", "blenderbot-small", "mvp", "plbart", "prophetnet", "trocr", "t5gemma"),
-    *("musicgen", "musicgen_melody", "rwkv", "rwkv5", "rwkv6", "rwkv7", "xlstm"),
+    *("musicgen", "musicgen_melody"),
 )
-"""Architectures that are certainly not decoder-only transformers."""
+"""Encoders and encoder-decoders, which are certainly not decoder-only transformers."""
+
+_MAMBA_1 = "is made of Mamba layers of the first kind, whose kernels are not modelled"
+_RECURRENT = "is made of recurrent layers whose kernels are not modelled"
+
+NO_ATTENTION = {
+    **dict.fromkeys(("mamba", "falcon_mamba"), _MAMBA_1),
+    "mamba2": "is made of Mamba-2 layers alone, and is read only inside the models that mix them with others",
+    **dict.fromkeys(("rwkv", "rwkv5", "rwkv6", "rwkv7", "xlstm"), _RECURRENT),
+}
+"""Decoders without any attention: what they are made of."""
 
 HYBRIDS = (
-    *("jamba", "zamba", "zamba2", "falcon_h1", "falcon_mamba"),
+    *("jamba", "zamba", "zamba2", "falcon_h1"),
     *("lfm2", "lfm2_moe", "recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "bailing_moe_linear"),
     *("lfm3", "plamo2", "qwen4_exp", "qwen4_exp_text"),
     *("glm5_next", "glm5_next_text"),

@@ -77,6 +77,24 @@ def _by_layer(arch: Transformer, sequence: int, scores: Scores) -> ForwardBackwa
     return ForwardBackward(forward=found + head, backward=2.0 * (found + head))
 
 
+def product_macs(arch: Transformer) -> float:
+    """Multiply-adds of one token in all products with weights = the weights that a token meets; those of a
+    weight gradient are as many again."""
+    head = float(arch.hidden * arch.vocab)
+    if arch.window_heads:
+        kinds = layer_kinds(arch)[: arch.layers]
+        alike = (replace(made_as(arch, kind), pattern=(kind,) * arch.layers) for kind in kinds)
+        return head + sum(product_macs(one) - head for one in alike) / arch.layers
+    found = head + attention_macs(arch) * num_layers(arch, mixer="attention")
+    found += sum(mlp_macs(arch, kind) * num_layers(arch, mlp=PARTS[kind].mlp) for kind in ("mlp", "experts"))
+    if arch.linear:
+        found += mixer_macs(arch) * num_layers(arch, mixer="linear")
+    if arch.index_topk:
+        kinds = layer_kinds(arch)[: arch.layers]
+        found += index_macs(arch) * sum(PARTS[k].mixer == "attention" and not takes_keys(k) for k in kinds)
+    return found
+
+
 def attention_macs(arch: Transformer) -> int:
     """Multiply-adds of one token in the projections of one attention block = their weights."""
     h, heads = arch.hidden, arch.heads

@@ -18,6 +18,8 @@ from railwright.model.families import (
     INDEXED,
     LINEAR,
     MARKS,
+    MIXERS,
+    NO_ATTENTION,
     NOT_DECODERS,
     REFUSED,
     Family,
@@ -25,6 +27,7 @@ from railwright.model.families import (
 from railwright.model.keys import Keys
 from railwright.model.multimodal import language_part
 from railwright.model.nearest_families import nearest_families
+from railwright.model.unread import notes_of, refuse_unread
 from railwright.spec.document import read_json
 
 _FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
@@ -58,14 +61,16 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
         raise SpecError(
             [Mistake(file, 0, 0, "", f"a JSON object is expected, this is a {type(config).__name__}.")]
         )
-    keys = Keys(config, file)
-    _refuse(keys)
-    keys, left_out = language_part(keys)
+    whole = Keys(config, file)
+    _refuse(whole)
+    keys, left_out = language_part(whole)
     family = _family(keys)
     kind = keys.raw("model_type")
     keys = keys.renamed(OTHER_NAMES.get(kind, {})).filled(OPTIONAL.get(kind, {}))
     arch = replace(family(keys, name), yarn=_yarn(keys))
+    refuse_unread(keys, arch)
     keys.check(arch)
+    arch = replace(arch, notes=notes_of(keys, whole))
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
 
 
@@ -83,8 +88,8 @@ def _family(keys: Keys) -> Family:
         given = "missing" if kind is None else f"{kind!r} is no name"
         raise keys.refuse(
             "model_type",
-            f"{given}; a Hugging Face config.json names its architecture there, "
-            f"and the supported ones are {', '.join(FAMILIES)}.",
+            f"{given}; a Hugging Face config.json names its architecture there (such as llama, qwen3 or "
+            f"deepseek_v3). {nearest_families(keys)}{LISTED}",
         )
     if kind in FAMILIES:
         return FAMILIES[kind]
@@ -92,8 +97,12 @@ def _family(keys: Keys) -> Family:
         "model_type",
         f"'{kind}' is not supported{nearest(kind, FAMILIES) or '.'} {nearest_families(keys)}"
         "Where the layers are the same, change model_type to the family's name and check the count of "
-        f"parameters with 'railwright model show'. Supported: {', '.join(FAMILIES)}.",
+        f"parameters with 'railwright model show'. {LISTED}",
     )
+
+
+LISTED = f"'railwright model families' lists all {len(FAMILIES)} that are read."
+"""Where to look for a name."""
 
 
 def _refuse(keys: Keys) -> None:
@@ -101,14 +110,18 @@ def _refuse(keys: Keys) -> None:
     kind = keys.raw("model_type")
     if kind in NOT_DECODERS:
         raise keys.refuse(
-            "model_type", f"'{kind}' is not a decoder-only transformer; only those can be simulated."
+            "model_type",
+            f"'{kind}' is not a decoder-only transformer but an encoder, or has one; only decoders can be "
+            "simulated.",
         )
+    if isinstance(kind, str) and kind in NO_ATTENTION:
+        raise keys.refuse("model_type", f"'{kind}' {NO_ATTENTION[kind]}. {MIXERS}")
     own = isinstance(kind, str) and kind in LINEAR
     if kind in HYBRIDS or (keys.raw("hybrid_override_pattern") is not None and not own):
         raise keys.refuse(
             "model_type",
             f"'{kind}' mixes attention with state-space, recurrent or linear-attention layers whose kernels "
-            f"and states are not modelled; of such models only {', '.join(LINEAR)} can be simulated.",
+            f"and states are not modelled. {MIXERS}",
         )
     if isinstance(kind, str) and kind in REFUSED:
         raise keys.refuse("model_type", f"'{kind}' {REFUSED[kind]}, which is not modelled.")

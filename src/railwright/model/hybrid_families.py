@@ -72,6 +72,8 @@ def nemotron_h(keys: Keys, name: str) -> Transformer:
         )
         _need_groups(keys, mixer, "n_groups")
         arch = replace(arch, linear=mixer)
+    # The class writes a count of experts (8) into every config; the pattern says whether there are any.
+    keys.raw("n_routed_experts")
     return _nemotron_experts(keys, arch) if "experts" in pattern else arch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from railwright.errors import Mistake, SpecError
@@ -13,6 +14,9 @@ MOST = 10**12
 
 MOST_LAYERS = 10_000
 """Layers of the deepest model that is read, some thirty times as many as the deepest published."""
+
+SPELT_ALIKE = 0.9
+"""Likeness (difflib) from which one key is taken for another misspelt: a letter or two of ten. [1]"""
 
 
 class Keys:
@@ -28,24 +32,28 @@ class Keys:
         self._above = ""
         self._source = config.get("_source")
         self._written: Mapping[str, str] = {}
+        self._given = frozenset(config)
+        self._asked: set[str] = set()
         self._mistakes: list[Mistake] = []
+        self._doubts: list[Mistake] = []
 
     def inside(self, key: str) -> Keys:
         """The keys of the object under `key`; complaints are shared.
 
         Anything but an object is a mistake, and has no keys.
         """
-        value = self._config.get(key)
+        value = self.raw(key)
         self.need(isinstance(value, dict), key, "an object is expected here.")
         return self._part(value if isinstance(value, dict) else {}, f"{key}.")
 
     def whole(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """An integer of at least `least`; missing or null takes `default`, or is a mistake without one."""
-        value = self._config.get(key)
+        value = self.raw(key)
         if value is None:
             if default is not None:
                 return default
-            self._complain(key, f"missing; a whole number of at least {least} is expected.")
+            told = f"missing; a whole number of at least {least} is expected"
+            self._complain(key, f"{told}{self._meant(key) or '.'}")
         elif isinstance(value, bool) or not isinstance(value, int) or value < least:
             self._complain(key, f"{value!r} is not a whole number of at least {least}.")
         elif value > MOST:
@@ -66,7 +74,7 @@ class Keys:
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false; missing or null takes `default`."""
-        value = self._config.get(key)
+        value = self.raw(key)
         if value is None:
             return default
         if not isinstance(value, bool):
@@ -76,7 +84,7 @@ class Keys:
 
     def alike(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """As `whole`, or a list that says it once per layer (Hunyuan); unequal ones are a mistake."""
-        value = self._config.get(key)
+        value = self.raw(key)
         if not isinstance(value, list) or not value:
             return self.whole(key, default, least=least)
         self.need(value == value[:1] * len(value), key, "layers that differ in it are not supported.")
@@ -93,8 +101,16 @@ class Keys:
     def renamed(self, names: Mapping[str, str]) -> Keys:
         """These keys, with what stands under another name of a key found under the key itself.
 
-        names  other name -> key; where both are there the key counts.  Complaints name what the file has.
+        names  other name -> key; where both are there they must agree.  Complaints name what the file has.
         """
+        for other, key in names.items():
+            one, two = self._config.get(other), self._config.get(key)
+            differ = isinstance(one, int) and isinstance(two, int) and one != two
+            # A context may be given for the tokenizer and for the positions; of shapes there is one.
+            if differ and key != "max_position_embeddings":
+                told = f"{one!r} contradicts {key}: {two!r}, another name of the same; take one of them out."
+                self.doubt(other, told)
+                self._asked.add(other)
         written = {
             key: other
             for other, key in names.items()
@@ -106,7 +122,20 @@ class Keys:
 
     def raw(self, key: str) -> Any:
         """Whatever stands there, None where nothing does."""
+        self._asked.add(key)
         return self._config.get(key)
+
+    def unread(self) -> dict[str, Any]:
+        """Keys of the file that nobody has asked for yet, but for comments (`_source`, `_name_or_path`)."""
+        return {
+            key: self._config[key]
+            for key in sorted(self._given - self._asked - set(self._written.values()))
+            if not key.startswith("_")
+        }
+
+    def lacking(self) -> tuple[str, ...]:
+        """Keys that were asked for and that the file does not have, under any name."""
+        return tuple(sorted(self._asked - self._given - set(self._written)))
 
     def source(self) -> str:
         """Where the figures come from: the bundled file's own source, else the file."""
@@ -117,6 +146,11 @@ class Keys:
         if not holds:
             self._complain(key, message)
 
+    def doubt(self, key: str, message: str) -> None:
+        """Complain about `key` where nothing else is wrong: a file that is not what it says it is has many
+        keys that fit nothing, and one reason."""
+        self._doubts.append(Mistake(self._file, 0, 0, self._above + key, message))
+
     def refuse(self, key: str, message: str) -> SpecError:
         """The error of one mistake that makes reading on pointless."""
         return SpecError([Mistake(self._file, 0, 0, self._above + key, message)])
@@ -125,8 +159,8 @@ class Keys:
         """Raise all mistakes found, also those between keys."""
         if not self._mistakes:
             self._check_between(arch)
-        if self._mistakes:
-            raise SpecError(self._mistakes)
+        if found := self._mistakes or self._doubts:
+            raise SpecError(found)
 
     def _check_between(self, arch: Transformer) -> None:
         self.need(
@@ -142,9 +176,20 @@ class Keys:
 
     def _part(self, config: Mapping[str, Any], below: str) -> Keys:
         part = Keys(config, self._file)
-        part._above, part._source, part._mistakes = self._above + below, self._source, self._mistakes
-        part._written = {} if below else self._written
+        part._above, part._source = self._above + below, self._source
+        part._mistakes, part._doubts = self._mistakes, self._doubts
+        if not below:
+            part._written, part._given, part._asked = self._written, self._given, self._asked
         return part
+
+    def _meant(self, key: str) -> str:
+        """'; this file has 'hiden_size', is that it?' for a key that is not there, or ''."""
+        close = get_close_matches(key, self._given - self._asked, n=1, cutoff=SPELT_ALIKE)
+        if not close:
+            return ""
+        # It is told here; what is not read at the end is told there.
+        self._asked.add(close[0])
+        return f"; the file has '{close[0]}', rename it if that is meant."
 
     def _complain(self, key: str, message: str) -> None:
         field = self._above + self._written.get(key, key)

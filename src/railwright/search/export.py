@@ -97,7 +97,7 @@ def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.launch_blocking:
         found.append("the host waits for every kernel: export CUDA_LAUNCH_BLOCKING=1")
     if job.expert_imbalance > 1 and arch.is_moe:
-        found.append(f"predicted with {job.expert_imbalance:g} times the mean tokens at the busiest expert")
+        found.append(f"predicted with {job.expert_load:g} times the mean tokens at the busiest GPU's experts")
     if job.data != Data():
         found.append("predicted without waiting for data")
     return found

@@ -185,7 +185,7 @@ def summarise(
         run,
         kernel_sources(job, arch, machine.gpu, engine),
     )
-    return answer(result)
+    return answer(result, arch.notes)
 
 
 def typical_step(job: ServingJob, arch: Transformer, machine: Machine, run: Run) -> StepParts | None:

@@ -17,9 +17,9 @@ FULL = 0.99
 """Share of blocks in use from which keys and values count as full."""
 
 
-def answer(result: ServingResult) -> ServingResult:
-    """The result with its words."""
-    words = [_chat(result), _pace(result), result.bottleneck, *_verdict(result), *_memory(result)]
+def answer(result: ServingResult, notes: tuple[str, ...] = ()) -> ServingResult:
+    """The result with its words; `notes` on the model come last."""
+    words = [_chat(result), _pace(result), result.bottleneck, *_verdict(result), *_memory(result), *notes]
     return replace(result, words=tuple(words))
 
 

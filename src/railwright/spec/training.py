@@ -219,7 +219,9 @@ class TrainingJob(Section):
     data: Data = Data()
     expert_imbalance: Annotated[float, Field(ge=1.0)] = Field(
         default=1.0,
-        description="tokens of the busiest expert over the mean; does nothing while layout.expert is 1",
+        description="tokens that the busiest expert-parallel GPU gets for all of its experts together, over "
+        "the mean of the GPUs (one busy expert among many counts less); does nothing while layout.expert "
+        "is 1",
     )
     expert_capacity: Annotated[float, Field(ge=1.0)] | None = Field(
         default=None,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from railwright.spec.study import Study
 from railwright.study.bottleneck import bottleneck
 from railwright.study.result import Curve, SensitivityRow, VariantResult
-from railwright.study.words import number, percent, share
+from railwright.study.words import percent, share
 from railwright.training.result import StepResult
-from railwright.units import show_size, show_time
+from railwright.units import number, show_size, show_time
 
 CLOSE = 0.01
 """Designs within 1 % of the fastest count as equally fast: the noise floor between two well-built

@@ -12,7 +12,7 @@ from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture
 from railwright.study.launches import launch_calls, launch_costs, launch_factor
 from railwright.study.result import Assumption
-from railwright.study.words import number, percent
+from railwright.study.words import percent
 from railwright.training import simulate
 from railwright.training.constants import known, width_of
 from railwright.training.eras import Pace, era_of, eras, pace_alone, pace_keys
@@ -20,7 +20,7 @@ from railwright.training.host import cpu_factor
 from railwright.training.sizes import job_gpus
 from railwright.training.software import DEFAULT, factors
 from railwright.training.stragglers import gpu_spread
-from railwright.units import show_share
+from railwright.units import number, show_share
 
 
 def trained(study: Study, workshop: Workshop) -> list[Assumption]:

@@ -12,8 +12,3 @@ def percent(change: float, digits: int = 0) -> str:
 def share(part: float) -> str:
     """A part of a whole, '28 %'."""
     return f"{part * 100:.0f} %"
-
-
-def number(count: int, noun: str, plural: str = "") -> str:
-    """A count with its noun, '1 switch', '12,000 cables'."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -159,7 +159,7 @@ def activation_size(job: TrainingJob, arch: Transformer) -> float:
 def routed_size(job: TrainingJob, arch: Transformer) -> float:
     """Send buffer of one rank's expert all-to-all: its tokens, each to its top-k experts. [byte]
 
-    (b s / t c) k h elements, or k latents, times the imbalance of the busiest expert, whose receiver finishes
+    (b s / t c) k h elements, or k latents, times the imbalance of the busiest GPU's experts, which finish
     last.
     Under tensor parallelism each rank routes 1/t of the tokens (Megatron-LM, moe/token_dispatcher.py).
     """

@@ -19,6 +19,7 @@ from railwright.model.architecture import Transformer
 from railwright.shipped import read_data
 from railwright.training.constants import MEASURED, family_of, width_of
 from railwright.training.result import StepResult
+from railwright.units import number
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -113,6 +114,7 @@ def demand(
     network_power: float = 0.0,
     per_server: int | None = None,
     idle_share: float = 0.0,
+    flops_each: float | None = None,
 ) -> Demand:
     """What training `arch` on `tokens` tokens takes; with `days` the fleet for it, with `gpus` its time.
 
@@ -122,6 +124,7 @@ def demand(
                   predicted here, so 1 is the run in which nothing happens
     network_power of the fabric's switches, per GPU [W]
     per_server    GPUs of each server that the run uses; None: all
+    flops_each    model FLOPs of one token; default: those of training all weights (`flops_per_token`)
     idle_share    of its part of a server's power that a GPU of the run's servers draws which the run leaves
                   idle; 0: other work has those GPUs and pays for them
 
@@ -131,7 +134,7 @@ def demand(
     """
     _check(tokens, sequence, days, gpus, pue, availability)
     used = per_server or server.gpus
-    per_token = flops_per_token(arch, sequence).total
+    per_token = flops_per_token(arch, sequence).total if flops_each is None else flops_each
     flops = per_token * tokens
     known = pace or published_pace(arch, gpu, dtype)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
@@ -216,8 +219,8 @@ def predicted_pace(step: StepResult, gpus: int) -> Pace:
     band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
     return Pace(
         band,
-        f"our predicted step of {step.step_time:.4g} s on {gpus:,} GPUs, and measured steps at {low:.2f} to "
-        f"{high:.2f} times the predicted ones",
+        f"our predicted step of {step.step_time:.4g} s on {number(gpus, 'GPU')}, and measured steps "
+        f"at {low:.2f} to {high:.2f} times the predicted ones",
     )
 
 

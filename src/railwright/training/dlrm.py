@@ -292,10 +292,11 @@ def _check(job: RecommendationJob, gpus: int, have: int, per_server: int) -> Non
         )
     if job.global_batch % gpus:
         below = job.global_batch // gpus * gpus
-        near = f"{below} or {below + gpus}" if below else f"{gpus}"
+        near = (
+            f"the nearest that work: {below} or {below + gpus}" if below else f"the least that works: {gpus}"
+        )
         raise PlanError(
-            f"{job.name}: global_batch {job.global_batch} is not a multiple of the {gpus} GPUs; the nearest "
-            f"that work: {near}."
+            f"{job.name}: global_batch {job.global_batch} is not a multiple of the {gpus} GPUs; {near}."
         )
 
 

@@ -14,6 +14,7 @@ from railwright.errors import PlanError
 from railwright.model.dlrm import Recommender
 from railwright.model.dlrm_operators import ROW_STATE_BYTES, STATE_BYTES, Held, distinct_rows
 from railwright.spec.recommendation import RecommendationJob
+from railwright.units import number as number_of
 
 TABLE_BYTES = {"fp32": 4.0, "fp16": 2.0}
 
@@ -70,6 +71,12 @@ def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int
     state = ROW_STATE_BYTES[job.optimizer]
     bytes_of = [(p.rows * (p.width * kept + state)) / within for p in pieces]
     copies = sum(model.rows[t] * (model.width * kept + state) for t in small)
+    if copies > room:
+        raise PlanError(
+            f"{job.name}: the {number_of(len(small), 'table')} below replicate_below "
+            f"{'takes' if len(small) == 1 else 'take'} {copies / 2**30:.1f} GiB on every GPU, more than the "
+            f"{room / 2**30:.1f} GiB that each has for tables; lower replicate_below."
+        )
     placed = _place(job, pieces, weight, bytes_of, domains, room - copies)
     batch = float(job.global_batch)
     helds = [_held([pieces[i] for i in held], batch, within) for held in placed]
@@ -124,7 +131,7 @@ def _place(
     for i in sorted(range(len(pieces)), key=lambda i: (-weight[i], -size[i], i)):
         fits = [d for d in range(domains) if full[d] + size[i] <= room]
         if not fits:
-            raise _no_room(job, pieces[i], size[i], room)
+            raise _no_room(job, pieces[i], size[i], room, domains)
         best = min(fits, key=lambda d: (load[d], full[d], d))
         load[best] += weight[i]
         full[best] += size[i]
@@ -132,15 +139,19 @@ def _place(
     return placed
 
 
-def _no_room(job: RecommendationJob, piece: Piece, size: float, room: float) -> PlanError:
-    """Which table does not fit, and what of the job would have to change."""
+def _no_room(job: RecommendationJob, piece: Piece, size: float, room: float, domains: int) -> PlanError:
+    """Which table does not fit, and what of the job would have to change.
+
+    domains  places that were tried; of one there is nothing to share rows with
+    """
     ways = ["more GPUs"]
-    ways += ["sharding 'row-wise'"] if job.sharding != "row-wise" else []
+    ways += ["sharding 'row-wise'"] if job.sharding != "row-wise" and domains > 1 else []
     ways += ["table_dtype 'fp16'"] if job.table_dtype == "fp32" else []
     ways += ["optimizer 'rowwise-adagrad'"] if job.optimizer == "adagrad" else []
     return PlanError(
-        f"{job.name}: a piece of table {piece.table + 1} takes {size / 2**30:.1f} GiB on each of its GPUs, "
-        f"and none has that left of the {room / 2**30:.1f} GiB for tables; take {' or '.join(ways)}."
+        f"{job.name}: table {piece.table + 1}, or its piece where it is cut, takes {size / 2**30:.1f} GiB "
+        f"on a GPU, and beside the tables placed before it none has that left of {room / 2**30:.1f} GiB; "
+        f"take {' or '.join(ways)}."
     )
 
 

@@ -45,10 +45,6 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.lora:
         idle += _idle_targets(job.lora, arch)
-        idle.append(
-            "model FLOPs and their utilisation count the gradients of all weights, as in full training; "
-            "adapters (lora) leave out those of the frozen ones, about a third of them."
-        )
     return idle
 
 
@@ -113,7 +109,7 @@ def _idle_targets(lora: Lora, arch: Transformer) -> list[str]:
 
 
 def _idle_imbalance(job: TrainingJob) -> list[str]:
-    """Where a GPU's experts are not as unevenly loaded as the busiest of all experts."""
+    """Where no GPU's experts can be as unevenly loaded as is asked."""
     ranks, asked = job.layout.expert, job.expert_imbalance
     if asked == job.expert_load:
         return []

@@ -6,6 +6,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, working
+from railwright.units import number
 
 
 def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) -> None:
@@ -27,8 +28,9 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
     inside = cut or job.layout.tensor
     if stage % inside:
         raise PlanError(
-            f"{job.name}: layout.expert_tensor {inside} does not divide the {stage} GPUs of a stage, which "
-            f"experts and their replicas share; {working([d for d in divisors(stage) if d <= 72])}."
+            f"{job.name}: layout.expert_tensor {inside} does not divide the {number(stage, 'GPU')} of a "
+            "stage, which experts and their replicas share; "
+            f"{working([d for d in divisors(stage) if d <= 72])}."
         )
     ranks = stage // inside
     both = [d for d in divisors(arch.experts) if ranks % d == 0]
@@ -81,7 +83,8 @@ def beyond_reach(job: TrainingJob, arch: Transformer, servers: int) -> list[str]
 
 
 def _check_load(job: TrainingJob, arch: Transformer) -> None:
-    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token.
+    """No expert gets more than every token once: E/k times the mean of E experts, k of them per token; and so
+    no GPU's experts together, whose mean is that of one times as many.
 
     Nor can it be padded to more: Megatron-LM picks the tokens up to an expert's capacity among those that
     there are (moe_utils.py, topk_routing_with_score_function: torch.topk over tokens).
@@ -89,13 +92,18 @@ def _check_load(job: TrainingJob, arch: Transformer) -> None:
     if not arch.is_moe:
         return
     most = arch.experts / arch.experts_per_token
-    for field, load, what in (
-        ("expert_imbalance", job.expert_imbalance, "the busiest expert's tokens"),
-        ("expert_capacity", job.expert_capacity or 1.0, "the tokens of an expert"),
+    for field, load, who, what in (
+        (
+            "expert_imbalance",
+            job.expert_imbalance,
+            f"each of the experts of {arch.name} on a GPU",
+            "what the busiest GPU's experts get together",
+        ),
+        ("expert_capacity", job.expert_capacity or 1.0, f"an expert of {arch.name}", "what an expert gets"),
     ):
         if load > most:
             raise PlanError(
-                f"{job.name}: {field} is {load:g}, but an expert of {arch.name} gets at most every token "
+                f"{job.name}: {field} is {load:g}, but {who} gets at most every token "
                 f"once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
                 f"give {what} over the mean, 1 to {most:g}."
             )

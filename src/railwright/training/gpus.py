@@ -8,6 +8,7 @@ from railwright.fabric.names import numbered, server_name
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, listed, working
 from railwright.training.sizes import domain_of, job_gpus
+from railwright.units import number
 
 
 def check_gpus(job: TrainingJob, fabric: Fabric) -> None:
@@ -17,8 +18,8 @@ def check_gpus(job: TrainingJob, fabric: Fabric) -> None:
     usable = fabric.num_servers * domain_of(job, fabric)
     if usable < gpus <= fabric.num_gpus:
         raise PlanError(
-            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the "
-            f"{fabric.num_servers} servers give {usable}; ask for at most that many."
+            f"{job.name}: gpus is {gpus}, but with gpus_per_server {job.gpus_per_server} the cluster of "
+            f"{number(fabric.num_servers, 'server')} gives {usable}; ask for at most that many."
         )
     if gpus > fabric.num_gpus:
         raise PlanError(
@@ -31,15 +32,15 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
     if domain_of(job, fabric) > fabric.gpus_per_server:
         raise PlanError(
             f"{job.name}: gpus_per_server is {job.gpus_per_server}, but a server has "
-            f"{fabric.gpus_per_server} GPUs; ask for at most that many."
+            f"{number(fabric.gpus_per_server, 'GPU')}; ask for at most that many."
         )
     if job.servers is None:
         return
     wrong = [s for s in job.servers if s >= fabric.num_servers]
     if wrong:
         raise PlanError(
-            f"{job.name}: servers names number {wrong[0]}, but the {fabric.num_servers} servers of the "
-            f"cluster have {numbered(fabric.num_servers)}."
+            f"{job.name}: servers names number {wrong[0]}, but the cluster has "
+            f"{number(fabric.num_servers, 'server')}, with {numbered(fabric.num_servers)}."
         )
     twice = [s for i, s in enumerate(job.servers) if s in job.servers[:i]]
     if twice:
@@ -50,8 +51,8 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
     held = len(job.servers) * domain_of(job, fabric)
     if (job.gpus or 1) > held:
         raise PlanError(
-            f"{job.name}: gpus is {job.gpus}, but the {len(job.servers)} servers it names have {held}; "
-            "name more servers or ask for fewer GPUs."
+            f"{job.name}: gpus is {job.gpus}, but it names {number(len(job.servers), 'server')} with "
+            f"{number(held, 'GPU')}; name more servers or ask for fewer GPUs."
         )
 
 
@@ -61,8 +62,8 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
     fitting = working(divisors(domain))
     if tensor > domain and tensor % domain:
         raise PlanError(
-            f"{job.name}: layout.tensor {tensor} is more than the {domain} GPUs of a server and not a "
-            f"multiple of them; {fitting}, and over the network multiples of {domain}."
+            f"{job.name}: layout.tensor {tensor} is more than the {number(domain, 'GPU')} of a server and "
+            f"not a multiple of them; {fitting}, and over the network multiples of {domain}."
         )
     if domain % tensor and tensor < domain < gpus:
         raise PlanError(
@@ -78,7 +79,8 @@ def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
         left, odd = divmod(gpus, tensor * context)
         choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
         raise PlanError(
-            f"{job.name}: {gpus} GPUs are not a multiple of {what} = {sizes} = {unit}; "
+            f"{job.name}: {number(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} not a multiple of "
+            f"{what} = {sizes} = {unit}; "
             + (f"set gpus to {fit}, or " if fit else "")
             + f"choose {choice[0]} from {listed(choice[1])}."
         )

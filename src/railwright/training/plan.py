@@ -25,6 +25,7 @@ from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
+from railwright.units import number
 
 MOST_MICROBATCHES = 100_000
 """Passes of a step grow with them, and with them the time to simulate it (10 s); no run has as many."""
@@ -248,8 +249,8 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
         if len(given) != pieces or sum(given) != arch.layers:
             raise PlanError(
                 f"{job.name}: layers_per_stage must be {pieces} numbers ({cut}) that "
-                f"add up to the {arch.layers} layers of {arch.name}, but it has {len(given)} that add up to "
-                f"{sum(given)}."
+                f"add up to the {number(arch.layers, 'layer')} of {arch.name}, but it has "
+                f"{len(given)} that add up to {sum(given)}."
             )
         inner = given[1:-1]
         if 0 in inner:
@@ -260,8 +261,8 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
         return
     if arch.layers + 2 < pieces or (pieces == 1 and not arch.layers):
         raise PlanError(
-            f"{job.name}: the {arch.layers} layers of {arch.name} cannot be cut into {pieces} pieces "
-            f"({cut}), of which all but the first and the last need a layer; "
+            f"{job.name}: the {number(arch.layers, 'layer')} of {arch.name} cannot be cut into "
+            f"{pieces} pieces ({cut}), of which all but the first and the last need a layer; "
             f"use at most {arch.layers + 2}."
         )
 
@@ -328,7 +329,7 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
 
 
 def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
-    found: list[str] = []
+    found = list(arch.notes)
     tensor, context = job.layout.tensor, job.layout.context
     domain = domain_of(job, fabric)
     if tensor > domain:

@@ -109,7 +109,8 @@ class StepResult:
     """One training step of one job on one network.
 
     step_time [s]; tokens per step; mfu against the dense peak of `dtype`, model FLOPs with full attention
-    scores (Megatron SC'21 convention); `tokens_total`, `time_to_train`, `gpu_hours` for the token budget
+    scores (Megatron SC'21 convention) and, of frozen weights, no gradients (`job_flops_per_token`);
+    `tokens_total`, `time_to_train`, `gpu_hours` for the token budget
     error_low, error_high   80 % band of measured/predicted step time of this family
     error_source   the published records that band was made of
     unit   what `tokens` counts: 'tokens', or 'samples' of a recommendation model

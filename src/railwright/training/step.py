@@ -15,7 +15,6 @@ from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time, profile_of
 from railwright.compute.time import peak_rate
-from railwright.model import flops_per_token
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
@@ -33,6 +32,7 @@ from railwright.training.host_memory import check_host, host_memory, tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
+from railwright.training.model_flops import job_flops_per_token
 from railwright.training.offload import ON_GPU, copy_times, update_on_host
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
@@ -126,7 +126,7 @@ def simulate(
     )
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
-    flops = flops_per_token(arch, job.attended).total * tokens
+    flops = job_flops_per_token(job, arch) * tokens
     gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
     band = error_band(family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework, fitted)
     step = StepResult(

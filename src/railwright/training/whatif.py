@@ -320,7 +320,7 @@ QUESTIONS: tuple[Question, ...] = (
     ("Context-parallel overlapped", "blocks of keys and values beside attention", _overlap("cp")),
     ("Pipeline sends overlapped", "the sender computes on while it sends", _overlap("pp")),
     ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
-    ("Experts perfectly balanced", "no expert gets more tokens than the mean", _balanced),
+    ("Experts perfectly balanced", "no GPU's experts get more tokens than the mean", _balanced),
     ("HBM bandwidth ×2", "memory-bound kernels; products where memory limits them", _hbm(2.0)),
     (
         "Tokens once per server",

@@ -17,7 +17,12 @@ LARGEST = 256 * 2**20
 
 
 def read_log(
-    source: str | Path, *, op: str | None = None, ranks: int | None = None, name: str = ""
+    source: str | Path,
+    *,
+    op: str | None = None,
+    ranks: int | None = None,
+    name: str = "",
+    also: str = "",
 ) -> list[MeasuredCurve]:
     """Every curve of a log, in order; out-of-place before in-place.
 
@@ -25,6 +30,7 @@ def read_log(
     op      the collective, where the log does not name it
     ranks   of one communicator, where the log does not tell; the numbers still win where they contradict
     name    what to call a pasted text in messages
+    also    what else the caller would have read, for the message of a text that is neither
 
     Reads nccl-tests and rccl-tests of all ages (text and -J), OSU micro-benchmarks and hand-trimmed tables,
     with launchers' prefixes, NCCL's own messages and quoted text between.  What is doubtful is a note of the
@@ -43,7 +49,7 @@ def read_log(
         raise _mistake(file, 0, f"{ranks} ranks cannot run a collective; give 1 or more")
     tables = _tables(text)
     if not tables:
-        raise _mistake(file, _last_line(text), _why_none(text))
+        raise _mistake(file, _last_line(text), _why_none(text, also))
     curves = curves_of(tables, file, named, ranks, hint=op_named_in_file(file))
     if not curves:
         raise _mistake(
@@ -97,7 +103,7 @@ def _text_of(source: str | Path, name: str) -> tuple[str, str]:
     return raw.decode("utf-8", errors="replace"), file
 
 
-def _why_none(text: str) -> str:
+def _why_none(text: str, also: str) -> str:
     if not text.strip():
         return "the log is empty"
     if looks_like_json(text):
@@ -106,7 +112,7 @@ def _why_none(text: str) -> str:
         return "a test was started here, but no row of its table was printed: it failed or was stopped before"
     return (
         "there is no table of a benchmark here; expected the output of nccl-tests, rccl-tests or OSU, "
-        "with its line of column names (size … time algbw busbw)"
+        f"with its line of column names (size … time algbw busbw){also and f', or {also}'}"
     )
 
 

@@ -13,6 +13,8 @@ from railwright.measure.steplog.formats import BATCH, FORMATS, Told, composer, r
 from railwright.measure.steplog.log import LoggedStep, StepLog
 
 KNOWN = ", ".join(name for name, _ in FORMATS) + ", llm-foundry"
+EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
+"""What is asked of a training log."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LONGEST = 4000
 """Characters of a line that are read."""
@@ -41,7 +43,7 @@ def read_step_log(path: Path) -> StepLog:
     except OSError as error:
         raise RailwrightError(f"cannot read '{path}': {error.strerror or error}") from None
     if not found.steps:
-        raise RailwrightError(f"{path}: has no training step; logs of {KNOWN} are known")
+        raise RailwrightError(f"{path}: has no training step; expected {EXPECTED}")
     if len(found.frameworks) > 1:
         raise RailwrightError(
             f"{path}: has steps of {' and of '.join(found.frameworks)}; give the log of one job"
