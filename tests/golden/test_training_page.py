@@ -14,7 +14,14 @@ from railwright.measure.training import records
 from railwright.measure.training_errors import by_family, generation_of, left_out, steps_of, worst
 from railwright.measure.training_reasons import RULES, UNKNOWN, reason_of
 from railwright.report.scatter import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, picture
-from railwright.report.training_page import GENERATIONS, KINDS, errors_drawing, steps_drawing, training_page
+from railwright.report.training_page import (
+    GENERATIONS,
+    KINDS,
+    SHAPES,
+    errors_drawing,
+    steps_drawing,
+    training_page,
+)
 
 CARRIED = {r["id"]: r for r in records()}
 
@@ -75,6 +82,14 @@ def test_equal_steps_lie_on_the_diagonal() -> None:
     across = (float(mark.attrib["cx"]) - LEFT) / (WIDTH - RIGHT - LEFT)
     up = (HEIGHT - BOTTOM - float(mark.attrib["cy"])) / (HEIGHT - BOTTOM - TOP)
     assert across == pytest.approx(up, abs=1e-3)
+
+
+def test_the_key_lies_inside_the_drawing() -> None:
+    """Four colours and three shapes in one row; a letter is 6.7 wide (report/scatter.py)."""
+    root = ElementTree.fromstring(steps_drawing(some(), CARRIED))
+    key = {text.text: float(text.attrib["x"]) for text in root.iter("text") if text.attrib.get("y") == "17"}
+    assert len(key) == len({*GENERATIONS.values()}) + len(SHAPES)
+    assert max(x + 6.7 * len(text or "") for text, x in key.items()) <= WIDTH
 
 
 def test_a_drawing_stands_alone() -> None:

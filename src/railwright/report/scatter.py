@@ -135,9 +135,10 @@ def _dot(dot: Dot, x: float, y: float) -> Html:
 
 
 def _key(colours: Sequence[str], shapes: Sequence[str]) -> list[Html]:
-    """What colours and shapes stand for, in one row; shapes without a colour of their own."""
+    """What colours and shapes stand for, in one row over the whole width; shapes without a colour of their
+    own."""
     found: list[Html] = []
-    at = LEFT
+    at = 0.0
     entries = [(0, colour(i), text) for i, text in enumerate(colours)]
     entries += [(SHAPES[i], "plain", text) for i, text in enumerate(shapes)]
     for shape, look, text in entries:
