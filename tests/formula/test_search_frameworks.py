@@ -328,6 +328,20 @@ def test_a_best_layout_that_the_jobs_own_software_does_not_run_is_told() -> None
     assert not any("does not run" in word for word in words)
 
 
+@pytest.mark.parametrize(("dispatch", "told"), [("fp8", True), ("bf16", False)])
+def test_what_keeps_a_framework_from_spreading_experts_is_told(dispatch, told) -> None:
+    """Megatron-LM sends tokens in 16 bits: of a job that sends 8 it runs only layouts without an exchange."""
+    space = Space({"pipeline": (1,), "context": (1,), "tensor": (1,), "expert": (1, 2), "zero": (1,)})
+    asked = job(batch=64, dtype="fp8_block").model_copy(update={"dispatch_dtype": dispatch})
+    words = search(asked, MOE, machine(1), space, top=1, steps=0, framework="megatron").words
+    wanted = (
+        "Megatron-LM runs no layout of this job with expert above 1, for what it lacks: tokens dispatched in "
+        "8 bits. Of a job that does without, the search tries them too."
+    )
+    assert (wanted in words) == told
+    assert any("with expert above 1" in text for text in words) == told
+
+
 def test_a_space_of_which_a_framework_runs_nothing_is_refused() -> None:
     space = Space({"pipeline": (2,), "schedule": ("zb-v",), "virtual_pipeline": (1,)})
     with pytest.raises(

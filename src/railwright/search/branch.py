@@ -33,7 +33,7 @@ from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
-from railwright.search.software import best_lacks, own_lacks, priced
+from railwright.search.software import best_lacks, own_lacks, priced, spread_lacks
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.search.stopped import none_can_work, none_fits, none_is_held
 from railwright.spec.dataset import Data
@@ -126,6 +126,8 @@ def search(
     words += (*some_layers(best[0].job, arch, space), *beyond_reach(best[0].job, arch, on))
     data = data_parallel(best[0].job, machine.network.fabric)
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
+    if only:
+        words = (*spread_lacks(run.blocks, run.memory, only, job, arch), *words)
     said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
     words = (*filter(None, (told,)), *words, *said)
     return SearchResult(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.frameworks import FRAMEWORKS, Framework
 from railwright.search.result import Candidate
+from railwright.search.space import Block, apply
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
@@ -14,6 +20,8 @@ from railwright.training.communication import Predict
 from railwright.training.eras import era_of
 from railwright.training.sizes import data_parallel
 from railwright.units import show_time
+
+Floats32 = NDArray[np.float32]
 
 
 def priced(
@@ -47,6 +55,26 @@ def own_lacks(own: Candidate | None, only: Framework, arch: Transformer, machine
     """What the framework that was searched for does not run of the job as written."""
     lacks = only.lacks(own.job, arch, data_parallel(own.job, machine.network.fabric)) if own else []
     return (f"{only.title} does not run the one as written: {'; '.join(lacks)}.",) if lacks else ()
+
+
+def spread_lacks(
+    blocks: Sequence[Block], memory: Sequence[Floats32], only: Framework, job: TrainingJob, arch: Transformer
+) -> tuple[str, ...]:
+    """What keeps a framework from all layouts whose experts lie apart, where it runs none of a space's.
+
+    memory  of each block, infinite where the framework does not run a layout [byte]
+    """
+    spread = [(b, m) for b, m in zip(blocks, memory, strict=True) if b.structure["expert"] > 1]
+    if not spread or any(np.isfinite(m).any() for _, m in spread):
+        return ()
+    firsts = [(apply(job, block.at((0,) * len(block.shape))), block.data) for block, _ in spread]
+    lacks = set.intersection(*(set(only.lacks(first, arch, data)) for first, data in firsts))
+    if not lacks:
+        return ()
+    return (
+        f"{only.title} runs no layout of this job with expert above 1, for what it lacks: "
+        f"{'; '.join(sorted(lacks))}. Of a job that does without, the search tries them too.",
+    )
 
 
 def best_lacks(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
