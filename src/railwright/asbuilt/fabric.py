@@ -18,7 +18,7 @@ from railwright.catalog.parts import Catalog, Nic, Server, Switch
 from railwright.errors import PlanError
 from railwright.fabric.devices import scale_up_name
 from railwright.fabric.faults import apply_faults
-from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
 from railwright.spec.study import CableLengths, Fault
 
@@ -83,9 +83,9 @@ def fabric_names(machine: Inferred | Wiring) -> dict[str, str]:
     """Name in the fabric of `to_fabric` -> name in the dump: {'leaf-03': 'IB-L3', …}."""
     inferred = infer(machine) if isinstance(machine, Wiring) else machine
     layout = _layout(inferred)
-    names = {f"server-{i + 1:02d}": name for i, name in enumerate(layout.servers)}
+    names = {server_name(i): name for i, name in enumerate(layout.servers)}
     for i, name in enumerate(layout.servers):
-        names |= {f"server-{i + 1:02d}/nic-{j}": f"{name}/{a}" for j, a in enumerate(layout.adapters)}
+        names |= {f"{server_name(i)}/nic-{j}": f"{name}/{a}" for j, a in enumerate(layout.adapters)}
     for word, switches in zip(("leaf", "spine", "core"), layout.switches, strict=True):
         names |= {f"{word}-{i + 1:02d}": label(inferred.wiring.nodes[s]) for i, s in enumerate(switches)}
     return names

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from railwright.diagnose.constants import rate, slows
 from railwright.errors import RailwrightError, nearest
-from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
 
 Ints = NDArray[np.int64]
@@ -123,7 +123,7 @@ def elements_of(fabric: Fabric | None, names: Mapping[str, str] | None = None) -
         elements.aliases.setdefault(name.casefold(), made)
         if slash and name in own:
             elements.aliases.setdefault(own[name].replace("/", " ").casefold(), made)
-    servers = [f"server-{s + 1:02d}" for s in range(fabric.num_servers)]
+    servers = [server_name(s) for s in range(fabric.num_servers)]
     elements.of_server = np.array([elements.add("node", own.get(s, s)) for s in servers], np.int64)
     for server, made in zip(servers, elements.of_server.tolist(), strict=True):
         elements.aliases.setdefault(server.casefold(), made)

@@ -20,7 +20,7 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server, Switch
 from railwright.errors import PlanError, RailwrightError
 from railwright.fabric.counting import COPPER_REACH
-from railwright.fabric.graph import Fabric, Ints, Kind, Role
+from railwright.fabric.graph import Fabric, Ints, Kind, Role, server_name
 from railwright.fabric.names import device_names
 
 MULTIMODE_REACH = 50.0
@@ -85,7 +85,7 @@ class Sheet:
     @cached_property
     def hosts(self) -> list[str]:
         """Name of every server."""
-        return [f"server-{i + 1:02d}" for i in range(self.fabric.num_servers)]
+        return [server_name(i) for i in range(self.fabric.num_servers)]
 
     @cached_property
     def local(self) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import PlanError
-from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
+from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role, server_name
 from railwright.fabric.names import find_devices
 from railwright.spec.study import Fault
 
@@ -133,7 +133,7 @@ def _move_gpus(fabric: Fabric, left_out: Sequence[int]) -> Fabric:
         gpus = stranded[fabric.server[stranded] == server]
         if not len(live):
             raise PlanError(
-                f"server-{server + 1:02d} has no live NIC left, so its {fabric.gpus_per_server} GPUs cannot "
+                f"{server_name(server)} has no live NIC left, so its {fabric.gpus_per_server} GPUs cannot "
                 "join: mend one of its NICs, ports or leaves, or plan without this server",
                 "faults",
             )

@@ -42,6 +42,11 @@ class Role(IntEnum):
     SPINE_CORE = 4
 
 
+def server_name(number: int) -> str:
+    """The server that a study calls by a number, which begins at 0, as the drawing names it, from 01."""
+    return f"server-{number + 1:02d}"
+
+
 @dataclass(frozen=True, eq=False)
 class Fabric:
     """A compute fabric with its scale-up domains inside; or a storage or management network, without GPUs.
@@ -137,13 +142,13 @@ class Fabric:
         """
         kind = Kind(int(self.kind[device]))
         if kind is Kind.GPU:
-            return f"server-{self.server[device] + 1:02d}/gpu-{device % self.gpus_per_server}"
+            return f"{server_name(self.server[device])}/gpu-{device % self.gpus_per_server}"
         ordinal = device - self._begin[kind]
         if kind is Kind.NIC:
             per_server = (self._begin[Kind.NIC + 1] - self._begin[Kind.NIC]) // self.num_servers
-            return f"server-{self.server[device] + 1:02d}/nic-{ordinal % per_server}"
+            return f"{server_name(self.server[device])}/nic-{ordinal % per_server}"
         if kind is Kind.SCALE_UP:
-            return f"server-{self.server[device] + 1:02d}/{self.scale_up}"
+            return f"{server_name(self.server[device])}/{self.scale_up}"
         return f"{kind.name.lower()}-{ordinal + 1:02d}"
 
     def link_name(self, link: int) -> str:

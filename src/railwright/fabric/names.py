@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from railwright.errors import PlanError, nearest
-from railwright.fabric.graph import Fabric, Ints, Kind
+from railwright.fabric.graph import Fabric, Ints, Kind, server_name
 
 SWITCHES = {"leaf": Kind.LEAF, "spine": Kind.SPINE, "core": Kind.CORE}
 INSIDE = {"gpu": Kind.GPU, "nic": Kind.NIC}
@@ -47,15 +47,10 @@ def device_names(fabric: Fabric) -> list[str]:
     names: list[str] = []
     scale_up = [fabric.scale_up] if len(fabric.devices(Kind.SCALE_UP)) else []
     for locals_ in (*inner, scale_up):
-        names += [f"server-{s + 1:02d}/{local}" for s in range(fabric.num_servers) for local in locals_]
+        names += [f"{server_name(s)}/{local}" for s in range(fabric.num_servers) for local in locals_]
     for word, kind in SWITCHES.items():
         names += [f"{word}-{i + 1:02d}" for i in range(len(fabric.devices(kind)))]
     return names
-
-
-def server_name(number: int) -> str:
-    """The server that a study calls by a number, which begins at 0, as the drawing names it, from 01."""
-    return f"server-{number + 1:02d}"
 
 
 def numbered(servers: int) -> str:
@@ -75,7 +70,7 @@ def _in_server(fabric: Fabric, element: str, number: int, inner: str | None, ind
     if (word == fabric.scale_up) != (index == "") or word not in (*INSIDE, fabric.scale_up):
         raise _unknown(fabric, element)
     of_kind = inside[fabric.kind[inside] == INSIDE.get(word, Kind.SCALE_UP)]
-    return _pick(of_kind, int(index or 0), element, f"server-{number:02d}/{word}", 0)
+    return _pick(of_kind, int(index or 0), element, f"{server_name(number - 1)}/{word}", 0)
 
 
 def _pick(choices: Ints, index: int, element: str, what: str, first: int) -> Ints:

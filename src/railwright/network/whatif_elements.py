@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railwright.errors import PlanError, nearest
-from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.spec.study import Fault
 
 KINDS = ("nic", "cable", "slow-cable", "leaf", "spine", "core", "server")
@@ -82,7 +82,7 @@ def name(fabric: Fabric, element: Element) -> str:
     if element.cable >= 0:
         return f"{fabric.device_name(int(fabric.b[element.cable]))} port {fabric.port_b[element.cable]}"
     if element.kind == "server":
-        return f"server-{element.device + 1:02d}"
+        return server_name(element.device)
     return fabric.device_name(element.device)
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.units import show_count
 
 Ints = NDArray[np.int32]
@@ -221,7 +221,7 @@ def _name(fabric: Fabric, kind: Kind, group: Sequence[_Member], label: str) -> s
     if len(group) == 1:
         member = group[0]
         if kind == Kind.GPU:
-            return f"server-{member.ordinal + 1:02d}"
+            return server_name(member.ordinal)
         rail = f" (rail {member.rail + 1})" if member.rail >= 0 else ""
         return fabric.device_name(member.devices[0]) + rail
     noun = PLURALS[kind]

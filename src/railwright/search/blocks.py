@@ -326,12 +326,13 @@ def _left(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> 
         kept = []
         choices = dict(block.choices)
         others = block.size // len(choices[axis])
+        asked = READING[_field(axis)] if works else VARYING
         for value in choices[axis]:
             if value == first[axis] and (works or at):
                 kept.append(value)  # the layout that an earlier axis was checked with
                 continue
             try:
-                refuse(apply(start, {axis: value}), arch, fabric, READING[_field(axis)] if works else VARYING)
+                refuse(apply(start, {axis: value}), arch, fabric, asked)
             except PlanError as no:
                 refused.append((no, others))
             else:

@@ -126,10 +126,9 @@ def search(
     words += (*some_layers(best[0].job, arch, space), *beyond_reach(best[0].job, arch, on))
     data = data_parallel(best[0].job, machine.network.fabric)
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
-    if only:
-        words = (*spread_lacks(run.blocks, run.memory, only, job, arch), *words)
+    apart = spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()
     said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
-    words = (*filter(None, (told,)), *words, *said)
+    words = (*filter(None, (told,)), *apart, *words, *said)
     return SearchResult(
         objective,
         tuple(best),

@@ -11,7 +11,7 @@ from typing import Any
 
 from railwright.errors import RailwrightError
 from railwright.export.yamltext import scalar
-from railwright.fabric.names import server_name
+from railwright.fabric.graph import server_name
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
 from railwright.search.export_megatron import megatron, nemo

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.frameworks import FRAMEWORKS, Framework
+from railwright.search.laws import Floats32
 from railwright.search.result import Candidate
 from railwright.search.space import Block, apply
 from railwright.spec.dataset import Data
@@ -20,8 +20,6 @@ from railwright.training.communication import Predict
 from railwright.training.eras import era_of
 from railwright.training.sizes import data_parallel
 from railwright.units import show_time
-
-Floats32 = NDArray[np.float32]
 
 
 def priced(

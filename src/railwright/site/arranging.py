@@ -17,7 +17,7 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog
 from railwright.errors import PlanError
 from railwright.fabric import Fabric, Kind, Role
-from railwright.fabric.graph import Ints
+from railwright.fabric.graph import Ints, server_name
 from railwright.fabric.names import device_names
 from railwright.site.circuits import Machine
 from railwright.site.filling import Fill, Rooms, fullest, host_machine, servers_per_rack, switch_machine
@@ -116,7 +116,7 @@ def _blocks(
     fill = servers_per_rack(server, rooms)
     mode, wanted = rooms.site.switches, rooms.site.servers_per_rack
     blocks = []
-    servers = [Item(f"server-{i + 1:02d}", server, "compute", i) for i in range(len(group_of))]
+    servers = [Item(server_name(i), server, "compute", i) for i in range(len(group_of))]
     of_group: dict[int, list[Item]] = {}
     for leaf in leaves:
         of_group.setdefault(int(compute.group[leaf.number]), []).append(leaf)

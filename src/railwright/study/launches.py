@@ -31,30 +31,34 @@ CALLS: dict[Launcher, tuple[tuple[str, str], ...]] = {
 """Launcher -> constants that price what it calls, and for what (`training.host.launch_times`)."""
 
 
-def with_launches(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+def with_launches(
+    job: JobResult, asked: TrainingJob | None, machine: Machine, free: float | None = None
+) -> JobResult:
     """The job with a warning where launches are worth more of its step than its error range allows for.
 
     asked   None for a job whose launches are not predicted
+    free    its step without launches, simulated here where it is not known [s]
     """
     step = job.step
     if step is None or asked is None or not any(s.kind == "host" and s.exposed > 0 for s in step.shares):
         return job
-    questions = [one for one in QUESTIONS if one[0] == FREE_LAUNCHES]
-    rows = what_ifs(asked, architecture(asked.model), machine, step.stage, questions)
-    free = next((row.step for row in rows if row.step is not None), None)
+    if free is None:
+        questions = [one for one in QUESTIONS if one[0] == FREE_LAUNCHES]
+        rows = what_ifs(asked, architecture(asked.model), machine, step.stage, questions)
+        free = next((row.step.step_time for row in rows if row.step is not None), None)
     if free is None or not beyond_range(step, free):
         return job
-    saved = 1 - free.step_time / step.step_time
+    saved = 1 - free / step.step_time
     return replace(job, step=replace(step, warnings=(*step.warnings, _told(saved, step, asked, machine.gpu))))
 
 
-def beyond_range(step: StepResult, free: StepResult) -> bool:
-    """Whether a step without launches is shorter than 80 % of measurements allow for.
+def beyond_range(step: StepResult, free: float) -> bool:
+    """Whether a step without launches, `free` seconds, is shorter than 80 % of measurements allow for.
 
     The range is of published steps as a whole; where launches move a step by more than it is wide below, an
     error of theirs alone can take a measurement out of it.
     """
-    return free.step_time < step.error_low * step.step_time
+    return free < step.error_low * step.step_time
 
 
 def launch_costs(job: TrainingJob, gpu: Gpu) -> str:

@@ -28,6 +28,7 @@ from railwright.study.result import JobResult, Result, SensitivityRow, VariantRe
 from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
 from railwright.study.together import together
+from railwright.training.whatif import FREE_LAUNCHES
 
 Progress = Callable[[str, float], None]
 
@@ -75,7 +76,6 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     if chosen:
         best = variants[chosen]
         variants[chosen] = replace(best, jobs=_looked_into(studies[chosen], best, workshop))
-    variants[chosen] = replace(variants[chosen], jobs=_told_of(studies[chosen], variants[chosen], workshop))
     rows = []
     for variant in study.sensitivity:
         tell(f"what if: {variant.name}")
@@ -84,6 +84,8 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     rows.sort(key=lambda row: -abs(row.effect or 0.0))
     tell("what if: network, overlap, memory, compute")
     asked = what_if_rows(studies[chosen], variants[chosen], workshop, every=what_if)
+    told = _told_of(studies[chosen], variants[chosen], asked, workshop)
+    variants[chosen] = replace(variants[chosen], jobs=told)
     variants[chosen], held_back = _held_back(variants[chosen], asked)
     done += what_if
     beside = rooms(study, workshop, tell)
@@ -118,14 +120,21 @@ def _looked_into(study: Study, base: VariantResult, workshop: Workshop) -> tuple
     return tuple(found)
 
 
-def _told_of(study: Study, variant: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
+def _told_of(
+    study: Study, variant: VariantResult, rows: Sequence[SensitivityRow], workshop: Workshop
+) -> tuple[JobResult, ...]:
     """The jobs of the variant that the report is about, with their timelines and critical paths, and a
-    warning where the host's launches decide."""
+    warning where the host's launches decide.
+
+    rows  what-ifs of the first job there, which tell its step without launches
+    """
     machine = workshop.machine(study)
+    free = next((row.step_time for row in rows if row.name == FREE_LAUNCHES), None)
     found = []
-    for job, asked in zip(variant.jobs, _wanted(study), strict=True):
+    for nth, (job, asked) in enumerate(zip(variant.jobs, _wanted(study), strict=True)):
         trained = asked if isinstance(asked, TrainingJob) else None
-        found.append(with_timeline(with_launches(job, trained, machine), trained, machine))
+        warned = with_launches(job, trained, machine, None if nth else free)
+        found.append(with_timeline(warned, trained, machine))
     return tuple(found)
 
 

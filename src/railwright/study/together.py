@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from railwright.collectives import Machine
 from railwright.errors import RailwrightError
-from railwright.fabric.graph import Fabric
-from railwright.fabric.names import server_name
+from railwright.fabric.graph import Fabric, server_name
 from railwright.serving.cluster import places
 from railwright.spec.study import Study
 from railwright.training.dlrm import gpus_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from railwright.errors import PlanError
-from railwright.fabric.graph import Fabric
-from railwright.fabric.names import numbered, server_name
+from railwright.fabric.graph import Fabric, server_name
+from railwright.fabric.names import numbered
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, listed, working
 from railwright.training.sizes import domain_of, job_gpus
