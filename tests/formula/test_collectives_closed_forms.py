@@ -75,6 +75,23 @@ def test_a_ring_receives_once_more_than_it_sends_and_the_tuner_knows_nothing_of_
     assert ring.limit("broadcast", "simple", pair) == ring.inside("broadcast", "simple", pair)
 
 
+def test_a_ring_over_meshes_leaves_each_once() -> None:
+    # of eight hops of a node seven are over its lanes; one node's rings have all eight there
+    two = Group(16, 2, 8, **A100, links=7)
+    assert ALGORITHMS["ring"].limit("all_reduce", "simple", two) == pytest.approx(two.usable_lane * 8 / 7)
+
+
+@pytest.mark.parametrize(("ranks", "share"), [(2, 1 / 7), (3, 1 / 7), (4, 3 / 7), (6, 1 / 7), (8, 1.0)])
+def test_a_group_on_a_mesh_has_the_links_among_its_members(ranks: int, share: float) -> None:
+    switched = Group(ranks, 1, 8, **A100)
+    mesh = replace(switched, links=7)
+    assert mesh.usable_lane == pytest.approx(switched.usable_lane * share)
+    assert mesh.usable_pair == pytest.approx(switched.usable_lane / 7)
+    assert (switched.reach, switched.usable_pair) == (1.0, switched.usable_lane)
+    # nothing is lost to the last receive there
+    assert ALGORITHMS["ring"].limit("all_gather", "simple", mesh) == pytest.approx(mesh.usable_lane)
+
+
 def test_a_ring_in_a_node_fills_one_step_whatever_its_gpus_and_across_nodes_all() -> None:
     for ranks in (2, 4, 8):
         cost = on_healthy_fabric("all_reduce", 2.0**26, Group(ranks, 1, 8, **A100), NcclSettings())

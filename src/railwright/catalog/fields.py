@@ -56,6 +56,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "hbm_bytes": Field("quantity", "size", "MiB", least=_POSITIVE),
         "hbm_bandwidth": Field("quantity", "bandwidth", "GB/s", least=_POSITIVE),
         "scale_up_bandwidth": _GB_PER_S,
+        "scale_up_links": Field("whole number", otherwise=0),
         "power": _WATTS,
         "sms": _SOME,
     },

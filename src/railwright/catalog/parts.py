@@ -41,6 +41,8 @@ class Gpu:
     hbm_bytes        memory a job can address, as the driver reports it (a label of 80 GB is 79.6 GiB) [byte]
     hbm_bandwidth    memory bandwidth [byte/s]
     scale_up_bandwidth  what one GPU sends into its scale-up domain, one direction [byte/s]; 0 without one
+    scale_up_links   links to as many peers that the GPU's bandwidth is shared over, where no switch joins
+                     the domain: two GPUs then reach each other over one of them; 0 behind switches
     power            board power limit [W]
     sms              streaming multiprocessors or compute units (for wave effects)
     sources          field name -> Source; '*' stands for every field not named
@@ -53,6 +55,7 @@ class Gpu:
     hbm_bytes: float
     hbm_bandwidth: float
     scale_up_bandwidth: float
+    scale_up_links: int
     power: float
     sms: int
     sources: Mapping[str, Source]

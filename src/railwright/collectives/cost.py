@@ -105,7 +105,7 @@ def point_to_point(
     protocol = p2p.protocol_of(message, group)
     family = as_measured(family_of(group, "p2p"), profile)
     latency = p2p.steps(op, size, group, settings.pxn, wires.path)
-    usable = group.lane / group.usable_lane
+    usable = group.lane / (group.usable_pair if op == "sendrecv" else group.usable_lane)
     bandwidth = size * p2p.wire(protocol) / usable_share(family, profile)
     bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
     posting = p2p.posting_seconds(

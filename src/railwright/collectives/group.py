@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log2
+from math import ceil, log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class Group:
     nics       NICs that every domain can offer to it
     nic_rate   of one NIC, one direction [byte/s]
     scale_up   what one GPU sends into its domain [byte/s]; 0 without NVLink
+    links      to as many peers that `scale_up` is shared over; 0 where switches join the domain
     generation 'volta', 'ampere', 'hopper', 'blackwell' or 'cdna'
     cpu        'intel', 'amd' or 'arm'
     transport  'ib' (verbs: InfiniBand and RoCE) or 'efa'
@@ -49,6 +50,7 @@ class Group:
     min_channels: int | None = None
     max_channels: int | None = None
     nic_slot: float | None = None
+    links: int = 0
 
     def channels(self, own: int) -> int:
         """How many channels run where NCCL on its own would open `own`."""
@@ -70,7 +72,32 @@ class Group:
 
     @property
     def usable_lane(self) -> float:
-        """What NCCL's topology search can use of it. [byte/s]"""
+        """What collectives of this group can use of it. [byte/s]"""
+        return self._usable * self.reach
+
+    @property
+    def usable_pair(self) -> float:
+        """What one rank can send to a single other one of its node. [byte/s]"""
+        return self._usable / max(self.links, 1)
+
+    @property
+    def reach(self) -> float:
+        """Share of a GPU's links that its group uses in a node: of a mesh those to the others of the group.
+
+        RCCL has rings over all of them for 2, 4 and 8 GPUs, and a single ring for other numbers: 8 GB on
+        MI355X, whose links of 76.5 GB/s are seven, has a busbw of 60, 168 and 390 GB/s on 2, 4 and 8 GPUs
+        whether gathered, scattered or reduced, and 44 to 48 on 5, 6 and 7 (81 to 93 on 3).
+        Source: mit-orcd/amd-benchmarks at f58939d, amd-cloud/results/rccl.csv (rccl-tests, ROCm 7.14).
+        """
+        here = ceil(self.ranks_per_node)
+        if not self.links or here < 2:
+            return 1.0
+        used = here - 1 if here & (here - 1) == 0 else 1
+        return min(1.0, used / self.links)
+
+    @property
+    def _usable(self) -> float:
+        """What NCCL's topology search can use of a lane whose GPU reaches all others. [byte/s]"""
         usable = nccl()["usable"]
         return self.lane * float(usable["scale_up"][self.generation] if self.scale_up else usable["pcie"])
 
@@ -174,6 +201,7 @@ def _group(machine: Machine, ranks: int, nodes: int, nics: int) -> Group:
         min_channels=machine.nccl.min_channels,
         max_channels=machine.nccl.max_channels,
         nic_slot=machine.nic.pcie_bandwidth,
+        links=machine.gpu.scale_up_links,
     )
 
 

@@ -129,7 +129,7 @@ def normal(stage: str, layer: Layer, group: Group, width: int, average: Copies, 
         messages = layer.tokens * average.remote_nodes * layer.imbalance / chunk
         network = per_message * wire.seconds_per_byte / _efficiency(facts, own, group)
         network += messages * float(facts["message"][group.transport])
-    inside = lane / (group.scale_up * float(own["scale_up_efficiency"][group.generation]))
+    inside = lane / (group.scale_up * group.reach * float(own["scale_up_efficiency"][group.generation]))
     slow, fast = max(network, inside), min(network, inside)
     slots = int(own["rdma_buffer_tokens"]) // int(own["rdma_chunk_tokens"])
     chunks = max(1.0, layer.tokens / (int(own["rdma_chunk_tokens"]) * int(own["channels"])))
@@ -203,7 +203,7 @@ def _direct(stage: str, layer: Layer, group: Group, width: int, wire: Wire, nvli
         share = group.nic_rate * group.nics / width  # several GPUs may share a NIC
         network = max(network, messages * token / (share * efficiency))
     network += messages * float(facts["message"][group.transport])
-    rate = group.scale_up * float(own["scale_up_efficiency"][group.generation])
+    rate = group.scale_up * group.reach * float(own["scale_up_efficiency"][group.generation])
     inside = near * token / rate if nvlink else 0.0
     launch = _launch(own, stage, messages > 0)
     terms = (

@@ -127,7 +127,7 @@ def nominal_seconds_per_byte(op: Op, group: Group, pxn: bool) -> float:
     """
     n, local = group.ranks, group.ranks_per_node
     if op == "sendrecv":
-        return 1 / (group.usable_nic if group.nodes > 1 else group.usable_lane)
+        return 1 / (group.usable_nic if group.nodes > 1 else group.usable_pair)
     network = (n - local) / n * local / group.nics / group.usable_nic if group.nodes > 1 else 0.0
     lanes = (local - 1) / n
     if uses_relays(group, pxn):

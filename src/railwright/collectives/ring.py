@@ -62,11 +62,21 @@ def carried(op: Op, protocol: str, group: Group) -> float:
     alone, so that rings of two GPUs carry less than rings of eight. The tuner knows nothing of it.
     Source: NCCL 2.30 src/device/all_reduce.h, runRing (the last `recv`); its share of a send's time:
     nccl.yaml, last_receive.
+    Over a mesh nothing of it is seen: busbw is the number of links times the same 56 to 60 GB/s on 2, 4 and 8
+    MI355X (`Group.reach`). RCCL's rings over several nodes leave each of them once, so that of the k hops in
+    one k - 1 are over its lanes: 16 MI300X and 16 to 64 MI325X with 400 Gb/s a GPU reach 350 to 357 GB/s, 8
+    alone 316 to 319, which is 8/7 (hisohara/ai-scripts at 7b8b1ec, training/01_rccl-smoketest/README.md).
+    NCCL gives a ring one speed inside and across, from a short list: 160 GB/s on 16 H800 (issue 1411), whose
+    lanes have 165.
     """
     if op == "broadcast":
         return inside(op, protocol, group)
+    if group.links:
+        here = group.ranks_per_node
+        return _within(protocol, group, here / (here - 1) if group.nodes > 1 and here > 1 else 1.0)
     sends = sum(_counts(op, group))
-    return _within(protocol, group, sends / (sends + float(nccl()["last_receive"])), doubled=group.nodes > 1)
+    share = sends / (sends + float(nccl()["last_receive"]))
+    return _within(protocol, group, share, doubled=group.nodes > 1)
 
 
 def filled(protocol: str, group: Group) -> float | None:

@@ -24,6 +24,8 @@ SERVER_OF_GPU = {
     "GB200": "gb200-nvl72",
     "GB300": "gb300-nvl72",
     "MI300X": "mi300x-8",
+    "MI325X": "mi325x-8",
+    "MI355X": "mi355x-8",
     "H100-NVL": "server-8x-h100-nvl",
     "H20": "hgx-h20",
     "GH200": "gh200-1",
