@@ -1,7 +1,8 @@
 """Fit the factors of the software eras (training/data/eras.yaml) to published training steps.
 
-python tools/fit_training.py [single]   write eras.yaml and measure/data/training_left_out.json;
-                                        with 'single' the constants of single servers are fitted too
+python tools/fit_training.py [single] [guests]   write eras.yaml and measure/data/training_left_out.json;
+                                        with 'single' the constants of single servers are fitted too,
+                                        with 'guests' only those of GUESTS are written
 
 Two fits, both robust least squares on the logarithm of predicted over measured step time:
 - single servers: the era of vTrain, on every tenth of its 1,440 single-server rows and on nothing else;
@@ -77,6 +78,10 @@ UNSEEN = ("vtrain", "bigscience", "dgxc-nemotronh", "mbridge-nemotron-3")
 """Families that no fit sees.  Nemotron-H's mixers have launches that are not counted (docs/training/
 calibration.md): in the fit, the gap and the host of all other models would stand for them."""
 
+GUESTS = ("amd-",)
+"""Families whose records say nothing about other vendors' GPUs: kernels, compiler and driver are others, and
+the era's software is a port.  They get what the others say of their era, and effects of their own GPUs."""
+
 GENERATIONS: dict[str, str] = {}
 """GPU -> generation, of the GPUs that the records name."""
 
@@ -123,20 +128,21 @@ def main() -> None:
         final, unseen = ([_log_ratio(n, v, times) for n, v in found] for found in (last, blind))
     _report(samples, final, unseen)
     every = _everywhere(samples, found, at)
-    _write(samples, final, unseen, every, single)
-    LEFT_OUT.write_text(
-        json.dumps(
-            {
-                family: {
-                    " | ".join(cell): asdict(_pace(v)) | {"source": "left out"} for cell, v in cells.items()
-                }
-                for family, cells in without.items()
-            },
-            indent=1,
-        )
-        + "\n",
-        encoding="utf-8",
-    )
+    alone = "guests" in sys.argv[1:]
+    _write(samples, final, unseen, every, single, alone)
+    left_out = {
+        family: {" | ".join(cell): asdict(_pace(v)) | {"source": "left out"} for cell, v in cells.items()}
+        for family, cells in without.items()
+    }
+    if alone:
+        kept = json.loads(LEFT_OUT.read_text(encoding="utf-8"))
+        keys = _guest_keys(samples)
+        left_out = kept | {
+            family: {cell: pace for cell, pace in paces.items() if cell.split(" | ")[1] in keys}
+            for family, paces in left_out.items()
+            if family.startswith(GUESTS)
+        }
+    LEFT_OUT.write_text(json.dumps(left_out, indent=1) + "\n", encoding="utf-8")
 
 
 def _pace(values: Values) -> Pace:
@@ -252,44 +258,71 @@ def _mixed(
     at: Mapping[tuple[str, str], Values],
     wanted: set[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], Values]:
-    """Values of every cell by the mixed model; `found` was linearised at `at`."""
-    columns: dict[tuple[str, str, str], int] = {}
-    cells = sorted({s.cell for s in samples} | (wanted or set()))
-    for cell in cells:
-        for effect, name in _names(cell).items():
-            for parameter in PARAMETERS:
-                if EFFECTS[effect][parameter]:
-                    columns.setdefault((effect, name, parameter), len(columns))
+    """Values of every cell by the mixed model; `found` was linearised at `at`.
+
+    GUESTS are fitted after all others and move none of the effects that they share with them.
+    """
+    effects: dict[Column, float] = {}
+    for guests in (False, True):
+        chosen = [i for i, s in enumerate(samples) if s.family.startswith(GUESTS) == guests]
+        effects |= _solved([samples[i] for i in chosen], [found[i] for i in chosen], at, effects)
+    return {
+        cell: {
+            p: float(sum(effects.get((e, name, p), 0.0) for e, name in _names(cell).items()))
+            for p in PARAMETERS
+        }
+        for cell in sorted({s.cell for s in samples} | (wanted or set()))
+    }
+
+
+Column = tuple[str, str, str]
+"""Effect, its name, parameter."""
+
+
+def _solved(
+    samples: list[Sample],
+    found: list[tuple[float, list[float]]],
+    at: Mapping[tuple[str, str], Values],
+    known: Mapping[Column, float],
+) -> dict[Column, float]:
+    """Effects of some samples beside those already known."""
+    columns: dict[Column, int] = {}
+    for cell in sorted({s.cell for s in samples}):
+        for column in _columns(cell):
+            if column not in known:
+                columns.setdefault(column, len(columns))
+    if not columns:
+        return {}
     sizes = Counter(s.family for s in samples)
     rows, target = [], []
     for s, (base, slopes) in zip(samples, found, strict=True):
+        slope = dict(zip(PARAMETERS, slopes, strict=True))
         row = np.zeros(len(columns))
-        for parameter, slope in zip(PARAMETERS, slopes, strict=True):
-            for effect, name in _names(s.cell).items():
-                if EFFECTS[effect][parameter]:
-                    row[columns[effect, name, parameter]] = slope * EFFECTS[effect][parameter]
-        here = sum(k * at[s.cell][p] for p, k in zip(PARAMETERS, slopes, strict=True))
+        here = sum(k * at[s.cell][p] for p, k in slope.items())
+        for effect, name, parameter in _columns(s.cell):
+            if (place := columns.get((effect, name, parameter))) is not None:
+                row[place] = slope[parameter] * EFFECTS[effect][parameter]
+            else:
+                here -= slope[parameter] * known[effect, name, parameter]
         weight = sizes[s.family] ** -0.5
         rows.append(row * weight / NOISE)
         target.append((here - base) * weight / NOISE)
-    matrix, wanted_values = np.array(rows), np.array(target)
+    matrix, wanted = np.array(rows), np.array(target)
     robust = np.ones(len(target))
     solved = np.zeros(len(columns))
     for _ in range(20):
         a = matrix * robust[:, None]
-        solved = np.linalg.solve(a.T @ a + np.eye(len(columns)), a.T @ (wanted_values * robust))
-        off = np.abs(matrix @ solved - wanted_values)
+        solved = np.linalg.solve(a.T @ a + np.eye(len(columns)), a.T @ (wanted * robust))
+        off = np.abs(matrix @ solved - wanted)
         robust = (1.0 + off**2) ** -0.25
-    return {
-        cell: {
-            p: float(sum(
-                solved[columns[effect, name, p]] * EFFECTS[effect][p]
-                for effect, name in _names(cell).items() if (effect, name, p) in columns
-            ))
-            for p in PARAMETERS
-        }
-        for cell in cells
-    }  # fmt: skip
+    return {column: solved[place] * EFFECTS[column[0]][column[2]] for column, place in columns.items()}
+
+
+def _columns(cell: tuple[str, str]) -> Iterator[Column]:
+    for effect, name in _names(cell).items():
+        for parameter in PARAMETERS:
+            if EFFECTS[effect][parameter]:
+                yield effect, name, parameter
 
 
 def _everywhere(
@@ -324,8 +357,12 @@ def _write(
     unseen: list[float],
     values: Mapping[tuple[str, str], Values],
     single: tuple[Pace, ...],
+    alone: bool,
 ) -> None:
-    """Put the factors into eras.yaml; names, words and kernels of the eras stay."""
+    """Put the factors into eras.yaml; names, words and kernels of the eras stay.
+
+    alone  those of the GUESTS' GPUs; all others stay too
+    """
     from ruamel.yaml import YAML
 
     data = YAML(typ="safe").load(ERAS.read_text(encoding="utf-8"))
@@ -340,6 +377,10 @@ def _write(
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         counts = Counter(s.key for s in samples if s.era == era)
         paces = {key: replace(pace, records=counts[key]) for key, pace in paces.items()}
+        if alone:
+            stay = {k: p for k, p in eras()[era].pace.items() if k not in _guest_keys(samples)}  # type: ignore[index]
+            paces = dict(sorted((paces | stay).items()))
+            sources |= {key: pace.source for key, pace in stay.items()}
         if era in SINGLES:
             own = single[SINGLES.index(era)]
             paces, sources = {SINGLE: own}, {SINGLE: own.source}
@@ -352,6 +393,12 @@ def _write(
                     lines.append(f"      {name}: {value:g}")
             lines.append(f"      source: {json.dumps(sources[key])}")
     ERAS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _guest_keys(samples: list[Sample]) -> set[str]:
+    """'mi300x fp8' and 'cdna3 fp8': GPUs and generations that only GUESTS have."""
+    own = {s.key for s in samples if s.family.startswith(GUESTS)}
+    return own | {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in own)}
 
 
 def _source(samples: list[Sample], final: list[float], unseen: list[float], cell: tuple[str, str]) -> str:

@@ -55,6 +55,7 @@ def test_names_take_any_script_and_questions_several_lines():
 # One row per kind of mistake: what is replaced by what, and what is said about it.
 KINDS = {
     "wrong field": ("servers: 4", "serves: 4", ["s.yaml:4:3: cluster.serves: not a field; did you mean 'servers', 'server'?"]),
+    "field of a section inside": ("servers: 4", "servers: 4\n  routing: ecmp", ["s.yaml:5:3: cluster.routing: not a field here; it is one of the section 'compute': write it there"]),
     "unknown literal": (
         "rail-optimised",
         "rail-optimized",

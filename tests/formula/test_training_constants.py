@@ -39,8 +39,8 @@ def test_gpus_without_a_published_step_are_named() -> None:
     for gpu in ("h100-sxm", "a100-sxm-40"):
         assert unmeasured(gpu, "megatron-2025", "bf16", fitted=True) == ()
     for fitted in (True, False):
-        (told,) = unmeasured("mi300x", "megatron-2025", "bf16", fitted)
-        assert "No published training step on mi300x" in told
+        (told,) = unmeasured("mi250x", "megatron-2025", "bf16", fitted)
+        assert "No published training step on mi250x" in told
 
 
 def test_software_without_a_published_step_on_a_gpu_is_named() -> None:

@@ -112,8 +112,8 @@ def test_a_gpu_without_series_of_its_own_gets_all_of_its_kind() -> None:
     ("gpu", "says"),
     [
         (
-            "mi300x",
-            "Pace of mi300x: no published step of its own (dense, 16-bit); the share of its dense peak",
+            "mi250x",
+            "Pace of mi250x: no published step of its own (dense, 16-bit); the share of its dense peak",
         ),
         ("b300-sxm", "Pace of b300-sxm: too few published steps of its own (dense, 16-bit)"),
         ("h100-sxm", "Pace of h100-sxm: published steps, "),
@@ -124,7 +124,7 @@ def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
     asked = ["demand", "--model", "llama-3.1-8b", "--tokens", "1e12", "--gpu", gpu, "--gpus", "64"]
     text = " ".join(CliRunner().invoke(app, asked).output.split())
     assert says in text
-    assert ("what other GPUs (A100 to GB300) reached" in text) is (gpu != "h100-sxm")
+    assert ("what other GPUs (A100 to MI355X) reached" in text) is (gpu != "h100-sxm")
 
 
 @pytest.mark.parametrize(

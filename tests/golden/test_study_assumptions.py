@@ -71,11 +71,11 @@ def test_the_pace_is_that_of_the_gpu_and_width() -> None:
 
 
 def test_a_gpu_without_published_steps_is_called_so() -> None:
-    told = rows(override(study(), {"cluster.server": "mi300x-8"}))
-    row = told["pace of mi300x in 16-bit under megatron-2025"]
+    told = rows(override(study(), {"cluster.server": "server-8x-l40s"}))
+    row = told["pace of l40s in 16-bit under megatron-2025"]
     assert row.value == "kernels as long as alone"
     assert "no published step" in row.source
-    assert told["software era"].source.endswith("on mi300x in 16-bit: none")
+    assert told["software era"].source.endswith("on l40s in 16-bit: none")
 
 
 def test_the_wait_for_the_slowest_is_told_as_a_share_of_the_step() -> None:

@@ -13,7 +13,7 @@ from railwright.measure.table import Row, Skipped, ValidationTable
 from railwright.measure.training import records
 from railwright.measure.training_errors import by_family, generation_of, left_out, steps_of, worst
 from railwright.measure.training_reasons import RULES, UNKNOWN, reason_of
-from railwright.report.scatter import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, picture
+from railwright.report.scatter import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, picture
 from railwright.report.training_page import (
     GENERATIONS,
     KINDS,
@@ -85,9 +85,10 @@ def test_equal_steps_lie_on_the_diagonal() -> None:
 
 
 def test_the_key_lies_inside_the_drawing() -> None:
-    """Four colours and three shapes in one row; a letter is 6.7 wide (report/scatter.py)."""
+    """Five colours in one row, three shapes in another; a letter is 6.7 wide (report/scatter.py)."""
     root = ElementTree.fromstring(steps_drawing(some(), CARRIED))
-    key = {text.text: float(text.attrib["x"]) for text in root.iter("text") if text.attrib.get("y") == "17"}
+    rows = ("17", str(int(17 + ROW)))
+    key = {t.text: float(t.attrib["x"]) for t in root.iter("text") if t.attrib.get("y") in rows}
     assert len(key) == len({*GENERATIONS.values()}) + len(SHAPES)
     assert max(x + 6.7 * len(text or "") for text, x in key.items()) <= WIDTH
 

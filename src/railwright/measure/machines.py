@@ -25,6 +25,7 @@ SERVER_OF_GPU = {
     "GB300": "gb300-nvl72",
     "MI300X": "mi300x-8",
     "MI325X": "mi325x-8",
+    "MI350X": "mi350x-8",
     "MI355X": "mi355x-8",
     "H100-NVL": "server-8x-h100-nvl",
     "H20": "hgx-h20",

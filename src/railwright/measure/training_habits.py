@@ -72,6 +72,12 @@ HABITS: dict[str, Habits] = {
         gradients="bf16",
         source="Megatron-Bridge scripts/performance: tp_comm_overlap, grad_reduce_in_fp32 = False",
     ),
+    "amd": Habits(
+        "megatron-2025",
+        source="AMD-AGI/Primus, examples/megatron/configs, and AMD's MLPerf submissions 5.0 and 5.1: "
+        "Megatron-LM of 2025 for ROCm, use_distributed_optimizer, overlap_grad_reduce, "
+        "overlap_param_gather, fp32 gradients",
+    ),
     "": Habits(
         "nemo-2024",
         tp=True,

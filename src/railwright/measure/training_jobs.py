@@ -237,6 +237,8 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
         # (SAVE_DOT_WITH_NO_BATCH_DIM)
         mlp = () if record["model"] == "gpt3-5b" else ("mlp",)
         return {"recompute": "selective", "recompute_modules": ("layernorm", "core_attn", *mlp)}
+    if record["recompute"].startswith("full "):  # of so many layers of each stage
+        return {"recompute": "full", "recompute_layers": int(record["recompute"].split()[1])}
     if record["recompute"] or not record["family"].startswith("mbridge"):
         return {"recompute": record["recompute"] or "none"}
     sent = OFFLOADED.get((record["model"], record["gpu"], width_of(DTYPES[record["dtype"]])))
@@ -278,7 +280,7 @@ def architectures() -> Mapping[str, Transformer]:
 HYBRIDS = ("nemotronh-56b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b")
 """Models with linear layers: in no fit, whose factors would stand for what their layers lack."""
 
-BUNDLED = ("llama-2-13b", "llama-4-scout", "mixtral-8x22b", "mixtral-8x7b", *HYBRIDS)
+BUNDLED = ("llama-2-13b", "llama-4-scout", "mixtral-8x22b", "mixtral-8x7b", "qwen2.5-7b", *HYBRIDS)
 """Models of the records whose architectures come with the project: of the rows that we read ourselves, and
 those whose layers the table of architectures does not say."""
 

@@ -26,6 +26,7 @@ def sample_length(record: Mapping[str, str]) -> int | None:
 
 ADAPTERS: dict[str, tuple[int, tuple[str, ...]]] = {
     "mlperf": (16, ("qkv", "attention output")),
+    "amd-mlperf": (16, ("qkv", "attention output")),
     "nemo": (32, ("qkv",)),
     "mbridge": (32, ("qkv",)),
     "dgxc-llama3-8b": (8, ("qkv",)),

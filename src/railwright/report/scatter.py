@@ -10,8 +10,10 @@ from railwright.report.charts import colour, marker, nice_ticks
 from railwright.report.markup import Html, number, tag
 from railwright.report.style import drawing_style
 
-WIDTH, HEIGHT = 520.0, 460.0
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 24.0, 52.0, 44.0
+WIDTH, HEIGHT = 520.0, 478.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 24.0, 70.0, 44.0
+ROW = 18.0
+"""Height of a row of the key."""
 SHAPES = (0, 2, 3)
 """The marker's shapes that are told apart best where many overlap: circle, diamond, triangle."""
 DOT = 2.6
@@ -135,14 +137,20 @@ def _dot(dot: Dot, x: float, y: float) -> Html:
 
 
 def _key(colours: Sequence[str], shapes: Sequence[str]) -> list[Html]:
-    """What colours and shapes stand for, in one row over the whole width; shapes without a colour of their
-    own."""
+    """What colours stand for in one row over the whole width, and in a second one what shapes do, without a
+    colour of their own."""
+    return [
+        *_row([(0, colour(i), text) for i, text in enumerate(colours)], 17),
+        *_row([(SHAPES[i], "plain", text) for i, text in enumerate(shapes)], 17 + ROW),
+    ]
+
+
+def _row(entries: Sequence[tuple[int, str, str]], y: float) -> list[Html]:
+    """Marker by marker with its text."""
     found: list[Html] = []
     at = 0.0
-    entries = [(0, colour(i), text) for i, text in enumerate(colours)]
-    entries += [(SHAPES[i], "plain", text) for i, text in enumerate(shapes)]
     for shape, look, text in entries:
-        found.append(marker(shape, at + 4, 13, "", 4.0, look=look))
-        found.append(tag("text", text, class_="tick", x=at + 13, y=17))
+        found.append(marker(shape, at + 4, y - 4, "", 4.0, look=look))
+        found.append(tag("text", text, class_="tick", x=at + 13, y=y))
         at += 13 + 6.7 * len(text) + 14
     return found

@@ -31,9 +31,13 @@ GENERATIONS = {
     "B300": 2,
     "GB200": 3,
     "GB300": 3,
+    "MI300X": 4,
+    "MI325X": 4,
+    "MI350X": 4,
+    "MI355X": 4,
 }
 """GPU -> place of its colour."""
-COLOURS = ("A100", "H100, H200", "B200, B300", "GB200, GB300")
+COLOURS = ("A100", "H100, H200", "B200, B300", "GB200, GB300", "MI300X to MI355X")
 KINDS = {"dense": 0, "moe": 1, "linear": 2}
 SHAPES = ("dense", "MoE", "Mamba")
 FAR = 0.5

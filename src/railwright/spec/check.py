@@ -80,7 +80,14 @@ def section_at(path: Steps) -> type[BaseModel] | None:
 
 
 def unknown_field(name: str, section: type[BaseModel]) -> str:
-    """Why a name is no field of a section: the nearest one, or all of them."""
+    """Why a name is no field of a section: where inside it that field is, the nearest one, or all of them."""
+    inside = [
+        key
+        for key, field in section.model_fields.items()
+        if (own := _section_in(field.annotation)) is not None and name in own.model_fields
+    ]
+    if len(inside) == 1:
+        return f"{_NOT_A_FIELD} here; it is one of the section '{inside[0]}': write it there"
     known = list(section.model_fields)
     return _NOT_A_FIELD + (nearest(name, known) or f"; known here are {', '.join(known)}")
 

@@ -71,7 +71,9 @@ def _banded(row: dict[str, Any]) -> ErrorBand:
     return ErrorBand(float(row["low"]), float(row["high"]), str(row["source"]))
 
 
-MEASURED = ("A100", "H100", "H200", "B200", "B300", "GB200", "GB300")
+MEASURED = (
+    "A100", "H100", "H200", "B200", "B300", "GB200", "GB300", "MI300X", "MI325X", "MI350X", "MI355X",
+)  # fmt: skip
 """GPUs of the published steps behind the error bands (measure/data/training.csv; a test compares)."""
 
 
