@@ -158,8 +158,15 @@ def _groups(result: Result) -> list[tuple[str, list[Row]]]:
         found = [job_of(v, name) for v in result.variants]
         steps = [job.step if job is not None else None for job in found]
         unit = next((s.unit for s in steps if s is not None), "tokens")
+        as_much = len({s.tokens for s in steps if s is not None}) <= 1
         rows: list[Row] = [
-            (title.replace("tokens", unit), [None if s is None else of(s) for s in steps], show, better)
+            # A step that gets less done is not better for being shorter.
+            (
+                title.replace("tokens", unit),
+                [None if s is None else of(s) for s in steps],
+                show,
+                better if as_much or title != "step time" else 0,
+            )
             for title, of, show, better in STEP_ROWS
         ]
         groups.append((f"Job: {name}", rows))

@@ -12,9 +12,10 @@ from railwright.spec import override, spec_hash
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Study
 from railwright.spec.training import TrainingJob
-from railwright.study.answer import answer, recommended
+from railwright.study.answer import answer
 from railwright.study.assumptions import assumptions
 from railwright.study.bottleneck import savings, what_holds
+from railwright.study.choosing import recommended
 from railwright.study.evaluate import (
     Workshop,
     evaluate,
