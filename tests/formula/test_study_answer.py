@@ -86,6 +86,21 @@ def test_steps_of_as_many_tokens_are_told_as_ever():
     assert first.endswith("; 'b' takes 25 % longer; 'c' takes 50 % longer.")
 
 
+def test_of_many_variants_the_nearest_are_told_and_the_rest_counted():
+    """Forty variants made a first sentence of 16 lines; ways of equal time were told ten times."""
+    slow = [(f"slow {n}", 8.0 + n, 400, 64) for n in range(20)]
+    same = [(f"same {n}", 5.0, 400, 64) for n in range(7)]
+    _, first = told(("best", 4.0, 400, 64), *slow, *same)
+    after = first.split(" tokens/s; ")[1]
+    assert after == (
+        "'same 0', 'same 1', 'same 2', 'same 3' and 3 more take 25 % longer; 'slow 0' takes 100 % longer; "
+        "'slow 1' takes 125 % longer; 'slow 2' takes 150 % longer; "
+        "17 more take up to 575 % longer (see the table)."
+    )
+    _, first = told(("best", 4.0, 400, 64), *slow[:5])
+    assert first.endswith("; 1 more takes 200 % longer (see the table).")
+
+
 @pytest.fixture(scope="module")
 def batches():
     return rw.run(load_study_text(HEAD + "  - {name: Batch of 16, set: {jobs.j.global_batch: 16}}\n"))

@@ -11,6 +11,12 @@ from railwright.study.result import Curve, SensitivityRow, VariantResult
 from railwright.study.words import percent, share
 from railwright.units import number, show_size, show_time
 
+NAMED = 4
+"""Variants that are named of those of which one thing is said; the rest are counted."""
+
+SLOWER = 4
+"""What is said of slower variants; the nearest come first, and the rest are left to the table."""
+
 
 def answer(
     studies: Sequence[Study],
@@ -67,9 +73,26 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
 
 
 def _slower(designs: Sequence[Candidate], chosen: Candidate) -> list[str]:
-    """ "'B' takes 4 % longer for as many tokens": what those lose that are not as fast as the fastest."""
+    """ "'B' and 'C' take 4 % longer for as many tokens": what those lose that are not as fast as the fastest.
+
+    Variants of which the same is to be said share it; of many, the nearest are told and the others counted.
+    """
     fast = close(designs)
-    return [f"'{d.variant.name}' takes {_loss(d, chosen)}" for d in designs if d not in fast]
+    groups: dict[str, list[Candidate]] = {}
+    for design in designs:
+        if design not in fast:
+            groups.setdefault(_loss(design, chosen), []).append(design)
+    told = list(groups.items())
+    if len(told) > SLOWER:
+        told.sort(key=lambda group: min(d.longer(chosen) for d in group[1]))
+    sentences = [
+        f"{_names(group)} take{'s' if len(group) == 1 else ''} {loss}" for loss, group in told[:SLOWER]
+    ]
+    rest = [design.longer(chosen) for _, group in told[SLOWER:] for design in group]
+    if rest:
+        others = "1 more takes" if len(rest) == 1 else f"{len(rest)} more take up to"
+        sentences.append(f"{others} {share(max(rest))} longer (see the table)")
+    return sentences
 
 
 def _loss(design: Candidate, chosen: Candidate) -> str:
@@ -86,7 +109,9 @@ def _loss(design: Candidate, chosen: Candidate) -> str:
 
 
 def _names(designs: Sequence[Candidate]) -> str:
-    return ", ".join(f"'{d.variant.name}'" for d in designs)
+    """ "'A', 'B'", and how many more of many."""
+    told = ", ".join(f"'{d.variant.name}'" for d in designs[:NAMED])
+    return told + (f" and {len(designs) - NAMED} more" if len(designs) > NAMED else "")
 
 
 def _of_job(variant: VariantResult) -> str:
