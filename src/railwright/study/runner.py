@@ -24,6 +24,7 @@ from railwright.study.evaluate import (
     with_timeline,
 )
 from railwright.study.launches import with_launches
+from railwright.study.networks import network_doubts
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
@@ -101,7 +102,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
         assumptions=assumptions(study, workshop),
-        warnings=(*_warnings(variants), *together(study, workshop.machine(study))),
+        warnings=(*network_doubts(study), *_warnings(variants), *together(study, workshop.machine(study))),
         seconds=time.perf_counter() - started,
         what_ifs=asked if what_if else (),
         recommended=chosen,
