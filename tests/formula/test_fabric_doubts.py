@@ -1,4 +1,5 @@
-"""Fields of a network that do nothing are told, and those that ask for two tiers of switches get them."""
+"""Fields of a network that do nothing are told, those that ask for two tiers of switches get them, and a
+switch many times slower than its NICs is doubted."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from railwright import fabric
 from railwright.catalog import load_catalog
 from railwright.spec import load_study, load_study_text, template, template_names
-from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.spec.study import Cluster, ComputeNetwork, ServiceNetwork
 from railwright.study.networks import network_doubts
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,43 @@ def test_variants_rows_and_networks_beside_compute_are_told_and_leaving_spines_o
         "cluster.compute ('Fat tree'): oversubscription 2",
         "cluster.compute ('Four to one'): oversubscription 4",
     ]
+
+
+@pytest.mark.parametrize(
+    ("network", "times"),
+    [
+        (
+            {"switch": "ethernet-25g-48"},
+            "sends 400 Gb/s a port, 16 times as much as a port of switch 'ethernet",
+        ),
+        ({"switch": "sn3700c"}, "4 times as much as a port of switch 'sn3700c' (100 Gb/s), at which its"),
+        ({"breakout": 4}, "4 times as much as a part of a port of 'qm9700' (100 Gb/s)"),
+    ],
+)
+def test_a_switch_many_times_slower_than_its_nics_is_doubted(network, times):
+    """The likeliest typo of a study: eight DGX H100 on a 25 Gb/s switch were 'correct'."""
+    found = told(servers=2, family="rail-optimised", **network)
+    assert times in found[0]
+    assert found[0].endswith(f"is another {'breakout' if 'breakout' in network else 'switch'} meant?")
+    assert not told(servers=1, **network), "nothing crosses it"
+
+
+@pytest.mark.parametrize("network", [{}, {"breakout": 2}, {"switch": "qm8700"}])
+def test_one_generation_between_nic_and_switch_is_a_choice(network):
+    """NICs of 400 Gb/s on ports of 400 and 200."""
+    assert not told(servers=2, **network)
+
+
+def test_networks_beside_compute_are_doubted_by_the_rate_that_is_written():
+    service = ServiceNetwork(family="single-switch", switch="ethernet-1g-48", rate="25 Gb/s")
+    found = fabric.doubts(cluster().model_copy(update={"oob": service}), CATALOG)
+    assert [section for section, _ in found] == ["cluster.oob"]
+    assert "25 times as much as a port" in found[0][1]
+
+
+def test_a_slow_switch_of_a_variant_is_told_whatever_its_family():
+    text = HEAD.replace("family: rail-only", "family: rail-only, cluster.compute.switch: ethernet-25g-48")
+    assert "cluster.compute ('Rail-only'): NIC 'cx7-400'" in " ".join(network_doubts(load_study_text(text)))
 
 
 @pytest.mark.parametrize("name", template_names())

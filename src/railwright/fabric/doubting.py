@@ -1,4 +1,5 @@
-"""Fields of a network that do nothing in the fabric they make: legal, and probably not what was meant."""
+"""What is legal of a network and probably not what was meant: fields that do nothing in the fabric they make,
+and switches many times slower than the NICs on them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from railwright.fabric.building import order, size
 from railwright.fabric.networks import SERVICES, service_order
 from railwright.fabric.plan import Order, Plan
 from railwright.spec.study import Cluster, SwitchedNetwork
-from railwright.units import number
+from railwright.units import number, show_bit_rate
+
+Doubt = tuple[str, str]
+"""The section of the study that a network stands in, and a sentence about it."""
+
+MISMATCH = 4.0
+"""A NIC at least this many times as fast as its switch port is told of: two generations of either.  One
+generation (400 Gb/s NICs on ports of 200) is a choice that people make for its price."""
 
 OF_SPINES = ("oversubscription", "spines", "spare_spines", "spine_switch")
 """Fields that only a second tier has a use for."""
@@ -20,15 +28,33 @@ OF_CORES = ("groups_per_pod", "core_oversubscription", "cores", "core_switch")
 """Fields that only a third tier has a use for."""
 
 
-def doubts(cluster: Cluster, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """(section, sentence) for each network of a cluster with fields that change nothing.
+def doubts(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
+    """All doubts about the networks of a cluster: `slow_ports`, then `idle`."""
+    return (*slow_ports(cluster, catalog), *idle(cluster, catalog))
+
+
+def slow_ports(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
+    """A doubt about each network whose switch is many times slower than what is plugged into it.
+
+    Nothing crosses the network of one machine, whatever its switch.
+    """
+    found: list[Doubt] = []
+    for section, asked in _orders(cluster, catalog):
+        port = asked.leaf.rate / asked.network.breakout
+        if asked.servers > 1 and asked.nic.rate >= MISMATCH * port:
+            found.append((section, _too_slow(asked, port)))
+    return tuple(found)
+
+
+def idle(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
+    """A doubt about each network with fields that change nothing.
 
     A network that cannot work is left out: it is refused where it is built.
     """
-    found: list[tuple[str, str]] = []
+    found: list[Doubt] = []
     for section, asked in _orders(cluster, catalog):
         with suppress(RailwrightError):
-            found += ((section, text) for text in _of_network(asked, size(asked)))
+            found += ((section, text) for text in _idle(asked, size(asked)))
     return tuple(found)
 
 
@@ -43,17 +69,28 @@ def _orders(cluster: Cluster, catalog: Catalog) -> Iterator[tuple[str, Order]]:
                 yield f"cluster.{name}", service_order(cluster, network, catalog)
 
 
-def _of_network(asked: Order, plan: Plan) -> Iterator[str]:
+def _too_slow(asked: Order, port: float) -> str:
+    """The NIC, the port [byte/s] and by how much they differ."""
+    nic, parts = asked.nic, asked.network.breakout
+    where = f"port of switch '{asked.leaf.name}'" if parts == 1 else f"part of a port of '{asked.leaf.name}'"
+    return (
+        f"NIC '{nic.name}' sends {show_bit_rate(nic.rate)} a port, {nic.rate / port:.3g} times as much as a "
+        f"{where} ({show_bit_rate(port)}), at which its cables run; is another "
+        f"{'switch' if parts == 1 else 'breakout'} meant?"
+    )
+
+
+def _idle(asked: Order, plan: Plan) -> Iterator[str]:
     network = asked.network
     if plan.tiers == 1:
-        idle = [*_set(network, OF_SPINES), *_set(network, OF_CORES)]
+        names = [*_set(network, OF_SPINES), *_set(network, OF_CORES)]
         if network.servers_per_group is not None and plan.groups == 1 < _groups_asked(asked):
-            idle.append(f"servers_per_group {network.servers_per_group}")
-        if idle:
-            yield f"{_listed(idle)} do{'es' if len(idle) == 1 else ''} nothing: {_why_one_tier(asked, plan)}."
-    elif plan.tiers == 2 and (idle := _set(network, OF_CORES)):
+            names.append(f"servers_per_group {network.servers_per_group}")
+        if names:
+            yield f"{_listed(names)} {_does(names)} nothing: {_why_one_tier(asked, plan)}."
+    elif plan.tiers == 2 and (names := _set(network, OF_CORES)):
         yield (
-            f"{_listed(idle)} do{'es' if len(idle) == 1 else ''} nothing: two tiers of switches reach all "
+            f"{_listed(names)} {_does(names)} nothing: two tiers of switches reach all "
             "servers, and cores are a third (tiers: 3)."
         )
 
@@ -84,6 +121,10 @@ def _why_one_tier(asked: Order, plan: Plan) -> str:
     if network.family == "single-switch":
         return f"{told}; families of leaves and spines (fat-tree, rail-optimised) have"
     return f"{told}; tiers: 2 makes leaves and spines of it"
+
+
+def _does(names: list[str]) -> str:
+    return "does" if len(names) == 1 else "do"
 
 
 def _listed(names: list[str]) -> str:

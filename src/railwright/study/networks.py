@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from railwright.catalog import load_catalog
-from railwright.fabric import doubts
+from railwright.fabric.doubting import Doubt, idle, slow_ports
 from railwright.spec import override
 from railwright.spec.study import Study
 
@@ -16,21 +14,22 @@ WITHOUT_UPLINKS = ("single-switch", "rail-only")
 def network_doubts(study: Study) -> tuple[str, ...]:
     """Each doubt once, behind its network's section and the first variant or row that has it, where the study
     as written has not."""
-    found: dict[tuple[str, str], str] = {}
-    for name, one in _every(study):
-        for doubt in doubts(one.cluster, load_catalog(one.catalog)):
+    found: dict[Doubt, str] = {}
+    changed = [(v.name, override(study, v.set)) for v in (*study.variants, *study.sensitivity)]
+    for name, one in [("", study), *changed]:
+        catalog = load_catalog(one.catalog)
+        for doubt in slow_ports(one.cluster, catalog):
             found.setdefault(doubt, name)
+        if not _leaves_spines_out(one, study):
+            for doubt in idle(one.cluster, catalog):
+                found.setdefault(doubt, name)
     return tuple(
         f"{section} ('{name}'): {text}" if name else f"{section}: {text}"
         for (section, text), name in found.items()
     )
 
 
-def _every(study: Study) -> Iterator[tuple[str, Study]]:
-    """The study under '', and every variant and row whose network is asked for more than to be flat."""
-    yield "", study
-    for variant in (*study.variants, *study.sensitivity):
-        changed = override(study, variant.set)
-        family = changed.cluster.compute.family
-        if family == study.cluster.compute.family or family not in WITHOUT_UPLINKS:
-            yield variant.name, changed
+def _leaves_spines_out(changed: Study, study: Study) -> bool:
+    """Whether a variant's network is another one without uplinks."""
+    family = changed.cluster.compute.family
+    return family in WITHOUT_UPLINKS and family != study.cluster.compute.family
