@@ -129,12 +129,12 @@ def _communication(result: Result, steps: Steps, name: str) -> Html:
             (f"k-{k}", exposed(step, k), f"{KIND_NAMES[k]}: {show_share(exposed(step, k) / step.step_time)}")
             for k in NETWORK
         ]
-        label = f"{result.variants[index].name}: {show_share(step.network_share)} of the step"
+        label = f"{result.variants[index].name}: {show_share(step.exposed_share)} of the step"
         rows.append(
             [
                 join([badge(index, letter(index)), result.variants[index].name]),
-                show_share(step.network_share),
-                show_share(exposed_between(result.variants[index], step) / step.step_time),
+                show_share(step.exposed_share),
+                show_share(exposed_between(result.variants[index].fabric, step) / step.step_time),
                 stacked_bar(pieces, step.step_time, label=label),
                 show_time(busy),
                 show_share(max(0.0, 1 - shown / busy)) if busy > 0 else "–",
