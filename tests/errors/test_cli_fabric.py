@@ -208,3 +208,22 @@ def test_a_design_of_the_users_own_parts_is_checked_with_them(tmp_path):
     study.write_text(own, encoding="utf-8")
     code, text = railwright("check", str(dump(tmp_path)), "--design", str(study))
     assert code == 0, text
+
+
+def test_what_does_nothing_in_a_network_is_told_by_every_command_that_reads_it(tmp_path):
+    """'oversubscription: 2' on one switch was dropped without a word: 'what does 2:1 cost me?' got 0 %."""
+    study = tmp_path / "flat.yaml"
+    written = "family: fat-tree, switch: qm9700, oversubscription: 2"
+    study.write_text(
+        DESIGN.replace("family: rail-optimised, switch: qm9700, servers_per_group: 4", written), "utf-8"
+    )
+    said = "! cluster.compute: oversubscription 2 does nothing: 64 ports fit one 'qm9700'"
+    for command in ("audit", "count"):
+        code, text = railwright(command, str(study))
+        assert code == 0, text
+        assert said in " ".join(text.split()), command
+    code, text = railwright("audit", str(study), "--json")
+    assert json.loads(text)["warnings"][0].startswith(said[2:])
+    assert said in " ".join(CliRunner().invoke(app, ["check", str(study)]).output.split())
+    ran = CliRunner().invoke(app, ["run", str(study), "-o", str(tmp_path / "out")])
+    assert said[2:] in json.loads((tmp_path / "out" / "result.json").read_text())["warnings"][0], ran.output

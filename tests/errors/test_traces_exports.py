@@ -144,10 +144,15 @@ TRAINS = "jobs:\n  - {name: tune, model: llama-3.1-8b, global_batch: 8, sequence
 @pytest.mark.parametrize(
     ("jobs", "name", "says"),
     [
-        (TRAINS, "ranking", "'ranking' is a recommendation job; a trace is of a training job"),
+        (TRAINS, "ranking", "study.yaml:9:5: recommendations.ranking: this is a recommendation job, and a "),
         (TRAINS, "tunes", "has no job 'tunes'; did you mean 'tune'?"),
         (TRAINS, "x", "has no job 'x'; its jobs are tune"),
-        ("", None, "'Mixed' has no training job; a trace is of one"),
+        (
+            "",
+            None,
+            "a trace is of one that trains a transformer ('jobs:'); `railwright run` predicts its step",
+        ),
+        ("", "x", "'Mixed' has no training job; a trace is of one"),
     ],
 )
 def test_a_job_that_has_no_trace(tmp_path: Path, jobs: str, name: str | None, says: str) -> None:
@@ -158,3 +163,27 @@ def test_a_job_that_has_no_trace(tmp_path: Path, jobs: str, name: str | None, sa
     assert done.exit_code == 2
     assert says in " ".join(done.output.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_demand_of_a_recommendation_job_says_where_it_stands_and_what_there_is(tmp_path: Path) -> None:
+    """'Mixed has no training job', of what every page calls a training job, without file or line."""
+    study = tmp_path / "study.yaml"
+    study.write_text(RECOMMENDS, encoding="utf-8")
+    done = CliRunner().invoke(app, ["demand", str(study)])
+    assert done.exit_code == 2
+    said = " ".join(done.output.split())
+    assert (
+        "study.yaml:9:5: recommendations.ranking: this is a recommendation job, and demand of a study "
+        in said
+    )
+    assert "what its samples take in time and GPU hours is in result.json" in said
+
+
+def test_a_served_model_has_no_trace_but_a_command(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    served = "serving:\n  - {name: chat, model: llama-3.1-8b, client: {concurrency: 4}}\n"
+    study.write_text(RECOMMENDS.split("recommendations")[0] + served, encoding="utf-8")
+    done = CliRunner().invoke(app, ["trace", "export", str(study), "-o", str(tmp_path / "out")])
+    said = " ".join(done.output.split())
+    assert "study.yaml:9:5: serving.chat: this is a serving job" in said
+    assert said.endswith("`railwright serve` predicts it.")

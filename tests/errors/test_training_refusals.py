@@ -88,3 +88,29 @@ def test_check_lists_all_of_every_job(tmp_path) -> None:  # type: ignore[no-unty
     assert said[1].startswith("h100-sxm has no mxfp8 tensor cores")
     assert "the numbers 0 to 15 (server-01 to server-16)" in said[2]
     assert "32 attention heads of llama-3.1-8b cannot be cut into layout.tensor = 3" in said[3]
+
+
+@pytest.mark.parametrize("command", [["check"], ["run"], ["search"], ["demand"]])
+def test_a_refused_number_format_offers_those_that_a_job_can_have(tmp_path, monkeypatch, command) -> None:  # type: ignore[no-untyped-def]
+    """fp32 and tf32 were offered, and refused in turn."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        "railwright: 1\nname: s\n"
+        "cluster: {servers: 1, server: dgx-h100, compute: {family: single-switch, switch: qm9700}}\n"
+        "jobs: [{name: j, model: llama-3.1-8b, sequence: 512, global_batch: 8, tokens: 1e9, dtype: nvfp4}]\n"
+    )
+    said = " ".join(CliRunner().invoke(app, [*command, str(file)]).output.split())
+    offered = "dtypes of a job that it has: bf16, fp16, fp8, fp8_rowwise, fp8_block."
+    assert f"h100-sxm has no nvfp4 tensor cores; {offered}" in said
+
+
+def test_a_recommendation_job_is_offered_its_own_number_formats(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        "railwright: 1\nname: s\n"
+        "cluster: {servers: 1, server: dgx-1-v100, compute: {family: single-switch, switch: qm8700}}\n"
+        "recommendations: [{name: r, model: dlrm-dcnv2, global_batch: 65536, samples: 4.2e9, dtype: bf16}]\n"
+    )
+    said = " ".join(CliRunner().invoke(app, ["check", str(file)]).output.split())
+    assert "v100-sxm2-32 has no bf16 tensor cores; dtypes of a job that it has: fp16." in said

@@ -102,4 +102,4 @@ def test_one_gpu_communicates_for_no_time_and_not_for_less(kernel: float) -> Non
     """A share of -1e-17 reads '-0.0 %'."""
     step = simulate(job(gpus=1), DENSE, machine(), kernel=lambda _: kernel)
     assert exposed(step, "dp") == 0.0
-    assert show_share(step.network_share) == "0.0 %"
+    assert show_share(step.exposed_share) == "0.0 %"

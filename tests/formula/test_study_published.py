@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.spec import load_study_text
+import railwright as rw
+from railwright.report.results_json import results
+from railwright.spec import load_study_text, override
+from railwright.study.bottleneck import exposed_between
 from railwright.study.evaluate import Workshop
-from railwright.study.published import PREDICTORS, published_effects
+from railwright.study.published import OVERLAPS, PREDICTORS, published_effects
+from railwright.study.sensitivity import first_job
 
 RAILS = "compute: {family: rail-optimised, switch: qm9700}"
 ALONE = f"cluster: {{servers: 1, server: dgx-h100, {RAILS}}}"
@@ -50,3 +54,31 @@ def test_nothing_is_said_where_none_applies() -> None:
     for cluster, work in ((ONE_GPU, JOB % ("gpt2", "zero: 1")), (FOUR, RANKING), (TREE, EXPERTS)):
         study = load_study_text(f"railwright: 1\nname: s\n{cluster}\n{work}\n")
         assert published_effects(study, Workshop.of(study)) == ()
+
+
+def test_the_share_in_the_network_is_what_leaves_a_server_with_nothing_overlapped() -> None:
+    """Tensor parallelism fills NVLink, which is no network: it was counted beside a figure of the network."""
+    job = JOB % ("llama-3.1-8b", "zero: 1, tensor: 8, sequence_parallel: true")
+    study = load_study_text(f"railwright: 1\nname: s\n{FOUR}\n{job}\n")
+    workshop = Workshop.of(study)
+    (share,) = PREDICTORS["network-share"].values(study, workshop)
+    off = override(study, {f"jobs.0.overlap.{kind}": False for kind in OVERLAPS})
+    step = first_job(off, workshop).step
+    assert step is not None
+    assert share == exposed_between(workshop.machine(off).network.fabric, step) / step.step_time
+    assert 0.02 < share < step.exposed_share / 2
+
+
+def test_nothing_overlapped_means_no_kind_of_communication() -> None:
+    assert {"dp", "tp", "ep", "pp", "cp", "shared", "offload"} == set(OVERLAPS)
+
+
+def test_results_name_all_exposed_communication_and_that_between_servers_apart() -> None:
+    study = load_study_text(f"railwright: 1\nname: s\n{FOUR}\n{EXPERTS}\n")
+    result = rw.run(study, what_if=False)
+    step = results(result)["variants"][0]["jobs"][0]["step"]
+    exposed = sum(
+        s["exposed_s"] for s in step["shares"] if s["kind"] in ("tp", "cp", "ep", "emb", "pp", "dp")
+    )
+    assert step["exposed_share"] == pytest.approx(exposed / step["step_time_s"])
+    assert 0 < step["exposed_between_servers_share"] < step["exposed_share"]

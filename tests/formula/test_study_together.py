@@ -43,11 +43,27 @@ def test_jobs_that_share_servers_are_told_with_them_as_the_drawing_names_them() 
     assert "a and b share server-02." in said
 
 
-def test_jobs_that_hang_together_are_one_group() -> None:
+def test_each_set_of_jobs_is_told_with_the_servers_it_shares() -> None:
     (said,) = told(study(a="servers: [0]", b="servers: [2]", c="servers: [0, 1]", d="servers: [2, 3]"))
     assert "a and c share server-01; b and d share server-03." in said
     (said,) = told(study(a="servers: [0]", b="servers: [1]", c="gpus: 32"))
-    assert "a, b and c share server-01 to server-02." in said
+    assert "a and c share server-01; b and c share server-02." in said, "a and b share nothing"
+
+
+def test_a_job_is_named_on_no_server_it_does_not_take() -> None:
+    """Said of a (01, 03), b (all) and c (01, 02): 'a, b and c share server-01 to server-03'."""
+    (said,) = told(study(a="servers: [0, 2]", b="gpus: 32", c="servers: [0, 1], gpus_per_server: 4"))
+    assert "a, b and c share server-01; b and c share server-02; a and b share server-03." in said
+
+
+def test_many_sets_of_jobs_are_counted() -> None:
+    where = {"all": "gpus: 64", **{f"j{n}": f"servers: [{n}, {n + 1}]" for n in range(0, 8, 2)}}
+    where |= {"odd": "servers: [1, 3]"}
+    rows = [JOB.replace("NAME", name).replace("WHERE", asked) for name, asked in where.items()]
+    wide = CLUSTER.replace("servers: 4", "servers: 8") + "".join(rows)
+    (said,) = told(load_study_text(wide, "study.yaml"))
+    assert "all and j0 share server-01; all, j0 and odd share server-02; " in said
+    assert "; 2 more sets of jobs share others. Jobs that are to run" in said
 
 
 @pytest.mark.parametrize(

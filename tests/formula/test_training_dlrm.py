@@ -181,7 +181,7 @@ def test_overlap_never_makes_a_free_network_slower_and_hides_what_it_can() -> No
     total = sum(e.end - e.start for e in apart.timeline.events)
     assert apart.step_time == pytest.approx(total)
     free = step(ranking(), predict=priced(0.0, 0.0))
-    assert free.network_share == pytest.approx(0.0, abs=1e-12)
+    assert free.exposed_share == pytest.approx(0.0, abs=1e-12)
     assert free.step_time <= step(ranking()).step_time <= apart.step_time
 
 

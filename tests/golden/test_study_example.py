@@ -84,8 +84,8 @@ def test_exposed_between_servers_is_told_once_and_shown_beside_every_variant(res
     """The table's column is the answer's 'between servers', and what is left stays inside."""
     base = result.variants[0]
     step = base.jobs[0].step
-    between = exposed_between(base, step)
-    exposed = step.network_share * step.step_time
+    between = exposed_between(base.fabric, step)
+    exposed = step.exposed_share * step.step_time
     assert 0 < between < exposed
     inside = exposed - between
     percents = [f"{100 * part / step.step_time:.0f} %" for part in (between, inside)]

@@ -103,7 +103,7 @@ def test_one_lane_of_one_rank_does_one_thing_at_a_time(drawn: tuple[TrainingJob,
 @settings(max_examples=30, deadline=None)
 @given(jobs())
 def test_a_free_network_costs_nothing(drawn: tuple[TrainingJob, Transformer]) -> None:
-    assert stepped(*drawn, 0.0).network_share == pytest.approx(0.0, abs=1e-12)
+    assert stepped(*drawn, 0.0).exposed_share == pytest.approx(0.0, abs=1e-12)
 
 
 @settings(max_examples=40, deadline=None)

@@ -196,7 +196,7 @@ def test_free_communication_is_a_price_of_nothing() -> None:
     nothing = simulate(plan, arch, machine(), predict=priced(0.0, 0.0))
     step = asked(arch, plan)["Free communication"]
     assert step.step_time == pytest.approx(nothing.step_time)
-    assert step.network_share == pytest.approx(0.0)
+    assert step.exposed_share == pytest.approx(0.0)
 
 
 def test_a_rate_changes_the_network_and_not_the_scale_up() -> None:

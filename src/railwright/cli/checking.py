@@ -202,14 +202,14 @@ def _refusal(check: Callable[..., object], *arguments: object) -> list[str]:
 def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
     """Everything wrong with a layout and a number format at once; then, one at a time, what needs all of
     these to be right."""
-    from railwright.compute.time import peak_rate
     from railwright.model import load_model
+    from railwright.training.formats import job_peak
     from railwright.training.placement import place
     from railwright.training.plan import refusals
 
     arch, fabric = load_model(job.model), machine.network.fabric
     flawed = list(refusals(job, arch, fabric)) or _refusal(place, job, fabric)
-    flawed += _refusal(peak_rate, machine.gpu, job.dtype)
+    flawed += _refusal(job_peak, machine.gpu, job.dtype)
     return flawed or _refusal(_check_placed, job, arch, machine)
 
 

@@ -163,7 +163,7 @@ def _of_study(
 
     asked = open_study(name)
     refuse_unknown_names(asked, name)
-    job = training_job(asked, job_name, "demand without --model and --tokens")
+    job = training_job(asked, job_name, "demand of a study")
     workshop = Workshop.of(asked)
     machine = workshop.machine(asked)
     arch = load_model(job.model)

@@ -93,6 +93,7 @@ def count(study: StudyArgument) -> None:
     from railwright.fabric import build
     from railwright.fabric import count as count_parts
     from railwright.spec import override
+    from railwright.study.networks import network_doubts
     from railwright.units import show_bit_rate, show_count, show_power
 
     studies = [(asked.as_written, asked)]
@@ -126,6 +127,8 @@ def count(study: StudyArgument) -> None:
     if not columns:
         raise PlanError(f"none of the {len(studies)} designs of '{study}' can be built")
     _count_others(asked)
+    for doubt in network_doubts(asked):
+        typer.echo(f"! {doubt}")
 
 
 def _count_others(asked: Study) -> None:
@@ -174,19 +177,23 @@ def audit(
     from dataclasses import asdict
 
     from railwright import audit as room
+    from railwright.fabric import doubts
 
     result = room.audit(fabric, catalog, _failing_together(group or []))
     found = room.findings(result)
     reach = room.reachability(fabric, _groups(asked, fabric)) if asked.jobs else None
     settings = room.nccl_settings(fabric, reach) if reach is not None else []
+    warnings = [f"{section}: {text}" for section, text in doubts(asked.cluster, catalog)]
     if as_json:
-        text = {"audit": asdict(result), "findings": [asdict(f) for f in found]}
+        text = {"audit": asdict(result), "findings": [asdict(f) for f in found], "warnings": warnings}
         if reach is not None:
             text |= {"reachability": asdict(reach), "nccl_settings": [list(s) for s in settings]}
         typer.echo(json.dumps(text, indent=1))
         return
     for line in room.lines(result):
         typer.echo(line)
+    for warning in warnings:
+        typer.echo(f"! {warning}")
     if found:
         from railwright.asbuilt import as_text
 

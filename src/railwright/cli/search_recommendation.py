@@ -87,7 +87,7 @@ def _show(found: Placements, top: int) -> None:
     )
     rows = []
     for place, one in enumerate(found.best[:top], 1):
-        exposed = show_share(one.step.network_share)
+        exposed = show_share(one.step.exposed_share)
         rows.append(
             [
                 str(place),

@@ -27,6 +27,7 @@ _HOMES = {
     "Option": "designing",
     "Requirement": "designing",
     "design": "designing",
+    "doubts": "doubting",
     "lines": "offering",
     "Published": "explaining",
     "Wanted": "explaining",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from railwright.fabric.designing import design as design
     from railwright.fabric.director import director_spines as director_spines
     from railwright.fabric.director import expand_directors as expand_directors
+    from railwright.fabric.doubting import doubts as doubts
     from railwright.fabric.explaining import Published as Published
     from railwright.fabric.explaining import Wanted as Wanted
     from railwright.fabric.explaining import explain as explain

@@ -15,13 +15,15 @@ def plan(order: Order) -> Plan:
     """Leaves filled server by server, then two tiers or three.
 
     `servers_per_group` servers share one leaf, or as many leaves as their NIC ports need; by default as many
-    servers as one leaf holds.  Among pods of equal cost the largest is taken (k/2 leaves, as in Al-Fares
-    2008), because it keeps most traffic below the core.
+    servers as one leaf holds.  What fits one switch takes one, unless several groups or spines are asked for;
+    a ratio of oversubscription alone bounds uplinks, and one switch has none.
+    Among pods of equal cost the largest is taken (k/2 leaves, as in Al-Fares 2008), because it keeps most
+    traffic below the core.
     Raises PlanError when the servers do not fit or the tiers do not reach.
     """
     network = order.network
     fits_one = order.endpoints + network.reserved_ports <= order.leaf_endpoints
-    if network.tiers == 1 or (network.tiers == "auto" and fits_one):
+    if network.tiers == 1 or (network.tiers == "auto" and fits_one and not _asks_for_leaves(order)):
         return replace(single_switch.plan(order), family=network.family)
     down = down_ports(order)
     endpoints = order.endpoints_per_server
@@ -40,3 +42,10 @@ def plan(order: Order) -> Plan:
         reserved_ports=network.reserved_ports,
     )
     return with_tiers(order, check_leaf(order, draft, down), largest_first)
+
+
+def _asks_for_leaves(order: Order) -> bool:
+    """Whether the study names spines, or groups of fewer than all servers, each with a leaf of its own."""
+    network = order.network
+    groups = network.servers_per_group is not None and network.servers_per_group < order.servers
+    return groups or network.spines is not None

@@ -156,7 +156,7 @@ def _keys(result: Result) -> Html | None:
                     show_tokens(step.tokens_per_second),
                     show_band(step.tokens_per_second, *rate, show_tokens),
                 ),
-                ("of the step is exposed communication", show_share(step.network_share), ""),
+                ("of the step is exposed communication", show_share(step.exposed_share), ""),
                 ("model FLOPs utilisation", show_share(step.mfu), show_band(step.mfu, *rate, show_share)),
                 (
                     f"for {show_count(step.tokens_total)} {step.unit}",

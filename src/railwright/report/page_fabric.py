@@ -52,7 +52,7 @@ STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str
     ("80 % of measurements to", lambda s: s.step_time * s.error_high, show_time, 0),
     ("tokens/s", lambda s: s.tokens_per_second, show_tokens, 1),
     ("model FLOPs utilisation", lambda s: s.mfu, show_share, 1),
-    ("exposed communication", lambda s: s.network_share, show_share, -1),
+    ("exposed communication", lambda s: s.exposed_share, show_share, -1),
     ("time for all tokens", lambda s: s.time_to_train, show_time, -1),
     ("GPU hours for it", lambda s: s.gpu_hours, show_amount, -1),
     ("reads of the data set", lambda s: s.feed.read / s.step_time if s.feed else 0.0, show_rate, 0),
@@ -158,8 +158,15 @@ def _groups(result: Result) -> list[tuple[str, list[Row]]]:
         found = [job_of(v, name) for v in result.variants]
         steps = [job.step if job is not None else None for job in found]
         unit = next((s.unit for s in steps if s is not None), "tokens")
+        as_much = len({s.tokens for s in steps if s is not None}) <= 1
         rows: list[Row] = [
-            (title.replace("tokens", unit), [None if s is None else of(s) for s in steps], show, better)
+            # A step that gets less done is not better for being shorter.
+            (
+                title.replace("tokens", unit),
+                [None if s is None else of(s) for s in steps],
+                show,
+                better if as_much or title != "step time" else 0,
+            )
             for title, of, show, better in STEP_ROWS
         ]
         groups.append((f"Job: {name}", rows))

@@ -61,9 +61,16 @@ def step_section(result: Result) -> Html | None:
     return join(parts) if parts else None
 
 
+def _counted(steps: Steps) -> str:
+    """'1,048,576 tokens'; 'A 524,288, B 1,048,576 tokens' where variants differ."""
+    every = {step.tokens for _, step in steps}
+    told = ", ".join(f"{letter(index)} {show_count(step.tokens)}" for index, step in steps)
+    return f"{show_count(every.pop()) if len(every) == 1 else told} {steps[0][1].unit}"
+
+
 def _breakdown(result: Result, steps: Steps, name: str) -> Html:
     """Bars of one scale: exposed time of each kind adds up to the step."""
-    first, longest = steps[0][1], max(step.step_time for _, step in steps)
+    longest = max(step.step_time for _, step in steps)
     kinds = [k for k in KINDS if any(exposed(step, k) > 0 for _, step in steps)]
     bars: list[Html] = []
     for index, step in steps:
@@ -91,7 +98,7 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
             tag("h3", "Where the time goes"),
             tag(
                 "p",
-                f"{name}, {show_count(first.tokens)} {first.unit} a step; "
+                f"{name}, {_counted(steps)} a step; "
                 f"exposed time: work that runs behind other work is left out{_of_stage(steps)}.",
                 class_="note",
             ),
@@ -122,12 +129,12 @@ def _communication(result: Result, steps: Steps, name: str) -> Html:
             (f"k-{k}", exposed(step, k), f"{KIND_NAMES[k]}: {show_share(exposed(step, k) / step.step_time)}")
             for k in NETWORK
         ]
-        label = f"{result.variants[index].name}: {show_share(step.network_share)} of the step"
+        label = f"{result.variants[index].name}: {show_share(step.exposed_share)} of the step"
         rows.append(
             [
                 join([badge(index, letter(index)), result.variants[index].name]),
-                show_share(step.network_share),
-                show_share(exposed_between(result.variants[index], step) / step.step_time),
+                show_share(step.exposed_share),
+                show_share(exposed_between(result.variants[index].fabric, step) / step.step_time),
                 stacked_bar(pieces, step.step_time, label=label),
                 show_time(busy),
                 show_share(max(0.0, 1 - shown / busy)) if busy > 0 else "–",

@@ -19,6 +19,7 @@ from railwright.report.figures import letter
 from railwright.report.plain import finite
 from railwright.report.rooms_json import rooms
 from railwright.report.trace import traced
+from railwright.study.bottleneck import exposed_between
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.cached import Reserved
 from railwright.training.critical import critical_path
@@ -86,7 +87,9 @@ def _variant(index: int, variant: VariantResult, drawn: tuple[int, JobResult] | 
             {"op": c.op, "label": c.label, "points": [_prediction(p) for p in c.points]}
             for c in variant.curves
         ],
-        "jobs": [_job(job, file if drawn and job is drawn[1] else None) for job in variant.jobs],
+        "jobs": [
+            _job(job, variant.fabric, file if drawn and job is drawn[1] else None) for job in variant.jobs
+        ],
     }
 
 
@@ -159,13 +162,13 @@ def _bottleneck(b: Bottleneck) -> dict[str, Any]:
     return {"link": b.link, "name": b.name, "utilisation": b.utilisation, "demands": b.share, "why": b.why}
 
 
-def _job(job: JobResult, file: str | None) -> dict[str, Any]:
+def _job(job: JobResult, fabric: Fabric | None, file: str | None) -> dict[str, Any]:
     return {
         "name": job.name,
         "infeasible": job.infeasible,
         "step": None
         if job.step is None
-        else _step(job.step, file, job.reserved) | {"critical_path": _critical(job)},
+        else _step(job.step, fabric, file, job.reserved) | {"critical_path": _critical(job)},
     }
 
 
@@ -178,7 +181,7 @@ def _host(held: HostMemory) -> dict[str, Any]:
     }
 
 
-def _step(step: StepResult, file: str | None, held: Reserved | None) -> dict[str, Any]:
+def _step(step: StepResult, fabric: Fabric | None, file: str | None, held: Reserved | None) -> dict[str, Any]:
     return {
         "step_time_s": step.step_time,
         "unit": step.unit,
@@ -187,7 +190,8 @@ def _step(step: StepResult, file: str | None, held: Reserved | None) -> dict[str
         "tokens_per_s_per_gpu": step.tokens_per_second_per_gpu,
         "model_flop": step.model_flops,
         "mfu": step.mfu,
-        "network_share": step.network_share,
+        "exposed_share": step.exposed_share,
+        "exposed_between_servers_share": exposed_between(fabric, step) / step.step_time,
         "shares": [{"kind": s.kind, "busy_s": s.busy, "exposed_s": s.exposed} for s in step.shares],
         "memory": {
             "parts_bytes": dict(step.memory.parts),

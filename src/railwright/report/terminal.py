@@ -248,7 +248,7 @@ def _job_cells(variant: VariantResult, name: str) -> list[str]:
     if job is None or job.step is None:
         return ["–", "–", "–"]
     step = job.step
-    return [show_time(step.step_time), show_tokens(step.tokens_per_second), show_share(step.network_share)]
+    return [show_time(step.step_time), show_tokens(step.tokens_per_second), show_share(step.exposed_share)]
 
 
 def _reasons(variant: VariantResult) -> list[str]:

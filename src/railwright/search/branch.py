@@ -40,6 +40,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.experts import beyond_reach
+from railwright.training.formats import job_peak
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
 from railwright.training.sizes import data_parallel
@@ -90,6 +91,7 @@ def search(
     asked, space = job, space or Space()
     if only:
         job, space = only.job(job), only.space(space)
+    job_peak(machine.gpu, job.dtype)  # raises
     run = _Run(job, arch, machine, space, progress or (lambda what, done: None), only)
     run.screen()
     screening = time.perf_counter() - started

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from railwright.spec.study import Study
 from railwright.study.bottleneck import bottleneck
+from railwright.study.choosing import CLOSE, Candidate, best, candidates, close, recommended
 from railwright.study.result import Curve, SensitivityRow, VariantResult
 from railwright.study.words import percent, share
-from railwright.training.result import StepResult
 from railwright.units import number, show_size, show_time
 
-CLOSE = 0.01
-"""Designs within 1 % of the fastest count as equally fast: the noise floor between two well-built
-fabrics is 0.8-1.7 % (MLPerf GPT-3 logs, 512-10,752 GPUs)."""
+NAMED = 4
+"""Variants that are named of those of which one thing is said; the rest are counted."""
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A fault-free design that runs the first job; `index` is its place among the variants."""
-
-    index: int
-    variant: VariantResult
-    step: StepResult
-
-    @property
-    def parts(self) -> tuple[int, int]:
-        """(switches, cables): what the design costs, before prices."""
-        counts = self.variant.counts
-        assert counts is not None
-        return counts.switches, counts.cables
+SLOWER = 4
+"""What is said of slower variants; the nearest come first, and the rest are left to the table."""
 
 
 def answer(
@@ -45,40 +30,13 @@ def answer(
     rows      the sensitivity, for what would change the verdict on PXN
     asked     what-ifs of the first job on the recommended variant, for what holds it back
     """
-    best = variants[recommended(studies, variants)]
+    spoken_of = variants[recommended(studies, variants)]
     sentences = (
         _which_fabric(studies, variants),
-        bottleneck(best, asked, best.name if len(variants) > 1 else ""),
+        bottleneck(spoken_of, asked, spoken_of.name if len(variants) > 1 else ""),
         _rails_and_pxn(studies, variants, rows),
     )
     return tuple(s for s in sentences if s)
-
-
-def candidates(studies: Sequence[Study], variants: Sequence[VariantResult]) -> list[Candidate]:
-    """The distinct designs to choose from: no faults, the first job runs."""
-    found = []
-    for index, (study, variant) in enumerate(zip(studies, variants, strict=True)):
-        if study.cluster.faults or not variant.jobs or variant.jobs[0].step is None:
-            continue
-        found.append(Candidate(index, variant, variant.jobs[0].step))
-    return found
-
-
-def recommended(studies: Sequence[Study], variants: Sequence[VariantResult]) -> int:
-    """The variant that the answer recommends, by its place; the study as written where there is no choice."""
-    designs = candidates(studies, variants)
-    return _best(designs).index if designs else 0
-
-
-def _best(designs: Sequence[Candidate]) -> Candidate:
-    """The one with the fewest parts among the fastest."""
-    return min(_close(designs), key=lambda d: (d.parts, d.step.step_time))
-
-
-def _close(designs: Sequence[Candidate]) -> list[Candidate]:
-    """Those that count as fast as the fastest."""
-    fastest = min(d.step.step_time for d in designs)
-    return [d for d in designs if d.step.step_time <= fastest * (1 + CLOSE)]
 
 
 def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -> str:
@@ -88,32 +46,72 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
         counts = variants[0].counts
         assert counts is not None
         return (
-            f"The fabric as written takes {_parts(counts.switches, counts.cables)} "
+            f"The fabric as written takes {_parts((0, counts.switches, counts.cables))} "
             f"for {number(counts.gpus, 'GPU')}."
         )
-    close, best = _close(designs), _best(designs)
+    chosen = best(designs)
     verb = "Build" if len({d.parts for d in designs}) > 1 else "Choose" if len(designs) > 1 else "You have"
-    step = best.step
+    step = chosen.step
     low, high = step.step_time * step.error_low, step.step_time * step.error_high
+    sized = len({d.parts[0] for d in designs}) > 1
     sentence = (
-        f"{verb} '{best.variant.name}': {_parts(*best.parts)}, {show_time(step.step_time)} a step"
-        f"{_of_job(best.variant)} (80 % of measurements: {show_time(low)} to {show_time(high)}), "
+        f"{verb} '{chosen.variant.name}': {_parts(chosen.parts, sized)}, {show_time(step.step_time)} a step"
+        f"{_of_job(chosen.variant)} (80 % of measurements: {show_time(low)} to {show_time(high)}), "
         f"{step.tokens_per_second:,.0f} {step.unit}/s"
     )
-    dearer = [d for d in close if d.parts != best.parts]
+    dearer = [d for d in close(designs) if d.parts != chosen.parts]
     if dearer:
-        names = ", ".join(f"'{d.variant.name}'" for d in dearer)
         extra = max(d.parts for d in dearer)
         sentence += (
-            f"; {names} {'is' if len(dearer) == 1 else 'are'} no faster for this job "
-            f"(within {share(CLOSE)}) and take{'s' if len(dearer) == 1 else ''} up to {_parts(*extra)}"
+            f"; {_names(dearer)} {'is' if len(dearer) == 1 else 'are'} no faster for this job "
+            f"(within {share(CLOSE)}) and take{'s' if len(dearer) == 1 else ''} up to {_parts(extra, sized)}"
         )
-    for slower in (d for d in designs if d not in close):
-        loss = slower.step.step_time / best.step.step_time - 1
-        sentence += f"; '{slower.variant.name}' takes {share(loss)} longer"
-    if best.variant.fabric is not None and best.variant.fabric.family == "rail-only":
+    sentence += "".join(f"; {told}" for told in _slower(designs, chosen))
+    if chosen.variant.fabric is not None and chosen.variant.fabric.family == "rail-only":
         sentence += "; without spines its rails meet only over NVLink, so every job on it depends on PXN"
     return sentence + "."
+
+
+def _slower(designs: Sequence[Candidate], chosen: Candidate) -> list[str]:
+    """ "'B' and 'C' take 4 % longer for as many tokens": what those lose that are not as fast as the fastest.
+
+    Variants of which the same is to be said share it; of many, the nearest are told and the others counted.
+    """
+    fast = close(designs)
+    groups: dict[str, list[Candidate]] = {}
+    for design in designs:
+        if design not in fast:
+            groups.setdefault(_loss(design, chosen), []).append(design)
+    told = list(groups.items())
+    if len(told) > SLOWER:
+        told.sort(key=lambda group: min(d.longer(chosen) for d in group[1]))
+    sentences = [
+        f"{_names(group)} take{'s' if len(group) == 1 else ''} {loss}" for loss, group in told[:SLOWER]
+    ]
+    rest = [design.longer(chosen) for _, group in told[SLOWER:] for design in group]
+    if rest:
+        others = "1 more takes" if len(rest) == 1 else f"{len(rest)} more take up to"
+        sentences.append(f"{others} {share(max(rest))} longer (see the table)")
+    return sentences
+
+
+def _loss(design: Candidate, chosen: Candidate) -> str:
+    """'4 % longer for as many tokens, on 64 GPUs (2 % more GPU hours)'; what is equal is not told."""
+    loss = design.longer(chosen)
+    text = f"{share(loss)} longer"
+    if design.step.tokens != chosen.step.tokens:
+        text += f" for as many {design.step.unit}"
+    if design.job_gpus != chosen.job_gpus:
+        hours = (1 + loss) * design.job_gpus / chosen.job_gpus - 1
+        more = f"{share(abs(hours))} {'more' if hours > 0 else 'fewer'}"
+        text += f", on {number(design.job_gpus, 'GPU')} ({'as many' if more[:2] == '0 ' else more} GPU hours)"
+    return text
+
+
+def _names(designs: Sequence[Candidate]) -> str:
+    """ "'A', 'B'", and how many more of many."""
+    told = ", ".join(f"'{d.variant.name}'" for d in designs[:NAMED])
+    return told + (f" and {len(designs) - NAMED} more" if len(designs) > NAMED else "")
 
 
 def _of_job(variant: VariantResult) -> str:
@@ -168,8 +166,11 @@ def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
     return f"{subject} {' and '.join(parts)}" if parts else ""
 
 
-def _parts(switches: int, cables: int) -> str:
-    return f"{number(switches, 'switch', 'switches')} and {number(cables, 'cable')}"
+def _parts(parts: tuple[int, int, int], sized: bool = False) -> str:
+    """'12 switches and 496 cables'; with the cluster's GPUs before them where these differ (`sized`)."""
+    gpus, switches, cables = parts
+    network = f"{number(switches, 'switch', 'switches')} and {number(cables, 'cable')}"
+    return f"{number(gpus, 'GPU')}, {network}" if sized else network
 
 
 def curve_of(variant: VariantResult, op: str) -> Curve | None:

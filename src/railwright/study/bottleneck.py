@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from railwright.fabric.graph import Role
+from railwright.fabric.graph import Fabric, Role
 from railwright.study.result import SensitivityRow, VariantResult
 from railwright.study.words import share
 from railwright.training.result import ADAM, COMMUNICATION, StepResult
@@ -167,7 +167,7 @@ def _worth(saved: Savings) -> str:
 def _spent(variant: VariantResult, step: StepResult) -> str:
     """'compute is 76 % of the step and exposed communication 21 % (…), led by expert all-to-all (…)'."""
     exposed = {s.kind: s.exposed for s in step.shares if s.kind in COMMUNICATION and s.exposed > 0}
-    between = exposed_between(variant, step)
+    between = exposed_between(variant.fabric, step)
     inside = sum(exposed.values()) - between
     compute = sum(s.exposed for s in step.shares if s.kind == "compute")
     # A wait that is longer than all communication is what the reader looks for instead.
@@ -178,7 +178,7 @@ def _spent(variant: VariantResult, step: StepResult) -> str:
     )
     sentence = (
         f"compute is {share(compute / step.step_time)} of the step{waits} and "
-        f"exposed communication {share(step.network_share)}"
+        f"exposed communication {share(step.exposed_share)}"
     )
     if not exposed:
         return sentence
@@ -195,21 +195,24 @@ def _spent(variant: VariantResult, step: StepResult) -> str:
     return sentence
 
 
-def exposed_between(variant: VariantResult, step: StepResult) -> float:
-    """Exposed communication whose busiest link is a cable between servers; the rest is inside them. [s]"""
+def exposed_between(fabric: Fabric | None, step: StepResult) -> float:
+    """Exposed communication whose busiest link is a cable between servers; the rest is inside them. [s]
+
+    fabric  that the step was predicted on; None counts all as inside
+    """
     return sum(
-        _between_servers(variant, step, s.kind) * s.exposed
+        _between_servers(fabric, step, s.kind) * s.exposed
         for s in step.shares
         if s.kind in COMMUNICATION and s.exposed > 0
     )
 
 
-def _between_servers(variant: VariantResult, step: StepResult, kind: str) -> float:
+def _between_servers(fabric: Fabric | None, step: StepResult, kind: str) -> float:
     """Part of one kind of communication, by time, whose busiest link is a cable, not inside a server."""
     seconds = {True: 0.0, False: 0.0}
     for used in step.collectives:
         limit = used.prediction.bottleneck
-        if used.kind == kind and limit is not None and variant.fabric is not None:
-            role = Role(int(variant.fabric.role[limit.link // 2]))
+        if used.kind == kind and limit is not None and fabric is not None:
+            role = Role(int(fabric.role[limit.link // 2]))
             seconds[role not in (Role.SCALE_UP, Role.PCIE)] += used.count * used.prediction.time
     return seconds[True] / total if (total := sum(seconds.values())) else 0.0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, architecture, recommender
+from railwright.study.networks import network_doubts
 from railwright.study.together import together
 from railwright.training.cached import crowded, reserved
 from railwright.training.dlrm import foretold_of
@@ -20,7 +21,7 @@ def foretold_warnings(study: Study, workshop: Workshop) -> tuple[str, ...]:
 
     Raises PlanError where a variant is impossible.
     """
-    found: dict[str, None] = {}
+    found = dict.fromkeys(network_doubts(study))
     for one in (study, *(override(study, variant.set) for variant in study.variants)):
         found |= dict.fromkeys(_of(one, workshop, allocator=one is study))
     return (*found, *together(study, workshop.machine(study)))

@@ -11,7 +11,8 @@ from typing import Any
 from railwright.errors import PlanError
 from railwright.spec import override
 from railwright.spec.study import Study
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
+from railwright.study.bottleneck import exposed_between
 from railwright.study.evaluate import Workshop, architecture, curve
 from railwright.study.result import PublishedEffect
 from railwright.study.sensitivity import first_job, pxn_gain
@@ -22,7 +23,8 @@ from railwright.training.sizes import domain_of, job_gpus
 KIB, MIB = 1024.0, 1024.0**2
 SMALL = (1 * KIB, 16 * KIB, 256 * KIB)
 LARGE = (256 * MIB, 1024 * MIB)
-
+OVERLAPS = tuple(name for name, field in Overlap.model_fields.items() if field.annotation is bool)
+"""Everything that a job may hide communication behind, by its field of `overlap`."""
 
 Values = tuple[float, ...]
 
@@ -150,10 +152,12 @@ def _training_gain(study: Study, workshop: Workshop) -> Values:
 
 
 def _network_share(study: Study, workshop: Workshop) -> Values:
-    """Share of the first job's step in communication with every overlap off."""
-    off = {f"jobs.0.overlap.{kind}": False for kind in ("dp", "tp", "ep", "pp")}
-    step = first_job(override(study, off), workshop).step
-    return () if step is None else (step.network_share,)
+    """Share of the first job's step in communication between servers with every overlap off."""
+    off = override(study, {f"jobs.0.overlap.{kind}": False for kind in OVERLAPS})
+    step = first_job(off, workshop).step
+    if step is None:
+        return ()
+    return (exposed_between(workshop.machine(off).network.fabric, step) / step.step_time,)
 
 
 PREDICTORS = {

@@ -12,9 +12,10 @@ from railwright.spec import override, spec_hash
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Study
 from railwright.spec.training import TrainingJob
-from railwright.study.answer import answer, recommended
+from railwright.study.answer import answer
 from railwright.study.assumptions import assumptions
 from railwright.study.bottleneck import savings, what_holds
+from railwright.study.choosing import recommended
 from railwright.study.evaluate import (
     Workshop,
     evaluate,
@@ -23,6 +24,7 @@ from railwright.study.evaluate import (
     with_timeline,
 )
 from railwright.study.launches import with_launches
+from railwright.study.networks import network_doubts
 from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
@@ -100,7 +102,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
         assumptions=assumptions(study, workshop),
-        warnings=(*_warnings(variants), *together(study, workshop.machine(study))),
+        warnings=(*network_doubts(study), *_warnings(variants), *together(study, workshop.machine(study))),
         seconds=time.perf_counter() - started,
         what_ifs=asked if what_if else (),
         recommended=chosen,

@@ -20,7 +20,7 @@ Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 
 MOST = 4
-"""Runs of neighbouring servers that a sentence names."""
+"""Runs of neighbouring servers that a sentence names, and sets of jobs."""
 
 
 def together(study: Study, machine: Machine) -> tuple[str, ...]:
@@ -29,10 +29,15 @@ def together(study: Study, machine: Machine) -> tuple[str, ...]:
         return ()
     fabric = machine.network.fabric
     every = np.arange(fabric.num_gpus)
-    shared = _shared([(name, np.isin(every, gpus)) for name, gpus in _taken(study, machine)])
+    taken = list(_taken(study, machine))
+    shared = _shared([np.isin(every, gpus) for _, gpus in taken], fabric)
     if not shared:
         return ()
-    parts = [f"{_listed(names)} share {_servers(gpus, fabric)}" for names, gpus in shared]
+    parts = [
+        f"{_listed([taken[n][0] for n in jobs])} share {_named(servers)}" for jobs, servers in shared[:MOST]
+    ]
+    if len(shared) > MOST:
+        parts.append(f"{len(shared) - MOST} more sets of jobs share others")
     return (
         f"each job is predicted alone, on the GPUs it takes, as if the others did not run: "
         f"{'; '.join(parts)}. Jobs that are to run at one time want GPUs of their own (servers, gpus).",
@@ -54,27 +59,29 @@ def _taken(study: Study, machine: Machine) -> Iterator[tuple[str, Ints]]:
             yield serving.name, np.concatenate([*prefill, *others])
 
 
-def _shared(taken: list[tuple[str, Bools]]) -> list[tuple[list[str], Bools]]:
-    """Jobs that hang together by GPUs they share, with the GPUs that at least two of them take."""
-    groups: list[tuple[list[int], Bools, Bools]] = []
-    for number, (_, mine) in enumerate(taken):
-        members, all_of, twice = [number], mine, np.zeros_like(mine)
-        apart = []
-        for group in groups:
-            if (group[1] & mine).any():
-                members, twice = [*group[0], *members], twice | group[2] | (group[1] & mine)
-                all_of = group[1] | all_of
-            else:
-                apart.append(group)
-        groups = [*apart, (sorted(members), all_of, twice)]
-    groups.sort(key=lambda group: group[0])
-    return [([taken[n][0] for n in members], twice) for members, _, twice in groups if len(members) > 1]
+def _shared(taken: list[Bools], fabric: Fabric) -> list[tuple[tuple[int, ...], list[int]]]:
+    """Jobs, by their numbers, that take the same GPUs, with the servers on which just these do.
+
+    taken  which GPUs each job takes
+
+    Of a server the largest sets count: where three jobs meet, two of them do too.
+    """
+    several = np.sum(taken, axis=0) > 1
+    each = [fabric.server[: fabric.num_gpus], *taken]
+    on: dict[int, list[tuple[int, ...]]] = {}
+    for server, *takes in np.unique(np.stack(each)[:, several], axis=1).T.tolist():
+        on.setdefault(server, []).append(tuple(n for n, mine in enumerate(takes) if mine))
+    found: dict[tuple[int, ...], list[int]] = {}
+    for server, sets in on.items():
+        for jobs in sets:
+            if not any(set(jobs) < set(others) for others in sets):
+                found.setdefault(jobs, []).append(server)
+    return list(found.items())
 
 
-def _servers(gpus: Bools, fabric: Fabric) -> str:
-    """'server-01 to server-04, server-09' that hold GPUs, named as in the drawing; the first few of many."""
-    held = np.unique(fabric.server[: fabric.num_gpus][gpus])
-    runs = np.split(held, np.flatnonzero(np.diff(held) > 1) + 1)
+def _named(servers: list[int]) -> str:
+    """'server-01 to server-04, server-09', named as in the drawing; the first few runs of many."""
+    runs = np.split(np.array(servers), np.flatnonzero(np.diff(servers) > 1) + 1)
     words = [server_name(run[0]) + (f" to {server_name(run[-1])}" if len(run) > 1 else "") for run in runs]
     more = f" and {len(words) - MOST} more" if len(words) > MOST else ""
     return ", ".join(words[:MOST]) + more

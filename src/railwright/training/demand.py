@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from railwright.catalog.parts import Catalog, Gpu, Server
-from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
 from railwright.shipped import read_data
 from railwright.training.constants import MEASURED, family_of, width_of
+from railwright.training.formats import job_peak
 from railwright.training.result import StepResult
 from railwright.units import number
 
@@ -163,7 +163,7 @@ def demand(
         flops_per_token=per_token,
         flops=flops,
         pace=known,
-        mfu=known.flops.times(1.0 / peak_rate(gpu, dtype)),
+        mfu=known.flops.times(1.0 / job_peak(gpu, dtype)),
         gpu_hours=hours,
         gpus=fleet,
         days=time,
@@ -171,7 +171,7 @@ def demand(
         idle=idle,
         power=power,
         energy=Range(*(HOUR * h * p / n for h, p, n in zip(hours.ends, power.ends, fleet.ends, strict=True))),
-        fleet_peak=fleet.times(peak_rate(gpu, dtype)),
+        fleet_peak=fleet.times(job_peak(gpu, dtype)),
         pue=pue,
         availability=availability,
         idle_share=idle_share,
@@ -196,7 +196,7 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
             "give a study with a layout instead, whose step is predicted."
         )
     share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
-    return Pace(share.times(peak_rate(gpu, dtype)), str(row["source"]) if own else _borrowed(row, family))
+    return Pace(share.times(job_peak(gpu, dtype)), str(row["source"]) if own else _borrowed(row, family))
 
 
 def _borrowed(row: dict[str, Any], family: str) -> str:

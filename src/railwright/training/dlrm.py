@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 
@@ -28,12 +29,16 @@ from railwright.traffic.demand import Communicator
 from railwright.training.constants import constant
 from railwright.training.dlrm_sharding import TABLE_BYTES, Sharding, shard
 from railwright.training.feed import fed, feed_of_samples
+from railwright.training.formats import job_peak
 from railwright.training.lanes import LANES, Pass, Task, run
 from railwright.training.result import Memory, StepResult, UsedCollective
 from railwright.training.timeline import Event, Lane, Share, Timeline
 
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
 KernelTime = Callable[[Operator], float]
+
+DTYPES: tuple[str, ...] = get_args(RecommendationJob.model_fields["dtype"].annotation)
+"""Number formats that a recommendation job may ask for."""
 
 CONTEXT_BYTES = 3e9
 """What the CUDA context, NCCL's buffers and the framework take of a GPU: an estimate, as docs/training.md's
@@ -105,6 +110,7 @@ def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> S
     fabric = machine.network.fabric
     gpus, per_server = gpus_of(job, fabric)
     _check(job, gpus, fabric.num_gpus, per_server)
+    job_peak(machine.gpu, job.dtype, DTYPES)
     rest = _others(job, model, job.global_batch // gpus)
     return shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
+from railwright.catalog.parts import Gpu
+from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.flops import value_width
@@ -18,6 +20,9 @@ TOKENS = 128
 dot_product_attention/utils.py, combine_and_quantize)."""
 
 
+DTYPES: tuple[str, ...] = get_args(TrainingJob.model_fields["dtype"].annotation)
+"""Number formats that a training job may ask for."""
+
 FP32_SHARDS = ("fsdp-2023", "fsdp-2024", "fsdp-2025")
 """Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision).
 
@@ -30,6 +35,25 @@ the type of the weights, float32 by default: config, training.dtype)."""
 def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:
     """How a job's master weights are kept: shards that are the fp32 weights themselves leave no remainder."""
     return "fp32" if has_fp32_shards(job) else job.master
+
+
+def job_peak(gpu: Gpu, dtype: str, allowed: tuple[str, ...] = DTYPES) -> float:
+    """Dense peak of a GPU in the number format of a job. [flop/s]
+
+    allowed  formats that a job of its kind may ask for
+    Raises PlanError where the GPU has none, with those of `allowed` that it has.
+    """
+    if _has(gpu, dtype):
+        return peak_rate(gpu, dtype)
+    have = ", ".join(one for one in allowed if _has(gpu, one))
+    raise PlanError(f"{gpu.name} has no {dtype} tensor cores; dtypes of a job that it has: {have}.")
+
+
+def _has(gpu: Gpu, dtype: str) -> bool:
+    try:
+        return peak_rate(gpu, dtype) > 0
+    except PlanError:
+        return False
 
 
 def has_fp32_shards(job: TrainingJob) -> bool:

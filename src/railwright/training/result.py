@@ -140,6 +140,6 @@ class StepResult:
     stage: int = 0
 
     @property
-    def network_share(self) -> float:
-        """Exposed communication over step time, 0..1."""
+    def exposed_share(self) -> float:
+        """Exposed communication, inside servers and between them, over step time, 0..1."""
         return sum(s.exposed for s in self.shares if s.kind in COMMUNICATION) / self.step_time

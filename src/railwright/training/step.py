@@ -14,7 +14,6 @@ from types import MappingProxyType
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time, profile_of
-from railwright.compute.time import peak_rate
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
@@ -28,6 +27,7 @@ from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
 from railwright.training.fitting import check_memory
 from railwright.training.foretold import warnings_of
+from railwright.training.formats import job_peak
 from railwright.training.host_memory import check_host, host_memory, tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
@@ -89,6 +89,7 @@ def simulate(
     )
     memory = replace(memory, host=host)
     groups = place(job, fabric)
+    peak = job_peak(machine.gpu, job.dtype)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
@@ -135,7 +136,7 @@ def simulate(
         tokens_per_second=tokens / step_time,
         tokens_per_second_per_gpu=tokens / step_time / gpus,
         model_flops=flops,
-        mfu=flops / (step_time * gpus * peak_rate(machine.gpu, job.dtype)),
+        mfu=flops / (step_time * gpus * peak),
         shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden),
         memory=memory,
         collectives=used(stages[chosen].stage, placed[chosen], endings[chosen], prices),
