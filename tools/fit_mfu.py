@@ -9,7 +9,7 @@ for weeks on a layout that he knows to be slow.  Measured speed and our FLOPs co
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,8 @@ HEAD = """\
 # Written by tools/fit_mfu.py from measure/data/training*.csv; do not edit.
 # Model FLOPs (full attention scores) a second over the dense peak, of the fastest layout of each published
 # series (family, model, GPUs, sequence; 8 GPUs and more): 10th, 50th and 90th percentile.  A GPU is here with
-# at least 5 series of its own; the others get all GPUs of their kind of model and width.
+# at least 5 series of its own; the others get all GPUs of their kind of model and width, scaled by what
+# kernels reach on them (training/borrowed.py).  series: how many are of which GPU.
 """
 
 
@@ -62,8 +63,11 @@ def main() -> None:
         if len(values) < LEAST_SERIES:
             continue
         low, middle, high = np.percentile(values, (10, 50, 90))
+        counted = Counter(gpu.removesuffix("-40") for gpu, *_ in best[family])
+        named = ", ".join(f"{gpu}: {count}" for gpu, count in sorted(counted.items()))
         lines.append(
             f"{family}:\n  low: {low:.3f}\n  middle: {middle:.3f}\n  high: {high:.3f}\n"
+            f"  series: {{{named}}}\n"
             f'  source: "published steps, {len(values)} series, fastest layout of each '
             f'(measure/data/training*.csv, {family})"\n'
         )

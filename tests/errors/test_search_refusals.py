@@ -46,6 +46,42 @@ def test_nothing_fits() -> None:
         search(job(batch=16), DENSE, small, Space({"zero": (1,)}))
 
 
+ONE = {"tensor": (1,), "context": (1,), "pipeline": (1,)}
+
+
+@pytest.mark.parametrize(
+    ("axes", "gib", "said"),
+    [
+        # every default value is tried already, and what lies on the host does not help
+        ({}, 1.0, "use more or larger GPUs: other values of offload do not make it fit either."),
+        ({"zero": (1,)}, 1.0, "GPUs: other values of zero and offload do not make it fit either."),
+        ({"offload": (("optimizer", "activations"), ())}, 1.0, "GPUs: the space leaves out nothing leaner."),
+        # 8 GPUs without any cut need 5 GiB each: of all axes that are held at 1 tensor alone reaches 2.4
+        ({**ONE, "zero": (0,)}, 2.4, "GPUs, or give the space more values of tensor."),
+    ],
+    ids=str,
+)
+def test_advice_is_of_axes_that_would_help(
+    axes: dict[str, tuple[object, ...]], gib: float, said: str
+) -> None:
+    """What a space does not leave out, or what leaves it as far off, is no advice."""
+    one = machine(1)
+    small = replace(one, gpu=replace(one.gpu, hbm_bytes=gib * 2**30))
+    with pytest.raises(PlanError) as no:
+        search(job(batch=16), DENSE, small, Space(axes))
+    assert said in str(no.value)
+
+
+def test_the_leanest_layout_is_the_jobs_own_where_it_is_as_lean() -> None:
+    """One rank holds all states however they are sharded: zero is what the job says."""
+    one = machine(1)
+    small = replace(one, gpu=replace(one.gpu, hbm_bytes=2.0**30))
+    axes = {"tensor": (8,), "pipeline": (1,), "context": (1,), "micro_batch": (1,)}
+    for zero in (0, 1):
+        with pytest.raises(PlanError, match=rf"recompute \w+, zero {zero}\)"):
+            search(job(batch=16, zero=zero), DENSE, small, Space(axes))
+
+
 def test_what_fits_only_with_the_jobs_own_offload_is_found() -> None:
     """Small GPUs hold the model where its optimizer lies on the host, as the job says."""
     own = job(batch=16, zero=1, recompute="full", offload=("optimizer",))

@@ -10,7 +10,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
-from railwright.training import simulate
+from railwright.training import peak_memory, simulate
 from railwright.training.doubts import doubts
 from railwright.training.plan import check
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
@@ -181,6 +181,27 @@ def test_what_would_fit_is_told_once_an_axis_and_only_of_what_there_is() -> None
         if way.startswith("tensor: "):
             assert way.endswith(" with sequence_parallel: true")
             assert int(way.split()[1]) <= 8
+
+
+def test_shards_too_few_say_how_many_fit() -> None:
+    """HSDP: states over 2 ranks do not fit; the smallest of 4, 8, 16 and 32 ranks that does is named."""
+    large = replace(DENSE, layers=64, hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128)
+    asked = job(zero=3, shard=2, recompute="full")
+    text = refusal(asked, large).split("what would fit: ")[1]
+    assert text.startswith("shard: ")
+    size = int(text.split("shard: ")[1].split()[0])
+
+    def sharded(over: int) -> TrainingJob:
+        return changed(asked, layout=asked.layout.model_copy(update={"shard": over}))
+
+    simulate(sharded(size), large, machine(4), predict=priced(50e9), kernel=roofline)
+    capacity, fabric = machine(4).gpu.hbm_bytes, machine(4).network.fabric
+    needs = {n: peak_memory(sharded(n), large, fabric, capacity).total for n in (2, 4, 8, 16)}
+    assert size == min(n for n, total in needs.items() if total <= capacity)
+    # all ranks share already, or states are not sharded in groups: there is none to name
+    hopeless = replace(large, hidden=16384, ffn=4 * 16384, heads=128, head_dim=128)
+    assert "shard: " not in refusal(job(zero=3, shard=32), hopeless)
+    assert "shard: " not in refusal(job(zero=3), hopeless)
 
 
 def test_hopeless_model_says_so() -> None:

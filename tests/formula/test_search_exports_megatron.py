@@ -215,8 +215,30 @@ def test_nemo_is_told_what_it_takes_otherwise_by_default() -> None:
     ],
     ids=str,
 )
-def test_megatron_is_told_its_connections(layout: dict[str, object], connections: str) -> None:
-    """validate_args refuses a number above 1 beside tensor or context parallelism, and 1 beside FSDP."""
-    lines = exported((MOE, job(**layout)), "megatron").splitlines()
+def test_megatron_and_nemo_are_told_their_connections(layout: dict[str, object], connections: str) -> None:
+    """validate_args refuses a number above 1 beside tensor or context parallelism, and 1 beside FSDP; what is
+    a comment for Megatron-LM, NeMo is given in `env_vars`."""
+    case = (MOE, job(**layout))
+    lines = exported(case, "megatron").splitlines()
     told = [line for line in lines if "CUDA_DEVICE_MAX_CONNECTIONS" in line]
     assert told == ([f"# {connections}"] if connections else [])
+    text = exported(case, "nemo")
+    calls = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+    given = {
+        keyword.arg: ast.literal_eval(keyword.value)
+        for node in calls
+        if isinstance(node.targets[0], ast.Name) and node.targets[0].id == "env_vars"
+        for keyword in node.value.keywords  # type: ignore[attr-defined]
+    }
+    number = connections.rpartition("=")[2]
+    assert given == ({"CUDA_DEVICE_MAX_CONNECTIONS": number} if connections else {})
+    assert ("# before Blackwell" in text) == connections.startswith("before Blackwell")
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_megatron_fsdp_accumulates_no_gradients_in_products(zero: int) -> None:
+    """Without Transformer Engine 2.10 Megatron-FSDP refuses gradient_accumulation_fusion, whose default is on
+    for Megatron-LM's script and for NeMo's models."""
+    case = (DENSE, job(zero=zero))
+    assert ("--no-gradient-accumulation-fusion" in exported(case, "megatron").splitlines()) == (zero >= 2)
+    assert ("    gradient_accumulation_fusion=False," in exported(case, "nemo").splitlines()) == (zero >= 2)

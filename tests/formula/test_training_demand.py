@@ -11,15 +11,18 @@ from typer.testing import CliRunner
 from railwright.catalog import load_catalog
 from railwright.catalog.parts import Gpu, Server
 from railwright.cli.main import app
+from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
 from railwright.fabric import count
 from railwright.model import flops_per_token, load_model
+from railwright.shipped import read_data
 from railwright.spec import load_study
 from railwright.study.evaluate import Workshop
 from railwright.study.rooms import money
 from railwright.training import simulate
+from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.demand import Pace, Range, demand, predicted_pace, published_pace, usual_server
-from training_cases import DENSE, job, machine
+from training_cases import DENSE, changed, job, machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 PACE = Pace(Range(100e12, 125e12, 200e12), "a test")
@@ -106,6 +109,52 @@ def test_a_gpu_without_series_of_its_own_gets_all_of_its_kind() -> None:
     gpu, _ = parts("b200-sxm")
     assert "dense 16-bit" in published_pace(DENSE, gpu, "bf16").source
     assert "dense H100 16-bit" in published_pace(DENSE, parts("h100-sxm")[0], "bf16").source
+
+
+def test_kernels_of_a_gpu_over_its_own_are_one() -> None:
+    gpu, _ = parts("h100-sxm")
+    assert kernels_over(DENSE, 4096, gpu, "bf16", {"H100": 3}) == pytest.approx(1.0)
+    # nobody to compare with: V100 has no bf16
+    assert kernels_over(DENSE, 4096, gpu, "bf16", {"V100": 3}) == 1.0
+    # two count by their series, geometrically
+    alone = [kernels_over(DENSE, 4096, gpu, "bf16", {name: 1}) for name in ("A100", "B200")]
+    both = kernels_over(DENSE, 4096, gpu, "bf16", {"A100": 1, "B200": 3})
+    assert both == pytest.approx(alone[0] ** 0.25 * alone[1] ** 0.75)
+
+
+def test_a_pace_that_is_borrowed_follows_the_gpu_s_kernels() -> None:
+    """None is faster than its own kernels, and what these reach says how fast a step of a GPU is."""
+    arch = load_model("llama-3-70b")
+    for name in ("mi300x", "mi325x", "l40s", "b300-sxm", "h20"):
+        gpu, _ = parts(name)
+        most = kernel_share(arch, 4096, gpu, "bf16") * peak_rate(gpu, "bf16")
+        pace = published_pace(arch, gpu, "bf16").flops
+        assert 0 < pace.low < pace.middle <= pace.high <= most * (1 + 1e-12)
+    # GB200 has six series: with what kernels say of it, those of all GPUs come nearer to its own
+    gpu, _ = parts("gb200")
+    own = published_pace(arch, gpu, "bf16").flops.middle / peak_rate(gpu, "bf16")
+    everyone = read_data("training", "mfu.yaml")["dense 16-bit"]
+    scaled = everyone["middle"] * kernels_over(arch, 4096, gpu, "bf16", everyone["series"])
+    assert abs(scaled - own) < 0.6 * abs(everyone["middle"] - own)
+
+
+@pytest.mark.parametrize(
+    ("software", "layout"),
+    [
+        ("megatron-2025", {"tensor": 8, "sequence_parallel": True}),
+        ("fsdp-2025", {"zero": 3, "recompute": "full"}),
+    ],
+)
+def test_a_study_on_a_gpu_without_records_lies_in_the_range_without_one(
+    software: str, layout: dict[str, object]
+) -> None:
+    """MI300X: 624 TFLOP/s (462 to 757) was said by name, and 439 and 422 of studies."""
+    arch, cluster = load_model("llama-3-70b"), machine(8, server="mi300x-8")
+    asked = changed(job(sequence=4096, batch=128, **layout), software=software)
+    step = simulate(asked, arch, cluster)
+    predicted = predicted_pace(step, 64).flops.middle
+    pace = published_pace(arch, cluster.gpu, "bf16").flops
+    assert pace.low < predicted < pace.high
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from railwright.search.frameworks import Framework, framework_named, runs, runs_
 from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
 from railwright.search.hints import some_layers
 from railwright.search.laws import Floats32, down
+from railwright.search.leaner import leaner, leanest, untried
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.result import Candidate, Effort, SearchResult
@@ -100,7 +101,7 @@ def search(
         capacity = run.least_memory()
     first, proof = run.fastest(top, capacity)
     if not first:
-        raise PlanError(none_is_held(job, run.allocations))
+        raise PlanError(none_is_held(job, run.allocations, untried(space, job, arch, run.fabric)))
     overfull = left_out(run.overfull.values(), first, top)
     most = first[0].memory
     for step in range(steps):
@@ -199,31 +200,36 @@ class _Run:
         capacity = self.machine.gpu.hbm_bytes
         for i, block in enumerate(self.blocks):
             self.tell(f"screening {self.layouts:,} layouts", 0.6 * i / len(self.blocks))
-            memory = np.broadcast_to(self.screener.memory(block), (*block.shape[:-2], 1, 1))
-            classes = prod(block.shape[: len(PASSING)])
-            self.memory.append(down(memory.reshape(classes, *block.shape[len(PASSING) : -2])))
-            able = self._only_those_that_run(i)
+            able, memory = self._bounded(block)
+            self.memory.append(memory)
             fits = self.memory[i] <= capacity
             self.fitting += int(fits.sum()) * block.shape[-1] * block.shape[-2]
-            shape = (classes, len(block.of("zero")), block.shape[-2], block.shape[-1])
-            self.depth.append(np.zeros(classes, np.uint8))
+            shape = (len(memory), len(block.of("zero")), block.shape[-2], block.shape[-1])
+            self.depth.append(np.zeros(len(memory), np.uint8))
             least = self.screener.compute(block, np.any(fits, axis=(1, 2)))
             bounds = np.broadcast_to(down(least)[:, None, None, None], shape)
             self.seconds.append(np.where(able, bounds, np.float32(np.inf)))
         if self.only and all(np.isinf(memory).all() for memory in self.memory):
             raise PlanError(runs_none(self.only, self.blocks, self.job, self.arch))
         if not self.fitting:
-            need, i, flat = min((float(m.min()), i, int(m.argmin())) for i, m in enumerate(self.memory))
-            setting = self._setting(i, flat * prod(self.blocks[i].shape[-2:]))
-            raise PlanError(none_fits(self.job, self.layouts, setting, need, capacity))
+            raise PlanError(self._none_fits(capacity))
 
-    def _only_those_that_run(self, i: int) -> NDArray[np.bool_]:
-        """(X, z, d, p) layouts of a block that the framework runs; others need infinite memory."""
+    def _bounded(self, block: Block) -> tuple[NDArray[np.bool_], Floats32]:
+        """(X, z, d, p) layouts of a block that the framework runs, and (X, z, o) bytes that they need at
+        least; infinite where it runs none."""
+        bound = np.broadcast_to(self.screener.memory(block), (*block.shape[:-2], 1, 1))
+        memory = down(bound.reshape(prod(block.shape[: len(PASSING)]), *block.shape[len(PASSING) : -2]))
         if self.only is None:
-            return np.ones((1, 1, 1, 1), bool)
-        seconds, memory = runs(self.only, self.blocks[i], self.job, self.arch)
-        self.memory[i] = np.where(memory, self.memory[i], np.float32(np.inf))
-        return seconds
+            return np.ones((1, 1, 1, 1), bool), memory
+        seconds, able = runs(self.only, block, self.job, self.arch)
+        return seconds, np.where(able, memory, np.float32(np.inf))
+
+    def _none_fits(self, capacity: float) -> str:
+        """Why nothing does, by the leanest layout, and what can help."""
+        i = int(np.argmin([memory.min() for memory in self.memory]))
+        setting, need = leanest(self.blocks[i], self.memory[i], self.written)
+        advice = leaner(self.space, self.job, self.arch, self.fabric, self._bounded, capacity)
+        return none_fits(self.job, self.layouts, setting, need, capacity, advice)
 
     def fastest(self, top: int, capacity: float) -> tuple[list[Tried], float]:
         """The `top` fastest layouts within a memory that the allocator can hold, and what every layout not

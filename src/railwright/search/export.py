@@ -14,8 +14,8 @@ from railwright.export.yamltext import scalar
 from railwright.fabric.graph import server_name
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
+from railwright.search.environment import environment
 from railwright.search.export_megatron import megatron, nemo
-from railwright.search.export_megatron_words import graphed
 from railwright.search.export_torchtitan import torchtitan
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.search.result import Candidate
@@ -44,18 +44,20 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
         head.append(f"# {told}")
     if form in FRAMEWORKS and not FRAMEWORKS[form].runs_era_of(job):
         head.append(f"# its software is not {FRAMEWORKS[form].title}'s: search with --framework {form}")
-    capacity, more = candidate.step.memory.capacity, list[str]()
+    capacity = candidate.step.memory.capacity
     if candidate.held and (warning := crowded(candidate.held, capacity)):
         head.append(f"# {warning}")
-    if candidate.held and (era_of(job).allocator == "growing" or relies_on_growth(candidate.held, capacity)):
-        more = _growing(form, bool(graphed(job, arch)))
+    grows = candidate.held and (
+        era_of(job).allocator == "growing" or relies_on_growth(candidate.held, capacity)
+    )
     if form in FRAMEWORKS:
         if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
         head += [f"# {sentence}" for sentence in _outside(job, arch)]
     if form in UNSHAPED:
         head.append(f"# to add: the shape of {arch.name}, by {UNSHAPED[form]}")
-    return "\n".join([*head, *more, *write(job, arch, hosts)]) + "\n"
+    around = environment(job, arch, form, growing=bool(grows))
+    return "\n".join([*head, *around, *write(job, arch, hosts)]) + "\n"
 
 
 UNSHAPED = {
@@ -63,25 +65,6 @@ UNSHAPED = {
     "torchtitan": "name and flavor in [model]",
 }
 """Frameworks that take a model by its name rather than by its sizes, and where."""
-
-
-def _growing(form: str, graphs: bool) -> list[str]:
-    """Segments that grow, which PyTorch takes from the environment alone: a setting where a form has one for
-    that, else a comment.
-
-    graphs  whether layers run as CUDA graphs, which Megatron takes with such segments only where NCCL does
-            not register them (arguments.py, validate_args; Megatron-Bridge, docs/training/cuda-graphs.md)
-    Sources: torchtitan, run_train.sh; Megatron-Bridge, training/config.py (ConfigContainer.env_vars), and
-    nemo_run's executors, whose field has the same name.
-    """
-    needed = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-    if graphs and form != "torchtitan":
-        needed["NCCL_GRAPH_REGISTER"] = "0"
-    if form == "nemo":
-        named = [f"    {name}={value!r}," for name, value in needed.items()]
-        return ["# of the executor, or of Megatron-Bridge's ConfigContainer", "env_vars = dict(", *named, ")"]
-    words = " ".join(f"{name}={value}" for name, value in needed.items())
-    return [f"# it relies on: export {words}" + (" (run_train.sh does)" if form == "torchtitan" else "")]
 
 
 def _outside(job: TrainingJob, arch: Transformer) -> list[str]:

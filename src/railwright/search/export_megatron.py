@@ -13,6 +13,7 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy
+from railwright.search.environment import connections
 from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
     MODULES,
@@ -23,6 +24,7 @@ from railwright.search.export_megatron_words import (
     unsaid,
 )
 from railwright.search.export_shape import shape
+from railwright.search.export_sharding import STRATEGIES, copies, sharding
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
@@ -35,9 +37,6 @@ from railwright.training.stages import layers_per_piece
 
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
 """Megatron's names of them (TransformerConfig.cp_comm_type, which the command line's value becomes)."""
-
-STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
-"""Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
 
 
 GRAPHS = {
@@ -82,7 +81,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     fields |= _fusions(job, arch, loss="native") | _graphs(job, arch) | _optimizer(job) | _muon(job)
     for name, value in fields.items():
         argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
-        words = [] if value is True else value if isinstance(value, list) else [str(value)]
+        words = [] if isinstance(value, bool) else value if isinstance(value, list) else [str(value)]
         if argument:
             lines.append(" ".join([argument, *map(quote, words)]))
     if fields.get("cuda_graph_impl") == "full_iteration":
@@ -91,18 +90,16 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         lines.append("--no-rope-fusion")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
-    lines += _sharding(job, hosts)
+    lines += sharding(job, hosts, bool(_optimizer(job)))
     return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *shape(job, arch), *lines]
 
 
 def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:
     """What pretrain_gpt.py asks of its environment, or cannot where the configurations can, as comments."""
-    layout, found = job.layout, []
-    turns = arch.is_moe and layout.expert > 1 and job.overlap.ep and not takes_no_turns(job)
-    if layout.zero >= 2 or turns:
-        found.append("export CUDA_DEVICE_MAX_CONNECTIONS=32")
-    elif layout.tensor > 1 or layout.context > 1:
-        found.append("before Blackwell: export CUDA_DEVICE_MAX_CONNECTIONS=1")
+    found = []
+    if queues := connections(job, arch):
+        older = "before Blackwell: " if queues.older else ""
+        found.append(f"{older}export CUDA_DEVICE_MAX_CONNECTIONS={queues.number}")
     if loss_of(job) == "fused":
         found.append("the loss is predicted as Transformer Engine's kernel, which pretrain_gpt.py refuses")
     if job.lora:
@@ -143,8 +140,8 @@ def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         strategy["save_ckpt_format"] = "fsdp_dtensor"  # MegatronStrategy refuses Megatron-FSDP without
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
         ddp["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])
-    if (copies := _copies(job, hosts)) > 1:
-        ddp["num_distributed_optimizer_instances"] = copies
+    if (instances := copies(job, hosts)) > 1:
+        ddp["num_distributed_optimizer_instances"] = instances
     model: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
     if layout.virtual_pipeline > 1:
         model |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
@@ -198,8 +195,10 @@ ARGUMENTS = {
     "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
     "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
     "fp8_dot_product_attention": "",
+    "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
 }
-"""Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it)."""
+"""Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it), and a
+field that is only ever written as False has the argument that says no."""
 
 
 def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
@@ -241,6 +240,9 @@ def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
           since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args)
     """
     found = _attention(arch)
+    if job.layout.zero >= 2:
+        # Megatron-FSDP asserts Transformer Engine 2.10 with it (mcore_fsdp_adapter.py)
+        found["gradient_accumulation_fusion"] = False
     if arch.is_moe:
         found |= {"moe_grouped_gemm": True, "moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
@@ -364,37 +366,6 @@ def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:
     if arch.attention != "mla":
         return ("linear_qkv",)
     return ("linear_q_up_proj" if arch.q_lora else "linear_q_proj", "linear_kv_up_proj")
-
-
-def _copies(job: TrainingJob, hosts: Hosts) -> int:
-    """Groups of neighbouring ranks that each hold one copy of sharded parameters (HSDP).
-
-    Source: parallel_state.py, intra_partial_data_parallel_size; mcore_fsdp_adapter.py, enable_hsdp.
-    """
-    layout = job.layout
-    return hosts.data * layout.context // layout.shard if layout.zero == 3 and layout.shard else 1
-
-
-def _sharding(job: TrainingJob, hosts: Hosts) -> list[str]:
-    """Arguments for what data-parallel ranks share, hide, and reduce in which type."""
-    zero, gradients = job.layout.zero, gradient_type(job)
-    lines = ["--use-distributed-optimizer"] if zero or _optimizer(job) else []
-    if zero >= 2:
-        lines += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {STRATEGIES[zero]}"]
-        lines += ["--no-gradient-accumulation-fusion", "--ckpt-format fsdp_dtensor"]
-        # by default the type of the parameters, 16 bits
-        lines.append(f"--megatron-fsdp-main-grads-dtype {gradients}")
-        if (copies := _copies(job, hosts)) > 1:
-            lines.append(f"--num-distributed-optimizer-instances {copies}")
-    elif job.dtype == "fp16":
-        lines += ["--accumulate-allreduce-grads-in-fp32"] if gradients == "fp32" else []
-    elif gradients == "bf16":
-        lines.append("--grad-reduce-in-bf16")
-    if job.overlap.dp:
-        lines.append("--overlap-grad-reduce")
-        if zero:
-            lines.append("--overlap-param-gather")
-    return lines
 
 
 class _Name(str):

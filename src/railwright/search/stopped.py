@@ -11,8 +11,6 @@ from railwright.spec.training import TrainingJob
 from railwright.training.memory import GIB
 from railwright.units import show_size
 
-LEANER = "use more or larger GPUs, or give the space more values of pipeline, zero or offload."
-
 
 def none_can_work(job: TrainingJob, refused: Sequence[Refusal]) -> str:
     """The constraint that stops most layouts, in the training room's words."""
@@ -24,27 +22,31 @@ def none_can_work(job: TrainingJob, refused: Sequence[Refusal]) -> str:
 
 
 def none_fits(
-    job: TrainingJob, layouts: int, setting: Mapping[str, Any], least: float, capacity: float
+    job: TrainingJob, layouts: int, setting: Mapping[str, Any], least: float, capacity: float, advice: str
 ) -> str:
     """That no layout's tensors fit.
 
     setting, least  the layout whose memory has the least bound, and that [byte]
+    advice          what can help (`leaner.leaner`)
     """
     shown = ", ".join(f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero"))
     return (
         f"{job.name}: memory stops all {layouts:,} layouts of the space that could work otherwise: the "
         f"leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has {capacity / GIB:.1f} GiB; "
-        + LEANER
+        + advice
     )
 
 
-def none_is_held(job: TrainingJob, allocations: Allocations) -> str:
-    """That the allocator has no room for any layout whose tensors fit."""
+def none_is_held(job: TrainingJob, allocations: Allocations, advice: str) -> str:
+    """That the allocator has no room for any layout whose tensors fit.
+
+    advice  what may help (`leaner.untried`)
+    """
     missing = allocations.least_missing()
     if missing is None:
-        return f"{job.name}: no layout of the space fits a GPU, or with what it offloads its host; {LEANER}"
+        return f"{job.name}: no layout of the space fits a GPU, or with what it offloads its host; {advice}"
     return (
         f"{job.name}: the tensors of some layouts fit a GPU, but PyTorch's allocator has no room for the "
         f"holes between them: at least {show_size(missing)} are missing by its replay, with segments that "
-        f"grow (expandable_segments:True) too; {LEANER}"
+        f"grow (expandable_segments:True) too; {advice}"
     )

@@ -31,6 +31,7 @@ from railwright.training import simulate
 from railwright.training.cached import crowded, reserved
 from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
+from railwright.training.repeats import idle_recompute
 from railwright.training.sizes import domain_of, job_gpus
 from railwright.units import show_rate
 
@@ -187,6 +188,17 @@ def with_reserved(job: JobResult, asked: TrainingJob | None, machine: Machine) -
     if told:
         step = replace(step, warnings=(*step.warnings, told))
     return replace(job, step=step, reserved=held)
+
+
+def with_repeats(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+    """The job with a warning where selective recomputation costs time and saves nothing.
+
+    asked   None for a job of another kind
+    """
+    if job.step is None or asked is None:
+        return job
+    told = idle_recompute(asked, architecture(asked.model), machine, job.step)
+    return replace(job, step=replace(job.step, warnings=(*job.step.warnings, told))) if told else job
 
 
 def with_storage(

@@ -19,6 +19,7 @@ from railwright.study.choosing import recommended
 from railwright.study.evaluate import (
     Workshop,
     evaluate,
+    with_repeats,
     with_reserved,
     with_storage,
     with_timeline,
@@ -125,8 +126,8 @@ def _looked_into(study: Study, base: VariantResult, workshop: Workshop) -> tuple
 def _told_of(
     study: Study, variant: VariantResult, rows: Sequence[SensitivityRow], workshop: Workshop
 ) -> tuple[JobResult, ...]:
-    """The jobs of the variant that the report is about, with their timelines and critical paths, and a
-    warning where the host's launches decide.
+    """The jobs of the variant that the report is about, with their timelines and critical paths, and warnings
+    where the host's launches decide and where recomputation saves nothing.
 
     rows  what-ifs of the first job there, which tell its step without launches
     """
@@ -135,7 +136,7 @@ def _told_of(
     found = []
     for nth, (job, asked) in enumerate(zip(variant.jobs, _wanted(study), strict=True)):
         trained = asked if isinstance(asked, TrainingJob) else None
-        warned = with_launches(job, trained, machine, None if nth else free)
+        warned = with_repeats(with_launches(job, trained, machine, None if nth else free), trained, machine)
         found.append(with_timeline(warned, trained, machine))
     return tuple(found)
 

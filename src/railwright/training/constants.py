@@ -80,7 +80,7 @@ MEASURED = (
 def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, ...]:
     """What a reader of the error band must know of a GPU (catalogue name) that no published step ran on, or
     none of its era of software with products of this width (`fitted` says whether one did)."""
-    if _model(gpu) in MEASURED:
+    if model_of(gpu) in MEASURED:
         if fitted:
             return ()
         return (
@@ -99,10 +99,11 @@ def family_of(kind: ModelKind, gpu: str, dtype: str) -> str:
 
     gpu  catalogue name; its first word counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
     """
-    return f"{kind} {_model(gpu)} {width_of(dtype)}"
+    return f"{kind} {model_of(gpu)} {width_of(dtype)}"
 
 
-def _model(gpu: str) -> str:
+def model_of(gpu: str) -> str:
+    """'H100' of 'h100-sxm': a catalogue name's first word."""
     return gpu.split("-")[0].upper()
 
 

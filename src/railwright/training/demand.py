@@ -16,12 +16,16 @@ from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
 from railwright.shipped import read_data
-from railwright.training.constants import MEASURED, family_of, width_of
+from railwright.training.borrowed import kernel_share, kernels_over
+from railwright.training.constants import MEASURED, error_band, family_of, model_of, width_of
 from railwright.training.formats import job_peak
 from railwright.training.result import StepResult
 from railwright.units import number
 
 HOUR, DAY = 3600.0, 86400.0
+
+SEQUENCE = 4096
+"""Of kernels where no sequence is told [token]."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ def demand(
     used = per_server or server.gpus
     per_token = flops_per_token(arch, sequence).total if flops_each is None else flops_each
     flops = per_token * tokens
-    known = pace or published_pace(arch, gpu, dtype)
+    known = pace or published_pace(arch, gpu, dtype, sequence)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
     if days is not None:
         needed = hours.times(1.0 / (days * 24.0))
@@ -178,16 +182,20 @@ def demand(
     )
 
 
-def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
-    """What published runs of this kind of model reach on this GPU; on all GPUs where it has too few.
+def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Pace:
+    """What published runs of this kind of model reach on this GPU; where it has too few, what they reach on
+    all GPUs, times what this one's isolated kernels reach of its peak over theirs.
 
-    The source says which of the two.
+    sequence  of the kernels [token]
+
+    The source says which of the two.  A GPU that no published step ran on has the error band of our steps on
+    top of the range, and none is faster than its kernels alone.
     Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
     Raises PlanError for a width of products that no published run has.
     """
     family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
     kind, width = family.split()[0], width_of(dtype)
-    table = _mfu()
+    table, peak = _mfu(), job_peak(gpu, dtype)
     own = table.get(family)
     row = own or table.get(f"{kind} {width}")
     if row is None:
@@ -196,16 +204,32 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str) -> Pace:
             "give a study with a layout instead, whose step is predicted."
         )
     share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
-    return Pace(share.times(job_peak(gpu, dtype)), str(row["source"]) if own else _borrowed(row, family))
+    if own:
+        return Pace(share.times(peak), str(row["source"]))
+    over = kernels_over(arch, sequence, gpu, dtype, row["series"])
+    low, middle, high = share.times(over).ends
+    if model_of(gpu.name) not in MEASURED:
+        band = error_band(family, "")
+        low, high = low / band.high, high / band.low
+    most = kernel_share(arch, sequence, gpu, dtype)
+    reached = Range(*(min(one, most) for one in (low, middle, high)))
+    return Pace(reached.times(peak), _borrowed(row, family, gpu, over))
 
 
-def _borrowed(row: dict[str, Any], family: str) -> str:
-    """The source of a share of the peak that other GPUs reached, for a GPU without one of its own."""
-    kind, gpu, width = family.split()
-    lacks = "too few published steps" if gpu in MEASURED else "no published step"
+def _borrowed(row: dict[str, Any], family: str, gpu: Gpu, over: float) -> str:
+    """The source of a share of the peak that other GPUs reached, for a GPU without one of its own.
+
+    over  what its kernels reach of its peak over theirs
+    """
+    kind, name, width = family.split()
+    known = name in MEASURED
+    lacks = "too few published steps" if known else "no published step"
+    error = "" if known else "; the error of our steps widens the range"
+    links = "" if gpu.scale_up_bandwidth else "; without links between its GPUs its own may be lower still"
     return (
         f"{lacks} of its own ({kind}, {width}); the share of its dense peak is what other GPUs "
-        f"({MEASURED[0]} to {MEASURED[-1]}) reached, and its own may be lower; {row['source']}"
+        f"({MEASURED[0]} to {MEASURED[-1]}) reached, times {over:.2f}, what its kernels alone reach of "
+        f"it over theirs{error}{links}; {row['source']}"
     )
 
 

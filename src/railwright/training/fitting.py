@@ -12,10 +12,11 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.again import has_part
 from railwright.training.cached import is_held, reserved
+from railwright.training.divisors import divisors
 from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
-from railwright.training.sizes import domain_of
+from railwright.training.sizes import data_parallel, domain_of
 from railwright.training.stages import largest_piece, quarters
 
 MOST = 4
@@ -48,7 +49,8 @@ def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: 
 def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
-    axes = list(_axes(job, arch, domain_of(job, fabric)))
+    replicas = data_parallel(job, fabric) * job.layout.context
+    axes = [*_shards(job.layout, job.micro_batch, replicas), *_axes(job, arch, domain_of(job, fabric))]
     fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity))]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
@@ -59,8 +61,8 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) 
             break
     if not fitting:
         return (
-            "no step or two in tensor, pipeline, expert, context, zero, recompute or micro_batch makes it "
-            "fit here; `railwright search` tries every layout. Else use more or larger GPUs."
+            "no step or two in tensor, pipeline, expert, context, zero, shard, recompute or micro_batch "
+            "makes it fit here; `railwright search` tries every layout. Else use more or larger GPUs."
         )
     told = "; ".join(fitting[:MOST])
     return f"what would fit: {told}; `railwright search` finds the fastest that does."
@@ -85,6 +87,13 @@ def _first(ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric,
 
 def _both(a: Way, b: Way) -> Way:
     return Way(f"{a.label} with {b.label}", {**a.layout, **b.layout}, min(a.micro_batch, b.micro_batch))
+
+
+def _shards(layout: Layout, micro_batch: int, replicas: int) -> Iterator[list[Way]]:
+    """Parameters sharded over more of the ranks that hold the same ones (HSDP), up to all `replicas`."""
+    if layout.zero == 3 and layout.shard is not None:
+        larger = [size for size in divisors(replicas) if size > layout.shard]
+        yield [Way(f"shard: {size}", {"shard": size}, micro_batch) for size in larger]
 
 
 def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way]]:

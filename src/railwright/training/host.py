@@ -19,6 +19,7 @@ from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import LATENT
 from railwright.training.constants import constant
 from railwright.training.lanes import Task
+from railwright.training.lora import SUM, THIN
 
 Launcher = Literal["python", "inductor", "native"]
 """What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
@@ -58,6 +59,15 @@ EAGER = frozenset({"rotary", "expert choice", "experts bias"})
 one; `Pace.host` stands for what Python does around them."""
 
 
+AROUND = 2
+"""Operations of PyTorch behind an adapter's two products: its result times alpha / rank, and the sum with the
+product's.  The products are plain ones, torch.nn.Linear or Megatron-core's ColumnParallelLinear and
+RowParallelLinear, none of Transformer Engine's modules; one call of autograd's makes both gradients of each
+(Megatron-LM d98e8a6, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
+Sources, read 2026-11-25: NeMo 8cfedd7, collections/llm/peft/lora.py (LoRALinear) and peft/utils.py
+(ParallelLinearAdapter), Megatron-Bridge 067f987, peft/utils.py and lora_layers.py; PEFT's lora.Linear."""
+
+
 def launch_times(
     operators: LayerOperators,
     gpu: Gpu,
@@ -71,7 +81,8 @@ def launch_times(
     graphs  parts of the layer that CUDA graphs hold (`TrainingJob.cuda_graphs`)
 
     Under Python a product or attention is one call through a framework module, its weight gradient one more
-    operation; each expert of a grouped product adds its own part; all else, collectives and kernels of linear
+    operation; each expert of a grouped product adds its own part; an adapter's products are operations, and
+    what follows them only its operations (AROUND); all else, collectives and kernels of linear
     mixers too, costs one operation per kernel.  `factor` leaves out what follows the first of a row of
     PyTorch's operations (EAGER).  Compiled layers take the same for every kernel, which `factor` does not
     multiply, and with `inductor` a call of the compiled graph for a forward pass; its collectives, which
@@ -88,7 +99,7 @@ def launch_times(
         named = ((op.name.rsplit(", ", 1)[0], op) for op in found)
         kept = [(name, op) for name, op in named if name not in held]
         if launcher == "python":
-            return sum(_seconds(op, cpu, factor, name in EAGER) for name, op in kept)
+            return sum(_seconds(op, cpu, factor, name) for name, op in kept)
         return cpu * constant(f"host_{launcher}_seconds") * sum(op.launches for _, op in kept)
 
     called = cpu * constant("host_compiled_seconds") if launcher == "inductor" else 0.0
@@ -145,13 +156,21 @@ def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blockin
     return total if blocking or total > alone else 0.0
 
 
-def _seconds(operator: Operator, cpu: float, factor: float, eager: bool) -> float:
-    """Host time of one operator, `factor` times the sources'; of eager ones only the first kernel. [s]"""
+def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
+    """Host time of one operator, `factor` times the sources'; of rows of operations only the first call. [s]
+
+    name  without its phase
+    """
     one = constant("host_operation_seconds")
+    if name.endswith(SUM):
+        return cpu * one * AROUND
     if operator.kind in ("memory", "scan"):
-        calls = min(operator.launches, 1) if eager else operator.launches
+        calls = min(operator.launches, 1) if name in EAGER else operator.launches
         return cpu * one * (factor * calls + operator.launches - calls)
-    call = one if operator.phase == "backward_weight" else constant("host_module_seconds")
+    thin, last = name.endswith(THIN), operator.phase == "backward_weight"
+    if thin and last:
+        return cpu * one  # by the call that made the gradient of its input
+    call = one if thin or last else constant("host_module_seconds")
     if operator.kind == "grouped_gemm":
         call += constant("host_expert_seconds") * operator.launches
     return cpu * factor * call

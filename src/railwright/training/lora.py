@@ -37,6 +37,9 @@ FROZEN: dict[str, LoraTarget] = {
 }
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
 
+THIN, SUM = (" adapter in", " adapter out"), " adapter sum"
+"""Ends of the names of an adapter's two products, and of what adds their result."""
+
 ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
 """Inputs of products that get no adapters: those of routed experts and of linear mixers."""
 
@@ -76,9 +79,9 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOpe
             forward.append(op)
             continue
         rows = op.m * op.batch
-        down = linear(f"{op.name} adapter in", rows, lora.rank, op.k, half(dtype))
-        up = linear(f"{op.name} adapter out", rows, op.n, lora.rank, half(dtype))
-        added = elementwise(f"{op.name} adapter sum", rows, reads=2 * op.n, writes=op.n, back=0)
+        down = linear(f"{op.name}{THIN[0]}", rows, lora.rank, op.k, half(dtype))
+        up = linear(f"{op.name}{THIN[1]}", rows, op.n, lora.rank, half(dtype))
+        added = elementwise(f"{op.name}{SUM}", rows, reads=2 * op.n, writes=op.n, back=0)
         again[op.name] = [down.forward, up.forward, added.forward]
         forward += [*again[op.name], op]
         extra_input[op.name] = (*up.backward_input, *down.backward_input)

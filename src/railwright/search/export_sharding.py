@@ -1,0 +1,47 @@
+"""What data-parallel ranks share of a job, in the names of Megatron-LM's DistributedDataParallelConfig.
+
+Sources: those of `export_megatron`, at the same commits.
+"""
+
+from __future__ import annotations
+
+from railwright.search.dispatcher import Hosts
+from railwright.spec.training import TrainingJob
+from railwright.training.communication import gradient_type
+
+STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+"""Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
+
+
+def copies(job: TrainingJob, hosts: Hosts) -> int:
+    """Groups of neighbouring ranks that each hold one copy of sharded parameters (HSDP).
+
+    Source: parallel_state.py, intra_partial_data_parallel_size; mcore_fsdp_adapter.py, enable_hsdp.
+    """
+    layout = job.layout
+    return hosts.data * layout.context // layout.shard if layout.zero == 3 and layout.shard else 1
+
+
+def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
+    """Megatron-LM's arguments for what data-parallel ranks share, hide, and reduce in which type.
+
+    optimizer  whether the optimizer has settings that only the distributed one takes
+    """
+    zero, gradients = job.layout.zero, gradient_type(job)
+    lines = ["--use-distributed-optimizer"] if zero or optimizer else []
+    if zero >= 2:
+        lines += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {STRATEGIES[zero]}"]
+        lines.append("--ckpt-format fsdp_dtensor")
+        # by default the type of the parameters, 16 bits
+        lines.append(f"--megatron-fsdp-main-grads-dtype {gradients}")
+        if (instances := copies(job, hosts)) > 1:
+            lines.append(f"--num-distributed-optimizer-instances {instances}")
+    elif job.dtype == "fp16":
+        lines += ["--accumulate-allreduce-grads-in-fp32"] if gradients == "fp32" else []
+    elif gradients == "bf16":
+        lines.append("--grad-reduce-in-bf16")
+    if job.overlap.dp:
+        lines.append("--overlap-grad-reduce")
+        if zero:
+            lines.append("--overlap-param-gather")
+    return lines
