@@ -163,7 +163,7 @@ def _solve(
     demands = _demands(machine, op, algorithm, groups).scaled(UNIT)
     if not len(demands):
         return Wires(0.0, 0.0), None
-    solution = solve(hashed_as(machine.network, machine.nccl), demands)
+    solution = solve(hashed_as(machine.network, machine.nccl), demands, "last")
     across = solution.hops > 0
     reference = 2 * machine.nic.latency + sum(
         float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")
