@@ -56,8 +56,10 @@ def _look(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, target: fl
         if effort < 0 or not beyond:
             break
         moved = False
-        for f in range(num_flows):
-            if not wanted[f] or latest[f] == 0:
+        # those that finish first come first: what follows from them is then settled in the same round
+        turn = np.flatnonzero(wanted)
+        for f in turn[np.argsort(latest[turn], kind="mergesort")]:
+            if latest[f] == 0:
                 continue
             links = ptr[f + 1] - ptr[f]
             num = 0
