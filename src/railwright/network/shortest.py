@@ -29,6 +29,9 @@ FAR = np.iinfo(np.int16).max
 MOST_KEPT = 8_000_000
 """Arcs of answers that are kept for one graph: 25 bytes each and its states, two patterns of 100,000 GPUs."""
 
+COMPILED_FROM = 2_000_000
+"""Targets times nodes from which the kernel searches: NumPy takes 1 s there, compiling it once 3 s."""
+
 CELLS = 8_000_000
 """Targets times nodes searched at a time: bounds memory at about 50 MB."""
 
@@ -172,7 +175,10 @@ def _search(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> Short
     """
     nodes = graph.num_nodes
     begin = end * nodes + source
-    distance = _distances(graph, ends, begin)
+    if len(ends) * nodes < COMPILED_FROM:
+        distance = distances_plainly(graph, ends, begin)
+    else:
+        distance = _distances_compiled(graph, ends, source, end)
     at = distance[begin]
     highest = int(at[at < FAR].max(initial=0))
     wanted = np.zeros(len(distance), bool)
@@ -201,7 +207,19 @@ def _search(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> Short
     )
 
 
-def _distances(graph: SwitchGraph, ends: Longs, begin: Longs) -> NDArray[np.int16]:
+def _distances_compiled(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> NDArray[np.int16]:
+    """`distances_plainly` by the compiled kernel, which is imported here, when first needed."""
+    from railwright.network.kernel_shortest import distances
+
+    first = np.searchsorted(end, np.arange(len(ends) + 1)).astype(np.int64)
+    found: NDArray[np.int16] = distances(
+        graph.into_ptr.astype(np.int64), graph.into, graph.tail, graph.out.astype(np.int64), graph.head,
+        graph.transit, ends.astype(np.int64), first, source.astype(np.int64), int(FAR),
+    )  # fmt: skip
+    return found
+
+
+def distances_plainly(graph: SwitchGraph, ends: Longs, begin: Longs) -> NDArray[np.int16]:
     """(T * N,) hops to each target: known for every cell of `begin` and all that lies on its way."""
     nodes = graph.num_nodes
     distance = np.full(len(ends) * nodes, FAR, np.int16)
