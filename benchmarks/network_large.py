@@ -86,15 +86,28 @@ def simulate_32k() -> Callable[[], Any]:
     return lambda: simulate(job, load_model(job.model), machine)
 
 
+HASHED = """
+railwright: 1
+name: hashed
+cluster:
+  servers: {servers}
+  server: dgx-h100
+  compute: {{family: clos, routing: ecmp, switch: th5-400g, oversubscription: 1, tiers: 3}}
+jobs:
+  - name: pretrain
+    model: llama-3.1-405b
+    sequence: 8192
+    global_batch: {batch}
+    micro_batch: 1
+    tokens: 15e12
+    layout:
+      {{tensor: 8, pipeline: 16, virtual_pipeline: 8, sequence_parallel: true, zero: 1, recompute: full}}
+"""
+
+
 def simulate_hashed(servers: int) -> Callable[[], Any]:
     """A 405B job over tensor 8, pipeline 16 and the rest data-parallel, its routes hashed."""
-    study = load_study_text(
-        f"{{railwright: 1, name: hashed, cluster: {{servers: {servers}, server: dgx-h100, "
-        f"compute: {{family: clos, routing: ecmp, switch: th5-400g, oversubscription: 1, tiers: 3}}}}, "
-        f"jobs: [{{name: pretrain, model: llama-3.1-405b, sequence: 8192, global_batch: {2 * servers}, micro_batch: 1, tokens: 15e12, "
-        "layout: {tensor: 8, pipeline: 16, virtual_pipeline: 8, sequence_parallel: true, zero: 1, "
-        "recompute: full}}]}"
-    )
+    study = load_study_text(HASHED.format(servers=servers, batch=2 * servers))
     job = study.jobs[0]
     machine = Machine.of(study.cluster, load_catalog(), nccl_settings(study.nccl))
     return lambda: simulate(job, load_model(job.model), machine)
