@@ -28,7 +28,7 @@ from railwright.fabric import build
 from railwright.fabric.graph import Fabric
 from railwright.model import load_model
 from railwright.network import Network, solve
-from railwright.spec import load_study
+from railwright.spec import load_study, load_study_text
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.study.evaluate import nccl_settings
 from railwright.traffic import Communicator, Traffic, all_to_all, join, ring
@@ -86,6 +86,33 @@ def simulate_32k() -> Callable[[], Any]:
     return lambda: simulate(job, load_model(job.model), machine)
 
 
+HASHED = """
+railwright: 1
+name: hashed
+cluster:
+  servers: {servers}
+  server: dgx-h100
+  compute: {{family: clos, routing: ecmp, switch: th5-400g, oversubscription: 1, tiers: 3}}
+jobs:
+  - name: pretrain
+    model: llama-3.1-405b
+    sequence: 8192
+    global_batch: {batch}
+    micro_batch: 1
+    tokens: 15e12
+    layout:
+      {{tensor: 8, pipeline: 16, virtual_pipeline: 8, sequence_parallel: true, zero: 1, recompute: full}}
+"""
+
+
+def simulate_hashed(servers: int) -> Callable[[], Any]:
+    """A 405B job over tensor 8, pipeline 16 and the rest data-parallel, its routes hashed."""
+    study = load_study_text(HASHED.format(servers=servers, batch=2 * servers))
+    job = study.jobs[0]
+    machine = Machine.of(study.cluster, load_catalog(), nccl_settings(study.nccl))
+    return lambda: simulate(job, load_model(job.model), machine)
+
+
 CASES: dict[str, tuple[str, Callable[[], Callable[[], Any]]]] = {
     "example-240": ("240 GPUs, rails, all-to-all without PXN", example_240),
     "three-tiers-1024": ("1,024 GPUs, 128 leaves, 3 tiers, all-to-all", three_tiers_1024),
@@ -93,6 +120,8 @@ CASES: dict[str, tuple[str, Callable[[], Callable[[], Any]]]] = {
     "one-per-leaf-128": ("one GPU on each of 128 leaves, 3 tiers, all-to-all", lambda: one_per_leaf(128)),
     "one-per-leaf-256": ("one GPU on each of 256 leaves, 3 tiers, all-to-all", lambda: one_per_leaf(256)),
     "simulate-32k": ("first `simulate` of the clos-32k starter's job", simulate_32k),
+    "hashed-50k": ("first `simulate` of 405B on 49,920 GPUs under ECMP", lambda: simulate_hashed(6240)),
+    "hashed-100k": ("first `simulate` of 405B on 99,840 GPUs under ECMP", lambda: simulate_hashed(12480)),
     "bound-8192": ("8,192 GPUs, 256 leaves, 3 tiers, 16 all-to-alls of 512 (4.2 million)", bound_8192),
 }
 

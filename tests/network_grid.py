@@ -74,7 +74,7 @@ def _traffic(fabric: Fabric, pattern: str, comm: Communicator, rng: np.random.Ge
 
 
 def engines(given: Case) -> list[str]:
-    names = ["auto", "numpy", "numba", "bound"]
+    names = ["auto", "last", "numpy", "numba", "bound"]
     if given.network.routing == "adaptive":
         names.append("lifted")
     if len(given.traffic) <= FIFO_UP_TO:

@@ -84,7 +84,7 @@ def test_groups_too_large_to_list(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"relay": -2}, "'relay' of demand 2 is GPU -2"),
     ],
 )
-@pytest.mark.parametrize("engine", ["auto", "numpy", "numba", "bound", "lifted", "fifo"])
+@pytest.mark.parametrize("engine", ["auto", "last", "numpy", "numba", "bound", "lifted", "fifo"])
 def test_traffic_that_cannot_be(change: dict[str, float], sentence: str, engine: Any) -> None:
     fabric = hand.make()
     traffic = world(fabric)
@@ -97,7 +97,7 @@ def test_traffic_that_cannot_be(change: dict[str, float], sentence: str, engine:
 def test_no_demands_and_no_bytes_take_no_time_with_any_engine() -> None:
     fabric = hand.make()
     nothing = np.zeros(0, np.int32)
-    for engine in ("auto", "numpy", "numba", "bound", "lifted", "fifo"):
+    for engine in ("auto", "last", "numpy", "numba", "bound", "lifted", "fifo"):
         for traffic in (Traffic(nothing, nothing, nothing, np.zeros(0)), world(fabric).scaled(0.0)):
             answer = solve(Network(fabric), traffic, engine)  # type: ignore[arg-type]
             assert answer.time == 0.0

@@ -71,6 +71,10 @@ def look(case: grid.Case, found: dict[str, Solution | str], number: int) -> None
         if name == "bound":
             assert answer.time <= auto.time * (1 + 1e-9), told
             assert np.all(answer.finish <= auto.time * (1 + 1e-9)), told
+        elif name == "last":
+            assert answer.exact, told
+            assert answer.time == pytest.approx(auto.time, rel=1e-8), told
+            assert np.all(answer.finish >= auto.finish * (1 - 1e-8)), told
         elif name == "fifo":
             assert answer.finish.max(initial=0.0) == answer.time, told
         else:

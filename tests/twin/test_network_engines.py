@@ -64,7 +64,7 @@ def test_compiled_and_coarse_say_so_and_agree(engines: Any) -> None:
     assert "numba" in compiled.engine
     assert compiled.exact
     assert compiled.finish == pytest.approx(exact.finish, rel=1e-9)
-    engines(EXACT_UP_TO=10)
+    engines(EXACT_UP_TO=10, SPARSE=0)
     coarse = solve(network, traffic)
     assert "0.5%" in coarse.engine
     assert not coarse.exact

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server
 from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError
+from railwright.fabric.graph import Role
 from railwright.network.solution import Network
 from railwright.spec.study import Cluster
 
@@ -20,6 +23,8 @@ class Machine:
     """Network, NCCL settings and the parts whose constants a prediction needs.
 
     profile  constants measured on the operator's own cluster, by family (`railwright calibrate`)
+    alike    a network and a factor: this one is that, its links other than scale-up ones `factor` times as
+             fast, so that what was solved there need not be solved again (see `is_multiple`)
     """
 
     network: Network
@@ -28,13 +33,20 @@ class Machine:
     nic: Nic
     server: Server
     profile: Profile | None = None
+    alike: tuple[Network, float] | None = None
 
     @classmethod
     def of(
-        cls, cluster: Cluster, catalog: Catalog, nccl: NcclSettings, profile: Profile | None = None
+        cls,
+        cluster: Cluster,
+        catalog: Catalog,
+        nccl: NcclSettings,
+        profile: Profile | None = None,
+        network: Network | None = None,
     ) -> Machine:
         """Build the fabric of a cluster and put its parts beside it.
 
+        network  the cluster's, where it has been built already
         Raises PlanError when in-network reduction is asked of a switch that cannot reduce.
         """
         from railwright.catalog import find
@@ -50,10 +62,32 @@ class Machine:
                 "nccl.sharp",
             )
         return cls(
-            Network(build(cluster, catalog), cluster.compute.routing, cluster.compute.seed),
+            network or Network(build(cluster, catalog), cluster.compute.routing, cluster.compute.seed),
             nccl,
             find(catalog.gpus, server.gpu),
             find(catalog.nics, server.nic),
             server,
             profile,
         )
+
+
+def is_multiple(network: Network, other: Network, factor: float) -> bool:
+    """Whether a network is another one with all links but the scale-up ones `factor` times as fast.
+
+    Only networks whose fabrics share their cables (made of each other by `replace`) are.
+    """
+    here, there = network.fabric, other.fabric
+    same_cables = here.a is there.a and here.b is there.b and here.nic_of_gpu is there.nic_of_gpu
+    if not (same_cables and here.latency is there.latency and here.length is there.length):
+        return False
+    if _choices(network) != _choices(other):
+        return False
+    faster = np.repeat(np.where(here.role == Role.SCALE_UP, 1.0, factor), 2)
+    return bool(np.array_equal(here.capacity, there.capacity * faster))
+
+
+def _choices(network: Network) -> tuple[object, ...]:
+    """How a network chooses among equal paths."""
+    return (
+        network.routing, network.seed, id(network.tables), network.qps, network.salt, network.entropy,
+    )  # fmt: skip

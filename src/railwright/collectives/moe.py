@@ -207,7 +207,7 @@ def _wire(machine: Machine, groups: Sequence[Communicator], pattern: str) -> Wir
         if not len(demands):
             known[key] = Wire(0.0, 0.0, None)
         else:
-            solution = solve(machine.network, demands)
+            solution = solve(machine.network, demands, "last")
             reference = 2 * machine.nic.latency + sum(
                 float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")
             )

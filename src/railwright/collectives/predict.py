@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -17,14 +17,15 @@ from railwright.collectives.choice import ALGORITHMS
 from railwright.collectives.constants import nccl
 from railwright.collectives.cost import Cost, Wires, collective, point_to_point, selected
 from railwright.collectives.group import Group, shapes_of
-from railwright.collectives.machine import Machine
+from railwright.collectives.machine import Machine, is_multiple
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.collectives.rates import bus_factor
 from railwright.collectives.sent import as_sent, hashed_as
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
-from railwright.network.solution import Bottleneck, Solution
+from railwright.network.solution import Bottleneck, Network, Solution
 from railwright.traffic.demand import Communicator, Traffic
+from railwright.traffic.fingerprint import fingerprint
 from railwright.traffic.groups import Groups
 
 UNIT = float(2**30)
@@ -47,6 +48,10 @@ class Solved:
 
 
 _SOLVED: WeakKeyDictionary[Machine, Solved] = WeakKeyDictionary()
+
+Place = tuple[bytes, int | None, float]
+"""Fingerprint of the traffic, queue pairs of a connection, latency of a NIC [s]."""
+_WIRES: WeakKeyDictionary[Network, dict[Place, tuple[Wires, Bottleneck | None]]] = WeakKeyDictionary()
 
 
 def predict(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
@@ -156,14 +161,42 @@ def _in_scope(machine: Machine, groups: Sequence[Communicator], scope: Scope) ->
 def _solve(
     machine: Machine, op: Op, algorithm: str, groups: Sequence[Communicator]
 ) -> tuple[Wires, Bottleneck | None]:
-    """Solve all groups' traffic at once and keep seconds per byte, path latencies and the bottleneck."""
-    from railwright.network import solve
+    """Seconds per byte, path latencies and the bottleneck of all groups' traffic at once.
 
-    fabric = machine.network.fabric
+    Solved once per network and traffic: machines that differ in their GPUs or NCCL settings alone share it.
+    """
     demands = _demands(machine, op, algorithm, groups).scaled(UNIT)
     if not len(demands):
         return Wires(0.0, 0.0), None
-    solution = solve(hashed_as(machine.network, machine.nccl), demands)
+    place = (fingerprint(demands, groups), machine.nccl.qps_per_connection, machine.nic.latency)
+    known = _WIRES.setdefault(machine.network, {})
+    if place not in known:
+        known[place] = _scaled(machine, place) or _solved(machine, demands, groups)
+    return known[place]
+
+
+def _scaled(machine: Machine, place: Place) -> tuple[Wires, Bottleneck | None] | None:
+    """What was solved on a network of the same links at another rate; None where nothing was.
+
+    Without bytes on scale-up links all rates are `factor` times as high, and all times as short.
+    """
+    if machine.alike is None or not is_multiple(machine.network, *machine.alike):
+        return None
+    network, factor = machine.alike
+    found = _WIRES.get(network, {}).get(place)
+    if found is None or found[0].scale_up:
+        return None
+    wires, bottleneck = found
+    return replace(wires, network=wires.network / factor), bottleneck
+
+
+def _solved(
+    machine: Machine, demands: Traffic | Groups, groups: Sequence[Communicator]
+) -> tuple[Wires, Bottleneck | None]:
+    from railwright.network import solve
+
+    fabric = machine.network.fabric
+    solution = solve(hashed_as(machine.network, machine.nccl), demands, "last")
     across = solution.hops > 0
     reference = 2 * machine.nic.latency + sum(
         float(nccl()["one_switch_path"][part]) for part in ("switch", "cable")

@@ -8,7 +8,9 @@ Nodes carry fabric device ids outside and 0..N-1 inside this file.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,12 @@ Flags = NDArray[np.bool_]
 
 FAR = np.iinfo(np.int16).max
 """Hops to a target not reached; real distances are a handful."""
+
+MOST_KEPT = 8_000_000
+"""Arcs of answers that are kept for one graph: 25 bytes each and its states, two patterns of 100,000 GPUs."""
+
+COMPILED_FROM = 2_000_000
+"""Targets times nodes from which the kernel searches: NumPy takes 1 s there, compiling it once 3 s."""
 
 CELLS = 8_000_000
 """Targets times nodes searched at a time: bounds memory at about 50 MB."""
@@ -129,7 +137,21 @@ def shortest_paths(graph: SwitchGraph, source: Longs, target: Longs) -> Shortest
     Targets are searched many at a time.  A search goes backwards from each target, one hop for all of them
     together, and ends as soon as its sources are met; sources look one hop ahead where that is cheaper than
     the next step back, so that a ring between neighbours never floods the fabric.
+    The last answers are kept: other seeds and routings ask for the same pairs.
     """
+    kept = _KEPT.setdefault(graph, {})
+    pairs = hashlib.blake2b(source.tobytes() + target.tobytes(), digest_size=16).digest()
+    if pairs not in kept:
+        kept[pairs] = _found(graph, source, target)
+        while len(kept) > 1 and sum(len(paths.arc) for paths in kept.values()) > MOST_KEPT:
+            del kept[next(iter(kept))]
+    return kept[pairs]
+
+
+_KEPT: WeakKeyDictionary[SwitchGraph, dict[bytes, ShortestPaths]] = WeakKeyDictionary()
+
+
+def _found(graph: SwitchGraph, source: Longs, target: Longs) -> ShortestPaths:
     ends, end = np.unique(target, return_inverse=True)
     per_block = max(CELLS // max(graph.num_nodes, 1), 1)
     blocks = []
@@ -153,7 +175,10 @@ def _search(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> Short
     """
     nodes = graph.num_nodes
     begin = end * nodes + source
-    distance = _distances(graph, ends, begin)
+    if len(ends) * nodes < COMPILED_FROM:
+        distance = distances_plainly(graph, ends, begin)
+    else:
+        distance = _distances_compiled(graph, ends, source, end)
     at = distance[begin]
     highest = int(at[at < FAR].max(initial=0))
     wanted = np.zeros(len(distance), bool)
@@ -182,7 +207,19 @@ def _search(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> Short
     )
 
 
-def _distances(graph: SwitchGraph, ends: Longs, begin: Longs) -> NDArray[np.int16]:
+def _distances_compiled(graph: SwitchGraph, ends: Longs, source: Longs, end: Longs) -> NDArray[np.int16]:
+    """`distances_plainly` by the compiled kernel, which is imported here, when first needed."""
+    from railwright.network.kernel_shortest import distances
+
+    first = np.searchsorted(end, np.arange(len(ends) + 1)).astype(np.int64)
+    found: NDArray[np.int16] = distances(
+        graph.into_ptr.astype(np.int64), graph.into, graph.tail, graph.out.astype(np.int64), graph.head,
+        graph.transit, ends.astype(np.int64), first, source.astype(np.int64), int(FAR),
+    )  # fmt: skip
+    return found
+
+
+def distances_plainly(graph: SwitchGraph, ends: Longs, begin: Longs) -> NDArray[np.int16]:
     """(T * N,) hops to each target: known for every cell of `begin` and all that lies on its way."""
     nodes = graph.num_nodes
     distance = np.full(len(ends) * nodes, FAR, np.int16)

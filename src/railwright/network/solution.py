@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 RoutingName = Literal["adaptive", "ecmp", "static", "tables"]
 SaltName = Literal["switch", "none"]
 EntropyName = Literal["qp", "address"]
-Engine = Literal["auto", "numpy", "numba", "lifted", "bound", "fifo"]
+Engine = Literal["auto", "last", "numpy", "numba", "lifted", "bound", "fifo"]
 """Who solves the traffic; see `network.solve`. Solution.engine says who did."""
 
 

@@ -6,6 +6,7 @@ Legend: F demands, L directed links.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from railwright.errors import PlanError, nearest
 from railwright.network.bottleneck import busiest, busiest_link, demands_on
 from railwright.network.events_run import finish_compiled
-from railwright.network.maxmin import SAME, compiled_rates, finish_times, max_min_rates
+from railwright.network.last import busiest_time, first_latest, latest_finishes
+from railwright.network.maxmin import SAME, FluidSystem, compiled_rates, finish_times, max_min_rates
 from railwright.network.paths import Routes, arrival, find_routes
 from railwright.network.solution import Engine, Network, Solution
 from railwright.network.symmetry import flow_system, quotient, without_twins
@@ -46,12 +48,27 @@ Where every flow is coupled to every other, as in an all-to-all, cost grows with
 
 COARSE = 0.005
 
+SPARSE = 64
+"""Flows on a link, the mean over all crossings, up to which any number is followed one by one: a million of a
+PAT collective under ECMP (15 on a link) take 45 s so, and more than 400 s in coarse events."""
+
+PROVEN = "last finish: load / capacity of the busiest link, proven reached"
+
+Finishes = tuple[Floats, str, bool]
+"""Finish of each demand [s], the engine in words, whether it is exact."""
+Finisher = Callable[[Routes, Floats, Floats, Floats], Finishes]
+"""From routes, sizes, capacities and loads."""
+Merged = tuple[FluidSystem, NDArray[np.int64] | None]
+
 
 def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") -> Solution:
     """When every demand has finished on the network, all starting together, and what each link carried.
 
     engine  'auto'   the quickest that serves: 'numpy', 'numba', 'lifted' for `Groups` or, for too many
                      demands, 'bound'
+            'last'   for the time and loads alone: where bounds prove that max-min ends when the busiest link
+                     has carried its load, no event is played and `finish` holds the latest of each demand
+                     (see `last`); else as 'auto'
             'numpy'  max-min, as defined in `maxmin`
             'numba'  its compiled twin
             'bound'  load / capacity of the busiest link, a lower bound
@@ -62,8 +79,9 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
 
     Rates are max-min fair at every moment and rise when demands finish (see `maxmin`).  Demands that
     symmetry makes alike are solved as one, which is exact (see `symmetry`).  exact=False in two cases:
-    more than EXACT_UP_TO different demands of several sizes (finishes within COARSE of each other are one
-    event: a feasible schedule that hands freed bandwidth on a little late), and more than LARGEST demands
+    more than EXACT_UP_TO different demands of several sizes, many to a link (finishes within COARSE of each
+    other are one event: a feasible schedule that hands freed bandwidth on a little late; under 'last' also a
+    time proven within COARSE), and more than LARGEST demands
     (the busiest link's load / capacity: a lower bound).
     Raises PlanError where a demand has no live path, is of a GPU or size that cannot be, or the engine cannot
     take this traffic.
@@ -74,7 +92,7 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
         raise PlanError(f"No engine '{engine}' solves {type(traffic).__name__}: it can be {known}{meant}")
     if isinstance(traffic, Groups):
         _check_groups(network, traffic)
-        if engine == "lifted" or (engine == "auto" and network.routing == "adaptive"):
+        if engine == "lifted" or (engine in ("auto", "last") and network.routing == "adaptive"):
             return _lifted(network, traffic)
         traffic = _listed(network, traffic)
     _check(network, traffic)
@@ -82,15 +100,29 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
 
 
 def _auto(network: Network, traffic: Traffic) -> Solution:
-    return _bound(network, traffic) if len(traffic) > LARGEST else _explicit(network, traffic, None)
+    return _bound(network, traffic) if len(traffic) > LARGEST else _explicit(network, traffic, _every_finish)
+
+
+def _last(network: Network, traffic: Traffic) -> Solution:
+    if len(traffic) <= LARGEST:
+        return _explicit(network, traffic, _last_finish)
+    solution = _bound(network, traffic)
+    if not _of_one_size(traffic):
+        return solution
+    return replace(solution, engine=f"{PROVEN} ({len(traffic):,} demands of one size)", exact=True)
+
+
+def _of_one_size(traffic: Traffic) -> bool:
+    sent = traffic.size[traffic.size > 0]
+    return not len(sent) or float(sent.min()) == float(sent.max())
 
 
 def _numpy(network: Network, traffic: Traffic) -> Solution:
-    return _explicit(network, _few(traffic, "numpy"), compiled=False)
+    return _explicit(network, _few(traffic, "numpy"), _every_finish_by(compiled=False))
 
 
 def _numba(network: Network, traffic: Traffic) -> Solution:
-    return _explicit(network, _few(traffic, "numba"), compiled=True)
+    return _explicit(network, _few(traffic, "numba"), _every_finish_by(compiled=True))
 
 
 def _lifted(network: Network, traffic: Traffic | Groups) -> Solution:
@@ -155,11 +187,11 @@ def _few(traffic: Traffic, engine: str) -> Traffic:
     return traffic
 
 
-def _explicit(network: Network, traffic: Traffic, compiled: bool | None) -> Solution:
+def _explicit(network: Network, traffic: Traffic, finisher: Finisher) -> Solution:
     routes = find_routes(network, traffic)
     size = traffic.size
     load = routes.carried(size, network.fabric.num_links)
-    finish, engine, exact = _finish(routes, size, network.fabric.capacity, load, compiled)
+    finish, engine, exact = finisher(routes, size, network.fabric.capacity, load)
     time = float(finish.max(initial=0.0))
     return Solution(
         time,
@@ -173,41 +205,85 @@ def _explicit(network: Network, traffic: Traffic, compiled: bool | None) -> Solu
     )
 
 
-def _finish(
-    routes: Routes, size: Floats, capacity: Floats, load: Floats, forced: bool | None
-) -> tuple[Floats, str, bool]:
-    merged = None
-    if not _hashed_apart(routes, size, load):
+def _every_finish(routes: Routes, size: Floats, capacity: Floats, load: Floats) -> Finishes:
+    return _played(_system(routes, size, capacity, load), len(size), None)
+
+
+def _every_finish_by(compiled: bool) -> Finisher:
+    def finisher(routes: Routes, size: Floats, capacity: Floats, load: Floats) -> Finishes:
+        return _played(_system(routes, size, capacity, load), len(size), compiled)
+
+    return finisher
+
+
+def _last_finish(routes: Routes, size: Floats, capacity: Floats, load: Floats) -> Finishes:
+    """Bounds of all finishes where they prove the last; else the finishes themselves."""
+    least = busiest_time(load, capacity)
+    latest = first_latest(routes, size, capacity)
+    if latest.max(initial=0.0) <= least * (1 + SAME):
+        return np.minimum(latest, least), f"{PROVEN} ({len(size):,} demands)", True
+    merged = _system(routes, size, capacity, load, several=True)
+    system, flow_class = merged
+    latest = latest_finishes(system, least * (1 + SAME))
+    beyond = float(latest.max()) / least - 1
+    if beyond > (SAME if len(system) <= EXACT_UP_TO or _sparse(system) else COARSE):
+        return _played(merged, len(size), None)
+    finish = np.minimum(latest, least)
+    exact = beyond <= SAME
+    within = "" if exact else f", within {beyond:.2%}"
+    engine = f"{PROVEN} ({_number(merged, len(size))}{within})"
+    return finish if flow_class is None else finish[flow_class], engine, exact
+
+
+def _system(routes: Routes, size: Floats, capacity: Floats, load: Floats, several: bool = False) -> Merged:
+    """The demands as flows, alike ones merged where that pays, and the class of each (None: unmerged).
+
+    several  demands of several sizes are not worth merging either where few are alike
+    """
+    if not (_hashed_apart(routes, load) and (several or size.min() == size.max())):
         routes = without_twins(routes, capacity)
         merged = quotient(routes, size, capacity, worthwhile=0.5)
-    if merged is None:
-        system = flow_system(routes, size, capacity)
-        number = f"{len(size):,} demands"
-    else:
-        system, flow_class = merged
-        number = f"{len(size):,} demands in {len(system):,} classes"
+        if merged is not None:
+            return merged
+    return flow_system(routes, size, capacity), None
+
+
+def _number(merged: Merged, demands: int) -> str:
+    system, flow_class = merged
+    return f"{demands:,} demands" + (f" in {len(system):,} classes" if flow_class is not None else "")
+
+
+def _played(merged: Merged, demands: int, forced: bool | None) -> Finishes:
+    system, flow_class = merged
     several = len(np.unique(system.size[system.size > 0])) > 1
     pays = len(system.link) > COMPILED_ENTRIES or (several and len(system) > COMPILED_FROM)
     compiled = pays if forced is None else forced
-    exact = not several or len(system) <= EXACT_UP_TO
+    exact = not several or len(system) <= EXACT_UP_TO or (compiled and _sparse(system))
     if compiled and several and exact:
         finish = finish_compiled(system)
     else:
         finish = finish_times(
             system, SAME if exact else COARSE, compiled_rates if compiled else max_min_rates
         )
-    if merged is not None:
+    if flow_class is not None:
         finish = finish[flow_class]
     coarse = "" if exact else f", finishes within {COARSE:.1%} taken as one event"
+    number = _number(merged, demands)
     return finish, f"explicit max-min ({'numba' if compiled else 'NumPy'}, {number}{coarse})", exact
 
 
-def _hashed_apart(routes: Routes, size: Floats, load: Floats) -> bool:
+def _sparse(system: FluidSystem) -> bool:
+    """Whether the links that a flow crosses are crossed by few others, so that few feel it finish."""
+    crossing = np.bincount(system.link, minlength=len(system.capacity))
+    return float(crossing @ crossing) <= SPARSE * len(system.link)
+
+
+def _hashed_apart(routes: Routes, load: Floats) -> bool:
     """Whether one filling of the demands as they are costs less than looking for alike ones.
 
     Links of one class carry the same load, so many different loads mean many classes.
     """
-    if len(routes.link) <= COMPILED_ENTRIES or routes.num_spreads or size.min() != size.max():
+    if len(routes.link) <= COMPILED_ENTRIES or routes.num_spreads:
         return False
     return len(np.unique(load)) > UNLIKE_LOADS
 
@@ -248,6 +324,7 @@ def _bound(network: Network, traffic: Traffic) -> Solution:
 
 ENGINES: dict[str, Callable[[Network, Traffic], Solution]] = {
     "auto": _auto,
+    "last": _last,
     "numpy": _numpy,
     "numba": _numba,
     "bound": _bound,

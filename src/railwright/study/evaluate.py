@@ -19,10 +19,11 @@ from railwright.measure.calibrate_profile import profile_of
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.model.dlrm import Recommender, load_recommender
+from railwright.network.solution import Network
 from railwright.reliability.checkpointing import storage_bandwidth
 from railwright.spec.nccl import Nccl
 from railwright.spec.recommendation import RecommendationJob
-from railwright.spec.study import Study
+from railwright.spec.study import Cluster, Study
 from railwright.spec.sweep import Sweep
 from railwright.spec.training import TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
@@ -51,7 +52,8 @@ EVENTS_OF_A_PATH = 400_000
 class Workshop:
     """What the variants of one run share: the catalogue, machines already built, jobs already simulated.
 
-    Two variants with the same cluster and NCCL settings get the same Machine, and so its solved traffic.
+    Two variants with the same cluster and NCCL settings get the same Machine, with the same cluster the same
+    Network, and so its solved traffic; where it is only routed otherwise, the same Fabric.
     """
 
     catalog: Catalog
@@ -59,6 +61,8 @@ class Workshop:
     machines: dict[str, Machine] = field(default_factory=dict)
     jobs: dict[tuple[str, str], JobResult] = field(default_factory=dict)
     others: dict[float, Workshop] = field(default_factory=dict)
+    fabrics: dict[str, Fabric] = field(default_factory=dict)
+    networks: dict[str, Network] = field(default_factory=dict)
 
     @classmethod
     def of(cls, study: Study) -> Workshop:
@@ -73,14 +77,31 @@ class Workshop:
         if key not in self.machines:
             settings = replace(nccl_settings(study.nccl), sub_message_share=self.sub_message_share)
             profile = profile_of(study)
-            self.machines[key] = Machine.of(study.cluster, self.catalog, settings, profile)
+            network = self._network(study.cluster)
+            self.machines[key] = Machine.of(study.cluster, self.catalog, settings, profile, network)
         return self.machines[key]
+
+    def _network(self, cluster: Cluster) -> Network:
+        """The network of a cluster, on a fabric that those routed otherwise share."""
+        key = cluster.model_dump_json()
+        if key not in self.networks:
+            routed = cluster.compute
+            bare = routed.model_copy(update={"routing": "adaptive", "seed": 0})
+            wired = cluster.model_copy(update={"compute": bare}).model_dump_json()
+            if wired not in self.fabrics:
+                self.fabrics[wired] = build(cluster, self.catalog)
+            self.networks[key] = Network(self.fabrics[wired], routed.routing, routed.seed)
+        return self.networks[key]
 
     def assuming(self, sub_message_share: float | None) -> Workshop:
         """The same catalogue under another cost of aggregated messages; itself under the usual one."""
         if sub_message_share is None:
             return self
-        return self.others.setdefault(sub_message_share, Workshop(self.catalog, sub_message_share))
+        if sub_message_share not in self.others:
+            self.others[sub_message_share] = Workshop(
+                self.catalog, sub_message_share, fabrics=self.fabrics, networks=self.networks
+            )
+        return self.others[sub_message_share]
 
     def run(self, job: TrainingJob, study: Study) -> JobResult:
         """A job on the machine of a study; simulated once, however many questions ask for it.

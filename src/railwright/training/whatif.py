@@ -136,7 +136,8 @@ def at_rate(machine: Machine, factor: float) -> Machine:
     nic = replace(
         machine.nic, rate=machine.nic.rate * factor, pcie_bandwidth=machine.nic.pcie_bandwidth * factor
     )
-    return replace(machine, network=replace(machine.network, fabric=changed), nic=nic)
+    network = replace(machine.network, fabric=changed)
+    return replace(machine, network=network, nic=nic, alike=(machine.network, factor))
 
 
 def _free(job: TrainingJob, machine: Machine) -> Case | None:
