@@ -142,7 +142,7 @@ def test_a_pace_that_is_borrowed_follows_the_gpu_s_kernels() -> None:
     ("software", "layout"),
     [
         ("megatron-2025", {"tensor": 8, "sequence_parallel": True}),
-        ("fsdp-2025", {"zero": 3, "recompute": "full"}),
+        ("fsdp-2025", {"zero": 3}),
     ],
 )
 def test_a_study_on_a_gpu_without_records_lies_in_the_range_without_one(

@@ -106,7 +106,7 @@ def test_steps_with_their_family_left_out() -> None:
     """docs/training/calibration.md, AMD's GPUs."""
     rows = [record_row(r, family_of(r)) for r in records() if r["family"].startswith("amd-")]
     left_out = [row.left_out / row.measured - 1 for row in rows if row.left_out]
-    assert len(left_out) == len(rows) == 45
-    assert mean(map(abs, left_out)) == pytest.approx(0.039, abs=0.005)
-    assert mean(left_out) == pytest.approx(0.004, abs=0.005)
-    assert mean(abs(row.predicted / row.measured - 1) for row in rows) == pytest.approx(0.029, abs=0.005)
+    assert len(left_out) == len(rows) == 47
+    assert mean(map(abs, left_out)) == pytest.approx(0.042, abs=0.005)
+    assert mean(left_out) == pytest.approx(0.006, abs=0.005)
+    assert mean(abs(row.predicted / row.measured - 1) for row in rows) == pytest.approx(0.031, abs=0.005)
