@@ -46,7 +46,7 @@ def flops(
     [
         ("steps_megatron.log", ("full",), (), "with full attention scores (causal 3.7 % above): as far"),
         ("steps_megatron_causal.log", ("causal",), (), "0.4 % above our model FLOPs with causal"),
-        ("steps_hardware_flops.log", (), ("full",), "again (4/3); the study says recompute: selective."),
+        ("steps_hardware_flops.log", (), ("full",), "again (4/3); the study says recompute: none."),
         ("steps_other_model.log", (), (), "30.2 % below with full and 27.3 % below with causal"),
     ],
 )
