@@ -8,6 +8,7 @@ are case-sensitive, because Gb/s and GB/s differ by a factor of eight.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from railwright.errors import RailwrightError, nearest
@@ -225,6 +226,11 @@ def show_amount(value: float) -> str:
 def number(count: int, noun: str, plural: str = "") -> str:
     """A count with its noun, '1 switch', '12,000 cables'."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a row: 'a', 'a and b', 'a, b and c'."""
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
 def show_share(value: float) -> str:

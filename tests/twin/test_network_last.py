@@ -10,24 +10,12 @@ from numpy.typing import NDArray
 
 import network_fabrics as hand
 import railwright.network.last as last
+from network_systems import random_system
 from railwright.network import Network, solve
 from railwright.network.maxmin import FluidSystem, finish_times
 from railwright.traffic import Communicator, Traffic, all_to_all
 
-
-def random_system(seed: int, sizes: tuple[float, ...] = (0.0, 1.0, 2.0, 7.0)) -> FluidSystem:
-    rng = np.random.default_rng(seed)
-    flows, links = int(rng.integers(1, 60)), int(rng.integers(1, 30))
-    counts = rng.integers(1, min(links, 6) + 1, flows)
-    link = np.concatenate([rng.choice(links, c, replace=False) for c in counts]).astype(np.int32)
-    return FluidSystem(
-        np.concatenate([[0], np.cumsum(counts)]),
-        link,
-        rng.choice([0.25, 1 / 3, 1.0], len(link)),
-        rng.choice([1.0, 3.0, 50.0], links),
-        rng.choice(sizes, flows),
-        rng.choice([1.0, 4.0], flows),
-    )
+SIZES = (0.0, 1.0, 2.0, 7.0)
 
 
 def busiest(system: FluidSystem) -> float:
@@ -44,7 +32,7 @@ def latest(system: FluidSystem, target: float, compiled: bool, monkeypatch: Any)
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_flow_finishes_after_its_latest(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    system = random_system(seed)
+    system = random_system(seed, SIZES)
     exact, least = finish_times(system), busiest(system)
     for target in (0.0, 0.5 * least, least * (1 + 1e-9)):
         plain = latest(system, target, False, monkeypatch)
@@ -59,7 +47,7 @@ def test_no_flow_finishes_after_its_latest(seed: int, monkeypatch: pytest.Monkey
 def test_a_proof_is_found_often_and_not_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     proven = ends_then = 0
     for seed in range(200, 300):
-        system = random_system(seed)
+        system = random_system(seed, SIZES)
         least = busiest(system)
         ends_then += finish_times(system).max() <= least * (1 + 1e-9)
         proven += latest(system, least * (1 + 1e-9), True, monkeypatch).max() <= least * (1 + 1e-9)

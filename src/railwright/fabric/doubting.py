@@ -12,7 +12,7 @@ from railwright.fabric.building import order, size
 from railwright.fabric.networks import SERVICES, service_order
 from railwright.fabric.plan import Order, Plan
 from railwright.spec.study import Cluster, SwitchedNetwork
-from railwright.units import number, show_bit_rate
+from railwright.units import listed, number, show_bit_rate
 
 Doubt = tuple[str, str]
 """The section of the study that a network stands in, and a sentence about it."""
@@ -87,10 +87,10 @@ def _idle(asked: Order, plan: Plan) -> Iterator[str]:
         if network.servers_per_group is not None and plan.groups == 1 < _groups_asked(asked):
             names.append(f"servers_per_group {network.servers_per_group}")
         if names:
-            yield f"{_listed(names)} {_does(names)} nothing: {_why_one_tier(asked, plan)}."
+            yield f"{listed(names)} {_does(names)} nothing: {_why_one_tier(asked, plan)}."
     elif plan.tiers == 2 and (names := _set(network, OF_CORES)):
         yield (
-            f"{_listed(names)} {_does(names)} nothing: two tiers of switches reach all "
+            f"{listed(names)} {_does(names)} nothing: two tiers of switches reach all "
             "servers, and cores are a third (tiers: 3)."
         )
 
@@ -125,7 +125,3 @@ def _why_one_tier(asked: Order, plan: Plan) -> str:
 
 def _does(names: list[str]) -> str:
     return "does" if len(names) == 1 else "do"
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

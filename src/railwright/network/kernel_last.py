@@ -11,15 +11,13 @@ import numpy as np
 
 from railwright.network.kernel_cache import compiled
 
-FELL = 1e-9
-"""Latest finishes that fall by less, relatively, have not moved."""
 
-
-def _look(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, target: float, rounds: int,
-          effort: float) -> Any:  # fmt: skip
+def _look(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, target: float, same: float,
+          rounds: int, effort: float) -> Any:  # fmt: skip
     """(F,) latest finish of each flow [s], looked into where it may be after the target.
 
     ptr, link, weight  CSR of the flows; weight is fraction times count, 0 without bytes
+    same               latest finishes that fall by less, relatively, have not moved
     effort             neighbours that may be looked at
     """
     num_flows, num_links = len(size), len(capacity)
@@ -97,7 +95,7 @@ def _look(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, target: fl
                     left[on[order[at]]] -= amount[order[at]]
                     at += 1
             if now < latest[f]:
-                moved |= now < latest[f] * (1 - FELL)
+                moved |= now < latest[f] * (1 - same)
                 latest[f] = now
         for f in range(num_flows):
             if latest[f] > target:
@@ -114,5 +112,6 @@ def _look(ptr: Any, link: Any, weight: Any, capacity: Any, size: Any, target: fl
 
 look = compiled(
     _look,
-    "float64[::1](int64[::1], int32[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64)",
+    "float64[::1](int64[::1], int32[::1], float64[::1], float64[::1], float64[::1], float64, float64, int64,"
+    " float64)",
 )

@@ -68,7 +68,7 @@ def latest_finishes(system: FluidSystem, target: float) -> Floats:
 
         latest: Floats = look(
             system.ptr.astype(np.int64), system.link, weight, system.capacity, system.size.astype(np.float64),
-            target, ROUNDS, effort,
+            target, SAME, ROUNDS, effort,
         )  # fmt: skip
         return latest
     return look_plainly(system.ptr, system.link, weight, system.capacity, system.size, target, effort)

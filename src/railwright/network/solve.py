@@ -100,7 +100,9 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
 
 
 def _auto(network: Network, traffic: Traffic) -> Solution:
-    return _bound(network, traffic) if len(traffic) > LARGEST else _explicit(network, traffic, _every_finish)
+    return (
+        _bound(network, traffic) if len(traffic) > LARGEST else _explicit(network, traffic, _every_finish())
+    )
 
 
 def _last(network: Network, traffic: Traffic) -> Solution:
@@ -118,11 +120,11 @@ def _of_one_size(traffic: Traffic) -> bool:
 
 
 def _numpy(network: Network, traffic: Traffic) -> Solution:
-    return _explicit(network, _few(traffic, "numpy"), _every_finish_by(compiled=False))
+    return _explicit(network, _few(traffic, "numpy"), _every_finish(compiled=False))
 
 
 def _numba(network: Network, traffic: Traffic) -> Solution:
-    return _explicit(network, _few(traffic, "numba"), _every_finish_by(compiled=True))
+    return _explicit(network, _few(traffic, "numba"), _every_finish(compiled=True))
 
 
 def _lifted(network: Network, traffic: Traffic | Groups) -> Solution:
@@ -205,11 +207,9 @@ def _explicit(network: Network, traffic: Traffic, finisher: Finisher) -> Solutio
     )
 
 
-def _every_finish(routes: Routes, size: Floats, capacity: Floats, load: Floats) -> Finishes:
-    return _played(_system(routes, size, capacity, load), len(size), None)
+def _every_finish(compiled: bool | None = None) -> Finisher:
+    """By the kernel or by NumPy; None: by what is quicker."""
 
-
-def _every_finish_by(compiled: bool) -> Finisher:
     def finisher(routes: Routes, size: Floats, capacity: Floats, load: Floats) -> Finishes:
         return _played(_system(routes, size, capacity, load), len(size), compiled)
 

@@ -20,6 +20,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.hosted import check_offload
 from railwright.training.sizes import job_gpus
+from railwright.units import listed
 
 SAVING = (
     "pipeline", "tensor", "context", "expert", "zero", "recompute", "micro_batch",
@@ -61,9 +62,9 @@ def leaner(
     if alone:
         return f"{GPUS}, or give the space more values of {' or '.join(alone)}."
     if len(left) > 1 and fits(tuple(left)):
-        return f"{GPUS}, or give the space more values of {_listed(tuple(left))} together."
+        return f"{GPUS}, or give the space more values of {listed(tuple(left))} together."
     if left:
-        return f"{GPUS}: other values of {_listed(tuple(left))} do not make it fit either."
+        return f"{GPUS}: other values of {listed(tuple(left))} do not make it fit either."
     return f"{GPUS}: the space leaves out nothing leaner."
 
 
@@ -107,11 +108,11 @@ def _left_out(
     shards = space.values.get("shard", (job.layout.shard,))
     if not space.fsdp and None not in shards:
         yield "shard", (None, *divisors(job_gpus(job, fabric)))
-    listed = space.values.get("offload", ((), job.layout.offload))
-    held = [parts for parts in OFFLOADS if not any(set(parts) <= set(one) for one in listed)]
+    tried = space.values.get("offload", ((), job.layout.offload))
+    held = [parts for parts in OFFLOADS if not any(set(parts) <= set(one) for one in tried)]
     more = [parts for parts in held if _may_offload(job, parts)]
     if more:
-        yield "offload", (*listed, *more)
+        yield "offload", (*tried, *more)
 
 
 def _may_offload(job: TrainingJob, parts: tuple[str, ...]) -> bool:
@@ -123,8 +124,3 @@ def _may_offload(job: TrainingJob, parts: tuple[str, ...]) -> bool:
     except PlanError:
         return False
     return True
-
-
-def _listed(axes: Sequence[str]) -> str:
-    """'a, b and c'."""
-    return " and ".join((", ".join(axes[:-1]), axes[-1])) if len(axes) > 1 else "".join(axes)

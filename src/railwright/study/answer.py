@@ -103,8 +103,9 @@ def _loss(design: Candidate, chosen: Candidate) -> str:
         text += f" for as many {design.step.unit}"
     if design.job_gpus != chosen.job_gpus:
         hours = (1 + loss) * design.job_gpus / chosen.job_gpus - 1
-        more = f"{share(abs(hours))} {'more' if hours > 0 else 'fewer'}"
-        text += f", on {number(design.job_gpus, 'GPU')} ({'as many' if more[:2] == '0 ' else more} GPU hours)"
+        told = share(abs(hours))
+        more = "as many" if told == share(0.0) else f"{told} {'more' if hours > 0 else 'fewer'}"
+        text += f", on {number(design.job_gpus, 'GPU')} ({more} GPU hours)"
     return text
 
 

@@ -24,7 +24,7 @@ from railwright.training.whatif import (
     FREE_WORK,
     INFINITE_COMPUTE,
 )
-from railwright.units import show_time
+from railwright.units import listed, show_time
 
 What = Literal["data", "adam", "copy", "network", "servers", "communication", "host", "compute"]
 
@@ -161,7 +161,7 @@ def _worth(saved: Savings) -> str:
     (most, first, more), *rest = told
     parts = [f"{first} would take {share(most)} off the step{more}"]
     parts += [f"{name} {share(worth)}{more}" for worth, name, more in rest]
-    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
+    return listed(parts)
 
 
 def _spent(variant: VariantResult, step: StepResult) -> str:

@@ -15,6 +15,7 @@ from railwright.serving.cluster import places
 from railwright.spec.study import Study
 from railwright.training.dlrm import gpus_of
 from railwright.training.placement import place
+from railwright.units import listed
 
 Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
@@ -34,7 +35,7 @@ def together(study: Study, machine: Machine) -> tuple[str, ...]:
     if not shared:
         return ()
     parts = [
-        f"{_listed([taken[n][0] for n in jobs])} share {_named(servers)}" for jobs, servers in shared[:MOST]
+        f"{listed([taken[n][0] for n in jobs])} share {_named(servers)}" for jobs, servers in shared[:MOST]
     ]
     if len(shared) > MOST:
         parts.append(f"{len(shared) - MOST} more sets of jobs share others")
@@ -85,7 +86,3 @@ def _named(servers: list[int]) -> str:
     words = [server_name(run[0]) + (f" to {server_name(run[-1])}" if len(run) > 1 else "") for run in runs]
     more = f" and {len(words) - MOST} more" if len(words) > MOST else ""
     return ", ".join(words[:MOST]) + more
-
-
-def _listed(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
