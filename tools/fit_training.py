@@ -23,13 +23,13 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from fit_mixed import GENERATIONS, GUESTS, PARAMETERS, Sample, Values, mixed
 from fit_vtrain import single_fit
-from numpy.typing import NDArray
 
 from railwright.collectives import predict
 from railwright.errors import PlanError
@@ -40,7 +40,6 @@ from railwright.measure.vtrain import PACE as SINGLE
 from railwright.measure.vtrain import TRACED
 from railwright.training.communication import Prices
 from railwright.training.eras import Pace, era_of, eras, pace_keys, waiting
-from railwright.training.host import GRACE
 from railwright.training.offload import copy_times
 from railwright.training.placement import place
 from railwright.training.plan import check
@@ -53,54 +52,16 @@ ROOT = Path(__file__).parent.parent / "src" / "railwright"
 ERAS = ROOT / "training" / "data" / "eras.yaml"
 LEFT_OUT = ROOT / "measure" / "data" / "training_left_out.json"
 
-PARAMETERS = ("load", "attention", "memory", "gap", "host")
-"""What is fitted: products and attention together (clocks under load), attention beyond that (its kernels
-change from release to release), kernels bound by memory, the gap between kernels, and launch times."""
 STEP = {"load": 0.15, "attention": 0.15, "memory": 0.15, "gap": 4e-6, "host": 0.3}
 """Change of each for its derivative: logarithms, and seconds."""
-EFFECTS = {
-    "all": {"load": 0.20, "attention": 0.10, "memory": 0.10, "gap": 2e-6, "host": 1.0},
-    "generation": {"load": 0.10, "attention": 0.05, "memory": 0.10, "gap": 0.0, "host": 0.0},
-    "gpu": {"load": 0.10, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.0},
-    "cpu": {"load": 0.0, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.3},
-    "era": {"load": 0.10, "attention": 0.10, "memory": 0.05, "gap": 2e-6, "host": 0.3},
-    "cell": {"load": 0.05, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.0},
-}
-"""Standard deviation of each effect's prior."""
 SINGLES = ("megatron-2021", TRACED)
 """Eras fitted on vTrain's single-server rows: as a step runs them, and as its profiler does."""
 ROUNDS = 1
 """Linearisations, each at the last values, from those of the file: launches bound a step or do not, so that
 from far off it takes several runs."""
-NOISE = 0.05
-"""Standard deviation of one record about its family's mean, and scale of the robust loss."""
 UNSEEN = ("vtrain", "bigscience", "dgxc-nemotronh", "mbridge-nemotron-3")
 """Families that no fit sees.  Nemotron-H's mixers have launches that are not counted (docs/training/
 calibration.md): in the fit, the gap and the host of all other models would stand for them."""
-
-GUESTS = ("amd-",)
-"""Families whose records say nothing about other vendors' GPUs: kernels, compiler and driver are others, and
-the era's software is a port.  They get what the others say of their era, and effects of their own GPUs."""
-
-GENERATIONS: dict[str, str] = {}
-"""GPU -> generation, of the GPUs that the records name."""
-
-Floats = NDArray[np.float64]
-Values = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One record: what it belongs to, and its step time under some factors."""
-
-    number: int
-    family: str
-    era: str
-    key: str
-
-    @property
-    def cell(self) -> tuple[str, str]:
-        return self.era, self.key
 
 
 def main() -> None:
@@ -114,10 +75,10 @@ def main() -> None:
             points = [(n, p) for n, at in todo for p in (at, *_moved(at))]
             times = _times(pool, points)
             found, at = [_linear(n, v, times) for n, v in todo], values
-            values = _mixed(samples, found, at)
+            values = mixed(samples, found, at)
         families = sorted({s.family for s in samples})
         without = {
-            family: _mixed([s for s in samples if s.family != family],
+            family: mixed([s for s in samples if s.family != family],
                            [f for s, f in zip(samples, found, strict=True) if s.family != family],
                            at, {s.cell for s in samples if s.family == family})
             for family in families
@@ -242,89 +203,6 @@ def _linear(number: int, values: Values, times: Times) -> tuple[float, list[floa
     return base, [(_log_ratio(number, there, times) - base) / STEP[name] for name, there in moved]
 
 
-def _names(cell: tuple[str, str]) -> dict[str, str]:
-    """Effect -> name; a generation's own cell has no GPU and no combination."""
-    era, key = cell
-    gpu, width = key.split(" ")
-    kin = GENERATIONS.get(gpu, gpu)
-    cpu = "grace" if gpu.startswith(GRACE) or kin.startswith(GRACE) else "x86"
-    named = {"all": "", "generation": f"{kin} {width}", "cpu": cpu, "era": era}
-    return named if gpu == kin else {**named, "gpu": key, "cell": f"{era} {key}"}
-
-
-def _mixed(
-    samples: list[Sample],
-    found: list[tuple[float, list[float]]],
-    at: Mapping[tuple[str, str], Values],
-    wanted: set[tuple[str, str]] | None = None,
-) -> dict[tuple[str, str], Values]:
-    """Values of every cell by the mixed model; `found` was linearised at `at`.
-
-    GUESTS are fitted after all others and move none of the effects that they share with them.
-    """
-    effects: dict[Column, float] = {}
-    for guests in (False, True):
-        chosen = [i for i, s in enumerate(samples) if s.family.startswith(GUESTS) == guests]
-        effects |= _solved([samples[i] for i in chosen], [found[i] for i in chosen], at, effects)
-    return {
-        cell: {
-            p: float(sum(effects.get((e, name, p), 0.0) for e, name in _names(cell).items()))
-            for p in PARAMETERS
-        }
-        for cell in sorted({s.cell for s in samples} | (wanted or set()))
-    }
-
-
-Column = tuple[str, str, str]
-"""Effect, its name, parameter."""
-
-
-def _solved(
-    samples: list[Sample],
-    found: list[tuple[float, list[float]]],
-    at: Mapping[tuple[str, str], Values],
-    known: Mapping[Column, float],
-) -> dict[Column, float]:
-    """Effects of some samples beside those already known."""
-    columns: dict[Column, int] = {}
-    for cell in sorted({s.cell for s in samples}):
-        for column in _columns(cell):
-            if column not in known:
-                columns.setdefault(column, len(columns))
-    if not columns:
-        return {}
-    sizes = Counter(s.family for s in samples)
-    rows, target = [], []
-    for s, (base, slopes) in zip(samples, found, strict=True):
-        slope = dict(zip(PARAMETERS, slopes, strict=True))
-        row = np.zeros(len(columns))
-        here = sum(k * at[s.cell][p] for p, k in slope.items())
-        for effect, name, parameter in _columns(s.cell):
-            if (place := columns.get((effect, name, parameter))) is not None:
-                row[place] = slope[parameter] * EFFECTS[effect][parameter]
-            else:
-                here -= slope[parameter] * known[effect, name, parameter]
-        weight = sizes[s.family] ** -0.5
-        rows.append(row * weight / NOISE)
-        target.append((here - base) * weight / NOISE)
-    matrix, wanted = np.array(rows), np.array(target)
-    robust = np.ones(len(target))
-    solved = np.zeros(len(columns))
-    for _ in range(20):
-        a = matrix * robust[:, None]
-        solved = np.linalg.solve(a.T @ a + np.eye(len(columns)), a.T @ (wanted * robust))
-        off = np.abs(matrix @ solved - wanted)
-        robust = (1.0 + off**2) ** -0.25
-    return {column: solved[place] * EFFECTS[column[0]][column[2]] for column, place in columns.items()}
-
-
-def _columns(cell: tuple[str, str]) -> Iterator[Column]:
-    for effect, name in _names(cell).items():
-        for parameter in PARAMETERS:
-            if EFFECTS[effect][parameter]:
-                yield effect, name, parameter
-
-
 def _everywhere(
     samples: list[Sample], found: list[tuple[float, list[float]]], at: Mapping[tuple[str, str], Values]
 ) -> dict[tuple[str, str], Values]:
@@ -332,7 +210,7 @@ def _everywhere(
     keys = {s.key for s in samples}
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
     wanted = {(era, key) for era in eras() for key in keys if era not in SINGLES}
-    return _mixed(samples, found, at, wanted)
+    return mixed(samples, found, at, wanted)
 
 
 def _report(samples: list[Sample], final: list[float], unseen: list[float]) -> None:
@@ -365,6 +243,7 @@ def _write(
     """
     from ruamel.yaml import YAML
 
+    guests = _guest_keys(samples)
     data = YAML(typ="safe").load(ERAS.read_text(encoding="utf-8"))
     lines = ["# Software eras, oldest first; `pace` is written by tools/fit_training.py."]
     for era, row in data.items():
@@ -378,7 +257,7 @@ def _write(
         counts = Counter(s.key for s in samples if s.era == era)
         paces = {key: replace(pace, records=counts[key]) for key, pace in paces.items()}
         if alone:
-            stay = {k: p for k, p in eras()[era].pace.items() if k not in _guest_keys(samples)}  # type: ignore[index]
+            stay = {k: p for k, p in eras()[era].pace.items() if k not in guests}
             paces = dict(sorted((paces | stay).items()))
             sources |= {key: pace.source for key, pace in stay.items()}
         if era in SINGLES:

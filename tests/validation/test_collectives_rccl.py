@@ -10,6 +10,8 @@ among its own members (`Group.reach`).  All of rccl-tests:
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -78,3 +80,26 @@ def test_rings_over_servers_leave_each_once(gpu: str, ranks: int, measured: dict
 def test_sizes_from_16_megabytes_on() -> None:
     errors = [busbw("MI300X", "all_reduce", s * 2**20, 8) / rate - 1 for s, rate in MI300X_SIZES.items()]
     assert max(map(abs, errors)) < 0.05
+
+
+SHOWN: dict[str, list[tuple[str, Op, float, int]]] = {
+    "all-reduce on 2, 4, 8 MI355X": [("MI355X", "all_reduce", 8, n) for n in (2, 4, 8)],
+    "all-reduce on 5, 6, 7 MI355X": [("MI355X", "all_reduce", 8, n) for n in (5, 6, 7)],
+    "all-reduce on 3 MI355X": [("MI355X", "all_reduce", 8, 3)],
+    "all-to-all on 2, 4, 8 MI355X": [("MI355X", "all_to_all", 4, n) for n in (2, 4, 8)],
+    "send to a neighbour, MI355X": [("MI355X", "sendrecv", 8, 8)],
+    "all-reduce on 8 MI300X": [("MI300X", "all_reduce", 8, 8)],
+    "all-reduce on 16 MI300X; 16, 32, 64 MI325X; 400 Gb/s a GPU": [
+        ("MI300X", "all_reduce", 16, 16),
+        *(("MI325X", "all_reduce", 16, n) for n in (16, 32, 64)),
+    ],
+}
+"""Row of the page -> GPU, collective, size [GiB] and ranks of each of its predictions."""
+
+
+@pytest.mark.parametrize("row", SHOWN)
+def test_the_page_shows_what_is_predicted(row: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "collectives.md").read_text(encoding="utf-8")
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| {row} |"))
+    shown = [int(n) for n in re.findall(r"\d+", line.split("|")[3])]
+    assert shown == [round(busbw(gpu, op, size * GB, n)) for gpu, op, size, n in SHOWN[row]]
