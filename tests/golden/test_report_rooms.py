@@ -92,3 +92,19 @@ def test_a_room_that_cannot_be_is_named(tmp_path):
     assert done.exit_code == 2
     assert "site.room_power" in done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_rooms_are_of_the_variant_that_is_recommended(tmp_path):
+    """A fat tree of two leaves, where one switch does: its room, bill and cables are those of one switch."""
+    tree = "{family: fat-tree, switch: qm9700, servers_per_group: 2, spines: 1}"
+    text = STUDY.split("serving:")[0].replace("servers: 2\n", "servers: 4\n")
+    text = text.replace("{family: single-switch, switch: qm9700}", tree, 1)
+    text += "site: {}\nvariants:\n  - {name: One switch, set: {cluster.compute.family: single-switch}}\n"
+    found = run(load_study_text(text), what_if=False)
+    assert found.recommended == 1
+    assert found.design.cluster.compute.family == "single-switch"
+    one = run(found.design.model_copy(update={"variants": ()}), what_if=False)
+    assert found.rooms.site.power == one.rooms.site.power
+    files = {path.name: path.read_text() for path in write(found, tmp_path / "out")}
+    assert files["cables.csv"].count("leaf-spine") == 0
+    assert files["report.html"].count("Of B, One switch, which the answer recommends.") >= 4

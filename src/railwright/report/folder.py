@@ -30,7 +30,7 @@ def write(result: Result, folder: str | Path) -> list[Path]:
         "result.json": to_text(results(result)),
         "trace.json": json.dumps(trace(result), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         + "\n",
-        "cables.csv": cable_schedule(result.variants[0].fabric if result.variants else None),
+        "cables.csv": cable_schedule(result.variants[result.recommended].fabric if result.variants else None),
         "sweeps.csv": sweep_points(result),
     }
     try:

@@ -42,6 +42,9 @@ from railwright.study.result import Result
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
 MOST_KEYS = 10
+OF_THE_DESIGN = ("networks", "audit", "serving", "failures", "site", "money", "assumptions")
+"""Sections of the recommended variant alone whose own text does not name it."""
+
 SCRIPT = """
 (function(){var opened=[];
 addEventListener("beforeprint",function(){document.querySelectorAll("details[data-print]:not([open])")
@@ -91,7 +94,10 @@ def page(result: Result) -> str:
                 _answer(result),
                 _keys(result),
                 tag("nav", join(links, " "), aria_label="Contents"),
-                *(tag("section", tag("h2", name), body, id=anchor) for anchor, name, body in shown),
+                *(
+                    tag("section", tag("h2", name), _whose(result, anchor in OF_THE_DESIGN), body, id=anchor)
+                    for anchor, name, body in shown
+                ),
             ),
             tag("footer", tag("p", f"Railwright {result.version} · study {result.spec_hash[:12]}")),
             tag("script", Html(SCRIPT)),
@@ -187,8 +193,7 @@ def _keys(result: Result) -> Html | None:
             ),
         ]
     shown = found[:MOST_KEYS]
-    whose = "the study as written" if chosen == 0 else "which the answer recommends"
-    told = [f"Of {letter(chosen)}, {base.name}, {whose}."] if len(result.variants) > 1 else []
+    told = [_of(result)] if len(result.variants) > 1 else []
     if any(band for _, _, band in shown):
         told.append("80 %: the range in which 80 % of measurements are expected.")
     return join(
@@ -197,6 +202,18 @@ def _keys(result: Result) -> Html | None:
             tag("dl", *(_key(*one) for one in shown), class_="keys"),
         ]
     )
+
+
+def _whose(result: Result, of_one: bool) -> Html | None:
+    """Which variant a section is of, where it is of one and there are several."""
+    return tag("p", unbroken(_of(result)), class_="note") if of_one and len(result.variants) > 1 else None
+
+
+def _of(result: Result) -> str:
+    """'Of C, Rail-only, which the answer recommends.'"""
+    chosen = result.recommended
+    whose = "the study as written" if chosen == 0 else "which the answer recommends"
+    return f"Of {letter(chosen)}, {result.variants[chosen].name}, {whose}."
 
 
 def _key(name: str, value: str, band: str) -> Html:

@@ -1,4 +1,4 @@
-"""The page's audit of the study as written, and the networks that stand beside its compute network."""
+"""The page's audit of the design that the answer recommends, and the networks beside its compute network."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LOSSES = 3
 
 def networks_section(result: Result) -> Html | None:
     """What each network beside compute takes; None where the study asks for none."""
-    cluster = result.study.cluster
+    cluster = result.design.cluster
     asked = [name for name in SERVICES if getattr(cluster, name) is not None]
     if not asked:
         return None
     try:
-        catalog = load_catalog(result.study.catalog)
+        catalog = load_catalog(result.design.catalog)
         networks = build_networks(cluster, catalog)
         counts = count_networks(networks, catalog)
     except RailwrightError as no:
@@ -53,25 +53,23 @@ def networks_section(result: Result) -> Html | None:
             ]
         )
     heads = ("network", "hosts", "switches", "cables to hosts", "between switches", "bisection")
-    caption = "Beside compute, of the study as written; hosts are GPU servers and the machines beside them"
+    caption = "Beside compute; hosts are GPU servers and the machines beside them"
     return data_table(caption, heads, rows, numbers=(1, 3, 4, 5), wide=(2,))
 
 
 def audit_section(result: Result) -> Html | None:
-    """What the first variant's fabric is worth, and what NCCL has to be told on it."""
-    fabric = result.variants[0].fabric if result.variants else None
-    if fabric is None:
+    """What the recommended variant's fabric is worth, and what NCCL has to be told on it."""
+    variant = result.variants[result.recommended] if result.variants else None
+    if variant is None or (fabric := variant.fabric) is None:
         return None
     try:
-        catalog = load_catalog(result.study.catalog)
+        catalog = load_catalog(result.design.catalog)
         found = room.audit(fabric, catalog)
-        whose, groups = _groups(result.study, fabric)
+        whose, groups = _groups(result.design, fabric)
         settings = room.nccl_settings(fabric, room.reachability(fabric, groups))
     except RailwrightError as no:
         return tag("p", f"This fabric cannot be audited: {no}")
-    caption = (
-        f"{result.variants[0].name}, its faults counted; the command 'railwright fabric audit' says more"
-    )
+    caption = f"{variant.name}, its faults counted; the command 'railwright fabric audit' says more"
     return join(
         [data_table(caption, ("figure", ""), _figures(found), wide=(1,)), *_settings(settings, whose)]
     )

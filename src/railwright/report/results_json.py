@@ -146,7 +146,7 @@ def _prediction(p: CollectivePrediction) -> dict[str, Any]:
 
 
 def _reserved(held: Reserved) -> dict[str, Any]:
-    """What PyTorch's allocator holds of the GPU where it holds most, of the study as written."""
+    """What PyTorch's allocator holds of the GPU where it holds most."""
     return {
         "stage": held.stage,
         "reserved_bytes": held.reserved,

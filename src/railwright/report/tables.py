@@ -1,4 +1,4 @@
-"""The two CSV files: every cable of the first variant, port by port, and every point of every sweep."""
+"""The two CSV files: every cable of the recommended variant, port by port, and every point of every sweep."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def summary(result: Result, console: Console, folder: str | Path | None = None) 
             "report.html": "the whole report, for any browser",
             "result.json": "every number",
             "trace.json": _of_trace(result),
-            "cables.csv": "every cable, port by port",
+            "cables.csv": f"every cable{_on(result, result.recommended, ' of')}, port by port",
             "sweeps.csv": "every point of the curves" if sweeps(result) else "no points: no sweep runs",
         }
         width = max(len(str(Path(folder) / name)) for name in about)
@@ -197,9 +197,9 @@ def _run_cells(step: StepResult) -> list[str]:
 
 
 def _eras(result: Result) -> dict[str, list[str]]:
-    """Jobs of the study as written by their software era."""
+    """Jobs of the recommended design by their software era."""
     found: dict[str, list[str]] = {}
-    for job in result.study.jobs:
+    for job in result.design.jobs:
         found.setdefault(job.software, []).append(job.name)
     return found
 
@@ -286,9 +286,9 @@ def _critical(result: Result, console: Console) -> None:
         console.print(Text(sentence))
 
 
-def _on(result: Result, index: int) -> str:
+def _on(result: Result, index: int, how: str = ", with") -> str:
     """', with C', where there are several variants."""
-    return f", with {letter(index)}" if len(result.variants) > 1 else ""
+    return f"{how} {letter(index)}" if len(result.variants) > 1 else ""
 
 
 def _more(rows: int) -> str:
@@ -328,22 +328,22 @@ def _published(result: Result, console: Console) -> None:
 
 def _rooms(result: Result, console: Console) -> None:
     """Serving, failures, the room and money in their own sentences, where the study has them."""
-    found = result.rooms
+    found, on = result.rooms, _on(result, result.recommended)
     for job in found.serving:
-        _heading(console, f"Serving {job.name}")
+        _heading(console, f"Serving {job.name}{on}")
         for sentence in job.words:
             console.print(Text(sentence))
     if found.goodput is not None:
-        _heading(console, "Failures")
+        _heading(console, f"Failures{on}")
         for sentence in found.goodput.answer:
             console.print(Text(sentence))
     if (site := found.site) is not None:
-        _heading(console, "The room")
+        _heading(console, f"The room{on}")
         kinds = ", ".join(f"{count} {kind}" for kind, count in site.kinds.items())
         text = f"{len(site.racks)} racks ({kinds}), {show_power(site.power)} of machines, "
         console.print(Text(f"{text}{show_power(site.site_power)} of the site (PUE {site.pue:.2f})."))
     if found.money is not None:
-        _heading(console, "Money")
+        _heading(console, f"Money{on}")
         for sentence in money_words(found.money):
             console.print(Text(sentence))
 

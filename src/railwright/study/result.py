@@ -123,6 +123,7 @@ class Result:
 
     answer     three sentences
     recommended  the place among `variants` of the one that the answer recommends and speaks of
+    design     the study with that variant's changes: rooms, assumptions and what the report audits are of it
     bottleneck   what holds the first job back there (`study.bottleneck.What`), '' without a job
     what_ifs   the first job there with one thing changed that no study has to write down (`training.whatif`)
     rooms      serving, failures, site and money, where the study has these sections
@@ -130,6 +131,7 @@ class Result:
     """
 
     study: Study
+    design: Study
     version: str
     spec_hash: str
     models_used: tuple[str, ...]

@@ -27,7 +27,7 @@ from railwright.study.evaluate import (
 from railwright.study.launches import with_launches
 from railwright.study.networks import network_doubts
 from railwright.study.published import published_effects
-from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
+from railwright.study.result import JobResult, Result, Rooms, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
 from railwright.study.together import together
@@ -91,10 +91,12 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     variants[chosen] = replace(variants[chosen], jobs=told)
     variants[chosen], held_back = _held_back(variants[chosen], asked)
     done += what_if
-    beside = rooms(study, workshop, tell)
+    design = studies[chosen]
+    beside = _rooms(design, variants[chosen].name if chosen else "", workshop, tell)
     tell("writing the answer")
     return Result(
         study=study,
+        design=design,
         version=railwright.__version__,
         spec_hash=spec_hash(study),
         models_used=MODELS_USED,
@@ -102,14 +104,24 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         variants=tuple(variants),
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
-        assumptions=assumptions(study, workshop),
-        warnings=(*network_doubts(study), *_warnings(variants), *together(study, workshop.machine(study))),
+        assumptions=assumptions(design, workshop),
+        warnings=(*network_doubts(study), *_warnings(variants), *together(design, workshop.machine(design))),
         seconds=time.perf_counter() - started,
         what_ifs=asked if what_if else (),
         recommended=chosen,
         bottleneck=held_back,
         rooms=beside,
     )
+
+
+def _rooms(design: Study, variant: str, workshop: Workshop, tell: Callable[[str], None]) -> Rooms:
+    """The rooms of the recommended design. Raises PlanError for one that cannot work, naming its variant."""
+    try:
+        return rooms(design, workshop, tell)
+    except PlanError as error:
+        if not variant:
+            raise
+        raise PlanError(f"variant '{variant}', which trains fastest: {error}", error.field) from None
 
 
 def _looked_into(study: Study, base: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
