@@ -39,7 +39,8 @@ def test_check_foretells_what_a_run_warns_of_and_nothing_else(study, tmp_path):
     asked = load_study_text(WARNED)
     known = foretold_warnings(asked, Workshop.of(asked))
     assert any(text.startswith("q: sequence_parallel does nothing") for text in known)
-    assert any(text.startswith("q: expert_nodes does nothing") for text in known), "of a variant alone"
+    of_one = "q, with 'experts': expert_nodes does nothing"
+    assert any(text.startswith(of_one) for text in known)
     assert any("No published training step on l40s" in text for text in known)
     assert any(text.startswith("r: Recommendation models were checked") for text in known)
     warned = rw.run(asked).warnings
@@ -62,4 +63,4 @@ def test_what_the_allocator_lacks_is_foretold(monkeypatch):
     """The replay needs no step; its warning is the first that keeps a job from running at all."""
     monkeypatch.setattr("railwright.study.foretold.crowded", lambda held, capacity: "holes do not fit.")
     asked = load_study_text(WARNED)
-    assert "q: holes do not fit." in foretold_warnings(asked, Workshop.of(asked))
+    assert "q, with 'As written': holes do not fit." in foretold_warnings(asked, Workshop.of(asked))

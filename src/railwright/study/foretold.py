@@ -9,6 +9,7 @@ from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, architecture, recommender
 from railwright.study.networks import network_doubts
 from railwright.study.together import together
+from railwright.study.warned import said_once
 from railwright.training.cached import crowded, reserved
 from railwright.training.dlrm import foretold_of
 from railwright.training.foretold import foretold
@@ -21,25 +22,28 @@ def foretold_warnings(study: Study, workshop: Workshop) -> tuple[str, ...]:
 
     Raises PlanError where a variant is impossible.
     """
-    found = dict.fromkeys(network_doubts(study))
-    for one in (study, *(override(study, variant.set) for variant in study.variants)):
-        found |= dict.fromkeys(_of(one, workshop, allocator=one is study))
-    return (*found, *together(study, workshop.machine(study)))
+    changed = [(variant.name, override(study, variant.set)) for variant in study.variants]
+    warned = [
+        (name, job, texts)
+        for name, one in ((study.as_written, study), *changed)
+        for job, texts in _of(one, workshop, allocator=one is study)
+    ]
+    told = together(study, workshop.machine(study))
+    return (*network_doubts(study), *said_once(warned), *told)
 
 
-def _of(study: Study, workshop: Workshop, allocator: bool) -> Iterator[str]:
-    """Warnings of one variant's jobs, each behind the job's name."""
+def _of(study: Study, workshop: Workshop, allocator: bool) -> Iterator[tuple[str, list[str]]]:
+    """The jobs of one variant, each with its warnings."""
     machine = workshop.machine(study)
     fabric = machine.network.fabric
     for job in study.jobs:
         arch = architecture(job.model)
-        yield from (f"{job.name}: {text}" for text in foretold(job, arch, machine))
+        texts = list(foretold(job, arch, machine))
         if allocator:
             memory = peak_memory(job, arch, fabric, machine.gpu.hbm_bytes)
             held = reserved(job, arch, fabric, memory)
             if held is not None and (told := crowded(held, memory.capacity)):
-                yield f"{job.name}: {told}"
+                texts.append(told)
+        yield job.name, texts
     for ranking in study.recommendations:
-        yield from (
-            f"{ranking.name}: {text}" for text in foretold_of(ranking, recommender(ranking.model), machine)
-        )
+        yield ranking.name, list(foretold_of(ranking, recommender(ranking.model), machine))

@@ -31,6 +31,7 @@ from railwright.study.result import JobResult, Result, Rooms, SensitivityRow, Va
 from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
 from railwright.study.together import together
+from railwright.study.warned import said_once
 from railwright.training.whatif import FREE_LAUNCHES
 
 Progress = Callable[[str, float], None]
@@ -93,6 +94,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     done += what_if
     design = studies[chosen]
     beside = _rooms(design, variants[chosen].name if chosen else "", workshop, tell)
+    warned = [(v.name, job.name, job.step.warnings) for v in variants for job in v.jobs if job.step]
     tell("writing the answer")
     return Result(
         study=study,
@@ -105,7 +107,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
         assumptions=assumptions(design, workshop),
-        warnings=(*network_doubts(study), *_warnings(variants), *together(design, workshop.machine(design))),
+        warnings=(*network_doubts(study), *said_once(warned), *together(design, workshop.machine(design))),
         seconds=time.perf_counter() - started,
         what_ifs=asked if what_if else (),
         recommended=chosen,
@@ -167,13 +169,3 @@ def _held_back(variant: VariantResult, asked: Sequence[SensitivityRow]) -> tuple
     saved = savings(first.step, asked)
     told = {"compute": saved.compute, "launches": saved.launches, "communication": saved.communication}
     return replace(variant, jobs=(replace(first, worth=tuple(told.items())), *others)), what_holds(saved)
-
-
-def _warnings(variants: list[VariantResult]) -> tuple[str, ...]:
-    """Every distinct warning of every job, in order of appearance, behind the job's name."""
-    found: dict[str, None] = {}
-    for variant in variants:
-        for job in variant.jobs:
-            if job.step is not None:
-                found |= dict.fromkeys(f"{job.name}: {text}" for text in job.step.warnings)
-    return tuple(found)
