@@ -196,10 +196,15 @@ def can_unfuse_loss(era: Era) -> bool:
     return era.framework == "megatron" and era.loss in ("fused", "compiled")
 
 
+LIMITED = ("h100-sxm-96",)
+"""Cards with published steps, limited to less power than others of their name: factors of their own."""
+
+
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     """'h100 fp8' and 'hopper fp8': whose products of that width share factors."""
     width = width_of(dtype)
-    return f"{gpu.name.split('-')[0]} {width}", f"{gpu.generation.split('-')[0]} {width}"
+    own = gpu.name if gpu.name in LIMITED else gpu.name.split("-")[0]
+    return f"{own} {width}", f"{gpu.generation.split('-')[0]} {width}"
 
 
 @cache
