@@ -1,8 +1,8 @@
 """Runs that other people published, in no record and no fit: unseen_runs.yaml beside this file says which,
 where each was read, what is assumed of it, and what was left out.
 
-`python tests/validation/test_training_unseen_runs.py` prints the table of docs/training/calibration.md, then
-`GROUPS` below and every run.
+`pytest -s` prints the table of docs/training/calibration.md; `python tests/validation/
+test_training_unseen_runs.py` also `GROUPS` below and every run.
 """
 
 from __future__ import annotations
@@ -212,6 +212,7 @@ def test_each_group(group: str) -> None:
 def test_all_groups() -> None:
     """Runs of one group are not independent of each other, so each group counts once."""
     groups = [group_of(name) for name in SOURCES["groups"]]
+    print("", table(), sep="\n")
     assert mean(error(rows) for rows in groups) == pytest.approx(ALL_GROUPS, abs=POINT)
     assert mean(bias(rows) for rows in groups) == pytest.approx(ALL_BIAS, abs=POINT)
     assert error(scored()) == pytest.approx(ALL_RUNS, abs=POINT)
