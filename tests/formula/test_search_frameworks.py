@@ -123,6 +123,42 @@ def test_what_megatron_refuses_of_experts(layout: dict[str, Any], missing: str) 
     assert lacks("megatron", MOE, **layout) == lacks("nemo", MOE, **layout) == missing
 
 
+TURNS = Overlap(ep=True, tp=True)
+BESIDE = "expert all-to-alls hidden beside hidden tensor parallelism"
+UNBUFFERED = "tensor parallelism hidden beside latent attention"
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "missing"),
+    [
+        (MOE, {**SP, "expert": 4, "overlap": Overlap(ep=True)}, ""),
+        (MOE, {**SP, "expert": 4, "overlap": Overlap(tp=True)}, ""),
+        (MOE, {**SP, "expert": 4, "overlap": TURNS}, BESIDE),
+        (MOE, {**SP, "expert": 4, "pipeline": 2, "virtual_pipeline": 2, "overlap": TURNS}, BESIDE),
+        # nothing is exchanged among experts, or among tensor-parallel ranks
+        (MOE, {**SP, "overlap": TURNS}, ""),
+        (MOE, {"expert": 4, "overlap": TURNS}, ""),
+        (LATENT, {**SP, "overlap": Overlap(tp=True)}, UNBUFFERED),
+        (LATENT, {"overlap": Overlap(tp=True)}, ""),
+        # there tp_comm_overlap does nothing, which hinders no turns
+        (LATENT, {**SP, "expert": 4, "overlap": TURNS}, UNBUFFERED),
+        (replace(MOE, mtp_layers=1), {"expert": 4, "overlap": EP}, ""),
+        (
+            replace(MOE, mtp_layers=2),
+            {"expert": 4, "overlap": EP},
+            "expert all-to-alls hidden beside several layers of multi-token prediction",
+        ),
+    ],
+    ids=str,
+)
+def test_what_megatron_does_not_hide_together(
+    arch: Transformer, layout: dict[str, Any], missing: str
+) -> None:
+    """Delayed weight gradients are no Userbuffers' (Transformer Engine, WeightGradStore), and the products of
+    latent attention have no such buffers (Megatron-LM, TELinear)."""
+    assert lacks("megatron", arch, **layout) == lacks("nemo", arch, **layout) == missing
+
+
 NARROW = "narrow or offloaded optimizer states that are not sharded"
 KEPT = "master weights as remainders"
 

@@ -18,6 +18,7 @@ from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
+    hides_products,
     keeps_remainders,
     narrow,
     takes_no_turns,
@@ -209,7 +210,7 @@ def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
     if arch.is_moe:
         if layout.expert > 1:
             found |= _dispatcher(job, arch, hosts)
-            if job.overlap.ep and not takes_no_turns(job):
+            if job.overlap.ep and not takes_no_turns(job, arch):
                 # weight gradients behind a pass's result, as its schedule is predicted
                 found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
         if hides_behind_shared(job, arch):
@@ -217,7 +218,7 @@ def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
         if job.expert_capacity is not None:
             found["moe_expert_capacity_factor"] = job.expert_capacity
             found["moe_pad_expert_input_to_capacity"] = True
-    if job.overlap.tp and layout.tensor > 1 and layout.sequence_parallel:
+    if hides_products(job, arch):
         found["tp_comm_overlap"] = True
     return found
 

@@ -35,20 +35,13 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if unknown := [name for name in modules if name not in MODULES]:
         found.append(f"recomputation of {' and '.join(unknown)}")
     if setting["overlap_ep"] and setting["expert"] > 1 and setting["schedule"] not in SHARED:
-        hidden = "expert all-to-alls hidden"
-        if setting["pipeline"] > 1 and virtual == 1:
-            found.append(f"{hidden} in a pipeline without virtual stages")
-        if setting["zero"] >= 2 and virtual > 1:
-            found.append(f"{hidden} in virtual stages beside zero 2 and 3")
-        if again == "full" or "moe" in modules:
-            found.append(f"{hidden} where experts are computed again")
+        found += [f"expert all-to-alls hidden {where}" for where in _turns(setting, modules, arch)]
     if virtual > 1 and setting["pipeline"] == 2 and not setting["overlap_pp"]:
         found.append("two interleaved stages that do not hide what they send")
-    if setting["tensor"] > 1 and not setting["sequence_parallel"]:
-        if setting["overlap_tp"]:
-            found.append("tensor parallelism hidden without sequence parallelism")
-        if arch.is_moe:
-            found.append("experts under tensor parallelism without sequence parallelism")
+    if setting["tensor"] > 1 and setting["overlap_tp"]:
+        found += [f"tensor parallelism hidden {where}" for where in _products(setting, arch)]
+    if setting["tensor"] > 1 and not setting["sequence_parallel"] and arch.is_moe:
+        found.append("experts under tensor parallelism without sequence parallelism")
     if setting["context"] > 1:
         found += _context(setting["context_kind"], arch)
     found += shown_ring(setting, job)
@@ -68,6 +61,43 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
+
+
+def _turns(setting: Mapping[str, Any], modules: tuple[str, ...], arch: Transformer) -> list[str]:
+    """Where passes do not take turns, which hides what their experts exchange.
+
+    Beside `tp_comm_overlap` they could without `delay_wgrad_compute`; but they are predicted with it
+    (`training.stage`: weight gradients of the last attention behind a pass's result), and Transformer Engine
+    takes no weight gradient later whose product hides the sum of the input's.
+    Source, beside those above: Transformer Engine d0067d0, module/_common.py, WeightGradStore, and module/
+    linear.py and layernorm_linear.py, backward ("Delayed weight grad computation is not supported with
+    Userbuffers"); Megatron-LM, core/extensions/transformer_engine.py, TELayerNormColumnParallelLinear
+    (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it is told).
+    """
+    found = []
+    if setting["pipeline"] > 1 and setting["virtual_pipeline"] == 1:
+        found.append("in a pipeline without virtual stages")
+    if setting["zero"] >= 2 and setting["virtual_pipeline"] > 1:
+        found.append("in virtual stages beside zero 2 and 3")
+    if setting["recompute"] == "full" or "moe" in modules:
+        found.append("where experts are computed again")
+    if arch.mtp_layers > 1:
+        found.append("beside several layers of multi-token prediction")
+    if setting["tensor"] > 1 and setting["overlap_tp"] and not _products(setting, arch):
+        found.append("beside hidden tensor parallelism")
+    return found
+
+
+def _products(setting: Mapping[str, Any], arch: Transformer) -> list[str]:
+    """Where products do not hide what tensor-parallel ranks exchange.
+
+    Source: Megatron-LM, core/extensions/transformer_engine.py, TELinear: a product whose buffer is not 'qkv',
+    'proj', 'fc1' or 'fc2' sets `tp_comm_overlap` of the configuration that all layers share to False, and
+    those of latent attention are others (core/transformer/multi_latent_attention.py: q_down_proj,
+    kv_down_proj, ...), so that only the first output projection, made before, hides anything.
+    """
+    without = [] if setting["sequence_parallel"] else ["without sequence parallelism"]
+    return [*without, *(["beside latent attention"] if arch.attention == "mla" else [])]
 
 
 def _could_keep(job: TrainingJob) -> bool:
