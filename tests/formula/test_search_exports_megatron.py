@@ -291,8 +291,8 @@ def test_megatron_fsdp_accumulates_no_gradients_in_products(zero: int) -> None:
 
 @pytest.mark.parametrize(("software", "dropout"), [("megatron-2025", 0.0), ("megatron-2021", 0.1)])
 def test_dropout_is_what_was_predicted(software: str, dropout: float) -> None:
-    """TransformerConfig drops a tenth of both where it is not told; eras of today are predicted without, those
-    of 2021 and 2022 with it (Korthikanti et al. 2022, section 4)."""
+    """TransformerConfig drops a tenth of both where it is not told; eras of today are predicted without,
+    those of 2021 and 2022 with it (Korthikanti et al. 2022, section 4)."""
     case = (DENSE, job().model_copy(update={"software": software}))
     for name in ("attention", "hidden"):
         assert f"--{name}-dropout {dropout}" in exported(case, "megatron").splitlines()

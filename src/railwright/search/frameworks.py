@@ -23,7 +23,7 @@ from railwright.search.lacks_megatron import megatron_lacks
 from railwright.search.lacks_torchtitan import torchtitan_lacks
 from railwright.search.pricing import PASSING
 from railwright.search.space import Block, Space, apply, setting_of
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.sizes import Sizes
 
@@ -97,6 +97,12 @@ class Framework:
         }
         return self.rule(_few({**setting_of(job), **counts}), job, arch)
 
+    def lacks_always(self, job: TrainingJob, arch: Transformer) -> list[str]:
+        """What it has not of a job's model, number formats or optimizer: of the plainest layout too, data
+        parallelism sharded as it shards."""
+        plain = {"layout": Layout(zero=3 if self.fsdp else 1), "overlap": Overlap()}
+        return self.lacks(self.job(job).model_copy(update=plain), arch, MANY)
+
 
 def framework_named(name: str) -> Framework:
     """A framework of FRAMEWORKS. Raises RailwrightError for one that is not known."""
@@ -142,8 +148,9 @@ def runs_none(framework: Framework, space: Sequence[Block], job: TrainingJob, ar
     lacking = Counter(lack for first, data in firsts for lack in framework.lacks(first, arch, data))
     most = "; ".join(lack for lack, _ in lacking.most_common(3))
     count = sum(block.size for block in space)
+    none = "does not run the only layout" if count == 1 else f"runs none of the {count:,} layouts"
     return (
-        f"{job.name}: {framework.title} runs none of the {count:,} layouts of the space; it lacks "
+        f"{job.name}: {framework.title} {none} of the space; it lacks "
         f"{most}. Give the job and the space what the framework has, or search without one."
     )
 
