@@ -95,6 +95,11 @@ class StageActivations:
     embedding_backward: dict[str, float]
 
 
+def dropout_of(job: TrainingJob) -> float:
+    """The dropout that a job is predicted with, of attention and of hidden states alike."""
+    return DROPOUT.get(job.software, 0.0)
+
+
 def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) -> StageActivations:
     """Activations of one stage of a job that passed `plan.check`."""
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
@@ -191,7 +196,7 @@ def layer_kept_parts(
         recompute=recompute,
         modules=layout.recompute_modules,
         attention=attention_kept(job),
-        dropout=DROPOUT.get(job.software, 0.0),
+        dropout=dropout_of(job),
         dtype="bf16" if job.lora else job.dtype,
         narrow="attention" in job.dtype_also,
     )
