@@ -41,8 +41,8 @@ def test_as_long_idle_as_at_work_is_the_bar() -> None:
     """Of 1F1B that is fewer microbatches than stages: 4 for 8 leave 7 of 11 passes idle, 64 %."""
     (told,) = of_stages(job(gpus=8, batch=4, pipeline=8), 4)
     assert told == (
-        "4 microbatches for 8 pipeline stages leave the stages idle 64 % of the time of a step's passes; raise "
-        "global_batch (8 microbatches: 8), or use fewer stages."
+        "4 microbatches for 8 pipeline stages leave the stages idle 64 % of the time of a step's passes; "
+        "raise global_batch (8 microbatches: 8), or use fewer stages."
     )
     (told,) = of_stages(changed(job(gpus=4, batch=2, pipeline=4), micro_batch=2), 1)
     assert told.startswith("1 microbatch for 4 pipeline stages leaves the stages idle 75 %")
@@ -65,7 +65,7 @@ def test_every_schedule_is_busy_with_as_many_microbatches_as_it_is_run_with(name
 
 
 def test_the_step_waits_for_about_as_long() -> None:
-    """What is told is the schedule's; the step's own bubble is of unequal stages, beside sends and gradients."""
+    """What is told is the schedule's; the step's bubble is of unequal stages, beside sends and gradients."""
     asked = job(gpus=8, batch=2, pipeline=4)
     step = simulate(asked, DENSE, machine(1))
     assert any("microbatch for 4 pipeline stages leaves the stages idle 75 %" in w for w in step.warnings)
