@@ -22,7 +22,7 @@ BESIDE = ("dp", "shard", "copies", "embedding", "mirror")
 """Last words of the families (`training.placement.Groups`) of data-parallel work: gradients and parameters
 of ranks, copies and stages that hold the same."""
 
-INNER = {"etp": "tp", "local": "ep"}
+INNER = {"etp": "tp", "local": "ep", "rail": "ep"}
 """Last words of families that are charged where another is."""
 
 
