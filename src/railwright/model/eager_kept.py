@@ -34,7 +34,7 @@ GATES = {
     "shared up output": ("shared product", "shared activated"),
 }
 """What an activation reads -> what it makes, and silu of the gates, which the product with up reads: kept too
-where each is a kernel.  Source: torch.autograd.graph.saved_tensors_hooks around silu(gate) * up, PyTorch 2.13."""
+where each is a kernel.  Source: torch.autograd.graph.saved_tensors_hooks around silu(gate) * up."""
 
 
 def operation_by_operation(

@@ -1,4 +1,4 @@
-"""The products of an MLP or of experts, and the activation between them: fused, or as eager PyTorch has it."""
+"""The products of an MLP or of experts, and the activation between: fused, or as eager PyTorch runs it."""
 
 from __future__ import annotations
 
