@@ -17,12 +17,15 @@ from railwright.model import (
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from railwright.training.cached import cached
 from railwright.training.constants import constant
 from railwright.training.doubts import doubts
 from railwright.training.eras import eager_parts
 from railwright.training.host import launch_times
 from railwright.training.kept import layer_kept
 from railwright.training.layers import head_of, operators_of
+from railwright.training.memory import peak_memory
 from training_cases import machine
 
 LLAMA, GPT, QWEN, V3 = (load_model(n) for n in ("llama-3-8b", "gpt-3-175b", "qwen3-30b-a3b", "deepseek-v3"))
@@ -225,3 +228,28 @@ def test_where_nothing_compiles_them_they_run_so() -> None:
     launches = {op.name: op.launches for op in operators_of(asked, LLAMA, "dense", machine().gpu).forward}
     assert (launches["mlp norm"], launches["mlp activation"]) == (8, 2)
     assert head_of(asked, LLAMA).forward[0].launches == 8
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_step_is_longer_and_its_memory_fuller_also_on_the_allocator(zero: int, recompute: str) -> None:
+    layout = {"zero": zero, "recompute": recompute}
+    plain = JOB.model_validate(JOB.model_dump() | {"layout": layout, "micro_batch": 1})
+    cluster, steps, peaks, held = machine(1), [], [], []
+    for unfused in ((), ("activation",), ("norm",), BOTH):
+        job = plain.model_copy(update={"unfused": unfused})
+        steps.append(simulate(job, LLAMA, cluster, must_fit=False, most_events=0).step_time)
+        memory = peak_memory(job, LLAMA, cluster.network.fabric, 0.0)
+        peaks.append(sum(memory.parts.values()))
+        replayed = cached(job, LLAMA, cluster.network.fabric, 0)
+        assert replayed
+        held.append(replayed.allocated)
+    assert peaks == sorted(peaks)
+    # the allocator hands out blocks of up to 2 MiB more than is asked for
+    assert all(one >= held[0] - 2**21 for one in held)
+    assert steps[0] < steps[1] < steps[2] < steps[3]
+    if recompute == "none":
+        # 32 layers: four bytes an element of two norms, two of an activation; the final norm
+        assert peaks[3] - peaks[0] == pytest.approx(
+            ROWS * (32 * (2 * 4 * 4096 + 2 * 14336) + 4 * 4096), rel=0.02
+        )
