@@ -417,6 +417,8 @@ def test_a_batch_in_tokens_is_refused_rather_than_simulated_for_hours() -> None:
         ({}, {"unfused": ("router",)}, DENSE, "unfused router does nothing"),
         ({}, {"unfused": ("rotary",)}, replace(DENSE, alibi=True), "has ALiBi"),
         ({}, {"unfused": ("rotary",)}, replace(DENSE, position_embeddings=9), "has learned positions"),
+        ({}, {"unfused": ("norm",)}, replace(DENSE, norm_bias=True), "unfused norm does nothing"),
+        ({}, {"unfused": ("activation",)}, replace(DENSE, gated=False), "unfused activation does nothing"),
         ({}, {"tokens": 1000.0}, DENSE, "more than the whole budget of 1,000"),
     ],
 )

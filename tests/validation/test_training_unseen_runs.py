@@ -26,15 +26,15 @@ GROUPS: dict[str, tuple[float, float]] = {
     "smollm3": (17.5, -17.5),
     "olmo3": (3.5, -3.5),
     "olmo-core": (11.5, 4.5),
-    "olmoe": (22.8, -22.8),
-    "ibm-fsdp": (5.9, -1.7),
+    "olmoe": (14.1, 11.8),
+    "ibm-fsdp": (13.0, 13.0),
     "fms-fsdp": (7.3, 7.3),
     "torchtitan-2024": (7.2, -5.7),
     "flagperf-a800-8b": (3.1, 1.4),
     "flagperf-h100": (6.5, -6.5),
     "flagperf-h800": (8.3, -8.3),
     "flagperf-a800-7b": (7.9, -7.9),
-    "flagperf-zero3": (8.1, -8.1),
+    "flagperf-zero3": (5.0, 5.0),
     "internevo-recompute": (8.8, -8.8),
     "internevo": (13.4, -13.4),
     "internevo-all": (24.7, -24.7),
@@ -48,9 +48,9 @@ GROUPS: dict[str, tuple[float, float]] = {
     "amsp-1024": (33.7, -33.7),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.9, -7.3, 12.3
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.7, -4.9, 12.5
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
-IN_RANGE = 75.9
+IN_RANGE = 71.5
 """Runs inside the range that 80 % are expected in [%]."""
 POINT = 1.0
 

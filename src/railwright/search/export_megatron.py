@@ -198,6 +198,7 @@ ARGUMENTS = {
     "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
     "fp8_dot_product_attention": "",
     "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
+    "bias_activation_fusion": "--no-bias-swiglu-fusion",
 }
 """Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it), and a
 field that is only ever written as False has the argument that says no."""
@@ -248,6 +249,8 @@ def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
     if arch.is_moe:
         found |= {"moe_grouped_gemm": True, "moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
+    if "activation" in job.unfused and arch.gated:
+        found["bias_activation_fusion"] = False
     if loss_of(job) == "fused":
         found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": loss}
     return found

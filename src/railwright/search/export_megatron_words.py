@@ -50,6 +50,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
     if job.sample_length is not None:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
+    if "norm" in job.unfused:
+        found.append("norms one kernel per operation (unfused): Megatron's are fused")
     found += _exchanged(job, arch, hosts)
     if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := takes_no_turns(job, arch)):
         found.append(f"hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm {why}")

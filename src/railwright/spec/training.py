@@ -257,10 +257,12 @@ class TrainingJob(Section):
         "layers, such as Mamba's), mlp (of a dense layer), router (with what prepares the dispatch), or the "
         "whole step",
     )
-    unfused: tuple[Literal["rotary", "router", "loss"], ...] = Field(
+    unfused: tuple[Literal["rotary", "router", "loss", "norm", "activation"], ...] = Field(
         default=(),
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
-        "--no-rope-fusion), router (without --moe-router-fusion), loss (without --cross-entropy-loss-fusion)",
+        "--no-rope-fusion), router (without --moe-router-fusion), loss (without "
+        "--cross-entropy-loss-fusion), norm (RMSNorm as in Hugging Face's models), activation (gated, as "
+        "there; Megatron's --no-bias-swiglu-fusion)",
     )
     launch_blocking: bool = Field(
         default=False,

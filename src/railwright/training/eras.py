@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.profile import Profile, Row
-from railwright.model.eager import Loss
+from railwright.model.eager import Loss, Part
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
@@ -195,6 +195,17 @@ def can_unfuse_loss(era: Era) -> bool:
     """Whether an era has a fused cross-entropy that a job can do without."""
     return era.framework == "megatron" and era.loss in ("fused", "compiled")
 
+
+def eager_parts(job: TrainingJob) -> tuple[Part, ...]:
+    """Parts of layers and head that a job runs one kernel per operation.
+
+    What torch.compile or XLA has compiled fuses norms and activations, whatever the job says.
+    """
+    compiled = era_of(job).launcher != "python"
+    return tuple(part for part in job.unfused if not (compiled and part in FUSED_BY_COMPILERS))
+
+
+FUSED_BY_COMPILERS: tuple[Part, ...] = ("norm", "activation")
 
 LIMITED = ("h100-sxm-96",)
 """Cards with published steps, limited to less power than others of their name: factors of their own."""
