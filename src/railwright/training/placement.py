@@ -177,14 +177,16 @@ def _local(groups: Groups) -> list[Ints]:
 
 
 def _rails(groups: Groups) -> list[Ints]:
-    """The parts of expert groups that have the same place in their servers, of two ranks or more."""
+    """The parts of expert groups that have the same place in their servers, of two ranks or more; a group
+    that lies on its servers in unequal parts stays whole."""
     found = []
     for row in _rows(_experts(groups), 2):
         servers = groups.server[row]
-        place = np.zeros(len(row), np.int64)
-        for s in set(servers.tolist()):
-            place[servers == s] = np.arange(np.count_nonzero(servers == s))
-        found += [row[place == p] for p in range(int(place.max()) + 1)]
+        parts = [row[servers == s] for s in dict.fromkeys(servers.tolist())]
+        if len({len(part) for part in parts}) == 1:
+            found += list(np.stack(parts, 1))
+        else:
+            found.append(row)
     return [part for part in found if len(part) > 1]
 
 
