@@ -80,7 +80,7 @@ def test_ranks_of_a_rail_have_the_same_place_in_their_servers() -> None:
     groups = place(job(batch=32, expert=16), machine(4).network.fabric)
     rails = [group.gpus.tolist() for group in groups.of("ep_rail")]
     assert rails[:2] == [[0, 8], [1, 9]]
-    assert sorted(sum(rails, [])) == list(range(32))
+    assert sorted(gpu for rail in rails for gpu in rail) == list(range(32))
 
 
 def test_the_group_on_the_most_servers_counts() -> None:
