@@ -56,8 +56,11 @@ moe_preprocess)."""
 
 EAGER = frozenset({"rotary", "expert choice", "experts bias"})
 """Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
-one; `Pace.host` stands for what Python does around them.  So do norms, and activations of more kernels than
-fused ones have (ACTIVATION)."""
+one; `Pace.host` stands for what Python does around them.  So do norms and activations of more kernels than
+fused ones have (NORM, ACTIVATION)."""
+
+NORM = 2
+"""Most kernels of fused norms: two in one block, or one with the sum of its gains' gradients beside it."""
 
 ACTIVATION = {"forward": 1, "backward_input": 2}
 """Most kernels of a fused activation; its backward one may have the sum of a bias's gradient beside it."""
@@ -184,4 +187,6 @@ def _in_a_row(operator: Operator, name: str) -> bool:
     """Whether an operator's kernels are operations of PyTorch that follow one another."""
     if name.endswith(" activation"):
         return operator.launches > ACTIVATION.get(operator.phase, 0)
-    return name in EAGER or name.endswith((" norm", " norms"))
+    if name.endswith((" norm", " norms")):
+        return operator.launches > NORM
+    return name in EAGER
