@@ -42,7 +42,7 @@ CASES: list[tuple[object, TrainingJob]] = [
     (DENSE, job(zero=3, shard=4)),
     (replace(MOE, experts=64, experts_per_token=4), changed(job(expert=16), expert_nodes=1)),
     (replace(MOE, shared_experts=1, shared_ffn=512), job(expert=4, overlap=Overlap(shared=True))),
-    (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss"))),
+    (MOE, changed(job(expert=4), unfused=("rotary", "router", "loss", "norm", "activation"))),
     (replace(DENSE, attention_gate="element"), job()),
     (CHOOSING, job(context=2, context_kind="all-gather")),
     (BLOCKS, job(pipeline=2, virtual_pipeline=2)),

@@ -31,6 +31,7 @@ import numpy as np
 from fit_mixed import GENERATIONS, GUESTS, PARAMETERS, Sample, Values, mixed
 from fit_vtrain import single_fit
 
+from railwright.catalog import load_catalog
 from railwright.collectives import predict
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
@@ -40,6 +41,7 @@ from railwright.measure.vtrain import PACE as SINGLE
 from railwright.measure.vtrain import TRACED
 from railwright.training.communication import Prices
 from railwright.training.eras import Pace, era_of, eras, pace_keys, waiting
+from railwright.training.host import cpu_factor
 from railwright.training.offload import copy_times
 from railwright.training.placement import place
 from railwright.training.plan import check
@@ -206,8 +208,11 @@ def _linear(number: int, values: Values, times: Times) -> tuple[float, list[floa
 def _everywhere(
     samples: list[Sample], found: list[tuple[float, list[float]]], at: Mapping[tuple[str, str], Values]
 ) -> dict[tuple[str, str], Values]:
-    """Also the GPUs and generations without a record of that era."""
-    keys = {s.key for s in samples}
+    """Also the GPUs and generations without a record of that era, and GPUs without a record at all whose CPU
+    is not the usual one."""
+    hosts = {gpu.name: gpu for gpu in load_catalog().gpus.values() if cpu_factor(gpu) > 1.0}
+    GENERATIONS.update({name: gpu.generation for name, gpu in hosts.items() if name not in GENERATIONS})
+    keys = {s.key for s in samples} | {f"{gpu} {width}" for gpu in hosts for width in ("16-bit", "fp8")}
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
     wanted = {(era, key) for era in eras() for key in keys if era not in SINGLES}
     return mixed(samples, found, at, wanted)

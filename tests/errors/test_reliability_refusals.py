@@ -45,7 +45,7 @@ def test_a_study_without_a_job_or_storage() -> None:
     with pytest.raises(PlanError, match="no training job"):
         ask(study().model_copy(update={"jobs": ()}))
     bare = study().cluster.model_copy(update={"storage": None})
-    with pytest.raises(PlanError, match=r"no storage network.*reliability\.checkpoint\.bandwidth"):
+    with pytest.raises(PlanError, match=r"no storage network.*fewer than 384 GPUs.*checkpoint\.bandwidth"):
         ask(study().model_copy(update={"cluster": bare}))
 
 

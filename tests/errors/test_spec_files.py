@@ -48,6 +48,9 @@ def test_an_unreadable_file_for_the_superuser_too(tmp_path, monkeypatch):
     ("content", "said"),
     [
         (b"\x7fELF\x00\x01", "this is a binary file"),
+        ("name: a\n".encode("utf-16"), "s.yaml: this is UTF-16 text; save the file as UTF-8"),
+        (b"\xfe\xff" + "name: a\n".encode("utf-16-be"), "this is UTF-16 text"),
+        ("name: a\n".encode("utf-32"), "this is UTF-32 text"),
         (b"name: a\nquestion: caf\xe9\n", "s.yaml:2: not UTF-8 text (byte 0xe9)"),
         (b"", "the file is empty; `railwright init` writes one"),
         (b"# only a comment\n", "the file is empty"),

@@ -7,7 +7,7 @@ import yaml
 
 from railwright.measure.bands import band
 from railwright.measure.table import Row, Skipped
-from railwright.measure.training_bands import GROWTH, bands, coverage
+from railwright.measure.training_bands import EACH, GROWTH, bands, coverage
 from railwright.measure.training_bars import at_most, lines, reached
 
 
@@ -126,7 +126,9 @@ def test_a_series_of_n_records_weighs_the_root_of_n() -> None:
     text = bands(
         rows, {r.record: g for r, g in zip(rows, groups, strict=True)}, {r.record: "one" for r in rows}
     )
-    assert "high: 1.80" in text
+    # each of two bands holds 76 %: 11 % of 19 lie above 1.7
+    assert band(ratios, groups, GROWTH, EACH) == (1.0, 1.7)
+    assert "high: 1.70" in text
 
 
 def test_every_bar_is_one_line_of_80_columns() -> None:

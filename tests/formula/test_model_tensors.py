@@ -8,6 +8,7 @@ import pytest
 
 from railwright.model import layer_activations, load_model
 from railwright.model.architecture import Transformer
+from railwright.model.eager import Part
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
@@ -68,9 +69,10 @@ def plan(
     attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
+    unfused: tuple[Part, ...] = (),
 ) -> LayerPlan:
     cut = {"tp": tp, "sequence_parallel": tp > 1, "ep": 4 if layer == "moe" else 1, "attention": attention}
-    more = {"dropout": dropout, "dtype": dtype}
+    more = {"dropout": dropout, "dtype": dtype, "unfused": unfused}
     whole = layer_activations(arch, layer, ROWS, SEQUENCE, **cut, **more)  # type: ignore[arg-type]
     kept = layer_activations(
         arch,
@@ -86,11 +88,14 @@ def plan(
     return LayerPlan(tensors, kept, recompute == "full", 0.0)
 
 
+@pytest.mark.parametrize("unfused", [(), ("norm", "activation")])
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
 @pytest.mark.parametrize("tp", [1, 2])
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
-def test_what_stays_is_what_is_counted(model: str, layer: Layer, tp: int, dtype: str) -> None:
-    one = plan(named(model), layer, tp, dtype=dtype)
+def test_what_stays_is_what_is_counted(
+    model: str, layer: Layer, tp: int, dtype: str, unfused: tuple[Part, ...]
+) -> None:
+    one = plan(named(model), layer, tp, dtype=dtype, unfused=unfused)
     memory = Allocator()
     entry = memory.take(one.tensors.gradients[INPUT])
     done, output = forward(memory, one, entry)
@@ -108,11 +113,12 @@ def test_what_stays_is_what_is_counted(model: str, layer: Layer, tp: int, dtype:
         ("selective", ("moe",)),
     ],
 )
+@pytest.mark.parametrize("unfused", [(), ("norm", "activation")])
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_nothing_is_left_but_the_gradient_of_the_input(
-    model: str, layer: Layer, recompute: str, modules: tuple[str, ...]
+    model: str, layer: Layer, recompute: str, modules: tuple[str, ...], unfused: tuple[Part, ...]
 ) -> None:
-    one = plan(named(model), layer, 2, recompute, modules)
+    one = plan(named(model), layer, 2, recompute, modules, unfused=unfused)
     memory = Allocator()
     size = one.tensors.gradients[INPUT]
     done, output = forward(memory, one, memory.take(size))

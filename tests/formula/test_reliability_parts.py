@@ -8,16 +8,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import NcclSettings
 from railwright.model import count_parameters, load_model
 from railwright.reliability import goodput, part_rates
-from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
+from railwright.reliability.checkpointing import (
+    PUBLISHED,
+    checkpoint_size,
+    checkpoint_times,
+    storage_bandwidth,
+    written_at,
+)
 from railwright.reliability.constants import DAY, YEAR, constants, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.goodput import recovery_times
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
 from railwright.reliability.replay import Trace, concurrent, shortage, spares
+from railwright.spec import load_study_text
 from railwright.spec.reliability import Checkpoint, Flaps, Recovery, Reliability
+from railwright.spec.starters import template
+from railwright.units import show_count, show_time
 from reliability_cases import asking, catalog, machine, study
 
 
@@ -98,6 +109,31 @@ def test_storage_bandwidth_is_that_of_the_narrowest_part() -> None:
         pytest.approx(50e9),
         "the servers' storage ports",
     )
+
+
+@pytest.mark.parametrize("kind", ["async", "blocking"])
+def test_without_a_storage_network_a_large_job_writes_as_published_ones(kind: str) -> None:
+    """100 GB/s, on both sides of which the tornado has what publications range over: 50 and 200 GB/s."""
+    assert study().cluster.storage is not None
+    bare = study().cluster.model_copy(update={"storage": None})
+    large = replace(stock(machine().network.fabric, study().jobs[0]), gpus=384)
+    assert written_at(Checkpoint(), bare, catalog(), large) == (100e9, PUBLISHED)
+    assert written_at(Checkpoint(), study().cluster, catalog(), large)[1] == "the storage hosts' ports"
+    own = Checkpoint.model_construct(**{**Checkpoint().__dict__, "bandwidth": 7e9})
+    assert written_at(own, bare, catalog(), large) == (7e9, "as the study says")
+
+    asked = load_study_text(template("superpod-h100"), "superpod-h100.yaml")
+    section = Reliability.model_construct(
+        **{**Reliability().__dict__, "samples": 20, "checkpoint": Checkpoint(kind=kind)}
+    )
+    asked = asked.model_copy(update={"reliability": section})
+    found = goodput(
+        asked, Machine.of(asked.cluster, catalog(), NcclSettings(pxn=True)), catalog(), network=False
+    )
+    (swing,) = (s for s in found.tornado if s.name == "storage bandwidth")
+    assert (swing.low, swing.high) == ("50 GB/s", "200 GB/s")
+    assert swing.at_low < found.goodput < swing.at_high
+    assert any("no storage network: checkpoints are written at 100 GB/s" in note for note in found.notes)
 
 
 def test_an_oversubscribed_storage_network_is_the_limit() -> None:
@@ -218,6 +254,16 @@ def test_the_answer_hangs_together(kind: str) -> None:
     p10, p50, p90, p99, _ = found.forecast.wall
     assert found.forecast.ideal < p10 <= p50 <= p90 <= p99
     assert found.answer[0].startswith("small on 128 GPUs is interrupted every")
+    # goodput is a mean, and so are the end and the GPU-hours beside it, with the spares that are in them
+    run = found.forecast
+    assert found.answer[1].endswith("% on average.")
+    assert (
+        f"The run ends after {show_time(run.wall[-1])} on average (median {show_time(p50)};"
+        in found.answer[2]
+    )
+    hours = f"{show_count(run.gpu_hours[-1])} GPU-hours on average with 2 spare servers."
+    assert found.answer[2].endswith(hours)
+    assert run.gpu_hours[-1] == pytest.approx(run.wall[-1] / 3600 * (128 + 2 * 8))
     swings = [abs(s.at_high - s.at_low) for s in found.tornado]
     assert swings == sorted(swings, reverse=True)
     assert len({d.name for d in found.definitions}) == 6

@@ -49,6 +49,8 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("unfused", {}, ("rotary",)),
     ("unfused", {}, ("router",)),
     ("unfused", {}, ("loss",)),
+    ("unfused", {}, ("norm",)),
+    ("unfused", {}, ("activation",)),
     ("launch_blocking", {}, True),
     ("amax_over", {"dtype": "fp8"}, "tensor"),
     ("software", {}, "nemo-2024"),

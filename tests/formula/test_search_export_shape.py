@@ -9,7 +9,7 @@ import pytest
 
 from export_cases import exported
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Details, Transformer
 from railwright.search.export_shape import shape
 from training_cases import BLOCKS, DENSE, MOE, changed, job
 
@@ -64,7 +64,29 @@ def test_deepseek_v3_is_that_of_its_report() -> None:
 @pytest.mark.parametrize(
     ("fields", "given", "absent"),
     [
-        ({"gated": False}, {}, ["swiglu"]),
+        ({"gated": False}, {}, ["swiglu", "squared-relu"]),
+        (
+            {"gated": False, "details": Details(activation="relu2")},
+            {"squared-relu": ""},
+            ["swiglu", "no-bias-gelu-fusion"],
+        ),
+        # of activations with a bias only GeLU has a fused kernel
+        (
+            {"gated": False, "mlp_bias": True, "details": Details(activation="relu2")},
+            {"squared-relu": "", "no-bias-gelu-fusion": ""},
+            ["swiglu"],
+        ),
+        ({"details": Details(activation="silu")}, {"swiglu": ""}, ["quick-geglu"]),
+        (
+            {"details": Details(activation="quick_gelu", gate_offset=1.0, gate_limit=7.0)},
+            {"quick-geglu": "", "glu-linear-offset": "1.0", "activation-func-clamp-value": "7.0"},
+            ["swiglu"],
+        ),
+        ({"details": Details(norm="LayerNorm")}, {"normalization": "LayerNorm"}, []),
+        ({"details": Details(norm="RMSNorm")}, {"normalization": "RMSNorm"}, []),
+        ({"details": Details(unturned=(3, 7))}, {"no-rope-freq": "4"}, []),
+        ({"details": Details(unturned=(0, 7))}, {"no-rope-freq": "'([1]*1+[0]*6+[1]*1)'"}, []),
+        ({"details": Details(unturned=(3, 7)), "alibi": True}, {}, ["no-rope-freq"]),
         ({"norm_bias": True}, {"normalization": "LayerNorm"}, []),
         ({"attention_bias": True}, {"disable-bias-linear": "", "add-qkv-bias": ""}, []),
         (
@@ -81,7 +103,8 @@ def test_deepseek_v3_is_that_of_its_report() -> None:
         ({"alibi": True}, {"position-embedding-type": "none"}, []),
         ({"head_dim": 256}, {"kv-channels": "256"}, []),
         ({"qk_norm": True}, {"qk-layernorm": ""}, []),
-        ({"qk_norm": True, "qk_norm_gains": "all"}, {}, ["qk-layernorm"]),
+        ({"qk_norm": True, "qk_norm_gains": "all"}, {}, ["qk-layernorm", "qk-l2-norm"]),
+        ({"qk_norm": True, "qk_norm_gains": "none"}, {"qk-l2-norm": ""}, ["qk-layernorm"]),
         ({"attention_sinks": True}, {"softmax-type": "learnable"}, []),
         ({"vocab_multiple": 1}, {"make-vocab-size-divisible-by": "1"}, []),
     ],
@@ -100,6 +123,25 @@ def test_each_part_has_its_argument(fields: dict[str, Any], given: dict[str, str
         ({"output_bias": True}, "biases on some linear layers only"),
         ({"parallel_blocks": True}, "attention and MLP beside each other"),
         ({"norms_per_layer": 4}, "4 norms in a layer"),
+        ({"norms_per_layer": 1}, "1 norm in a layer"),
+        (
+            {"sliding_window": 512, "window_chunked": True},
+            "attention within blocks of 512 tokens that do not see each other: not in Megatron-LM",
+        ),
+        (
+            {"details": Details(activation="gelu_pytorch_tanh")},
+            "gates of gelu_pytorch_tanh: --swiglu has the same",
+        ),
+        ({"gated": False, "details": Details(activation="relu")}, "activation relu: GeLU is what runs"),
+        (
+            {"details": Details(scales=("embedding_multiplier 12.0",))},
+            "# embedding_multiplier 12.0: multipliers",
+        ),
+        ({"details": Details(norm="LayerNorm")}, "norms without biases: Megatron's LayerNorm has them"),
+        (
+            {"qk_norm": True, "qk_norm_gains": "none", "details": Details(unturned=(3, 7))},
+            "queries and keys without rotary positions are not normed",
+        ),
         ({"sliding_window": 4096}, "windows of 4096 tokens (--window-size"),
     ],
     ids=str,
@@ -107,6 +149,25 @@ def test_each_part_has_its_argument(fields: dict[str, Any], given: dict[str, str
 def test_what_has_no_argument_is_told(fields: dict[str, Any], says: str) -> None:
     assert says in comments(replace(DENSE, **fields))
     assert says not in comments(DENSE)
+
+
+def test_blocks_as_long_as_the_sequence_are_none() -> None:
+    """Llama 4 cuts into 8,192 tokens: shorter sequences see all of themselves, and no window is to add."""
+    chunked = replace(DENSE, sliding_window=8192, window_chunked=True)
+    assert "blocks" not in comments(chunked)
+    assert "--window-size" not in comments(chunked)
+
+
+def test_what_was_taken_for_granted_is_told() -> None:
+    """Of a model of which nothing is said, and of one whose file says it; what stands in no description is
+    always to be compared."""
+    taken = "taken, since neither its config.json nor its family says it here: "
+    assert f"{taken}SiLU in its gated MLPs (--swiglu), RMSNorm" in comments(DENSE)
+    assert f"{taken}GeLU in its MLPs (no --swiglu)\n" in comments(replace(DENSE, gated=False, norm_bias=True))
+    said = replace(DENSE, details=Details(activation="silu", norm="RMSNorm"))
+    assert taken not in comments(said)
+    for part in ("activation", "kind of norms", "multipliers", "softcaps", "positions"):
+        assert part in comments(said).partition("compare with its config.json")[2].partition("\n")[0]
 
 
 def test_a_pattern_says_the_layers_of_a_hybrid() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,50 @@ def test_what_megatron_refuses_is_not_written() -> None:
     plain = exported((DENSE, job(overlap=ON, tensor=2)), "megatron")
     assert "--tp-comm-overlap" not in plain
     assert "needs sequence parallelism" in plain
+
+
+SPLIT: dict[str, Any] = {"tensor": 2, "sequence_parallel": True, "expert": 4}
+LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
+
+
+@pytest.mark.parametrize(
+    ("arch", "overlap", "turns", "products", "told"),
+    [
+        (MOE, Overlap(ep=True), True, False, ""),
+        (MOE, Overlap(tp=True), False, True, ""),
+        (
+            MOE,
+            Overlap(ep=True, tp=True),
+            False,
+            True,
+            "which Transformer Engine refuses beside tp_comm_overlap",
+        ),
+        (LATENT, Overlap(tp=True), False, False, "tp_comm_overlap is switched off by latent attention"),
+        (
+            LATENT,
+            Overlap(ep=True, tp=True),
+            True,
+            False,
+            "tp_comm_overlap is switched off by latent attention",
+        ),
+    ],
+    ids=["turns", "products", "both", "latent", "both, latent"],
+)
+def test_what_megatron_cannot_hide_together_is_a_comment(
+    arch: object, overlap: Overlap, turns: bool, products: bool, told: str
+) -> None:
+    """Transformer Engine delays no weight gradients beside Userbuffers, so one of the two is left out."""
+    for form, names in (("megatron", "-"), ("nemo", "_")):
+        lines = exported((arch, job(**SPLIT, overlap=overlap)), form).splitlines()
+        settings = [line.strip(" -,") for line in lines if not line.startswith("#")]
+        written = {line.partition("=")[0] for line in settings if not line.endswith("=False")}
+        for name, hidden in (
+            ("overlap_moe_expert_parallel_comm", turns),
+            ("delay_wgrad_compute", turns),
+            ("tp_comm_overlap", products),
+        ):
+            assert (name.replace("_", names) in written) == hidden
+        assert any(line.startswith("#") and told in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -242,3 +287,13 @@ def test_megatron_fsdp_accumulates_no_gradients_in_products(zero: int) -> None:
     case = (DENSE, job(zero=zero))
     assert ("--no-gradient-accumulation-fusion" in exported(case, "megatron").splitlines()) == (zero >= 2)
     assert ("    gradient_accumulation_fusion=False," in exported(case, "nemo").splitlines()) == (zero >= 2)
+
+
+@pytest.mark.parametrize(("software", "dropout"), [("megatron-2025", 0.0), ("megatron-2021", 0.1)])
+def test_dropout_is_what_was_predicted(software: str, dropout: float) -> None:
+    """TransformerConfig drops a tenth of both where it is not told; eras of today are predicted without,
+    those of 2021 and 2022 with it (Korthikanti et al. 2022, section 4)."""
+    case = (DENSE, job().model_copy(update={"software": software}))
+    for name in ("attention", "hidden"):
+        assert f"--{name}-dropout {dropout}" in exported(case, "megatron").splitlines()
+        assert f"    {name}_dropout={dropout}," in exported(case, "nemo").splitlines()

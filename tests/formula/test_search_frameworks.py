@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from railwright.errors import PlanError, RailwrightError
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import LinearMixer, Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
 from railwright.search.dispatcher import Hosts
@@ -27,7 +27,11 @@ from training_cases import DENSE, MOE, changed, job, machine
 WINDOWS = replace(DENSE, sliding_window=512, full_every=6)
 SINKS = replace(MOE, sliding_window=512, full_every=2, attention_sinks=True)
 LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
-
+LINEAR = replace(
+    DENSE,
+    pattern=("linear dense",) * 8,
+    linear=LinearMixer("lightning", heads=16, value_dim=128, key_heads=16, key_dim=128, conv=0),
+)
 
 RING = "a ring of keys and values that is not hidden"
 
@@ -121,6 +125,42 @@ EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
 def test_what_megatron_refuses_of_experts(layout: dict[str, Any], missing: str) -> None:
     """moe_layer.py, validate_args and combined_1f1b.py at the commit that the exports name."""
     assert lacks("megatron", MOE, **layout) == lacks("nemo", MOE, **layout) == missing
+
+
+TURNS = Overlap(ep=True, tp=True)
+BESIDE = "expert all-to-alls hidden beside hidden tensor parallelism"
+UNBUFFERED = "tensor parallelism hidden beside latent attention"
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "missing"),
+    [
+        (MOE, {**SP, "expert": 4, "overlap": Overlap(ep=True)}, ""),
+        (MOE, {**SP, "expert": 4, "overlap": Overlap(tp=True)}, ""),
+        (MOE, {**SP, "expert": 4, "overlap": TURNS}, BESIDE),
+        (MOE, {**SP, "expert": 4, "pipeline": 2, "virtual_pipeline": 2, "overlap": TURNS}, BESIDE),
+        # nothing is exchanged among experts, or among tensor-parallel ranks
+        (MOE, {**SP, "overlap": TURNS}, ""),
+        (MOE, {"expert": 4, "overlap": TURNS}, ""),
+        (LATENT, {**SP, "overlap": Overlap(tp=True)}, UNBUFFERED),
+        (LATENT, {"overlap": Overlap(tp=True)}, ""),
+        # there tp_comm_overlap does nothing, which hinders no turns
+        (LATENT, {**SP, "expert": 4, "overlap": TURNS}, UNBUFFERED),
+        (replace(MOE, mtp_layers=1), {"expert": 4, "overlap": EP}, ""),
+        (
+            replace(MOE, mtp_layers=2),
+            {"expert": 4, "overlap": EP},
+            "expert all-to-alls hidden beside several layers of multi-token prediction",
+        ),
+    ],
+    ids=str,
+)
+def test_what_megatron_does_not_hide_together(
+    arch: Transformer, layout: dict[str, Any], missing: str
+) -> None:
+    """Delayed weight gradients are no Userbuffers' (Transformer Engine, WeightGradStore), and the products of
+    latent attention have no such buffers (Megatron-LM, TELinear)."""
+    assert lacks("megatron", arch, **layout) == lacks("nemo", arch, **layout) == missing
 
 
 NARROW = "narrow or offloaded optimizer states that are not sharded"
@@ -326,6 +366,33 @@ def test_a_best_layout_that_the_jobs_own_software_does_not_run_is_told() -> None
     torch = job(batch=64).model_copy(update={"software": "fsdp-2024"})
     words = search(torch, DENSE, machine(1), space, top=1, steps=0).words
     assert not any("does not run" in word for word in words)
+
+
+@pytest.mark.parametrize(
+    ("arch", "asked", "told"),
+    [
+        (LINEAR, {}, "Megatron-LM runs no layout of this job, for what it lacks: layers with lightning."),
+        (
+            DENSE,
+            {"software": "fsdp-2025", "optimizer": "muon"},
+            "torchtitan runs no layout of this job, for what it lacks: optimizer muon.",
+        ),
+    ],
+    ids=["model", "optimizer"],
+)
+def test_a_job_of_which_a_framework_runs_nothing_is_told_so(
+    arch: Transformer, asked: dict[str, Any], told: str
+) -> None:
+    """`--framework` would find nothing, however a layout is chosen: the reason is the model or the job."""
+    space = Space({"zero": (1,), "tensor": (1,), "pipeline": (1,), "context": (1,), "recompute": ("none",)})
+    words = search(changed(job(batch=64), **asked), arch, machine(1), space, top=1, steps=0).words
+    assert words[-1] == told
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_plain_job_is_run_in_some_layout(name: str) -> None:
+    for arch in (DENSE, MOE, LATENT, WINDOWS, SINKS):
+        assert FRAMEWORKS[name].lacks_always(job(batch=64, pipeline=2, schedule="gpipe"), arch) == []
 
 
 @pytest.mark.parametrize(("dispatch", "told"), [("fp8", True), ("bf16", False)])

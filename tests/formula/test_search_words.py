@@ -218,6 +218,12 @@ def test_of_an_allocator_that_is_not_pytorchs_nothing_is_said(capsys: pytest.Cap
     assert "The fastest whose tensors fit a GPU. GiB" in words
 
 
+def test_a_space_of_one_layout_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    axes = {**FIXED, "tensor": (1,), "recompute": ("none",), "zero": (1,), "sequence_parallel": (False,)}
+    _show(search(job(), DENSE, machine(1), Space(axes), top=1, steps=0))
+    assert capsys.readouterr().out.startswith("1 layout, 1 within memory; 1 simulated, in ")
+
+
 def test_every_layout_that_is_told_has_one_number(capsys: pytest.CaptureFixture[str]) -> None:
     """The front goes on counting where the list ends, so that `--rank` knows both."""
     space = Space({**FIXED, "tensor": (1, 2), "recompute": ("none",), "zero": (0, 1, 3)})

@@ -54,7 +54,12 @@ def test_a_gpu_has_its_own_factors_or_its_generations() -> None:
     assert pace_keys(GPUS["h100-sxm"], "bf16") == ("h100 16-bit", "hopper 16-bit")
     assert pace_keys(GPUS["b300-sxm"], "mxfp8") == ("b300 fp8", "blackwell fp8")
     assert pace_of(wanted, GPUS["h100-sxm"]) == known["h100 16-bit"]
-    assert pace_of(wanted, GPUS["gh200"]) == known["hopper 16-bit"]
+    assert pace_keys(GPUS["h100-sxm-96"], "bf16") == ("h100-sxm-96 16-bit", "hopper 16-bit"), "of 500 W"
+    assert pace_of(wanted, GPUS["h100-pcie"]) == known["h100 16-bit"]
+    assert pace_of(wanted, GPUS["h20"]) == known["hopper 16-bit"]
+    # products of Hopper, launched by Grace
+    assert pace_of(wanted, GPUS["gh200"]).gemm == known["hopper 16-bit"].gemm
+    assert 1 < pace_of(wanted, GPUS["gh200"]).host < 0.7 * known["hopper 16-bit"].host
     assert pace_of(wanted, replace(GPUS["h100-sxm"], name="x-1", generation="y")) == Pace()
 
 

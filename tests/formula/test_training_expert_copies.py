@@ -14,7 +14,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training import simulate
+from railwright.training import place, simulate
 from training_cases import MOE, job, machine, priced, roofline
 
 WIDE = replace(MOE, experts=256, experts_per_token=8, expert_ffn=256)
@@ -56,7 +56,8 @@ def test_one_copy_goes_to_each_server_and_one_to_each_gpu_inside(nodes: int) -> 
     kept = min(nodes, 4)
     between, inside = holders(64 * kept, kept, 8), holders(64 * kept, 8 * kept, 8)
     found = asked(limited(nodes, expert=32), WIDE)
-    assert found[32,] == pytest.approx(between * ROUTED)
+    # between servers each GPU meets those at its place on the others: its rail
+    assert found[4,] == pytest.approx(between * ROUTED)
     assert found[8,] == pytest.approx(inside * ROUTED)
 
 
@@ -65,14 +66,21 @@ def test_experts_of_a_token_are_different_ones() -> None:
     assert asked(limited(4, expert=8), MOE) == {(8,): pytest.approx(2 * ROUTED)}
     # 16 on two servers: 2 (1 - 8 x 7 / (16 x 15)) of them hold a token's two
     sixteen = replace(MOE, experts=16)
-    assert asked(limited(4, expert=16), sixteen)[16,] == pytest.approx(2 * (1 - 56 / 240) * ROUTED)
+    assert asked(limited(4, expert=16), sixteen)[2,] == pytest.approx(2 * (1 - 56 / 240) * ROUTED)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4])
 def test_a_limit_of_as_many_servers_as_experts_limits_nothing(nodes: int) -> None:
     # two experts lie on two servers at most, whichever of the four these are
     found = asked(limited(nodes, expert=32), replace(MOE, experts=64))
-    assert found[32,] == pytest.approx(holders(64, 4, 2) * ROUTED)
+    assert found[4,] == pytest.approx(holders(64, 4, 2) * ROUTED)
+
+
+def test_ranks_of_a_rail_have_the_same_place_in_their_servers() -> None:
+    groups = place(job(batch=32, expert=16), machine(4).network.fabric)
+    rails = [group.gpus.tolist() for group in groups.of("ep_rail")]
+    assert rails[:2] == [[0, 8], [1, 9]]
+    assert sorted(gpu for rail in rails for gpu in rail) == list(range(32))
 
 
 def test_the_group_on_the_most_servers_counts() -> None:
@@ -81,5 +89,6 @@ def test_the_group_on_the_most_servers_counts() -> None:
     wanted = limited(4, expert=6, gpus=24).model_copy(update={"global_batch": 24})
     for servers in ((0, 1, 2), (2, 0, 1)):
         found = asked(wanted.model_copy(update={"servers": servers}), arch)
+        # in unequal parts: no rails
         assert found[6,] == pytest.approx(holders(24, 2, 4) * ROUTED)
         assert found[2, 4, 6] == pytest.approx(holders(24, 6, 4) * ROUTED)

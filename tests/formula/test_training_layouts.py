@@ -124,6 +124,18 @@ def test_zero_3_gathers_twice_and_reduces_once_per_microbatch() -> None:
     assert kept["dp gradients"] == whole(4 * count.total)
 
 
+@pytest.mark.parametrize("virtual", [1, 2])
+def test_a_pipeline_that_keeps_its_parameters_gathers_them_once_a_step(virtual: int) -> None:
+    layout = {"zero": 3, "pipeline": 2, "virtual_pipeline": virtual, "reshard": False}
+    stage = sent(job(batch=32, reduce_each=False, **layout), DENSE)[1]["dp gradients"] / 4
+    for batch, microbatches in ((32, 2), (128, 8)):
+        once = sent(job(batch=batch, reduce_each=False, **layout), DENSE)[1]
+        each = sent(job(batch=batch, **layout), DENSE)[1]
+        assert once["dp parameters"] == each["dp parameters"] == whole(2 * stage)
+        assert once["dp gradients"] == whole(4 * stage)
+        assert each["dp gradients"] == whole(microbatches * 4 * stage)
+
+
 def test_hybrid_shards_all_reduce_their_part_over_the_copies() -> None:
     # shards of 8 of the 32 ranks: 4 copies, each rank all-reduces 1/8 of the gradients
     total = count_parameters(DENSE).total

@@ -48,3 +48,17 @@ def test_a_study_names_its_gpus_in_the_right_number(gpus: str, kind: str, tmp_pa
     )
     said = " ".join(shown(str(study)))
     assert f" s on {gpus} GPU{'s' if gpus == '2' else ''}, and measured steps" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["demand", "-m", "llama-3.1-70b"],
+        ["grow", "--users", "6", "--gpu-hours", "20", "-m", "llama-3.1-8b"],
+    ],
+    ids=["demand", "grow"],
+)
+def test_tokens_that_are_no_number_are_repeated_with_the_forms_that_are(command: list[str]) -> None:
+    said = CliRunner().invoke(app, [*command, "--tokens", "2T"])
+    assert said.exit_code == 2
+    assert "'2T' is no number of tokens; write it out, as 2e12 or 2000000000000" in said.output + said.stderr

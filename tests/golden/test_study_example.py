@@ -101,7 +101,7 @@ def test_the_page_says_why_launches_are_more_of_the_path_than_of_the_breakdown(r
 
 def test_the_step_says_what_its_band_was_made_of(result):
     for one in result.variants:
-        assert "records of" in one.jobs[0].step.error_source
+        assert "steps of" in one.jobs[0].step.error_source
 
 
 def test_pxn_helps_small_messages_by_aggregation_and_large_ones_not_under_adaptive_routing(result):

@@ -255,6 +255,37 @@ def test_recompute_never_keeps_more(arch, tp, spread, attention):
     assert full < selective < none
 
 
+PARTS = ("rotary", "router", "norm", "activation")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    transformers(),
+    st.sampled_from(POWERS),
+    st.sampled_from(("none", "selective")),
+    st.sampled_from(("core_attn", "mlp", "moe", "moe_act", "layernorm")),
+    st.sets(st.sampled_from(PARTS)),
+    st.sampled_from(PARTS),
+)
+def test_no_part_moves_launches_or_keeps_less_one_kernel_per_operation(arch, tp, how, again, parts, more):
+    for layer in (kind for kind, _ in kinds(arch)):
+        less, all_of_it = sorted(parts - {more}), sorted(parts | {more})
+        fused, split = (
+            layer_operators(arch, layer, 256, 256, tp=tp, unfused=tuple(u)) for u in (less, all_of_it)
+        )
+        for phase in ("forward", "backward_input", "recomputed"):
+            for one, other in zip(getattr(fused, phase), getattr(split, phase), strict=True):
+                assert other.bytes >= one.bytes
+                assert other.launches >= one.launches
+        kept = [
+            layer_activation_bytes(
+                arch, layer, 256, 256, tp=tp, recompute=how, modules=(again,), unfused=tuple(u)
+            )
+            for u in (less, all_of_it)
+        ]
+        assert kept[1] >= kept[0]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(transformers(), choosers()), st.integers(1, 4))
 def test_memory_and_work_grow_with_rows(arch, times):

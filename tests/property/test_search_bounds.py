@@ -97,7 +97,7 @@ CASES = {
     "behind shared experts": (
         ALTERNATING,
         job(batch=32, overlap=Overlap(shared=True)).model_copy(
-            update={"unfused": ("rotary", "router", "loss")}
+            update={"unfused": ("rotary", "router", "loss", "norm", "activation")}
         ),
         {"tensor": (1, 2), "expert": (1, 2, 8), "schedule": ("auto", "dualpipe")},
     ),

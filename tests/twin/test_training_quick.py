@@ -37,6 +37,8 @@ LAYOUTS = [
     {"pipeline": 1, "zero": 3, "reshard": False},
     {"pipeline": 2, "zero": 2, "reduce_each": False},
     {"pipeline": 2, "zero": 3, "reduce_each": False},
+    {"pipeline": 2, "zero": 3, "reshard": False, "virtual_pipeline": 2},
+    {"pipeline": 4, "zero": 3, "reshard": False, "reduce_each": False},
     {"pipeline": 4, "zero": 1, "tensor": 2, "sequence_parallel": True},
     {"pipeline": 4, "zero": 1, "virtual_pipeline": 2},
     {"pipeline": 2, "zero": 2, "virtual_pipeline": 4},
@@ -56,6 +58,7 @@ ON_HOST = [
     {"zero": 3, "reduce_each": False},
     {"zero": 3, "shard": 4},
     {"zero": 3, "pipeline": 2},
+    {"zero": 3, "pipeline": 2, "reshard": False},
     {"zero": 3, "tensor": 2, "sequence_parallel": True},
 ]
 """Weights that lie on the host."""

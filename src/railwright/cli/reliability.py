@@ -162,11 +162,12 @@ def _show_run(g: Goodput) -> None:
         f"StepFun's trace; {_percent(run.waiting)} of the time waiting for a server)"
     )
     names = ("p10", "p50", "p90", "p99", "mean")
+    spare = ", with spares" if g.spares else ""
     rows = [
         ("wall time", *map(show_time, run.wall)),
-        ("million GPU-hours", *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours))
+        ("million GPU-hours" + spare, *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours))
         if run.gpu_hours[0] >= 1e6
-        else ("GPU-hours", *map(show_count, run.gpu_hours)),
+        else ("GPU-hours" + spare, *map(show_count, run.gpu_hours)),
         ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)

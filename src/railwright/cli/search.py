@@ -196,13 +196,13 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
 
 def _show(result: SearchResult) -> None:
     from railwright.cli.tables import print_table, print_words
-    from railwright.units import show_time
+    from railwright.units import number, show_time
 
     effort = result.effort
+    of_them = "of them " if effort.layouts > 1 else ""
     typer.echo(
-        f"{effort.layouts:,} layouts, {effort.fitting:,} of them within memory; {effort.evaluated} "
-        f"simulated, "
-        f"in {show_time(effort.seconds)}."
+        f"{number(effort.layouts, 'layout')}, {effort.fitting:,} {of_them}within memory; "
+        f"{effort.evaluated} simulated, in {show_time(effort.seconds)}."
     )
     best = result.best
     limits = [
@@ -232,7 +232,7 @@ def _show(result: SearchResult) -> None:
     if result.overfull:
         count, faster = effort.overfull, sum(one.time < best[0].time for one in result.overfull)
         least = "at least " if faster == len(result.overfull) < count else ""
-        many = "1 layout" if count == 1 else f"{count} layouts"
+        many = number(count, "layout")
         typer.echo("")
         print_words(
             f"Left out: {many} ({least}{faster or 'none'} faster than the first) whose tensors fit, but "

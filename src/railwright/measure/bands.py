@@ -9,22 +9,25 @@ LEVEL = 0.8
 """Share of measurements that a band shall contain."""
 
 
-def band(ratios: Sequence[float], groups: Sequence[str], growth: float = 0.0) -> tuple[float, float]:
+def band(
+    ratios: Sequence[float], groups: Sequence[str], growth: float = 0.0, level: float = LEVEL
+) -> tuple[float, float]:
     """(low, high): quantiles of the ratios, each group with its weight in all.
 
     ratios  measured over predicted, at least one
     groups  of each ratio: those of one group share its weight
     growth  a group of n measurements weighs n**growth: 0 where they say the same n times, 1 where each speaks
             for itself
+    level   share that it shall contain
 
-    The tails are those of n groups, not of infinitely many: (1 - LEVEL) / 2 times 1 - 1 / n, so that a band
+    The tails are those of n groups, not of infinitely many: (1 - level) / 2 times 1 - 1 / n, so that a band
     from few groups is wider.
     """
     sizes = Counter(groups)
     weight_of = {group: float(size) ** (growth - 1.0) for group, size in sizes.items()}
     ordered = sorted((ratio, weight_of[group]) for ratio, group in zip(ratios, groups, strict=True))
     total = sum(weight for _, weight in ordered)
-    tail = (1.0 - LEVEL) / 2.0 * (1.0 - 1.0 / len(sizes))
+    tail = (1.0 - level) / 2.0 * (1.0 - 1.0 / len(sizes))
     below, low, high = 0.0, ordered[0][0], ordered[-1][0]
     for ratio, weight in ordered:
         if below / total <= tail:

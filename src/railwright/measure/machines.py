@@ -55,6 +55,8 @@ def machine_of(
     efa: bool = False,
     rack: int | None = None,
     nics: int | None = None,
+    server_gpus: int | None = None,
+    nvlink_gb_s: float | None = None,
 ) -> Machine:
     """A non-blocking fabric of the GPU's usual servers, large enough for `gpus`.
 
@@ -64,6 +66,8 @@ def machine_of(
     efa       the record was measured on AWS
     rack      GPUs used of each larger NVLink domain, where a job takes several
     nics      NICs of each server where the record tells them apart; otherwise the usual server's
+    server_gpus  GPUs of each server, a NIC for each, where those are not the usual one's (four GH200 of Alps)
+    nvlink_gb_s  NVLink of each GPU, one direction, where it is cut (A800, an A100) [GB/s]
     """
     if gpu not in SERVER_OF_GPU:
         raise Unsupported(f"no usual server for GPU '{gpu}'")
@@ -71,6 +75,11 @@ def machine_of(
     server = catalog.servers[SERVER_OF_GPU[gpu]]
     if rack is not None and server.gpus > rack and gpus > server.gpus:
         server = replace(server, gpus=rack, nics=server.nics * rack // server.gpus)
+    if server_gpus is not None:
+        server = replace(server, gpus=server_gpus, nics=server_gpus)
+    if nvlink_gb_s is not None:
+        cut = replace(catalog.gpus[server.gpu], scale_up_bandwidth=nvlink_gb_s * 1e9)
+        catalog = replace(catalog, gpus={**catalog.gpus, cut.name: cut})
     if efa:
         server = replace(server, nic=catalog.servers[EFA_SERVERS.get(gpu, "aws-p5")].nic)
     if nics is not None:

@@ -17,6 +17,7 @@ from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of, machine_for
 from railwright.measure.training_reasons import reason_of
+from railwright.measure.unseen_runs import unseen_rows
 from railwright.measure.vtrain import single_rows
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kind_of
@@ -41,8 +42,10 @@ def records() -> Iterator[dict[str, str]]:
 
 
 def training_rows() -> Iterator[Row | Skipped]:
-    """Every record predicted, or left out with the reason; then vTrain's servers and Korthikanti's table."""
+    """Every record predicted, or left out with the reason; then other people's runs, vTrain's servers and
+    Korthikanti's table."""
     yield from record_rows()
+    yield from unseen_rows()
     yield from single_rows()
     yield from korthikanti_rows()
 

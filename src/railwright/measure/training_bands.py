@@ -10,6 +10,9 @@ from railwright.measure.table import Row
 GROWTH = 0.5
 """A family of n records weighs sqrt(n), as in the fit (tools/fit_training.py): its records share much of
 their error, not all of it."""
+EACH = 0.76
+"""Share that each of a job's two bands holds, so that the wider of them at each end holds 80 %: nested, 81 %
+of the measurements and 80 % counted by families (at 0.8 each, 85 and 83)."""
 FEWEST = 3
 """A slice (kind of model, GPU, width) with fewer model families gets the band of its kind of model."""
 
@@ -23,13 +26,15 @@ Named = Mapping[str, str]
 def bands(rows: Sequence[Row], families: Named, frameworks: Named) -> str:
     """The bands as YAML: training/data/error_band.yaml.
 
-    rows        training rows with `left_out`
-    families    record -> family (model, GPU and publisher)
-    frameworks  record -> framework
+    rows        rows of records and of runs that no fit has seen, with `left_out`
+    families    record -> family (model, GPU and publisher); run -> group
+    frameworks  record or run -> framework
     """
     lines = [
         "# Written by tools/readme.py from `railwright validate training`; do not edit.",
-        "# 80 % band of measured / predicted step time, with factors fitted without the record's own family;",
+        "# 80 % band of measured / predicted step time, of records with factors fitted without their own",
+        "# family, and of other people's runs, which no fit has seen (measure/data/unseen_runs.yaml);",
+        f"# each holds {EACH:.0%}, and the wider of a job's two at each end 80 %;",
         "# a family of n records weighs sqrt(n), as in the fit.  A slice is here with at least",
         f"# {FEWEST} families of its own; the others get the band of their kind of model.  A job gets the",
         "# wider at each end of its slice's band and its framework's.",
@@ -75,7 +80,8 @@ def coverage(rows: Sequence[Row], families: Named, frameworks: Named) -> tuple[i
 
 
 def _slice(row: Row) -> str:
-    return row.family.removeprefix("training ")
+    """'dense H100 fp8', behind what a row is: a training record, or a run that nobody fitted."""
+    return row.family.split(" ", 1)[1]
 
 
 def _framework(row: Row, frameworks: Named) -> str:
@@ -93,7 +99,7 @@ def _ratio(row: Row) -> float:
 
 
 def _band(rows: Sequence[Row], families: Named) -> Band:
-    return band([_ratio(r) for r in rows], [families[r.record] for r in rows], GROWTH)
+    return band([_ratio(r) for r in rows], [families[r.record] for r in rows], GROWTH, EACH)
 
 
 def _entry(name: str, rows: Sequence[Row], families: Named, what: str = "") -> list[str]:
@@ -104,6 +110,6 @@ def _entry(name: str, rows: Sequence[Row], families: Named, what: str = "") -> l
         f"  {name}:",
         f"    low: {low:.2f}",
         f"    high: {high:.2f}",
-        f'    source: "railwright validate training: {what}{len(rows)} records of {count} families, each '
+        f'    source: "railwright validate training: {what}{len(rows)} steps of {count} families, each '
         f'predicted without its own, median {middle:.2f}"',
     ]

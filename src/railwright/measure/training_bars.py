@@ -12,6 +12,7 @@ from railwright.measure.table import Row, Skipped, quantile
 from railwright.measure.training_bands import coverage
 from railwright.measure.training_habits import framework_of
 from railwright.measure.training_jobs import architectures
+from railwright.measure.unseen_runs import RUNS, frameworks_of_runs, groups_of_runs
 
 STEPS = "training "
 """How families of step times begin."""
@@ -66,9 +67,9 @@ def reached(
     allocated = [r for r in rows if r.family == "memory allocated" and r.record.startswith("simumax")]
     found.append(_memory("SimuMax, B200, memory within 2 %", allocated, 0.02))
     inside, total = coverage(
-        steps,
-        {r.record: records[r.record]["family"] for r in steps},
-        {r.record: framework_of(records[r.record]) for r in steps},
+        [*steps, *(r for r in rows if r.family.startswith(RUNS))],
+        {r.record: records[r.record]["family"] for r in steps} | groups_of_runs(),
+        {r.record: framework_of(records[r.record]) for r in steps} | frameworks_of_runs(),
     )
     if total:
         share = inside / total

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.eager import Part
+from railwright.model.eager_kept import operation_by_operation
 from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.logits import LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_keeps
 from railwright.model.mixers import mixer_of
+from railwright.model.norms import more_by_norm
 from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import sparse_kept
+from railwright.model.tensor_lists import Kept
 
 Recompute = Literal["none", "selective", "full"]
 
@@ -56,15 +59,6 @@ DROPPED: dict[str, tuple[str, ...]] = {
 transformer_config.py, `recompute_modules`, and the modules themselves (CheckpointWithoutOutput)."""
 
 
-@dataclass(frozen=True)
-class Kept:
-    """One tensor that is kept: bytes per row, and whether it is spread over ranks like norms are."""
-
-    name: str
-    bytes: float
-    spread: bool = False
-
-
 def layer_activations(
     arch: Transformer,
     layer: Layer,
@@ -82,6 +76,7 @@ def layer_activations(
     dropout: float = 0.0,
     dtype: str = "bf16",
     narrow: bool = False,
+    unfused: tuple[Part, ...] = (),
 ) -> dict[str, float]:
     """Bytes one layer keeps for one microbatch on one GPU, tensor by tensor. [byte]
 
@@ -94,6 +89,7 @@ def layer_activations(
                and of every second product, and the layer's input); 'full' keeps the layer's input only
     dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
     narrow     attention multiplies in MXFP8 too, and keeps its inputs so (NARROW_QKV)
+    unfused    parts that run one kernel per operation, some of which keep more (`eager_kept`)
 
     Kept is the input of every operator whose backward needs it.  For GPT with dropout in 16 bits this is
     Korthikanti et al. 2022 (arXiv 2205.05198), section 4: rows*hidden*(34 + 5*heads*sequence/hidden) split as
@@ -124,11 +120,12 @@ def layer_activations(
     if arch.norms_per_layer > 2:
         more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
         kept += [Kept("output norm inputs", more, spread=True)]
+    gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
+    kept = operation_by_operation(kept, arch, unfused, gone)
     if narrow and not (recompute == "selective" and "core_attn" in modules):
         kept = [_in_narrow(k) for k in kept]
     if recompute == "selective" and "ops" in modules:
         kept = _every_second(arch, layer, sequence, tp, attention)
-    gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
 
@@ -149,6 +146,7 @@ def layer_activation_bytes(
     dropout: float = 0.0,
     dtype: str = "bf16",
     narrow: bool = False,
+    unfused: tuple[Part, ...] = (),
 ) -> float:
     """Sum of `layer_activations`. [byte]"""
     return sum(
@@ -168,6 +166,7 @@ def layer_activation_bytes(
             dropout=dropout,
             dtype=dtype,
             narrow=narrow,
+            unfused=unfused,
         ).values()
     )
 
@@ -215,15 +214,17 @@ def head_activation_bytes(
     tp: int = 1,
     sequence_parallel: bool = False,
     loss: KeptLoss = "unfused",
+    unfused: tuple[Part, ...] = (),
 ) -> float:
     """Bytes the final norm, LM head and loss keep on one GPU of the last stage. [byte]
 
     The norm's and the head's inputs, and for this GPU's columns of the vocabulary
     LOGIT_BYTES each.  With 'unfused' that is Korthikanti et al. 2022, section 4.3:
-    4*rows*hidden/tp*(1 + vocab/hidden).
+    4*rows*hidden/tp*(1 + vocab/hidden).  A norm that runs one kernel per operation keeps more.
     """
     split = tp if sequence_parallel else 1
-    return rows * (2 * ELEMENT * arch.hidden / split + LOGIT_BYTES[loss] * arch.vocab / tp)
+    inputs = (2 + more_by_norm(arch, unfused)) * ELEMENT * arch.hidden / split
+    return rows * (inputs + LOGIT_BYTES[loss] * arch.vocab / tp)
 
 
 def _attention(

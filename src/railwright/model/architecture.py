@@ -57,6 +57,26 @@ class LinearMixer:
 
 
 @dataclass(frozen=True)
+class Details:
+    """What a model computes beside its shape: nothing of it changes time or memory here, and a framework has
+    to be told.  Empty where neither its file nor its family says it.
+
+    activation   of MLPs and experts, as config.json names it
+    gate_offset  added to what a gate's activation is multiplied by, gate_limit both are clamped to; 0 is none
+    norm         'LayerNorm' where norms subtract the mean, biases or not, 'RMSNorm' where not
+    unturned     layers, counted from 0, without rotary positions among others that have them
+    scales       multipliers and caps of embeddings, attention, residuals and logits: 'key value'
+    """
+
+    activation: str = ""
+    gate_offset: float = 0.0
+    gate_limit: float = 0.0
+    norm: Literal["", "LayerNorm", "RMSNorm"] = ""
+    unturned: tuple[int, ...] = ()
+    scales: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Transformer:
     """A decoder-only transformer.
 
@@ -128,6 +148,7 @@ class Transformer:
     mtp_layers    extra multi-token-prediction layers
     mtp_dense     they have a dense MLP in a model with experts too (ERNIE 4.5, K-EXAONE)
     max_positions context the model was made for
+    details       what it computes beside its shape
     source        where the figures come from
     notes         what the file says that is not read and that a user should know, in sentences
     """
@@ -200,6 +221,7 @@ class Transformer:
     mtp_dense: bool = False
     max_positions: int = 0
     vocab_multiple: int = 128
+    details: Details = Details()
     source: str = ""
     notes: tuple[str, ...] = ()
 

@@ -11,8 +11,8 @@ from typing import Literal
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import Block, elementwise
 
-Part = Literal["rotary", "router", "loss"]
-"""What eager software runs operation by operation."""
+Part = Literal["rotary", "router", "loss", "norm", "activation"]
+"""What eager software runs operation by operation; `norms` and `mlp_kernels` have the last two."""
 
 Loss = Literal["fused", "compiled", "torch", "torch, cut", "eager", "traced"]
 """How the cross-entropy passes over the logits."""

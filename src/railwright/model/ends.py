@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.eager import LOSS_MOVED, Loss
+from railwright.model.eager import LOSS_MOVED, Loss, Part
 from railwright.model.kernels import CAST_DTYPES, ELEMENT, Block, elementwise, half, linear
+from railwright.model.norms import layer_norm, norm, splits_norms
 from railwright.model.operators import LayerOperators
 
 
@@ -46,12 +47,14 @@ def head_operators(
     dtype: str = "bf16",
     narrow: bool = False,
     loss: Loss = "compiled",
+    unfused: tuple[Part, ...] = (),
 ) -> LayerOperators:
     """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
 
     dtype  of the layers; the head's product runs in the 16-bit format beside it, also in most fp8 recipes
     narrow it runs in `dtype` too, and casts its input itself (Megatron-LM, TELMHeadColumnParallelLinear)
     loss   how its kernels pass over the logits (`eager.LOSS_MOVED`)
+    unfused  parts that run one kernel per operation; of them the norms are here
     Columns per GPU are those of the padded vocabulary over tp.
     Each multi-token-prediction layer norms its hidden states and the next token's embedding, joins both, and
     after its layer (one more of the last stage's) runs the shared head again (DeepSeek-V3, arXiv 2412.19437,
@@ -60,13 +63,14 @@ def head_operators(
     if tp < 1:
         raise PlanError(f"tensor parallel {tp} must be at least 1.")
     product = dtype if narrow else half(dtype)
-    blocks = _loss(arch, rows, tp, sequence_parallel, product, "", loss)
+    blocks = _loss(arch, rows, tp, sequence_parallel, product, "", loss, unfused)
     for number in range(1, arch.mtp_layers + 1):
         name = f"mtp {number} "
         h, local = arch.hidden, _local(rows, tp, sequence_parallel)
-        blocks.append(elementwise(f"{name}norms", local, reads=2 * h, writes=2 * h, back=6 * h))
+        split = splits_norms(arch, unfused)
+        blocks.append(norm(f"{name}norms", local, 2 * h, split, arch.norm_gain, (2, 1)))
         blocks.append(linear(f"{name}projection", rows, h // tp, 2 * h, dtype))
-        blocks += _loss(arch, rows, tp, sequence_parallel, product, name, loss)
+        blocks += _loss(arch, rows, tp, sequence_parallel, product, name, loss, unfused)
     return LayerOperators(
         tuple(b.forward for b in blocks),
         tuple(op for b in reversed(blocks) for op in b.backward_input),
@@ -76,18 +80,23 @@ def head_operators(
 
 
 def _loss(
-    arch: Transformer, rows: int, tp: int, sequence_parallel: bool, dtype: str, name: str, loss: Loss
+    arch: Transformer,
+    rows: int,
+    tp: int,
+    sequence_parallel: bool,
+    dtype: str,
+    name: str,
+    loss: Loss,
+    unfused: tuple[Part, ...],
 ) -> list[Block]:
     """Final norm, head and loss; `dtype` is the head's."""
     h, columns = arch.hidden, padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp
-    norm = elementwise(
-        f"{name}final norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h
-    )
+    final = layer_norm(f"{name}final norm", arch, _local(rows, tp, sequence_parallel), unfused)
     head = linear(f"{name}lm head", rows, columns, h, dtype)
     # its input is cast by itself: the norm before it writes 16 bits
     casts = [elementwise(f"{name}lm head, cast", rows, h, h, 0)] if dtype in CAST_DTYPES else []
     reads, writes, back = (times * columns for times in LOSS_MOVED[loss])
-    return [norm, *casts, head, elementwise(f"{name}softmax and loss", rows, reads, writes, back)]
+    return [final, *casts, head, elementwise(f"{name}softmax and loss", rows, reads, writes, back)]
 
 
 def _local(rows: int, tp: int, sequence_parallel: bool) -> int:

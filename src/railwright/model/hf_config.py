@@ -12,6 +12,7 @@ from pathlib import Path
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.architecture import Transformer
 from railwright.model.class_defaults import OPTIONAL, OTHER_NAMES
+from railwright.model.details import details_of
 from railwright.model.families import (
     FAMILIES,
     HYBRIDS,
@@ -70,7 +71,7 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     arch = replace(family(keys, name), yarn=_yarn(keys))
     refuse_unread(keys, arch)
     keys.check(arch)
-    arch = replace(arch, notes=notes_of(keys, whole))
+    arch = replace(arch, notes=notes_of(keys, whole), details=details_of(keys, arch))
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
 
 

@@ -11,22 +11,33 @@ from typing import NamedTuple
 
 from railwright.model.architecture import LinearMixer, Transformer
 from railwright.model.delta import delta_blocks, delta_kept, delta_working
+from railwright.model.eager import Part
 from railwright.model.kda import kda_blocks, kda_kept, kda_working
 from railwright.model.kernels import CAST_DTYPES, ELEMENT, Block, elementwise, half, linear, residual
 from railwright.model.lightning import lightning_blocks, lightning_kept, lightning_working
 from railwright.model.mamba import mamba_blocks, mamba_kept, mamba_working
 from railwright.model.mixers import low_rank, mixer_of, projected
+from railwright.model.norms import layer_norm
 
 
-def mixer_blocks(arch: Transformer, rows: int, local: int, sequence: int, tp: int, dtype: str) -> list[Block]:
+def mixer_blocks(
+    arch: Transformer,
+    rows: int,
+    local: int,
+    sequence: int,
+    tp: int,
+    dtype: str,
+    unfused: tuple[Part, ...] = (),
+) -> list[Block]:
     """Blocks of one mixer on one GPU.
 
     rows   tokens of the microbatch; local  those of the norm (rows/tp under sequence parallelism)
+    unfused  parts that run one kernel per operation; the norm inside a mixer's kernels is none of them
     """
     mixer, h = mixer_of(arch), arch.hidden
     values = mixer.values // tp
     blocks = [
-        elementwise("mixer norm", local, reads=h, writes=h, back=3 * h),
+        layer_norm("mixer norm", arch, local, unfused),
         linear("mixer projection", rows, projected(mixer) // tp, h, dtype),
         *_low_rank(arch, rows, tp, dtype),
         *KERNELS[mixer.kind].blocks(mixer, rows, sequence, tp, half(dtype)),

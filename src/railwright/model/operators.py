@@ -25,14 +25,15 @@ from railwright.model.kernels import (
     linear,
     output_gate,
     residual,
-    two_products,
     unfused_attention,
     windowed_attention,
 )
 from railwright.model.mixer_operators import mixer_blocks
 from railwright.model.mixers import check_mixer
+from railwright.model.mlp_kernels import from_latents, to_latents, two_products
+from railwright.model.norms import layer_norm, norm, splits_norms
 from railwright.model.pattern import PARTS, Layer, made_as
-from railwright.model.recompute import LATENT, run_again
+from railwright.model.recompute import run_again
 from railwright.model.sparse import (
     check_sparse,
     chosen_attention,
@@ -138,7 +139,7 @@ def layer_operators(
     if mixer == "attention":
         blocks += _attention(arch, rows, sequence, cut, dtype)
     elif mixer == "linear":
-        blocks += mixer_blocks(arch, rows, _norm_rows(rows, cut), sequence, cut.tp, dtype)
+        blocks += mixer_blocks(arch, rows, _norm_rows(rows, cut), sequence, cut.tp, dtype, cut.unfused)
     dispatched = 0.0
     if mlp == "dense":
         blocks += _mlp(arch, rows, cut, dtype)
@@ -205,9 +206,9 @@ def _check_experts(arch: Transformer, cut: Cut) -> None:
 def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str) -> list[Block]:
     h, local = arch.hidden, _norm_rows(rows, cut)
     heads, gates = arch.heads // cut.tp, gate_width(arch) // cut.tp
-    blocks = [elementwise("input norm", local, reads=h, writes=h, back=3 * h)]
+    blocks = [layer_norm("input norm", arch, local, cut.unfused)]
     if arch.attention == "mla":
-        blocks += _latent_projections(arch, rows, heads, local, dtype)
+        blocks += _latent_projections(arch, rows, heads, local, dtype, cut.unfused)
         query = arch.head_dim + arch.rope_dim
         value, kv_heads = arch.v_head_dim, heads
     else:
@@ -218,7 +219,9 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         blocks.append(linear("qkv projection", rows, columns, h, dtype))
         width = (heads + kv_heads) * query + kv_heads * value * arch.value_norm
         if arch.qk_norm:
-            blocks.append(elementwise("query/key norm", rows, reads=width, writes=width, back=3 * width))
+            split, gains = splits_norms(arch, cut.unfused), arch.qk_norm_gains != "none"
+            apart = (2 + arch.value_norm, 1)
+            blocks.append(norm("query/key norm", rows, width, split, gains, apart))
     if arch.index_topk:
         blocks += latent_queries(arch, rows, heads, dtype)
         blocks += indexer(arch, rows, dtype) if arch.index_heads else []
@@ -234,7 +237,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         blocks.append(elementwise("attention output cast", rows, heads * value, heads * value, 0))
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
     if arch.norms_per_layer == 4:
-        blocks.append(elementwise("attention output norm", local, reads=h, writes=h, back=3 * h))
+        blocks.append(layer_norm("attention output norm", arch, local, cut.unfused))
     blocks.append(residual("attention residual", local, h, _biased(cut)))
     return blocks
 
@@ -270,20 +273,22 @@ def _core(
     return blocks
 
 
-def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dtype: str) -> list[Block]:
+def _latent_projections(
+    arch: Transformer, rows: int, heads: int, local: int, dtype: str, unfused: tuple[Part, ...]
+) -> list[Block]:
     """Multi-head latent attention: the down-projections are replicated over tp, so they run on rows/tp
     under sequence parallelism (as Megatron does); the up-projections are cut by heads.  Where keys are
     chosen they stay latent."""
     h, query = arch.hidden, heads * (arch.head_dim + arch.rope_dim)
-    blocks = []
+    blocks, split = [], splits_norms(arch, unfused)
     if arch.q_lora:
         blocks.append(linear("query down", local, arch.q_lora, h, dtype))
-        blocks.append(elementwise("query norm", local, arch.q_lora, arch.q_lora, 3 * arch.q_lora))
+        blocks.append(norm("query norm", local, arch.q_lora, split))
         blocks.append(linear("query up", rows, query, arch.q_lora, dtype))
     else:
         blocks.append(linear("query projection", rows, query, h, dtype))
     blocks.append(linear("key/value down", local, arch.kv_lora + arch.rope_dim, h, dtype))
-    blocks.append(elementwise("key/value norm", local, arch.kv_lora, arch.kv_lora, 3 * arch.kv_lora))
+    blocks.append(norm("key/value norm", local, arch.kv_lora, split))
     if not arch.index_topk:
         width = heads * (arch.head_dim + arch.v_head_dim)
         blocks.append(linear("key/value up", rows, width, arch.kv_lora, dtype))
@@ -291,10 +296,10 @@ def _latent_projections(arch: Transformer, rows: int, heads: int, local: int, dt
 
 
 def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
-    local = _norm_rows(rows, cut)
+    local, width, how = _norm_rows(rows, cut), arch.ffn // cut.tp, cut.unfused
     return [
-        *_mlp_norm(arch, local),
-        *two_products(arch, "mlp", rows, arch.ffn // cut.tp, dtype, biased=_biased(cut)),
+        *_mlp_norm(arch, local, cut),
+        *two_products(arch, "mlp", rows, width, dtype, biased=_biased(cut), unfused=how),
         *_mlp_end(arch, local, cut),
     ]
 
@@ -311,10 +316,10 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     here = arch.experts // cut.ep
     width = arch.expert_ffn // (cut.expert_tp or cut.tp)
     blocks = [
-        *_mlp_norm(arch, local),
+        *_mlp_norm(arch, local, cut),
         linear("router", local, arch.experts, arch.hidden, half(dtype)),
         expert_choice(arch, local, "router" not in cut.unfused),
-        *(_to_latents(arch, local, dtype) if arch.expert_latent else []),
+        *(to_latents(arch, local, dtype) if arch.expert_latent else []),
         elementwise("expert counts", local, arch.experts, 0, back=0, launches=(COUNT_LAUNCHES, 0)),
         elementwise(
             "permute", local, reads=h, writes=top * h, back=(top + 1) * h, launches=(PERMUTE_LAUNCHES, 1)
@@ -322,44 +327,31 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     ]
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
-    blocks += two_products(arch, "experts", dispatched, width, dtype, batch=here, casts=True, outside=h)
+    how = cut.unfused
+    blocks += two_products(
+        arch, "experts", dispatched, width, dtype, batch=here, casts=True, outside=h, unfused=how
+    )
     if arch.mlp_bias:
         blocks.append(expert_biases(dispatched, here, h))
     if here > 1:
         blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
     if arch.expert_latent:
-        blocks += _from_latents(arch, local, dtype)
+        blocks += from_latents(arch, local, dtype)
     h = arch.hidden
     if arch.shared_ffn:
         if arch.shared_norm:
-            blocks.append(elementwise("shared expert norm", local, reads=h, writes=h, back=3 * h))
-        blocks += two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype)
+            blocks.append(layer_norm("shared expert norm", arch, local, how))
+        blocks += two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype, unfused=how)
         if arch.shared_gate:
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
     return [*blocks, *_mlp_end(arch, local, cut, arch.experts_norm)]
 
 
-def _to_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:
-    """Down to the width of experts; the norm's output stays in 16 bits for the router."""
-    h = arch.hidden
-    cast = [elementwise(f"{LATENT[0]}, cast", local, h, h, 0)] if dtype in CAST_DTYPES else []
-    return [*cast, linear(LATENT[0], local, arch.expert_latent, h, dtype)]
-
-
-def _from_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:
-    """Back to hidden states; what comes from the experts is in 16 bits."""
-    width = arch.expert_latent
-    cast = [elementwise(f"{LATENT[1]}, cast", local, width, width, 0)] if dtype in CAST_DTYPES else []
-    return [*cast, linear(LATENT[1], local, arch.hidden, width, dtype)]
-
-
-def _mlp_norm(arch: Transformer, local: int) -> list[Block]:
+def _mlp_norm(arch: Transformer, local: int, cut: Cut) -> list[Block]:
     """The norm before the MLP; none where it shares that of attention."""
-    if arch.norms_per_layer == 1:
-        return []
-    return [elementwise("mlp norm", local, reads=arch.hidden, writes=arch.hidden, back=3 * arch.hidden)]
+    return [] if arch.norms_per_layer == 1 else [layer_norm("mlp norm", arch, local, cut.unfused)]
 
 
 def _mlp_end(arch: Transformer, local: int, cut: Cut, normed: bool = False) -> list[Block]:
@@ -367,7 +359,7 @@ def _mlp_end(arch: Transformer, local: int, cut: Cut, normed: bool = False) -> l
     h = arch.hidden
     ends = [residual("mlp residual", local, h, _biased(cut))]
     if arch.norms_per_layer == 4 or normed:
-        ends.insert(0, elementwise("mlp output norm", local, reads=h, writes=h, back=3 * h))
+        ends.insert(0, layer_norm("mlp output norm", arch, local, cut.unfused))
     return ends
 
 

@@ -35,11 +35,21 @@ RECEIVED = (
     "dispatched",
     "expert input",
     "expert up output",
+    "expert activated",
     "expert product",
     "expert output",
     "unsorted",
 )
 """Tensors with a row for each one that a GPU's experts receive."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One tensor that is kept: bytes per row, and whether it is spread over ranks like norms are."""
+
+    name: str
+    bytes: float
+    spread: bool = False
 
 
 @dataclass(frozen=True)

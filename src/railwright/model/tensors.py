@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
+from railwright.model.norms import ENDS, WORKING
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.sparse_kept import sparse_latents, sparse_values
@@ -116,7 +117,27 @@ class Tape:
         return default, self.kept.get(name, default)
 
     def norm(self, of: str, out: str) -> None:
-        self.op((of,), {out: self.size(out, self.part)}, (of,))
+        self.normed((of,), {out: self.size(out, self.part)}, of, out.removesuffix(" output"))
+
+    def normed(
+        self, reads: tuple[str, ...], makes: Mapping[str, tuple[float, float]], of: str, group: str
+    ) -> None:
+        """A norm of `of`, counted as `group`; one kernel per operation keeps other tensors (`norms.ENDS`)."""
+        size, out = self.gradients[of], next(iter(makes))
+        inner = {f"{out}{end}": end for end in ENDS if f"{group}{end}" in self.kept}
+        self.groups |= {name: f"{group}{end}" for name, end in inner.items()}
+        if not inner:
+            self.op(reads, makes, (of,))
+            return
+        ahead, back = (times * size for times in WORKING)
+        inside = {name: (0.0, ENDS[end] * size) for name, end in inner.items()}
+        self.op(reads, {**inside, **makes}, tuple(inner), beside=(ahead, back))
+
+    def activation(self, of: str, out: str, size: tuple[float, float]) -> None:
+        """Between two products; one kernel per operation keeps the activated gates too."""
+        gates = f"{out.removesuffix(' product')} activated"
+        inner = {gates: (0.0, self.kept[gates])} if gates in self.kept else {}
+        self.op((of,), {**inner, out: size}, (of, *inner))
 
     def gathered(self, out: str) -> str:
         """The rows of all tensor ranks, by name; the backward pass gathers them again.
@@ -141,7 +162,7 @@ class Tape:
             self.op((of,), {f"{of}, scattered": (self.part, self.part)})
             of = f"{of}, scattered"
         if self.arch.norms_per_layer > 2:
-            self.op((of,), {f"{of}, normed": (self.part, self.part)}, (of,))
+            self.normed((of,), {f"{of}, normed": (self.part, self.part)}, of, "output norms")
             self.groups[of] = "output norm inputs"
             of = f"{of}, normed"
         if self.masks:
@@ -221,7 +242,8 @@ class Tape:
         normed = ELEMENT * self.rows * made - apart
         parts = {before: (normed, normed), **({"values": (apart, apart)} if apart else {}), **beside}
         self.op((of,), parts, (norm,), weights=weight)
-        self.op((before, "values") if apart else (before,), {QKV: (size, size)}, (before,))
+        reads = (before, "values") if apart else (before,)
+        self.normed(reads, {QKV: (size, size)}, before, "query and key norm")
         return QKV
 
     def _latent(self) -> str:
@@ -267,7 +289,7 @@ class Tape:
         of = self.gathered(first)
         self.product(of, "mlp up output", self.wide("mlp up output", up), first, up * arch.hidden)
         inner = arch.ffn / self.tp
-        self.op(("mlp up output",), {"mlp product": self.wide("mlp product", inner)}, ("mlp up output",))
+        self.activation("mlp up output", "mlp product", self.wide("mlp product", inner))
         down = inner * arch.hidden
         self.product("mlp product", "down", (self.full, self.full), "mlp product", down)
         self.end(before, "down")

@@ -36,11 +36,7 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> Non
         "expert input",
         *[up * inner * arch.expert_width] * here,
     )
-    tape.op(
-        ("expert up output",),
-        {"expert product": tape.size("expert product", wide)},
-        ("expert up output",),
-    )
+    tape.activation("expert up output", "expert product", tape.size("expert product", wide))
     second = [inner * arch.expert_width] * here
     tape.product("expert product", "expert output", (rows, rows), "expert product", *second)
     tape.op(("expert output",), {"unsorted": (rows, rows)})
@@ -92,7 +88,7 @@ def _normed(tape: Tape, of: str, more: tuple[str, ...]) -> str:
     if more:
         tape.op((of, *more), {"experts together": (tape.part, tape.part)}, same=True)
         of = "experts together"
-    tape.op((of,), {f"{of}, normed": (tape.part, tape.part)}, (of,))
+    tape.normed((of,), {f"{of}, normed": (tape.part, tape.part)}, of, "output norms")
     tape.groups[of] = "output norm inputs"
     return f"{of}, normed"
 
@@ -106,11 +102,7 @@ def _shared(tape: Tape, norm: str) -> tuple[str, ...]:
         tape.op((of,), {"shared input": tape.size("shared input", tape.full)})
         of = keeps = "shared input"
     tape.product(of, "shared up output", tape.wide("shared up output", up), keeps, up * arch.hidden)
-    tape.op(
-        ("shared up output",),
-        {"shared product": tape.wide("shared product", inner)},
-        ("shared up output",),
-    )
+    tape.activation("shared up output", "shared product", tape.wide("shared product", inner))
     tape.product(
         "shared product", "shared down", (tape.full, tape.full), "shared product", inner * arch.hidden
     )

@@ -19,6 +19,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.matrices import whole_matrices
 from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval, daly, young
+from railwright.reliability.parts import Stock
 from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster
@@ -27,6 +28,9 @@ from railwright.training.formats import master_of
 from railwright.training.offload import host_link
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
 from railwright.units import show_time
+
+PUBLISHED = "as published jobs write; the study has no storage network"
+"""What limits a bandwidth that is no storage network's."""
 
 STEP = 1e6
 """Capacities in the maximum flow are whole numbers of this. [byte/s]"""
@@ -52,18 +56,33 @@ def checkpoint_size(job: TrainingJob, arch: Transformer) -> float:
     return each * count_parameters(arch).total - second
 
 
+def written_at(asked: Checkpoint, cluster: Cluster, catalog: Catalog, held: Stock) -> tuple[float, str]:
+    """Bandwidth to storage of all servers of a job together, and what limits it. [byte/s]
+
+    The study's own figure, else its storage network's, else that of published jobs of this size.
+    Raises PlanError where there is none of them: no published job is as small.
+    """
+    if asked.bandwidth is not None:
+        return asked.bandwidth, "as the study says"
+    if cluster.storage is not None:
+        return storage_bandwidth(cluster, catalog, held.servers)
+    least = constant("written_by").value
+    if held.gpus >= least:
+        return constant("written_bandwidth").value, PUBLISHED
+    raise PlanError(
+        "the study has no storage network, so nobody knows how fast a checkpoint is written (no published "
+        f"job of fewer than {least:,.0f} GPUs says); describe it under cluster.storage with its hosts, or "
+        "write reliability.checkpoint.bandwidth: 500 GB/s",
+        "reliability.checkpoint",
+    )
+
+
 def storage_bandwidth(cluster: Cluster, catalog: Catalog, servers: int) -> tuple[float, str]:
     """What the first so many servers can send to the storage hosts together, and what limits it. [byte/s]
 
     The maximum flow on the storage network's graph: ideal routing, disks as fast as their hosts' ports.
-    Raises PlanError where the study has no storage network.
     """
-    if cluster.storage is None:
-        raise PlanError(
-            "the study has no storage network, so nobody knows how fast a checkpoint is written; describe it "
-            "under cluster.storage with its hosts, or write reliability.checkpoint.bandwidth: 500 GB/s",
-            "reliability.checkpoint",
-        )
+    assert cluster.storage is not None, "a study without a storage network"
     fabric = build_networks(cluster, catalog)["storage"]
     port = _host_rate(fabric, np.arange(servers))
     if not cluster.storage.hosts:

@@ -14,7 +14,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.reliability import closed, montecarlo
-from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
+from railwright.reliability.checkpointing import PUBLISHED, checkpoint_size, checkpoint_times, written_at
 from railwright.reliability.constants import DAY, HOUR, YEAR, constant, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.formulas import (
@@ -43,6 +43,7 @@ from railwright.reliability.words import answer
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
 from railwright.training.sizes import Sizes
+from railwright.units import show_rate
 
 Tell = Callable[[str], None]
 SOFTWARE = ("software",)
@@ -65,8 +66,8 @@ def goodput(
     tell     called with what is being worked on
     network  simulate the step under failed network elements (a few steps of the job)
 
-    Raises PlanError where the study has no job, or no way to write a checkpoint; RailwrightError for unknown
-    names in the reliability section, which may be left out altogether.
+    Raises PlanError where the study has no job, or no way to write a checkpoint (`written_at`);
+    RailwrightError for unknown names in the reliability section, which may be left out altogether.
     """
     if not study.jobs:
         raise PlanError("the study has no training job, so nothing is interrupted; give it one under jobs:")
@@ -77,10 +78,7 @@ def goodput(
     parts = components(held, asked)
     mtti = _mtti(parts, "rate")
     tell("checkpoints")
-    if asked.checkpoint.bandwidth is not None:
-        bandwidth = asked.checkpoint.bandwidth, "as the study says"
-    else:
-        bandwidth = storage_bandwidth(study.cluster, catalog, held.servers)
+    bandwidth = written_at(asked.checkpoint, study.cluster, catalog, held)
     size = asked.checkpoint.size or checkpoint_size(job, arch)
     saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, mtti)
     recovery = recovery_times(asked, saved, parts, held.gpus)
@@ -284,6 +282,13 @@ def _notes(
         and asked.checkpoint.bandwidth is None
     ):
         notes.append("The storage network has no hosts: storage itself is taken to keep up with all servers.")
+    if saved.limit == PUBLISHED:
+        known = constant("written_bandwidth")
+        notes.append(
+            f"The study has no storage network: checkpoints are written at {show_rate(known.value)}, of the "
+            f"{show_rate(known.low)} to {show_rate(known.high)} of published jobs. Your own is better: "
+            "cluster.storage with its hosts, or reliability.checkpoint.bandwidth."
+        )
     if saved.lag and asked.checkpoint.interval is None and saved.interval <= saved.lag * (1 + 1e-9):
         notes.append(
             "Checkpoints follow each other without a pause: storage, not the cost, sets the interval."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from railwright.reliability.checkpointing import PUBLISHED
 from railwright.reliability.closed import Figures, goodput
 from railwright.reliability.constants import YEAR, constant
 from railwright.reliability.formulas import best_interval
@@ -90,13 +91,19 @@ def _rate_swing(part: Component, mtti: float, at: Callable[..., float]) -> Swing
 
 def _storage_swing(saved: CheckpointTimes, figures: Figures, at: Callable[..., float]) -> Swing:
     known = constant("written_bandwidth")
-    slow = max(saved.size / known.low, saved.storage_load)
-    more = slow - saved.storage_load
-    changes = {
-        "blocking": {"block": slow, "recovery": figures.recovery + more},
-        "async": {"lag": slow, "recovery": figures.recovery + more},
-    }.get(saved.kind, {"fallback": figures.fallback + more})
+    slow = min(known.low, saved.bandwidth)
+    fast = known.high if saved.limit == PUBLISHED else saved.bandwidth
+
+    def ends(rate: float) -> float:
+        write = saved.size / rate
+        more = write - saved.storage_load
+        changes = {
+            "blocking": {"block": write, "recovery": figures.recovery + more},
+            "async": {"lag": write, "recovery": figures.recovery + more},
+        }.get(saved.kind, {"fallback": figures.fallback + more})
+        return at(**changes)
+
     return Swing(
-        "storage bandwidth", show_rate(saved.size / slow), show_rate(saved.bandwidth),
-        at(**changes), goodput(figures), known.source,
+        "storage bandwidth", show_rate(slow), show_rate(fast), ends(slow),
+        goodput(figures) if fast == saved.bandwidth else ends(fast), known.source,
     )  # fmt: skip

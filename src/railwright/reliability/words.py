@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.reliability.result import Goodput
-from railwright.units import show_count, show_time
+from railwright.units import number, show_count, show_time
 
 
 def answer(g: Goodput) -> tuple[str, ...]:
@@ -21,13 +21,14 @@ def answer(g: Goodput) -> tuple[str, ...]:
     servers, better = g.enough
     if better > g.goodput + 0.005:
         words.append(
-            f"With {servers} spare servers instead of {g.spares} it would train {_percent(better)} of it."
+            f"With {servers} spare servers instead of {g.spares} goodput would be {_percent(better)} on "
+            "average."
         )
     words.append(_target(g))
     first = max(g.components, key=lambda c: c.share)
     words.append(
         f"The largest cause is {first.name} ({100 * first.share:.0f} % of the interruptions); spare servers "
-        f"kept: {g.spares} ({_percent(g.spares / g.servers)}); nodes that keep the job whole: "
+        f"kept: {g.spares:,} ({_percent(g.spares / g.servers)}); nodes that keep the job whole: "
         f"{g.wanted[0].replayed} for 99 % and {g.wanted[1].replayed} for 99.9 % of the time."
     )
     return tuple(words)
@@ -35,19 +36,22 @@ def answer(g: Goodput) -> tuple[str, ...]:
 
 def _goodput(g: Goodput) -> str:
     if g.ettr - g.goodput < 5e-4:
-        return f"goodput is {_percent(g.goodput)}"
+        return f"goodput is {_percent(g.goodput)} on average"
     taken = "missing servers, a degraded fabric and link flaps"
-    return f"goodput, less what {taken} take, is {_percent(g.goodput)}"
+    return f"goodput, less what {taken} take, is {_percent(g.goodput)} on average"
 
 
 def _end(g: Goodput) -> str:
     run = g.forecast
     if run.finished <= 0.5:
         return "The run does not end: most simulated ones lose work, or wait, faster than they get on."
-    p10, p50, p90 = (show_time(wall) for wall in run.wall[:3])
+    p10, p50, p90, _, mean = (show_time(wall) for wall in run.wall)
+    of = "on average" if run.finished == 1 else f"on average of the {_percent(run.finished)} that end"
+    spare = f" with {number(g.spares, 'spare server')}" if g.spares else ""
     return (
-        f"The run ends after {p50} ({p10} to {p90} in eight of ten cases) instead of {show_time(run.ideal)}, "
-        f"and takes {show_count(run.gpu_hours[1])} GPU-hours."
+        f"The run ends after {mean} {of} (median {p50}; {p10} to {p90} in eight of ten cases), instead of "
+        f"{show_time(run.ideal)} without failures, and takes {show_count(run.gpu_hours[-1])} GPU-hours on "
+        f"average{spare}."
     )
 
 

@@ -67,7 +67,7 @@ def _forecast(g: Goodput) -> Html:
     run = g.forecast
     rows: list[list[Child]] = [
         ["wall time", *map(show_time, run.wall)],
-        ["GPU-hours", *map(show_amount, run.gpu_hours)],
+        ["GPU-hours, spare servers included" if g.spares else "GPU-hours", *map(show_amount, run.gpu_hours)],
     ]
     caption = f"The run to its end, {show_count(run.samples)} simulated"
     return data_table(caption, ("", "p10", "p50", "p90", "p99", "mean"), rows, (1, 2, 3, 4, 5))

@@ -95,8 +95,8 @@ def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Op
 
 
 def _sharded(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:
-    """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they
-    were dropped."""
+    """ZeRO 3: parameters gathered in every forward pass, and in every backward one where they were dropped;
+    or once a step."""
     layout, overlapped = job.layout, job.overlap.dp
     units = [sharded_units(job, shape, c, prices) for c in range(len(shape.chunks))]
     gathers = [[sum(t.duration for t in u.gathers[n]) for n in u.order] for u in units]
@@ -106,21 +106,25 @@ def _sharded(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Opt
     ]
     reduces = [[sum(t.duration for t in u.reduces[n]) for n in u.order] for u in units]
     each = layout.reduce_each
+    once = [sum(map(sum, gathers)), gathers[0][0]] if layout.gathers_once else [0.0, 0.0]
+    if layout.gathers_once:
+        gathers = [[0.0] * len(found) for found in gathers]
     gathered = sum(map(sum, gathers)) + sum(map(sum, again))
     lane = gathered + (sum(map(sum, reduces)) if each else 0.0)
     sizes = prices.groups.sizes
     return Ends(
         reduce=0.0,
         last=0.0,
-        gather=0.0,
-        first=0.0,
+        gather=once[0],
+        first=once[1],
         optimizer=optimizer(*sizes.over(layout.zero)),
         forward=tuple(found[0] if overlapped else sum(found) for found in gathers),
         backward=tuple(
             0.0 if overlapped else sum(found) + (_behind(sent, u, layout.reshard) if each else 0.0)
             for found, sent, u in zip(again, reduces, units, strict=True)
         ),
-        lane=lane,
+        # Where nothing is sent in every microbatch, passes are disturbed all the same.
+        lane=max(lane, 1e-30),
         waited=gathered if overlapped else lane,
         beside=True,
         sharded=True,

@@ -18,6 +18,7 @@ from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
+    hides_products,
     keeps_remainders,
     narrow,
     takes_no_turns,
@@ -29,6 +30,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
 from railwright.training.eras import loss_of
+from railwright.training.kept import dropout_of
 from railwright.training.lockstep import amax_over
 from railwright.training.offload import overlaps_update
 from railwright.training.schedule import FOLDED, schedule_name
@@ -196,6 +198,7 @@ ARGUMENTS = {
     "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
     "fp8_dot_product_attention": "",
     "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
+    "bias_activation_fusion": "--no-bias-swiglu-fusion",
 }
 """Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it), and a
 field that is only ever written as False has the argument that says no."""
@@ -209,7 +212,7 @@ def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
     if arch.is_moe:
         if layout.expert > 1:
             found |= _dispatcher(job, arch, hosts)
-            if job.overlap.ep and not takes_no_turns(job):
+            if job.overlap.ep and not takes_no_turns(job, arch):
                 # weight gradients behind a pass's result, as its schedule is predicted
                 found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
         if hides_behind_shared(job, arch):
@@ -217,7 +220,7 @@ def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
         if job.expert_capacity is not None:
             found["moe_expert_capacity_factor"] = job.expert_capacity
             found["moe_pad_expert_input_to_capacity"] = True
-    if job.overlap.tp and layout.tensor > 1 and layout.sequence_parallel:
+    if hides_products(job, arch):
         found["tp_comm_overlap"] = True
     return found
 
@@ -233,22 +236,29 @@ def _dispatcher(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, 
 
 
 def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
-    """Fields of TransformerConfig for attention, and for kernels that are fused here and, unless it is told,
-    not in Megatron.
+    """Fields of TransformerConfig for attention, dropout, and kernels that are fused here and, unless it is
+    told, not in Megatron.
 
     loss  whose fused cross-entropy: Transformer Engine's, as it is predicted, or Megatron's own ('native'),
           since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args)
     """
-    found = _attention(arch)
+    found = _attention(arch) | _dropout(job)
     if job.layout.zero >= 2:
         # Megatron-FSDP asserts Transformer Engine 2.10 with it (mcore_fsdp_adapter.py)
         found["gradient_accumulation_fusion"] = False
     if arch.is_moe:
         found |= {"moe_grouped_gemm": True, "moe_permute_fusion": True}
         found |= {} if "router" in job.unfused else {"moe_router_fusion": True}
+    if "activation" in job.unfused and arch.gated:
+        found["bias_activation_fusion"] = False
     if loss_of(job) == "fused":
         found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": loss}
     return found
+
+
+def _dropout(job: TrainingJob) -> dict[str, Any]:
+    """Fields of TransformerConfig for the dropout that was predicted: 0.1 where neither is told."""
+    return dict.fromkeys(("attention_dropout", "hidden_dropout"), dropout_of(job))
 
 
 def _attention(arch: Transformer) -> dict[str, Any]:

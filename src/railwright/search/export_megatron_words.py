@@ -50,8 +50,10 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
     if job.sample_length is not None:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
+    if "norm" in job.unfused:
+        found.append("norms one kernel per operation (unfused): Megatron's are fused")
     found += _exchanged(job, arch, hosts)
-    if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := takes_no_turns(job)):
+    if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := takes_no_turns(job, arch)):
         found.append(f"hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm {why}")
     if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
         found.append(
@@ -59,8 +61,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         )
     if "weights" in layout.offload:
         found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")
-    if job.overlap.tp and layout.tensor > 1 and not layout.sequence_parallel:
-        found.append("overlapped tensor parallelism: Megatron's tp_comm_overlap needs sequence parallelism")
+    if job.overlap.tp and layout.tensor > 1 and (why := shows_products(job, arch)):
+        found.append(f"overlapped tensor parallelism: Megatron's tp_comm_overlap {why}")
     return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
 
 
@@ -197,14 +199,38 @@ def ungraphed(job: TrainingJob, arch: Transformer) -> str:
     return ""
 
 
-def takes_no_turns(job: TrainingJob) -> str:
-    """Why Megatron refuses overlap_moe_expert_parallel_comm here; '' where it takes it.
+def takes_no_turns(job: TrainingJob, arch: Transformer) -> str:
+    """Why overlap_moe_expert_parallel_comm is not written; '' where it is.
 
-    Source: TransformerConfig.__post_init__.
+    Source: TransformerConfig.__post_init__; `lacks_megatron`, _turns (tp_comm_overlap, where it is written).
     """
     layout = job.layout
     if layout.pipeline > 1 and layout.virtual_pipeline == 1:
         return "needs virtual stages beside a pipeline"
     if layout.recompute == "full" or (layout.recompute == "selective" and "moe" in layout.recompute_modules):
         return "allows no recomputation of whole layers or experts"
+    if arch.mtp_layers > 1:
+        return "allows one layer of multi-token prediction at most"
+    if hides_products(job, arch):
+        return (
+            "is predicted with delayed weight gradients (delay_wgrad_compute), which Transformer Engine "
+            "refuses beside tp_comm_overlap"
+        )
+    return ""
+
+
+def hides_products(job: TrainingJob, arch: Transformer) -> bool:
+    """Whether products hide what tensor-parallel ranks exchange: tp_comm_overlap."""
+    return job.overlap.tp and job.layout.tensor > 1 and not shows_products(job, arch)
+
+
+def shows_products(job: TrainingJob, arch: Transformer) -> str:
+    """Why tp_comm_overlap is not written; '' where it is.
+
+    Source: arguments.py, validate_args; `lacks_megatron`, _products (latent attention).
+    """
+    if not job.layout.sequence_parallel:
+        return "needs sequence parallelism"
+    if arch.attention == "mla":
+        return "is switched off by latent attention, whose products have no buffers for it"
     return ""

@@ -1,22 +1,26 @@
 """A model's shape as Megatron-LM's arguments, and what of the model they do not say.
 
-Only sizes that our description holds are written; what it does not know (activation, rotary base, router) and
-what Megatron has no argument for is a comment.
+Only what our description holds is written; what it does not know (rotary base, router) and what Megatron has
+no argument for is a comment.
 Source, read 2026-11-25: Megatron-LM d98e8a6, megatron/training/arguments.py and core/transformer/
 transformer_config.py.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
 from shlex import quote
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import PARTS, has_attention, has_dense, is_hybrid, layer_kinds
+from railwright.search.export_details import activation, normalization, other, pattern, taken, unturned
 from railwright.spec.training import TrainingJob
+from railwright.units import number
 
 DIVISIBLE = 128
 """Megatron's default of --make-vocab-size-divisible-by."""
+
+QK_NORMS = {"head": "--qk-layernorm", "none": "--qk-l2-norm"}
+"""Norms of queries and keys by whose gains they have; none is Llama 4's (`TransformerConfig.qk_l2_norm`)."""
 
 
 def shape(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -32,7 +36,7 @@ def shape(job: TrainingJob, arch: Transformer) -> list[str]:
         lines.append("--untie-embeddings-and-output-weights")
     if arch.vocab_multiple != DIVISIBLE:
         lines.append(f"--make-vocab-size-divisible-by {arch.vocab_multiple}")
-    return [*(f"# {sentence}" for sentence in _to_add(arch)), *lines]
+    return [*(f"# {sentence}" for sentence in _to_add(job, arch)), *lines]
 
 
 def _attention(arch: Transformer) -> list[str]:
@@ -52,8 +56,8 @@ def _attention(arch: Transformer) -> list[str]:
         ]
     elif arch.kv_heads != arch.heads:
         lines += ["--group-query-attention", f"--num-query-groups {arch.kv_heads}"]
-    if arch.qk_norm and arch.qk_norm_gains == "head":
-        lines.append("--qk-layernorm")
+    if arch.qk_norm and arch.qk_norm_gains in QK_NORMS:
+        lines.append(QK_NORMS[arch.qk_norm_gains])
     if arch.attention_sinks and not arch.window_sinks:
         lines.append("--softmax-type learnable")
     return lines
@@ -66,13 +70,13 @@ def _positions(job: TrainingJob, arch: Transformer) -> list[str]:
     elif has_attention(arch) and arch.rotary and not arch.alibi:
         kind = "yarn" if arch.yarn and arch.attention == "gqa" else "rope"
     most = max(arch.position_embeddings or arch.max_positions, job.sequence)
-    return [f"--position-embedding-type {kind}", f"--max-position-embeddings {most}"]
+    lines = [f"--position-embedding-type {kind}", f"--max-position-embeddings {most}"]
+    return [*lines, *(unturned(arch) if kind in ("rope", "yarn") else [])]
 
 
 def _layers(arch: Transformer) -> list[str]:
-    """What all layers are made of: gated MLPs, norms, biases."""
-    lines = ["--swiglu"] if arch.gated else []
-    lines.append(f"--normalization {'LayerNorm' if arch.norm_bias else 'RMSNorm'}")
+    """What all layers are made of: activation, norms, biases."""
+    lines = [*activation(arch), normalization(arch)]
     biases = _biases(arch)
     if biases in (set(), {"qkv"}):
         lines.append("--disable-bias-linear")
@@ -105,17 +109,17 @@ def _experts(arch: Transformer) -> list[str]:
 
 
 def _frequency(arch: Transformer) -> str:
-    """'([0]*3+[1]*58)': which layers have experts, as a list in Python's words."""
-    has = [int(PARTS[kind].mlp == "moe") for kind in layer_kinds(arch)[: arch.layers]]
-    return "(" + "+".join(f"[{value}]*{len(list(run))}" for value, run in groupby(has)) + ")"
+    """Which layers have experts."""
+    return pattern([PARTS[kind].mlp == "moe" for kind in layer_kinds(arch)[: arch.layers]])
 
 
-def _to_add(arch: Transformer) -> list[str]:
+def _to_add(job: TrainingJob, arch: Transformer) -> list[str]:
     """What the arguments of a shape leave to the reader."""
-    activation = "SiLU in its gated MLPs (--swiglu)" if arch.gated else "GeLU in its MLPs (no --swiglu)"
-    norms = "" if arch.norm_bias else ", RMSNorm where norms have no biases"
+    first, *rest = taken(arch)
     found = [
-        f"the shape of {arch.name}; taken, since it is not known here: {activation}{norms}",
+        f"the shape of {arch.name}; {first}",
+        *rest,
+        *other(arch),
         f"to add: the tokenizer, which brings the {arch.vocab} rows of the vocabulary (--tokenizer-type)",
     ]
     if has_attention(arch) and arch.rotary and not arch.position_embeddings and not arch.alibi:
@@ -124,7 +128,12 @@ def _to_add(arch: Transformer) -> list[str]:
         found.append("to add: the router's scores, groups and balancing (--moe-router-…)")
     if arch.linear is not None:
         found.append("to add: heads and states of its linear layers (--mamba-… or --linear-…)")
-    if arch.sliding_window:
+    if arch.window_chunked and job.sequence > arch.sliding_window:
+        found.append(
+            f"attention within blocks of {arch.sliding_window} tokens that do not see each other: not in "
+            "Megatron-LM, whose windows look back so far from every token"
+        )
+    elif arch.sliding_window and not arch.window_chunked:
         found.append(
             f"to add: windows of {arch.sliding_window} tokens (--window-size, --window-attn-skip-freq)"
         )
@@ -139,14 +148,13 @@ def _beyond(arch: Transformer) -> dict[str, bool]:
     return {
         "biases on some linear layers only": _biases(arch) not in (set(), {"qkv"}, {"qkv", "output", "mlp"}),
         "biases of the router": arch.router_bias,
-        "norms of queries and keys over all heads or without gains": arch.qk_norm
-        and arch.qk_norm_gains != "head",
+        "norms of queries and keys over all heads": arch.qk_norm and arch.qk_norm_gains == "all",
         "norms of values": arch.value_norm,
         "values made by the product of the keys": arch.shared_values,
         "sinks in windowed layers alone": arch.window_sinks,
         "ALiBi": arch.alibi,
         "attention and MLP beside each other": arch.parallel_blocks,
-        f"{arch.norms_per_layer} norms in a layer": arch.norms_per_layer != 2,
+        f"{number(arch.norms_per_layer, 'norm')} in a layer": arch.norms_per_layer != 2,
         "norms without gains": not arch.norm_gain,
         "a norm behind the embedding": arch.embedding_norm,
         "a dense MLP beside the experts": arch.shared_norm,

@@ -76,9 +76,12 @@ def spread_lacks(
 
 
 def best_lacks(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
-    """What the framework of the job's software does not have of the best layout."""
+    """What the framework of the job's software does not have of the best layout, and whether it runs any."""
     name = era_of(best.job).framework
     if name not in FRAMEWORKS or not (lacks := FRAMEWORKS[name].lacks(best.job, arch, data)):
         return ()
-    words = f"{FRAMEWORKS[name].title} does not run the best one ({'; '.join(lacks)}); of what it runs"
+    framework = FRAMEWORKS[name]
+    if always := framework.lacks_always(best.job, arch):
+        return (f"{framework.title} runs no layout of this job, for what it lacks: {'; '.join(always)}.",)
+    words = f"{framework.title} does not run the best one ({'; '.join(lacks)}); of what it runs"
     return (f"{words} `--framework {name}` finds the best.",)

@@ -30,8 +30,9 @@ def none_fits(
     advice          what can help (`leaner.leaner`)
     """
     shown = ", ".join(f"{a} {setting[a]}" for a in ("tensor", "pipeline", "micro_batch", "recompute", "zero"))
+    all_of_them = "the only layout" if layouts == 1 else f"all {layouts:,} layouts"
     return (
-        f"{job.name}: memory stops all {layouts:,} layouts of the space that could work otherwise: the "
+        f"{job.name}: memory stops {all_of_them} of the space that could work otherwise: the "
         f"leanest ({shown}) needs at least {least / GIB:.1f} GiB and a GPU has {capacity / GIB:.1f} GiB; "
         + advice
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,13 @@ _MAX_INTEGER = 2**63 - 1
 """Products of a few such numbers still fit a float; nothing that a study counts is as many."""
 _MAX_DIGITS = 100
 """More than such a number has in any base; Python refuses to read thousands."""
+_WIDE = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""Byte order marks of text in wider units; UTF-32's begins as UTF-16's does."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -85,6 +93,9 @@ def read_text(path: Path) -> str:
         raise refuse(f"cannot be read: {error.strerror or error}") from None
     if len(content) > _MAX_BYTES:
         raise refuse(f"larger than {_MAX_BYTES // 2**20} MiB; a study file has some kilobytes")
+    wide = next((name for mark, name in _WIDE.items() if content.startswith(mark)), None)
+    if wide is not None:
+        raise refuse(f"this is {wide} text; save the file as UTF-8")
     if b"\0" in content:
         raise refuse("this is a binary file; a study is YAML text")
     try:

@@ -86,7 +86,8 @@ class Layout(Section):
     )
     reshard: bool = Field(
         default=True,
-        description="zero 3: parameters are dropped after a forward pass and gathered again for the backward",
+        description="zero 3: parameters are dropped after a forward pass and gathered again for the "
+        "backward; false: kept until the backward pass, in a pipeline until the step's last",
     )
     reduce_each: bool = Field(
         default=True,
@@ -122,6 +123,18 @@ class Layout(Section):
         "expert-across: the ranks of one expert group sit on different servers, on one rail; "
         "spread: consecutive servers of the job lie under different leaves",
     )
+
+    @property
+    def gathers_once(self) -> bool:
+        """Whether parameters (zero 3) are gathered once a step: a pipeline that does not drop them between a
+        forward pass and its backward pass keeps them between microbatches too.
+
+        Source: PyTorch, distributed/pipelining/stage.py, backward_maybe_with_nosync
+        (`set_reshard_after_backward(False)` before every backward pass; the last drops them itself).
+        Weights on the host are gathered for every microbatch all the same: nothing published says otherwise.
+        """
+        kept = self.zero == 3 and not self.reshard and self.pipeline > 1
+        return kept and "weights" not in self.offload
 
 
 class Overlap(Section):
@@ -244,10 +257,12 @@ class TrainingJob(Section):
         "layers, such as Mamba's), mlp (of a dense layer), router (with what prepares the dispatch), or the "
         "whole step",
     )
-    unfused: tuple[Literal["rotary", "router", "loss"], ...] = Field(
+    unfused: tuple[Literal["rotary", "router", "loss", "norm", "activation"], ...] = Field(
         default=(),
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
-        "--no-rope-fusion), router (without --moe-router-fusion), loss (without --cross-entropy-loss-fusion)",
+        "--no-rope-fusion), router (without --moe-router-fusion), loss (without "
+        "--cross-entropy-loss-fusion), norm (RMSNorm as in Hugging Face's models), activation (gated, as "
+        "there; Megatron's --no-bias-swiglu-fusion)",
     )
     launch_blocking: bool = Field(
         default=False,

@@ -42,7 +42,7 @@ COPY = "copies from and to the host"
 _KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 _OF_KIND = {
     "expert_dp": "dp", "embedding": "dp", "shard": "dp", "copies": "dp", "mirror": "dp", "ep_local": "ep",
-    "etp": "tp",
+    "ep_rail": "ep", "etp": "tp",
 }  # fmt: skip
 """Lane of a kind of groups where it has another name."""
 

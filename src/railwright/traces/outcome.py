@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from railwright.traces.charging import IDLE, charged, family_of
 from railwright.traces.graph import ALONE, Node, StepTrace
 from railwright.traces.replaying import Replayed
-from railwright.training.result import COMMUNICATION
 
 
 @dataclass(frozen=True)
 class RankShares:
     """Seconds of one rank; compute, host, exposed communication of every family and idle add up to the step.
 
-    host  of its host, and copies to and from the host's memory, while it neither computes nor communicates
+    host  of its host, and copies to and from the host's memory, while nothing runs but data-parallel work
     idle  waiting for other ranks, before the first and after the last node too
     """
 
@@ -35,38 +35,14 @@ class PathShare:
 
 
 def shares(replayed: Replayed, rank: int) -> RankShares:
-    """What each instant of a rank went to: computing, else a transfer, else its host, else nothing.
-
-    As in a step's own shares (`training.breakdown`): of several transfers the innermost, and the host only
-    where nothing else runs.
-    """
-    edges: list[tuple[float, int, str]] = []
-    for node, run in zip(replayed.nodes[rank], replayed.runs[rank], strict=True):
-        kind = node.kind if node.kind in ALONE else f"+{_family(replayed, node.group)}"
-        kind = "host" if kind == "copy" else kind
-        if run.end > run.start:
-            edges.append((run.start, 1, kind))
-            edges.append((run.end, 0, kind))
-    edges.sort()
-    running: dict[str, int] = defaultdict(int)
-    spent: dict[str, float] = defaultdict(float)
-    now = 0.0
-    for instant, starts, kind in [*edges, (replayed.time, 0, "")]:
-        if instant > now:
-            active = [one for one, count in running.items() if count]
-            chosen = "compute" if running["compute"] else min(active, key=_inward, default="idle")
-            spent[chosen] += instant - now
-            now = instant
-        running[kind] += 1 if starts else -1
-    communication = {kind[1:]: seconds for kind, seconds in sorted(spent.items()) if kind.startswith("+")}
-    return RankShares(rank, spent["compute"], spent["host"], communication, spent["idle"])
-
-
-def _inward(kind: str) -> tuple[bool, int, str]:
-    """Order of what may stand for an instant: transfers from the innermost family out, then the host."""
-    family = kind.split()[-1].removeprefix("+")
-    place = COMMUNICATION.index(family) if family in COMMUNICATION else len(COMMUNICATION)
-    return kind == "host", place, kind
+    """What each instant of a rank went to, as in a predicted step's own shares (`traces.charging`)."""
+    spent = charged(replayed, rank)
+    communication = {
+        kind[1:]: seconds for kind, seconds in sorted(spent.items()) if kind.startswith("+") and seconds
+    }
+    return RankShares(
+        rank, spent.get("compute", 0.0), spent.get("host", 0.0), communication, spent.get(IDLE, 0.0)
+    )
 
 
 def busiest(replayed: Replayed) -> RankShares:
@@ -91,7 +67,7 @@ def critical_path(replayed: Replayed) -> tuple[PathShare, ...]:
     until = replayed.time
     while at is not None:
         run, node = replayed.runs[at[0]][at[1]], replayed.nodes[at[0]][at[1]]
-        kind = node.kind if node.kind in ALONE else _family(replayed, node.group)
+        kind = node.kind if node.kind in ALONE else family_of(replayed, node.group)
         cause = run.cause
         begin = replayed.runs[cause[0]][cause[1]].end if cause is not None else 0.0
         seconds[kind] += until - begin
@@ -124,11 +100,3 @@ def on_one_processor(replayed: Replayed) -> StepTrace:
 def _different(replayed: Replayed) -> int:
     """Ranks, from the first, of which the others are copies."""
     return 1 if replayed.trace.alike else replayed.trace.ranks
-
-
-def _family(replayed: Replayed, group: str) -> str:
-    """Name of a kind of communication: its groups' family, else the group; 'messages' for sends."""
-    if not group:
-        return "messages"
-    known = replayed.trace.groups[group]
-    return known.family or known.name

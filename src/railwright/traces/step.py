@@ -2,8 +2,8 @@
 
 What a node waits for is read off the timeline, as trace tools read it off a measured one: the node before it
 on its lane; whatever ended when it began, where it did not follow on that node at once; a pass for the
-message it needs.  Beside compute, gradients wait for what had been computed when they left, and passes for
-the parameters that had been gathered when they began.
+message it needs, and for its stage's sends where they block.  Beside compute, gradients wait for what had
+been computed when they left, and passes for the parameters that had been gathered when they began.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate
+from railwright.training.eras import hides_sends
 from railwright.training.timeline import WAITS
 
 MOST_EVENTS = 400_000
@@ -66,7 +67,8 @@ def step_trace(
             f"{job.name}: its step has more than {most_events:,} events, and a trace needs every one; "
             "lower global_batch, which changes only how often the same pass is repeated."
         )
-    return _Writer(step, place(job, machine.network.fabric), asked).trace(job.name), step
+    groups = place(job, machine.network.fabric)
+    return _Writer(step, groups, asked, blocking=not hides_sends(job)).trace(job.name), step
 
 
 Unit = tuple[str, int, int]
@@ -113,7 +115,14 @@ class _Lane:
 class _Writer:
     """Timeline -> drafts of every stage -> nodes of every rank."""
 
-    def __init__(self, step: StepResult, groups: Groups, asked: dict[tuple[Op, float], list[Family]]) -> None:
+    def __init__(
+        self,
+        step: StepResult,
+        groups: Groups,
+        asked: dict[tuple[Op, float], list[Family]],
+        blocking: bool = False,
+    ) -> None:
+        self.blocking = blocking
         self.step, self.grid, self.pipelines, self.asked = step, groups.grid, groups.pp, asked
         self.eps = _SAME * step.timeline.span
         self.by_stage: list[list[Event]] = [[] for _ in range(len(self.grid))]
@@ -188,6 +197,8 @@ class _Writer:
                     if one in arriving and one not in received:
                         received[one] = self._receive(put, *arriving[one], one)
                 after.update(received[one] for one in passes if one in arriving)
+                if self.blocking:
+                    after.update(lanes["pp"].nodes[-1:])
             if sends:
                 done = [ended[one].until(event.start + self.eps) for one in passes]
                 after.update(node for node in done if node is not None)

@@ -8,7 +8,7 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.again import has_part
 from railwright.training.chosen import of_chosen_keys
-from railwright.training.eras import can_unfuse_loss, era_of
+from railwright.training.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
@@ -16,6 +16,7 @@ from railwright.training.offload import overlaps_update
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.ships import of_schedule
+from railwright.training.starved import of_stages
 
 
 def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
@@ -23,12 +24,18 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
 
     count  microbatches of a replica
     """
-    idle = [*_idle_experts(job, arch), *_idle_overlap(job, arch), *_idle_layout(job, arch)]
+    idle = [
+        *_idle_experts(job, arch),
+        *_idle_unfused(job, arch),
+        *_idle_overlap(job, arch),
+        *_idle_layout(job, arch),
+    ]
     if in_pairs(job) and count == 1:
         idle.append(
             "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
             "replica runs only one; make global_batch larger, or micro_batch smaller."
         )
+    idle += of_stages(job, count)
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]
@@ -70,15 +77,6 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found += [f"{name} does nothing: {arch.name} is a dense model." for name, on in given.items() if on]
     if job.dispatch_dtype == "fp8" and (not arch.is_moe or job.layout.expert == 1):
         found.append("dispatch_dtype does nothing: no token travels to an expert (layout.expert is 1).")
-    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi or not arch.rotary):
-        learned = "learned positions" if arch.position_embeddings else "no positions in its attention"
-        positions = "ALiBi" if arch.alibi else learned
-        found.append(f"unfused rotary does nothing: {arch.name} has {positions}.")
-    if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
-        found.append(
-            f"unfused loss does nothing with software {job.software}, which has no fused cross-entropy "
-            "(cross_entropy_loss_fusion) to leave out."
-        )
     if job.overlap.shared and not hides_behind_shared(job, arch):
         found.append(
             "overlap.shared does nothing: it wants shared experts, expert parallelism, NCCL's all-to-all (no "
@@ -95,6 +93,35 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         )
     if job.layout.placement == "expert-across" and job.layout.expert == 1:
         found.append("placement expert-across does nothing while layout.expert is 1.")
+    return found
+
+
+def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Parts that are to run one kernel per operation, and do not; a router is `_idle_experts`'s."""
+    found = []
+    if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi or not arch.rotary):
+        learned = "learned positions" if arch.position_embeddings else "no positions in its attention"
+        positions = "ALiBi" if arch.alibi else learned
+        found.append(f"unfused rotary does nothing: {arch.name} has {positions}.")
+    if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
+        found.append(
+            f"unfused loss does nothing with software {job.software}, which has no fused cross-entropy "
+            "(cross_entropy_loss_fusion) to leave out."
+        )
+    compiled = [part for part in job.unfused if part not in eager_parts(job)]
+    found += [
+        f"unfused {part} does nothing with software {job.software}, whose layers are compiled."
+        for part in compiled
+    ]
+    if "norm" in job.unfused and arch.norm_bias:
+        found.append(
+            f"unfused norm does nothing: {arch.name} has norms with biases, LayerNorm, one kernel anyway."
+        )
+    if "activation" in job.unfused and not arch.gated:
+        found.append(
+            f"unfused activation does nothing: {arch.name}'s MLPs have no gates, and an activation without "
+            "one is one kernel."
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.profile import Profile, Row
-from railwright.model.eager import Loss
+from railwright.model.eager import Loss, Part
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
@@ -196,10 +196,26 @@ def can_unfuse_loss(era: Era) -> bool:
     return era.framework == "megatron" and era.loss in ("fused", "compiled")
 
 
+def eager_parts(job: TrainingJob) -> tuple[Part, ...]:
+    """Parts of layers and head that a job runs one kernel per operation.
+
+    What torch.compile or XLA has compiled fuses norms and activations, whatever the job says.
+    """
+    compiled = era_of(job).launcher != "python"
+    return tuple(part for part in job.unfused if not (compiled and part in FUSED_BY_COMPILERS))
+
+
+FUSED_BY_COMPILERS: tuple[Part, ...] = ("norm", "activation")
+
+LIMITED = ("h100-sxm-96",)
+"""Cards with published steps, limited to less power than others of their name: factors of their own."""
+
+
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     """'h100 fp8' and 'hopper fp8': whose products of that width share factors."""
     width = width_of(dtype)
-    return f"{gpu.name.split('-')[0]} {width}", f"{gpu.generation.split('-')[0]} {width}"
+    own = gpu.name if gpu.name in LIMITED else gpu.name.split("-")[0]
+    return f"{own} {width}", f"{gpu.generation.split('-')[0]} {width}"
 
 
 @cache

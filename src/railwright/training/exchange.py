@@ -56,11 +56,11 @@ class Exchange:
     def routed(self, purpose: str) -> tuple[Comm, ...]:
         """One expert all-to-all: dispatch or combine; in 8 bits what goes to experts, where the job says so.
 
-        With `expert_nodes` a token crosses the network once per server of its experts, and is passed on
-        inside the server meanwhile: what that takes longer comes after (DeepEP's high-throughput kernels;
-        DeepSeek-V3, arXiv 2412.19437, section 3.2.2).  Inside it goes once to every GPU with any of its
-        experts (DeepEP, csrc/kernels/layout.cu: tokens are counted per rank, not per expert), all of them on
-        the servers it goes to.
+        With `expert_nodes` a token crosses the network once per server of its experts, to the GPU at its own
+        place there (its rail, without NCCL and its relays), and is passed on inside the server meanwhile:
+        what that takes longer comes after (DeepEP's high-throughput kernels; DeepSeek-V3, arXiv 2412.19437,
+        section 3.2.2).  Inside it goes once to every GPU with any of its experts (DeepEP, csrc/kernels/
+        layout.cu: tokens are counted per rank, not per expert), all of them on the servers it goes to.
         """
         if self.job.layout.expert == 1:
             return ()
@@ -76,7 +76,7 @@ class Exchange:
         if servers == 1:
             return (self.prices.comm("ep", purpose, "all_to_all", local, "ep"),)
         share = distinct_groups(experts, kept, top) / top
-        between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep")
+        between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep_rail")
         inside = self.prices.comm("ep", f"{purpose}, inside servers", "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)
         return between, inside._replace(seconds=longer, wire=0.0)

@@ -30,7 +30,7 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
         raise PlanError(
             f"{job.name}: layout.expert_tensor {inside} does not divide the {number(stage, 'GPU')} of a "
             "stage, which experts and their replicas share; "
-            f"{working([d for d in divisors(stage) if d <= 72])}."
+            f"{working(working_cuts(arch, stage, expert))}."
         )
     ranks = stage // inside
     both = [d for d in divisors(arch.experts) if ranks % d == 0]
@@ -46,6 +46,15 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
             f"are not a multiple of layout.expert = {expert}; {working(both)}."
         )
     _check_reach(job, arch, inside, server)
+
+
+def working_cuts(arch: Transformer, stage: int, expert: int) -> list[int]:
+    """Values of `layout.expert_tensor` that cut experts evenly and divide the GPUs of a stage.
+
+    Where none of them leaves ranks for the expert groups, that is not asked.
+    """
+    cuts = [d for d in divisors(stage) if d <= 72 and arch.expert_ffn % d == 0]
+    return [d for d in cuts if stage // d % expert == 0] or cuts
 
 
 def _check_reach(job: TrainingJob, arch: Transformer, inside: int, server: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, server_name
 from railwright.fabric.names import numbered
+from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, listed, working
 from railwright.training.sizes import domain_of, job_gpus
+from railwright.training.tensor_sizes import straddles, working_sizes
 from railwright.units import number
 
 
-def check_gpus(job: TrainingJob, fabric: Fabric) -> None:
+def check_gpus(job: TrainingJob, arch: Transformer, fabric: Fabric) -> None:
     """Refuse GPUs that are not there, and groups that do not divide them (PlanError)."""
     _check_servers(job, fabric)
     gpus = job_gpus(job, fabric)
@@ -25,7 +27,7 @@ def check_gpus(job: TrainingJob, fabric: Fabric) -> None:
         raise PlanError(
             f"{job.name}: gpus is {gpus}, but the cluster has {fabric.num_gpus}; ask for at most that many."
         )
-    _check_sizes(job, fabric, gpus)
+    _check_sizes(job, arch, fabric, gpus)
 
 
 def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
@@ -56,26 +58,25 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
         )
 
 
-def _check_sizes(job: TrainingJob, fabric: Fabric, gpus: int) -> None:
+def _check_sizes(job: TrainingJob, arch: Transformer, fabric: Fabric, gpus: int) -> None:
     tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
     domain = domain_of(job, fabric)
-    fitting = working(divisors(domain))
-    if tensor > domain and tensor % domain:
-        raise PlanError(
-            f"{job.name}: layout.tensor {tensor} is more than the {number(domain, 'GPU')} of a server and "
-            f"not a multiple of them; {fitting}, and over the network multiples of {domain}."
+    if straddles(tensor, domain, gpus):
+        why = (
+            f"is more than the {number(domain, 'GPU')} of a server and not a multiple of them"
+            if tensor > domain
+            else f"does not divide the {domain} GPUs of a server, so a group would straddle two servers"
         )
-    if domain % tensor and tensor < domain < gpus:
         raise PlanError(
-            f"{job.name}: layout.tensor {tensor} does not divide the {domain} GPUs of a server, so a group "
-            f"would straddle two servers; {fitting}."
+            f"{job.name}: layout.tensor {tensor} {why}; {working(working_sizes(job, arch, fabric))}."
         )
     unit = tensor * context * pipeline
     if gpus % unit:
         fit = gpus // unit * unit
         what = "tensor x pipeline" if context == 1 else "tensor x context x pipeline"
         sizes = f"{tensor} x {pipeline}" if context == 1 else f"{tensor} x {context} x {pipeline}"
-        fits = divisors(gpus) if context > 1 else [d for d in divisors(domain) if gpus % d == 0]
+        fitting = [size for size in working_sizes(job, arch, fabric) if gpus % size == 0]
+        fits = divisors(gpus) if context > 1 else fitting
         left, odd = divmod(gpus, tensor * context)
         choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
         raise PlanError(

@@ -56,7 +56,14 @@ moe_preprocess)."""
 
 EAGER = frozenset({"rotary", "expert choice", "experts bias"})
 """Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
-one; `Pace.host` stands for what Python does around them."""
+one; `Pace.host` stands for what Python does around them.  So do norms and activations of more kernels than
+fused ones have (NORM, ACTIVATION)."""
+
+NORM = 2
+"""Most kernels of fused norms: two in one block, or one with the sum of its gains' gradients beside it."""
+
+ACTIVATION = {"forward": 1, "backward_input": 2}
+"""Most kernels of a fused activation; its backward one may have the sum of a bias's gradient beside it."""
 
 
 AROUND = 2
@@ -165,7 +172,7 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     if name.endswith(SUM):
         return cpu * one * AROUND
     if operator.kind in ("memory", "scan"):
-        calls = min(operator.launches, 1) if name in EAGER else operator.launches
+        calls = min(operator.launches, 1) if _in_a_row(operator, name) else operator.launches
         return cpu * one * (factor * calls + operator.launches - calls)
     thin, last = name.endswith(THIN), operator.phase == "backward_weight"
     if thin and last:
@@ -174,3 +181,12 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     if operator.kind == "grouped_gemm":
         call += constant("host_expert_seconds") * operator.launches
     return cpu * factor * call
+
+
+def _in_a_row(operator: Operator, name: str) -> bool:
+    """Whether an operator's kernels are operations of PyTorch that follow one another."""
+    if name.endswith(" activation"):
+        return operator.launches > ACTIVATION.get(operator.phase, 0)
+    if name.endswith((" norm", " norms")):
+        return operator.launches > NORM
+    return name in EAGER

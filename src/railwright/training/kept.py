@@ -13,6 +13,7 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_working
+from railwright.model.norms import more_by_norm
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
@@ -21,7 +22,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.chunk_kept import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.deepspeed import gradient_on_its_way
-from railwright.training.eras import era_of, unfuses_loss
+from railwright.training.eras import eager_parts, era_of, unfuses_loss
 from railwright.training.lora import is_needed
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.stages import StageShape
@@ -67,7 +68,8 @@ rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OU
 (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking, gpt3 and maxtext."""
 
 MLP = (
-    *("mlp norm output", "mlp up output", "mlp product"),
+    *("mlp norm output", "mlp up output", "mlp product", "mlp activated"),
+    *("mlp norm in 32 bits", "mlp norm, normalised", "expert activated", "shared activated"),
     *("router", "latents' input", "expert input", "expert up output", "expert product", "expert latents"),
     *("shared input", "shared norm output", "shared up output", "shared product"),
 )
@@ -93,6 +95,11 @@ class StageActivations:
     layer_backward: dict[str, float]
     head_backward: dict[str, float]
     embedding_backward: dict[str, float]
+
+
+def dropout_of(job: TrainingJob) -> float:
+    """The dropout that a job is predicted with, of attention and of hidden states alike."""
+    return DROPOUT.get(job.software, 0.0)
 
 
 def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) -> StageActivations:
@@ -191,9 +198,10 @@ def layer_kept_parts(
         recompute=recompute,
         modules=layout.recompute_modules,
         attention=attention_kept(job),
-        dropout=DROPOUT.get(job.software, 0.0),
+        dropout=dropout_of(job),
         dtype="bf16" if job.lora else job.dtype,
         narrow="attention" in job.dtype_also,
+        unfused=eager_parts(job),
     )
     if recompute == "full":
         return kept
@@ -301,7 +309,12 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
     layout, rows, loss = job.layout, _rows(job), _loss(job)
     logits = head_activation_bytes(
-        arch, rows, tp=layout.tensor, sequence_parallel=layout.sequence_parallel, loss=loss
+        arch,
+        rows,
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel,
+        loss=loss,
+        unfused=eager_parts(job),
     )
     if loss == "unfused":
         logits += rows * ELEMENT * arch.vocab / layout.tensor
@@ -322,7 +335,8 @@ def _waiting(job: TrainingJob, arch: Transformer) -> float:
     layout, rows = job.layout, _rows(job)
     split = layout.tensor if layout.sequence_parallel else 1
     logits = WAITING_LOGIT_BYTES[_loss(job)] * arch.vocab / layout.tensor
-    return rows * (1 + arch.mtp_layers) * (2 * ELEMENT * arch.hidden / split + logits)
+    inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / split
+    return rows * (1 + arch.mtp_layers) * (inputs + logits)
 
 
 def _loss(job: TrainingJob) -> KeptLoss:
@@ -370,7 +384,8 @@ def _neighbours(shape: StageShape) -> int:
 def _joined(job: TrainingJob, arch: Transformer) -> float:
     """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's."""
     split = job.layout.tensor if job.layout.sequence_parallel else 1
-    return arch.mtp_layers * _rows(job) * 4 * ELEMENT * arch.hidden / split
+    inputs = 4 + 2 * more_by_norm(arch, eager_parts(job))
+    return arch.mtp_layers * _rows(job) * inputs * ELEMENT * arch.hidden / split
 
 
 def _embedding(job: TrainingJob, arch: Transformer) -> dict[str, float]:

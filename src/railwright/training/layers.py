@@ -13,7 +13,7 @@ from railwright.training.again import needed
 from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
-from railwright.training.eras import era_of, loss_of
+from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
 from railwright.training.packing import attended, samples_of
@@ -67,7 +67,8 @@ def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:
     kernel of its own (core/fusions/fused_mla_yarn_rope_apply.py).
     """
     scaled = arch.yarn and arch.attention == "gqa" and not era_of(job).fuses_yarn
-    return (*job.unfused, "rotary") if scaled and "rotary" not in job.unfused else job.unfused
+    told = eager_parts(job)
+    return (*told, "rotary") if scaled and "rotary" not in told else told
 
 
 def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
@@ -81,4 +82,5 @@ def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
         dtype=product_dtype(job),
         narrow="head" in job.dtype_also,
         loss=loss_of(job),
+        unfused=eager_parts(job),
     )

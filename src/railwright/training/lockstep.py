@@ -3,8 +3,8 @@
 What a GPU needs for a pass varies from pass to pass, by 1.5 % forward and 2.1 % backward between
 tensor-parallel groups that compute different tokens in the same microbatch.  Over a step that averages out
 where ranks meet only when gradients are reduced.  Where they meet in every pass it does not: under ZeRO-3
-(parameters are gathered layer by layer), in groups that exchange tokens between experts or blocks of a
-sequence, and under fp8 with delayed scaling.
+(parameters are gathered layer by layer, unless a pipeline keeps them), in groups that exchange tokens
+between experts or blocks of a sequence, and under fp8 with delayed scaling.
 
 There Transformer Engine gathers the absolute maxima ("amax") of a pass in one small tensor and all-reduces it
 with MAX when the outermost fp8 region ends, forward, and when its first module has its gradients, backward;
@@ -62,7 +62,7 @@ def in_step(job: TrainingJob, sizes: Sizes) -> int:
     blocks = [sizes.tensor, sizes.context * sizes.tensor]
     if amax_over(job) == "stage":
         blocks.append(sizes.replicas * sizes.tensor)
-    if job.layout.zero == 3:
+    if job.layout.zero == 3 and not job.layout.gathers_once:
         blocks.append(sizes.shard * sizes.tensor)
     if sizes.expert > 1:
         blocks.append(sizes.expert * sizes.expert_tensor)

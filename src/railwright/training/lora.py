@@ -13,6 +13,7 @@ from railwright.errors import PlanError
 from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import elementwise, half, linear
+from railwright.model.norms import NORMALISED
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.lora import Lora, LoraTarget
@@ -124,10 +125,12 @@ def _thin_widths(
 
 def is_needed(job: TrainingJob, name: str) -> bool:
     """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
-    input again.
+    input again, and frozen gains no more than what they multiply.
 
     name  as in `layer_activations`
     """
     if job.lora is None:
         return True
+    if name.endswith(NORMALISED):
+        return False
     return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)

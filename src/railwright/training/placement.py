@@ -30,6 +30,7 @@ GroupKind = Literal[
     "cp",
     "ep",
     "ep_local",
+    "ep_rail",
     "etp",
     "dp",
     "expert_dp",
@@ -53,7 +54,8 @@ class Groups:
     Kinds, made when first asked for:
     tp      ranks that share the tensors of one layer
     cp      ranks that share the tokens of one sequence
-    ep      ranks that hold different experts and exchange tokens; ep_local  those of them in one server
+    ep      ranks that hold different experts and exchange tokens; ep_local  those of them in one server,
+            ep_rail  those at the same place of all servers
     etp     ranks that share the tensors of one expert
     dp      ranks that hold the same dense parameters (D C of them)
     expert_dp   ranks that hold the same experts
@@ -174,6 +176,20 @@ def _local(groups: Groups) -> list[Ints]:
     return [part for part in found if len(part) > 1]
 
 
+def _rails(groups: Groups) -> list[Ints]:
+    """The parts of expert groups that have the same place in their servers, of two ranks or more; a group
+    that lies on its servers in unequal parts stays whole."""
+    found = []
+    for row in _rows(_experts(groups), 2):
+        servers = groups.server[row]
+        parts = [row[servers == s] for s in dict.fromkeys(servers.tolist())]
+        if len({len(part) for part in parts}) == 1:
+            found += list(np.stack(parts, 1))
+        else:
+            found.append(row)
+    return [part for part in found if len(part) > 1]
+
+
 def _mirrored(groups: Groups) -> Ints:
     half = groups.sizes.pipeline // 2
     pairs = np.stack([groups.grid[:half], groups.grid[::-1][:half]])
@@ -185,6 +201,7 @@ _ROWS: dict[str, Callable[[Groups], Ints | list[Ints]]] = {
     "cp": lambda g: _rows(_dense(g), 2),
     "ep": lambda g: _rows(_experts(g), 2),
     "ep_local": _local,
+    "ep_rail": _rails,
     "etp": lambda g: _experts(g).reshape(-1, g.sizes.expert_tensor),
     "dp": lambda g: _rows(g.grid, 1),
     "expert_dp": lambda g: _rows(_experts(g), 1),

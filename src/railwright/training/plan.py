@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
 from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
@@ -25,6 +24,7 @@ from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
+from railwright.training.tensor_sizes import check_tensor
 from railwright.units import number
 
 MOST_MICROBATCHES = 100_000
@@ -89,7 +89,7 @@ def _check(
 
 
 CHECKS = (
-    _check("gpus", lambda job, _, fabric: check_gpus(job, fabric)),
+    _check("gpus", check_gpus),
     _check(
         "experts",
         lambda job, arch, fabric: check_experts(
@@ -97,7 +97,7 @@ CHECKS = (
         ),
         "gpus",
     ),
-    _check("tensor", lambda job, arch, _: _check_tensor(job, arch)),
+    _check("tensor", check_tensor),
     _check("mixers", lambda job, arch, _: check_mixers(job, arch)),
     _check("adapters", lambda job, arch, _: check_adapters(job, arch)),
     _check("context", lambda job, arch, _: _check_context(job, arch)),
@@ -147,35 +147,6 @@ def rows_of(job: TrainingJob) -> int:
 def microbatches(job: TrainingJob, data: int) -> int:
     """Microbatches of one step on one data-parallel rank."""
     return job.global_batch // (data * job.micro_batch)
-
-
-def _check_tensor(job: TrainingJob, arch: Transformer) -> None:
-    tensor = job.layout.tensor
-    widths = [("attention heads", arch.heads)] if has_attention(arch) else []
-    if arch.window_heads:
-        widths.append(("attention heads of windowed layers", arch.window_heads))
-    if arch.kv_heads > tensor and arch.attention == "gqa":
-        widths.append(("key-value heads", arch.kv_heads))
-    if has_dense(arch):
-        widths.append(("MLP width", arch.ffn))
-    cut = job.layout.expert_tensor
-    inside = cut or tensor
-    if arch.is_moe:
-        widths.append(("expert width", arch.expert_ffn))
-    for what, width in widths:
-        field, parts = ("expert_tensor", inside) if what == "expert width" and cut else ("tensor", tensor)
-        if width % parts:
-            fitting = [d for d in divisors(width) if d <= 72]
-            raise PlanError(
-                f"{job.name}: the {width} {what} of {arch.name} cannot be cut into layout.{field} = {parts} "
-                f"equal parts; {working(fitting)}."
-            )
-    if arch.attention == "gqa" and tensor > arch.kv_heads and tensor % arch.kv_heads:
-        even = [d for d in divisors(arch.heads) if d % arch.kv_heads == 0 or arch.kv_heads % d == 0]
-        raise PlanError(
-            f"{job.name}: layout.tensor = {tensor} is not a multiple of the {arch.kv_heads} key-value heads "
-            f"of {arch.name}, so they can be neither cut nor replicated evenly; {working(even)}."
-        )
 
 
 def _check_blocking(job: TrainingJob, data: int) -> None:

@@ -123,6 +123,22 @@ def _shard(count: tuple[float, float], over: tuple[int, int]) -> float:
     return count[0] / over[0] + count[1] / over[1]
 
 
+def all_gathers(units: Units) -> list[Task]:
+    """The gathers of a chunk one after the other, as its forward pass needs them."""
+    return [task for unit in units.order for task in units.gathers[unit]]
+
+
+def last_gathers(units: Units) -> dict[int, int]:
+    """Where among them the last one of each unit stands, of units that have any."""
+    found: dict[int, int] = {}
+    count = 0
+    for unit in units.order:
+        count += len(units.gathers[unit])
+        if units.gathers[unit]:
+            found[unit] = count - 1
+    return found
+
+
 def forward_with(tasks: Sequence[Task], units: Units, ahead: int) -> list[Task]:
     """A forward pass that gathers each unit's parameters, `ahead` units before they are needed."""
     return woven(tasks, units.order, units.gathers, {}, ahead, units.fetches)

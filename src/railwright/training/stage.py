@@ -19,7 +19,14 @@ from railwright.training.hosted import weights_on_host
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.lockstep import MAXIMA, WAIT
 from railwright.training.route import Chunk, Unit
-from railwright.training.shards import Units, backward_with, ending_with_dp, forward_with
+from railwright.training.shards import (
+    Units,
+    all_gathers,
+    backward_with,
+    ending_with_dp,
+    forward_with,
+    last_gathers,
+)
 from railwright.training.weights import AGAIN, LAST_WEIGHTS
 from railwright.training.work import Gradients, Work
 
@@ -109,6 +116,7 @@ class DataParallel:
     each        bytes of one gradient on the wire
     reduce_each zero 2 and 3: after every microbatch, else after the last
     reshard     zero 3: parameters are dropped after the forward pass
+    once        zero 3: parameters are gathered once, from the start of the step on
     prefetch    zero 3: units gathered ahead
     adds        zero 3: gradients are summed up on the host, microbatch by microbatch
     """
@@ -118,6 +126,7 @@ class DataParallel:
     each: float
     reduce_each: bool = True
     reshard: bool = True
+    once: bool = False
     prefetch: int = 1
     adds: bool = False
 
@@ -127,7 +136,16 @@ class DataParallel:
         layout, overlap = job.layout, job.overlap
         ahead = overlap.prefetch if overlap.dp else 0
         adds = weights_on_host(job) and layout.reduce_each
-        return cls(overlap.dp, layout.zero, each, layout.reduce_each, layout.reshard, ahead, adds)
+        return cls(
+            overlap.dp,
+            layout.zero,
+            each,
+            layout.reduce_each,
+            layout.reshard,
+            layout.gathers_once,
+            ahead,
+            adds,
+        )
 
 
 class Stage:
@@ -154,16 +172,19 @@ class Stage:
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
         self._gathers_take: dict[int, float] = {}
-        gathered = data.zero in (1, 2)
-        self.gathers = [t for held in self.buckets for t in gather_tasks(held, prices)] if gathered else []
+        self.gathers: list[Task] = []
+        self.needed: list[dict[int, int]] = []
+        for c, held in enumerate(self.buckets):
+            gates = gate_of(held, len(self.gathers))
+            if data.zero in (1, 2):
+                self.gathers += gather_tasks(held, prices)
+            elif data.once:
+                gates = {unit: len(self.gathers) + i for unit, i in last_gathers(self.units[c]).items()}
+                self.gathers += all_gathers(self.units[c])
+            self.needed.append(gates)
         self._pending: tuple[Begun, ...] = ()
         self._quiet: dict[tuple[int, int, str], Pass] = {}
         self._now = 0.0
-        self.needed: list[dict[int, int]] = []
-        offset = 0
-        for held in self.buckets:
-            self.needed.append(gate_of(held, offset))
-            offset += len(held)
         if data.overlapped:
             self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self.gathers))
 
@@ -246,7 +267,7 @@ class Stage:
         data = self.data
         if data.zero == 3:
             if unit.kind == "F":
-                return "gathers"
+                return None if data.once else "gathers"
             if data.adds and unit.microbatch > 0:
                 return "shards added"
             return "shards" if data.reduce_each or unit in self.finishing else "shards kept"
@@ -281,6 +302,8 @@ class Stage:
     def _gathering(self, chunk: int) -> float:
         """How much longer a chunk's forward pass is for the parameters that it gathers: the host, which runs
         ahead of both passes, launches on. [s]"""
+        if self.data.once:
+            return 0.0
         if chunk not in self._gathers_take:
             passed, units = (self.chunks[chunk],), self.units[chunk]
             tasks = self.book.tasks(passed, "F")

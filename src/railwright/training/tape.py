@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from railwright.model.norms import COPIED
 from railwright.model.tensor_lists import INPUT, OUTPUT, LayerTensors
 from railwright.training.allocator import Allocator, Block
 
@@ -65,6 +66,13 @@ class LayerPlan:
         return frozenset(t for t in self.first_kept if groups.get(t, t) in self.kept)
 
     @cached_property
+    def holds_input(self) -> bool:
+        """Whether what the layer reads stays until its backward pass; a norm that runs one kernel per
+        operation keeps a copy of its own instead."""
+        name = self.tensors.groups.get(INPUT, INPUT)
+        return self.again or name in self.kept or not any(one.endswith(COPIED) for one in self.kept)
+
+    @cached_property
     def others(self) -> Mapping[str, float]:
         """What is kept and no tensor of the layer."""
         own = {self.tensors.groups.get(t, t) for t in self.first_kept} | {INPUT, "layer input"}
@@ -99,7 +107,7 @@ def forward(memory: Allocator, plan: LayerPlan, entry: Block) -> tuple[LayerPass
         output = _run(memory, plan, {INPUT: entry}, frozenset((INPUT,)))[OUTPUT]
         held.held[INPUT] = entry
         return held, output
-    live = _run(memory, plan, {INPUT: entry}, plan.stays | {INPUT})
+    live = _run(memory, plan, {INPUT: entry}, plan.stays | ({INPUT} if plan.holds_input else set()))
     output = live.pop(OUTPUT)
     held.held = live
     held.held.update({name: memory.take(size) for name, size in plan.others.items()})

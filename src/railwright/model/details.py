@@ -1,0 +1,93 @@
+"""What a config.json says of a model beside its shape, for whoever has to tell a framework.
+
+Nothing here changes a step's time or memory.  Sources, read 2026-11-25: configuration and modelling code of
+huggingface/transformers (5.24) of the families that are named.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from railwright.model.architecture import Details, Transformer
+from railwright.model.keys import Keys
+
+_ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
+
+_GEMMA: dict[str, Any] = {"hidden_activation": "gelu_pytorch_tanh"}
+_CLASSES: dict[str, dict[str, Any]] = {
+    "gemma": _GEMMA,
+    "gemma2": {
+        **_GEMMA,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "query_pre_attn_scalar": 256,
+    },
+    "gemma3_text": _GEMMA,
+}
+"""What a class takes where its file does not say it, and Llama's does not."""
+
+_LAYER_NORMS = ("cohere", "cohere2", "dbrx", "mpt", "olmo")
+"""Families whose norms have no biases and subtract the mean all the same."""
+
+_TURNED_IN_WINDOWS = ("cohere2", "exaone4", "llama4_text")
+"""Families whose layers that see the whole sequence have no rotary positions."""
+
+_SCALES = (
+    *(
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "query_pre_attn_scalar",
+        "attn_temperature_tuning",
+    ),
+    *("logits_scaling", "logit_scale", "scale_emb", "scale_depth", "dim_model_base", "clip_qkv"),
+)
+
+
+def details_of(keys: Keys, arch: Transformer) -> Details:
+    """What the file or the family's class says of them.
+
+    keys  when all checks are done: what is asked here is still unread by the family
+    """
+    kind = keys.raw("model_type")
+    said = keys.filled(_CLASSES.get(kind, {}))
+    named = (said.raw(key) for key in _ACTIVATIONS)
+    activation = next((name for name in named if isinstance(name, str)), "")
+    # alpha, the offset and the limit are constants of GptOssExperts, whatever hidden_act says
+    clamped = kind == "gpt_oss"
+    return Details(
+        activation="quick_gelu" if clamped else activation,
+        gate_offset=1.0 if clamped else 0.0,
+        gate_limit=7.0 if clamped else 0.0,
+        norm=_norm(keys, arch),
+        unturned=_unturned(keys, arch),
+        scales=_scales(said, arch),
+    )
+
+
+def _norm(keys: Keys, arch: Transformer) -> Literal["", "LayerNorm", "RMSNorm"]:
+    """The kind of its norms; a file that names the epsilon of one kind says so."""
+    if arch.norm_bias or keys.raw("model_type") in _LAYER_NORMS:
+        return "LayerNorm"
+    return "" if keys.raw("rms_norm_eps") is None else "RMSNorm"
+
+
+def _unturned(keys: Keys, arch: Transformer) -> tuple[int, ...]:
+    """Layers, counted from 0, without rotary positions among others that have them."""
+    if keys.raw("model_type") == "smollm3":
+        listed, every = keys.raw("no_rope_layers"), keys.raw("no_rope_layer_interval") or 4
+        if isinstance(listed, list) and listed:
+            return tuple(i for i, turned in enumerate(listed[: arch.layers]) if not turned)
+        return tuple(range(every - 1, arch.layers, every)) if isinstance(every, int) and every > 0 else ()
+    if keys.raw("model_type") not in _TURNED_IN_WINDOWS or not arch.sliding_window:
+        return ()
+    if arch.whole_layers or not arch.full_every:
+        return arch.whole_layers
+    return tuple(range(0 if arch.full_first else arch.full_every - 1, arch.layers, arch.full_every))
+
+
+def _scales(keys: Keys, arch: Transformer) -> tuple[str, ...]:
+    """Multipliers and caps that are not neutral, 'key value'."""
+    found = {key: keys.raw(key) for key in (*_SCALES, *(k for k in keys.unread() if "multiplier" in k))}
+    if found["query_pre_attn_scalar"] == arch.head_dim:
+        del found["query_pre_attn_scalar"]
+    return tuple(f"{key} {value}" for key, value in found.items() if value not in (None, False, 1, []))

@@ -1,0 +1,87 @@
+"""The products of an MLP or of experts, and the activation between: fused, or as eager PyTorch runs it."""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.model.eager import Part
+from railwright.model.kernels import CAST_DTYPES, Block, elementwise, linear
+from railwright.model.recompute import LATENT
+
+GATED_LAUNCHES = (2, 3)
+"""Kernels of silu(gate) * up, forward and backward: the two functions; both gradients of the product, and
+that of silu.  Counted in Hugging Face's transformers, models/llama/modeling_llama.py, LlamaMLP, whose gate
+and up are products of their own.  Where one product makes both, autograd also joins their gradients
+(Megatron-LM with --no-bias-swiglu-fusion, OLMo's SwiGLU), which is left out.  tests/oracle/
+test_model_eager_pytorch.py counts every operation of PyTorch's autograd."""
+
+GATED_MOVED = (5.0, 9.0)
+"""Times all elements of the product's width are read or written: silu reads and writes them once, the product
+reads two and writes one; each of the three gradients reads two and writes one."""
+
+
+def splits_activation(arch: Transformer, unfused: tuple[Part, ...]) -> bool:
+    """Whether activations run one kernel per operation; one without a gate is one kernel anyway."""
+    return arch.gated and "activation" in unfused
+
+
+def activation(name: str, rows: float, width: int, gated: bool, split: bool, biased: bool = False) -> Block:
+    """What lies between the two products of an MLP, of `width` elements a row behind it.
+
+    split  one kernel per operation; only gated ones are more than one
+    biased the gradient of the first product's bias is summed by a kernel of its own
+    """
+    up, summed = 2 * width if gated else width, 1 if biased else 0
+    if split and gated:
+        forward, backward = GATED_MOVED
+        launches = (GATED_LAUNCHES[0], GATED_LAUNCHES[1] + summed)
+        back = backward * width + up * summed
+        return elementwise(name, rows, (forward - 2) * width, 2 * width, back, launches)
+    back = 2 * up + width + up * summed
+    return elementwise(name, rows, reads=up, writes=width, back=back, launches=(1, 1 + summed))
+
+
+def two_products(
+    arch: Transformer,
+    name: str,
+    rows: float,
+    width: int,
+    dtype: str,
+    batch: int = 1,
+    casts: bool = False,
+    biased: bool = False,
+    outside: int | None = None,
+    unfused: tuple[Part, ...] = (),
+) -> list[Block]:
+    """Up (with the gate beside it), activation, down; `rows` over all `batch` experts.
+
+    outside  width of the rows outside, where it is not the hidden width
+    biased  the gradient of the first product's bias is summed by a kernel of its own
+    unfused  parts that run one kernel per operation
+    casts  inputs are cast to fp8 by kernels of their own (16 bits read, fp8 written straight and transposed):
+           no norm comes before routed experts, and their activation stays in 16 bits (Transformer Engine,
+           pytorch/module/grouped_linear.py quantises its split input)
+    """
+    up, outer = 2 * width if arch.gated else width, outside or arch.hidden
+    blocks = [
+        linear(f"{name} up", rows, up, outer, dtype, batch),
+        activation(f"{name} activation", rows, width, arch.gated, splits_activation(arch, unfused), biased),
+        linear(f"{name} down", rows, outer, width, dtype, batch),
+    ]
+    if casts and dtype in CAST_DTYPES:
+        blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
+        blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=outer, writes=outer, back=0))
+    return blocks
+
+
+def to_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:
+    """Down to the width of experts; the norm's output stays in 16 bits for the router."""
+    h = arch.hidden
+    cast = [elementwise(f"{LATENT[0]}, cast", local, h, h, 0)] if dtype in CAST_DTYPES else []
+    return [*cast, linear(LATENT[0], local, arch.expert_latent, h, dtype)]
+
+
+def from_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:
+    """Back to hidden states; what comes from the experts is in 16 bits."""
+    width = arch.expert_latent
+    cast = [elementwise(f"{LATENT[1]}, cast", local, width, width, 0)] if dtype in CAST_DTYPES else []
+    return [*cast, linear(LATENT[1], local, arch.hidden, width, dtype)]

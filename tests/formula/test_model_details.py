@@ -1,0 +1,109 @@
+"""What a config.json says beside a model's shape, or its family without saying it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from railwright.model import load_model
+from railwright.model.architecture import Details
+from railwright.model.hf_config import parse_config
+
+LLAMA: dict[str, Any] = {
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 8,
+    "vocab_size": 1024,
+    "head_dim": 64,
+}
+
+
+def details(kind: str, **keys: Any) -> Details:
+    return parse_config(json.dumps({"model_type": kind, **LLAMA, **keys}), "config.json", kind).details
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "activation"),
+    [
+        ("llama", {}, ""),
+        ("llama", {"hidden_act": "silu"}, "silu"),
+        # Gemma's class overrides what hidden_act says
+        ("gemma2", {"hidden_act": "gelu"}, "gelu_pytorch_tanh"),
+        ("gemma2", {"hidden_activation": "gelu"}, "gelu"),
+    ],
+)
+def test_an_activation_is_the_files_or_its_familys(kind: str, keys: dict[str, Any], activation: str) -> None:
+    assert details(kind, **keys).activation == activation
+
+
+def test_gpt_oss_gates_by_a_clamped_sigmoid_whatever_its_file_says() -> None:
+    """GptOssExperts: alpha 1.702, which is quick GeLU's, a limit of 7, and 1 added to what is gated."""
+    found = load_model("gpt-oss-20b").details
+    assert (found.activation, found.gate_offset, found.gate_limit) == ("quick_gelu", 1.0, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "norm"),
+    [
+        ("llama", {}, ""),
+        ("llama", {"rms_norm_eps": 1e-5}, "RMSNorm"),
+        ("cohere", {"layer_norm_eps": 1e-5}, "LayerNorm"),
+        ("olmo", {}, "LayerNorm"),
+        ("nemotron", {}, "LayerNorm"),
+    ],
+)
+def test_norms_without_biases_may_subtract_the_mean(kind: str, keys: dict[str, Any], norm: str) -> None:
+    assert details(kind, **keys).norm == norm
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "unturned"),
+    [
+        ("llama", {}, ()),
+        ("smollm3", {}, (3, 7)),
+        ("smollm3", {"no_rope_layer_interval": 2}, (1, 3, 5, 7)),
+        ("smollm3", {"no_rope_layers": [0, 1, 1, 1, 1, 1, 1, 0]}, (0, 7)),
+        ("cohere2", {"sliding_window": 64}, (3, 7)),
+        ("exaone4", {"sliding_window": 64, "sliding_window_pattern": 4}, (3, 7)),
+        ("exaone4", {"sliding_window": None}, ()),
+    ],
+)
+def test_some_layers_have_no_rotary_positions(
+    kind: str, keys: dict[str, Any], unturned: tuple[int, ...]
+) -> None:
+    """SmolLM 3 says which; Cohere 2, EXAONE 4 and Llama 4 turn only what looks back a window."""
+    assert details(kind, **keys).unturned == unturned
+    assert load_model("llama-4-scout").details.unturned == tuple(range(3, 48, 4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "scales"),
+    [
+        ("llama", {}, ()),
+        (
+            "granite",
+            {"embedding_multiplier": 12.0, "residual_multiplier": 1.0},
+            ("embedding_multiplier 12.0",),
+        ),
+        ("granite", {"logits_scaling": 16.0}, ("logits_scaling 16.0",)),
+        (
+            "gemma2",
+            {},
+            ("attn_logit_softcapping 50.0", "final_logit_softcapping 30.0", "query_pre_attn_scalar 256"),
+        ),
+        (
+            "gemma2",
+            {"attn_logit_softcapping": None, "final_logit_softcapping": 20.0, "query_pre_attn_scalar": 64},
+            ("final_logit_softcapping 20.0",),
+        ),
+    ],
+)
+def test_multipliers_and_caps_that_change_something(
+    kind: str, keys: dict[str, Any], scales: tuple[str, ...]
+) -> None:
+    """A head of 64 wide scaled by 64 is scaled as any other."""
+    assert details(kind, **keys).scales == scales

@@ -1,0 +1,117 @@
+"""Norms and gated activations one kernel per operation, beside the operations of PyTorch's own autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from railwright.model.mlp_kernels import GATED_LAUNCHES, GATED_MOVED
+from railwright.model.norms import GAINS, GAINS_MOVED, RMS_LAUNCHES, RMS_MOVED, kept_by_norm
+
+torch = pytest.importorskip("torch")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+ROWS, WIDTH = 64, 128
+NO_KERNEL = ("view", "expand", "detach", "unsqueeze", "empty", "alias", "t", "slice", "split")
+"""Views and allocations."""
+
+
+class Operations(TorchDispatchMode):  # type: ignore[misc]
+    """Kernels that operations launch, and what they read and write, as so many times ROWS x WIDTH elements of
+    16 bits; tensors of a value a row, or a column, count as nothing, and so do such ones spread over both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches, self.moved = 0, 0.0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = operation(*args, **(kwargs or {}))
+        if not operation._schema.name.removeprefix("aten::").startswith(NO_KERNEL):
+            self.launches += 1
+            self.moved += sum(map(_elements, [*args, out])) / (ROWS * WIDTH)
+        return out
+
+
+def _elements(value: Any) -> float:
+    if not isinstance(value, torch.Tensor) or 0 in value.stride() or value.numel() < ROWS * WIDTH:
+        return 0.0
+    return value.numel() * value.element_size() / 2
+
+
+def tensor(*shape: int) -> Any:
+    return torch.randn(*shape, dtype=torch.bfloat16).requires_grad_()
+
+
+def llama_rms_norm(states: Any, gains: Any = None) -> Any:
+    """transformers, models/llama/modeling_llama.py, LlamaRMSNorm.forward."""
+    wide = states.to(torch.float32)
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return wide.to(states.dtype) if gains is None else gains * wide.to(states.dtype)
+
+
+def counted(function: Callable[..., Any], inputs: Iterable[Any]) -> tuple[tuple[int, int], list[float]]:
+    """Kernels, and times that all elements are moved, forward and backward."""
+    inputs = list(inputs)
+    with Operations() as ahead:
+        out = function(*inputs)
+    gradient = torch.randn_like(out)
+    with Operations() as back:
+        torch.autograd.grad(out, inputs, gradient)
+    return (ahead.launches, back.launches), [ahead.moved, back.moved]
+
+
+def kept(function: Callable[..., Any], inputs: Iterable[Any]) -> list[float]:
+    """Sizes of the tensors that autograd keeps beside the inputs, over that of ROWS x WIDTH in 16 bits."""
+    inputs = list(inputs)
+    found = {one.data_ptr(): 0.0 for one in inputs}
+
+    def pack(one: Any) -> Any:
+        found.setdefault(one.data_ptr(), one.numel() * one.element_size() / (2 * ROWS * WIDTH))
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one):
+        out = function(*inputs)
+    assert out.shape[0] == ROWS
+    return sorted(size for size in found.values() if size >= 1)
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_an_rms_norm(gains: bool) -> None:
+    inputs = [tensor(ROWS, WIDTH), *([tensor(WIDTH)] if gains else [])]
+    launches, moved = counted(llama_rms_norm, inputs)
+    less, less_moved = ((0, 0), (0.0, 0.0)) if gains else (GAINS, GAINS_MOVED)
+    assert launches == tuple(a - b for a, b in zip(RMS_LAUNCHES, less, strict=True))
+    assert moved == [a - b for a, b in zip(RMS_MOVED, less_moved, strict=True)]
+    assert kept(llama_rms_norm, inputs) == sorted(kept_by_norm(gains).values())
+
+
+def test_a_gated_activation() -> None:
+    inputs = [tensor(ROWS, WIDTH), tensor(ROWS, WIDTH)]
+
+    def gated(gate: Any, up: Any) -> Any:
+        return torch.nn.functional.silu(gate) * up
+
+    assert counted(gated, inputs) == (GATED_LAUNCHES, list(GATED_MOVED))
+    assert kept(gated, inputs) == [1.0]
+
+
+def test_an_activation_without_a_gate_and_layer_norm_are_one_kernel() -> None:
+    one, gains, biases = tensor(ROWS, WIDTH), tensor(WIDTH), tensor(WIDTH)
+    assert counted(torch.nn.functional.gelu, [one])[0] == (1, 1)
+    with Operations() as ahead:
+        torch.nn.functional.layer_norm(one, (WIDTH,), gains, biases)
+    assert ahead.launches == 1
+
+
+def test_a_rotation_keeps_no_tensor_of_its_heads() -> None:
+    cosine, sine = (torch.randn(ROWS, 1, WIDTH // 4, dtype=torch.bfloat16) for _ in range(2))
+
+    def rotated(heads: Any) -> Any:
+        half = heads.shape[-1] // 2
+        return heads * cosine + torch.cat((-heads[..., half:], heads[..., :half]), -1) * sine
+
+    assert kept(rotated, [tensor(ROWS, 4, WIDTH // 4)]) == []
