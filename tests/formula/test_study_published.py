@@ -21,6 +21,7 @@ JOB = "jobs: [{name: j, model: %s, sequence: 4096, global_batch: 64, tokens: 1e9
 DENSE = JOB % ("llama-3.1-8b", "zero: 1")
 EXPERTS = JOB % ("qwen3-30b-a3b", "zero: 1, expert: 8")
 MIXTRAL = JOB % ("mixtral-8x7b", "zero: 1, expert: 8, tensor: 2")
+BY_DEEPEP = EXPERTS.replace("tokens: 1e9", "tokens: 1e9, expert_nodes: 2")
 RANKING = "recommendations: [{name: r, model: dlrm-dcnv2, global_batch: 65536, samples: 4.2e9}]"
 SWEEP = "sweeps: [{op: all_to_all, begin: 1 MiB, end: 1 MiB}]"
 GATHER = "sweeps: [{op: all_gather, begin: 1 MiB, end: 1 MiB}]"
@@ -43,6 +44,7 @@ def applying(*lines: str) -> set[str]:
         ((FOUR, DENSE), {"network-share"}),
         ((FOUR, RANKING, SWEEP), {"pxn-small", "pxn-large"}),
         ((FOUR, EXPERTS), {"pxn-small", "pxn-large", "network-share"}),
+        ((FOUR, BY_DEEPEP), {"network-share"}),
         ((FOUR, MIXTRAL), {"pxn-small", "pxn-large", "pxn-mixtral", "network-share"}),
     ],
 )

@@ -102,11 +102,13 @@ def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect
 
 
 def _exchanges_over_rails(study: Study, workshop: Workshop) -> bool:
-    """Whether the study holds an all-to-all that PXN can send another way: a sweep of it, or experts."""
+    """Whether the study holds an all-to-all that PXN can send another way: a sweep of it, or that of experts,
+    unless other kernels than NCCL's send what these exchange."""
     if not can_relay(workshop.machine(study).network.fabric):
         return False
     swept = any(sweep.op == "all_to_all" for sweep in study.sweeps)
-    return swept or any(job.layout.expert > 1 and _several(job, study, workshop) for job in study.jobs)
+    by_nccl = [job for job in study.jobs if job.layout.expert > 1 and job.expert_nodes is None]
+    return swept or any(_several(job, study, workshop) for job in by_nccl)
 
 
 def _trains_mixtral(study: Study, workshop: Workshop) -> bool:
