@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -114,6 +116,22 @@ def test_a_framework_widens_the_band_of_its_jobs_alone() -> None:
     made = yaml.safe_load(bands(rows, families, frameworks))
     assert (made["frameworks"]["dense one"]["high"], made["frameworks"]["dense other"]["low"]) == (1.0, 1.25)
     assert made["families"]["dense H100 16-bit"]["high"] == 1.3
+
+
+def test_steps_that_wait_for_launches_have_a_band_of_their_own_besides() -> None:
+    """Twenty families at 1.00, and four at 0.70 to 1.30 whose GPUs wait for launches in half of the step."""
+    rows = [row(f"r{i}", 1.0) for i in range(20)]
+    late = [row(f"s{i}", 1.0, 0.7 + i / 5) for i in range(4)]
+    families = {r.record: r.record for r in (*rows, *late)}
+    frameworks = dict.fromkeys(families, "one")
+    plain = [*rows, *late]
+    waiting = [*rows, *(replace(r, launches=0.5) for r in late)]
+    # the two in the middle lie between those at the ends, which no other one reaches
+    assert coverage(plain, families, frameworks) == (20, 24)
+    assert coverage(waiting, families, frameworks) == (22, 24)
+    assert "launches" not in yaml.safe_load(bands(plain, families, frameworks))
+    made = yaml.safe_load(bands(waiting, families, frameworks))["launches"]["all"]
+    assert (made["low"], made["high"]) == (0.7, 1.3)
 
 
 def test_a_series_of_n_records_weighs_the_root_of_n() -> None:

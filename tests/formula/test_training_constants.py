@@ -52,9 +52,16 @@ def test_software_without_a_published_step_on_a_gpu_is_named() -> None:
     assert "all dense models" in other.source
 
 
+def test_a_step_that_waits_for_launches_has_their_band() -> None:
+    usual, bound = (error_band("dense H100 16-bit", "megatron", True, share) for share in (0.24, 0.25))
+    assert usual == error_band("dense H100 16-bit", "megatron")
+    assert bound.low < usual.low < usual.high < bound.high
+    assert "steps that wait for launches" in bound.source
+
+
 def test_a_step_carries_the_band_of_its_family() -> None:
     result = simulate(job(expert=8), MOE, machine(4), predict=priced(50e9), kernel=roofline)
-    band = error_band("moe H100 16-bit", "megatron")
+    band = error_band("moe H100 16-bit", "megatron", True, result.launch_share)
     assert (result.error_low, result.error_high) == (band.low, band.high)
     assert result.error_low < result.error_high
 

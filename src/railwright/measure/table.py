@@ -25,6 +25,7 @@ class Row:
     reason     why the two differ by much, where that is known
     no_effect  of an effect, the value that means none: 1 of a ratio, 0 of a share or a bandwidth
     left_out   our prediction with constants that have not seen this record, where it was made
+    launches   share of a predicted step in which its GPU waits for launches
     """
 
     family: str
@@ -37,6 +38,7 @@ class Row:
     reason: str = ""
     no_effect: float | None = None
     left_out: float | None = None
+    launches: float = 0.0
 
     @property
     def reproduced(self) -> bool:

@@ -84,7 +84,7 @@ def record_row(record: Mapping[str, str], family: str) -> Row:
     """One record predicted, also with factors its family had no say in. Raises Unsupported or PlanError."""
     job, gpus, machine = job_of(record), int(record["gpus"]), machine_for(record)
     same = job.model_copy(update={"name": ANY}), architecture_of(record), machine
-    seconds, tokens = _simulated(*same)
+    seconds, tokens, launches = _simulated(*same)
     what = (
         f"{gpus} GPUs, TP{record['tp'] or 1} PP{record['pp'] or 1} EP{record['ep'] or 1} {record['software']}"
     )
@@ -108,6 +108,7 @@ def record_row(record: Mapping[str, str], family: str) -> Row:
         record["source"],
         reason_of(record, seconds / measured - 1),
         left_out=left_out,
+        launches=launches,
     )
 
 
@@ -118,10 +119,10 @@ ANY = "record"
 @lru_cache(maxsize=2048)
 def _simulated(
     job: TrainingJob, arch: Transformer, machine: Machine, pace: Pace | None = None
-) -> tuple[float, int]:
-    """Step time [s] and tokens of a step."""
+) -> tuple[float, int, float]:
+    """Step time [s] and tokens of a step, and the share in which its GPU waits for launches."""
     step = simulate(job, arch, machine, pace=pace, must_fit=False, most_events=0)
-    return step.step_time, step.tokens
+    return step.step_time, step.tokens, step.launch_share
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from railwright.measure.bands import band
 from railwright.measure.table import Row
+from railwright.training.constants import DECIDES
 
 GROWTH = 0.5
 """A family of n records weighs sqrt(n), as in the fit (tools/fit_training.py): its records share much of
@@ -37,7 +38,8 @@ def bands(rows: Sequence[Row], families: Named, frameworks: Named) -> str:
         f"# each holds {EACH:.0%}, and the wider of a job's two at each end 80 %;",
         "# a family of n records weighs sqrt(n), as in the fit.  A slice is here with at least",
         f"# {FEWEST} families of its own; the others get the band of their kind of model.  A job gets the",
-        "# wider at each end of its slice's band and its framework's.",
+        "# wider at each end of its slice's band and its framework's, and of `launches` where its GPUs wait",
+        f"# for launches in {DECIDES:.0%} of a step or more.",
         "kinds:",
     ]
     known = [r for r in rows if r.left_out is not None]
@@ -50,6 +52,8 @@ def bands(rows: Sequence[Row], families: Named, frameworks: Named) -> str:
             chosen = [r for r in known if name_of(r) == name]
             if len({families[r.record] for r in chosen}) >= FEWEST:
                 lines += _entry(name, chosen, families)
+    if bound := [r for r in known if _waits(r)]:
+        lines += ["launches:", *_entry("all", bound, families, "steps that wait for launches, ")]
     return "\n".join(lines) + "\n"
 
 
@@ -74,14 +78,24 @@ def coverage(rows: Sequence[Row], families: Named, frameworks: Named) -> tuple[i
         limits = found(row, _slice, FEWEST) or found(row, _kind, 1)
         if limits is not None:
             own = found(row, lambda r: _framework(r, frameworks), FEWEST) or limits
+            bound = (found(row, _binds, FEWEST) if _waits(row) else None) or limits
             asked += 1
-            inside += min(limits[0], own[0]) <= _ratio(row) <= max(limits[1], own[1])
+            lows, highs = zip(limits, own, bound, strict=True)
+            inside += min(lows) <= _ratio(row) <= max(highs)
     return inside, asked
 
 
 def _slice(row: Row) -> str:
     """'dense H100 fp8', behind what a row is: a training record, or a run that nobody fitted."""
     return row.family.split(" ", 1)[1]
+
+
+def _waits(row: Row) -> bool:
+    return row.launches >= DECIDES
+
+
+def _binds(row: Row) -> str:
+    return "launches" if _waits(row) else "kernels"
 
 
 def _framework(row: Row, frameworks: Named) -> str:

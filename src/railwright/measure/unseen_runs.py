@@ -149,4 +149,5 @@ def unseen_rows() -> Iterator[Row]:
             told["source"],
             told["known"],
             left_out=result.step_time,
+            launches=result.launch_share,
         )

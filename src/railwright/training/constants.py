@@ -45,19 +45,29 @@ def constants() -> tuple[Constant, ...]:
     return tuple(_constants().values())
 
 
+DECIDES = 0.25
+"""Share of a step in which its GPU waits for launches from which their errors are the step's: predicted
+launches are off by more than kernels (measure/training_bands.py, `launches`)."""
+
+
 @cache
-def error_band(family: str, framework: str, fitted: bool = True) -> ErrorBand:
-    """The error band of a job: what is the wider at each end of two, or of three.
+def error_band(family: str, framework: str, fitted: bool = True, launches: float = 0.0) -> ErrorBand:
+    """The error band of a job: what is the wider at each end of two, or of more.
 
     family     'dense H100 16-bit'; the band of its kind of model where it has too few published records
     framework  of its software's era, whose records are off by more or less than others' on the same GPU
     fitted     whether that era has published steps on this GPU; else all of its kind of model count too
+    launches   share of the step in which its GPU waits for launches; from DECIDES on all steps that do count
     """
     data, kind = _read("error_band"), family.split()[0]
     band = _banded(data["families"].get(family) or data["kinds"][kind])
     if row := data["frameworks"].get(f"{kind} {framework}"):
         band = _widened(band, framework, _banded(row))
-    return band if fitted else _widened(band, f"all {kind} models", _banded(data["kinds"][kind]))
+    if not fitted:
+        band = _widened(band, f"all {kind} models", _banded(data["kinds"][kind]))
+    if launches >= DECIDES:
+        band = _widened(band, "steps that wait for launches", _banded(data["launches"]["all"]))
+    return band
 
 
 def _widened(band: ErrorBand, whose: str, own: ErrorBand) -> ErrorBand:

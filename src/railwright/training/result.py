@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railwright.collectives.prediction import CollectivePrediction
@@ -76,6 +77,11 @@ class UsedCollective:
     prediction: CollectivePrediction
 
 
+def launch_share(shares: Sequence[Share], step_time: float) -> float:
+    """Share of a step in which the GPU waits for launches, 0..1."""
+    return sum(s.exposed for s in shares if s.kind == "host") / step_time
+
+
 @dataclass(frozen=True)
 class Feed:
     """What a step reads of its data set, and how long its loaders take.
@@ -143,3 +149,8 @@ class StepResult:
     def exposed_share(self) -> float:
         """Exposed communication, inside servers and between them, over step time, 0..1."""
         return sum(s.exposed for s in self.shares if s.kind in COMMUNICATION) / self.step_time
+
+    @property
+    def launch_share(self) -> float:
+        """Share of the step in which the GPU waits for launches, 0..1."""
+        return launch_share(self.shares, self.step_time)

@@ -37,7 +37,7 @@ from railwright.training.offload import ON_GPU, copy_times, update_on_host
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check, microbatches
-from railwright.training.result import StepResult
+from railwright.training.result import StepResult, launch_share
 from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus
@@ -129,7 +129,9 @@ def simulate(
     tokens = job.global_batch * job.sequence
     flops = job_flops_per_token(job, arch) * tokens
     gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
-    band = error_band(family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework, fitted)
+    parts = shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden)
+    family, framework = family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework
+    band = error_band(family, framework, fitted, launch_share(parts, step_time))
     step = StepResult(
         step_time=step_time,
         tokens=tokens,
@@ -137,7 +139,7 @@ def simulate(
         tokens_per_second_per_gpu=tokens / step_time / gpus,
         model_flops=flops,
         mfu=flops / (step_time * gpus * peak),
-        shares=shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden),
+        shares=parts,
         memory=memory,
         collectives=used(stages[chosen].stage, placed[chosen], endings[chosen], prices),
         timeline=shown,
