@@ -94,12 +94,12 @@ def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, 
         if fitted:
             return ()
         return (
-            f"No published training step of software {software} on {gpu} in {width_of(dtype)} was compared "
-            "with our predictions: what other eras, GPUs and widths say stands for it (`railwright catalog "
-            f"show {software}`), and the error band is that of other software, so this one's may be wider.",
+            f"No published training step of software {software} on {gpu} in {width_of(dtype)} is in "
+            "the fit: what other eras, GPUs and widths say stands for it (`railwright catalog show "
+            f"{software}`), and the error band is that of other software, so this one's may be wider.",
         )
     return (
-        f"No published training step on {gpu} was compared with our predictions: the error band is that of "
+        f"No published training step on {gpu} is in the fit: the error band is that of "
         f"{', '.join(MEASURED)}, and this GPU's may be wider.",
     )
 
