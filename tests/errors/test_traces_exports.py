@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,15 @@ def test_simai_has_no_context_parallel_groups(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"^case: SimAI has no context-parallel groups; set layout\.context"):
         export(one, DENSE, machine(2), "simai", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_simai_has_no_rails_of_experts(tmp_path: Path) -> None:
+    """What DeepEP sends between servers goes to the GPUs at one place of each."""
+    one = job(batch=32, sequence=512, expert=16).model_copy(update={"expert_nodes": 2})
+    arch = replace(MOE, experts=16)
+    with pytest.raises(PlanError, match=r"no groups of 2 ranks for 'ep dispatch'.*leave expert_nodes out"):
+        export(one, arch, machine(2), "simai", tmp_path / "out")
+    export(one.model_copy(update={"expert_nodes": None}), arch, machine(2), "simai", tmp_path / "out")
 
 
 def test_simai_reads_what_stages_send_as_an_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

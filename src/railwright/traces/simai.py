@@ -173,6 +173,7 @@ def _refuse_other_groups(job: TrainingJob, step: StepResult, fabric: Fabric) -> 
                 f"of tensor, {sizes.expert} of expert and {sizes.replicas} of data parallelism, and "
                 f"{sizes.expert_replicas} replicas of an expert; "
                 + ("set amax_over to tensor or none, or " if one.purpose == MAXIMA else "")
+                + ("leave expert_nodes out (NCCL's all-to-all), or " if one.kind == "ep" else "")
                 + "export chakra."
             )
 
