@@ -37,7 +37,7 @@ NVLINK = 450e9
 
 
 def example_result(**changes: Any) -> Result:
-    """The result; `changes` replace its fields, a study its design too."""
+    """The result; `changes` replace its fields."""
     rails = toy_fabric(30, leaves_per_group=8, spines=4, by_rail=True)
     tree = toy_fabric(30, leaves_per_group=8, spines=4, by_rail=False)
     rail_only = toy_fabric(30, leaves_per_group=8, spines=0, by_rail=True)
@@ -51,7 +51,6 @@ def example_result(**changes: Any) -> Result:
     )
     result = Result(
         study=example_study(),
-        design=example_study(),
         version="0.1.0",
         spec_hash="0123456789abcdef" * 4,
         models_used=("network: max-min fluid (docs/network.md)", "training: event-driven step timeline"),
@@ -85,8 +84,6 @@ def example_result(**changes: Any) -> Result:
         warnings=("fine-tune: expert loads are taken as balanced",),
         seconds=4.2,
     )
-    if "study" in changes:
-        changes.setdefault("design", changes["study"])
     return replace(result, **changes)
 
 

@@ -136,17 +136,12 @@ def wanted() -> Iterator[tuple[Path, str]]:
     from railwright.measure import validate
     from railwright.measure.training import records
     from railwright.measure.training_bands import bands
-    from railwright.measure.training_errors import steps_of
-    from railwright.measure.training_habits import framework_of
-    from railwright.measure.unseen_runs import RUNS, frameworks_of_runs, groups_of_runs
+    from railwright.measure.training_bars import belonging, ranged
     from railwright.training import error_band
 
     table = validate()
     carried = {r["id"]: r for r in records()}
-    families = {name: r["family"] for name, r in carried.items()} | groups_of_runs()
-    frameworks = {name: framework_of(r) for name, r in carried.items()} | frameworks_of_runs()
-    others = [row for row in table.rows if row.family.startswith(RUNS)]
-    yield BANDS, bands([*steps_of(table.rows, carried), *others], families, frameworks)
+    yield BANDS, bands(ranged(table.rows, carried), *belonging(carried))
     error_band.cache_clear()
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))

@@ -340,7 +340,7 @@ def test_the_audit_is_a_table_and_a_block_to_copy(html):
 def test_a_fabric_without_a_job_is_audited_for_all_its_gpus():
     result = example_result()
     study = result.study.model_copy(update={"jobs": ()})
-    text = page(replace(result, study=study, design=study, variants=(result.variants[3],)))
+    text = page(replace(result, study=study, variants=(result.variants[3],)))
     section = text[text.index('id="audit"') : text.index('id="collectives"')]
     assert "one group of all GPUs" in section
     assert "NCCL_PXN_DISABLE=0" in section, "rail-only reaches other rails by relay"

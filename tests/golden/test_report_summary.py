@@ -104,11 +104,9 @@ def test_whole_runs_of_several_jobs_say_whose_budget_is_which():
         *result.study.jobs,
         result.study.jobs[0].model_copy(update={"name": "pretrain", "software": "fsdp-2025"}),
     )
-    study = result.study.model_copy(update={"jobs": jobs})
     several = replace(
         result,
-        study=study,
-        design=study,
+        study=result.study.model_copy(update={"jobs": jobs}),
         variants=(replace(result.variants[0], jobs=(first, slow, rare)),),
     )
     text = printed(several)

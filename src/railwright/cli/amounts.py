@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+
+
+def tokens_option(told: str) -> Any:
+    """The option `--tokens`; `told` is its help."""
+    return typer.Option("--tokens", "-t", parser=token_count, metavar="<float>", help=told)
 
 
 def token_count(text: str) -> float:

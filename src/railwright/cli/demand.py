@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from railwright.cli.amounts import token_count
+from railwright.cli.amounts import tokens_option
 from railwright.cli.jobs import training_job
 from railwright.errors import RailwrightError
 
@@ -36,16 +36,7 @@ def demand(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Without a study: bundled name or config.json.")
     ] = None,
-    tokens: Annotated[
-        float | None,
-        typer.Option(
-            "--tokens",
-            "-t",
-            parser=token_count,
-            metavar="<float>",
-            help="Token budget, e.g. 2e12; default: the job's.",
-        ),
-    ] = None,
+    tokens: Annotated[float | None, tokens_option("Token budget, e.g. 2e12; default: the job's.")] = None,
     days: Annotated[float | None, typer.Option("--days", help="Deadline: how many GPUs?")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="Fleet: how many days?")] = None,
     gpu: Annotated[

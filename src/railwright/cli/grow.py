@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railwright.cli.amounts import token_count
+from railwright.cli.amounts import tokens_option
 
 if TYPE_CHECKING:
     from railwright.growth.result import Growth, Pace, Rung, Span
@@ -30,16 +30,7 @@ def grow(
     sequence: Annotated[
         int, typer.Option("--sequence", "-s", help="Tokens of a sequence, or of a request with its answer.")
     ] = 4096,
-    tokens: Annotated[
-        float | None,
-        typer.Option(
-            "--tokens",
-            "-t",
-            parser=token_count,
-            metavar="<float>",
-            help="Tokens of one run, e.g. 2e8; default: not said.",
-        ),
-    ] = None,
+    tokens: Annotated[float | None, tokens_option("Tokens of one run, e.g. 2e8; default: not said.")] = None,
     growth: Annotated[
         float, typer.Option("--growth", help="Growth of the load in a year, 0.5 for half as much again.")
     ] = 0.0,

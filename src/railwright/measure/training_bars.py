@@ -9,7 +9,7 @@ from statistics import mean
 
 from railwright.measure.bands import LEVEL
 from railwright.measure.table import Row, Skipped, quantile
-from railwright.measure.training_bands import coverage
+from railwright.measure.training_bands import Named, coverage
 from railwright.measure.training_habits import framework_of
 from railwright.measure.training_jobs import architectures
 from railwright.measure.unseen_runs import RUNS, frameworks_of_runs, groups_of_runs
@@ -66,17 +66,26 @@ def reached(
     found.append(_mean_bias("SimuMax, B200", simumax, 0.05, 0.02))
     allocated = [r for r in rows if r.family == "memory allocated" and r.record.startswith("simumax")]
     found.append(_memory("SimuMax, B200, memory within 2 %", allocated, 0.02))
-    inside, total = coverage(
-        [*steps, *(r for r in rows if r.family.startswith(RUNS))],
-        {r.record: records[r.record]["family"] for r in steps} | groups_of_runs(),
-        {r.record: framework_of(records[r.record]) for r in steps} | frameworks_of_runs(),
-    )
+    inside, total = coverage(ranged(rows, records), *belonging(records))
     if total:
         share = inside / total
         found.append(
             Reached(f"{LEVEL:.0%} intervals, nested", "75-85 %", f"{share:.1%}", 0.75 <= share <= 0.85)
         )
     return found
+
+
+def ranged(rows: Sequence[Row], records: Mapping[str, Mapping[str, str]]) -> list[Row]:
+    """Rows that ranges are made of: steps of records, and other people's runs."""
+    steps = (r for r in rows if r.record in records and r.family.startswith(STEPS))
+    return [*steps, *(r for r in rows if r.family.startswith(RUNS))]
+
+
+def belonging(records: Mapping[str, Mapping[str, str]]) -> tuple[Named, Named]:
+    """Families and frameworks of records, and of other people's runs, whose groups are their families."""
+    families = {name: record["family"] for name, record in records.items()}
+    frameworks = {name: framework_of(record) for name, record in records.items()}
+    return families | groups_of_runs(), frameworks | frameworks_of_runs()
 
 
 def lines(found: Sequence[Reached]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.cost.priced import Priced
@@ -11,6 +12,7 @@ from railwright.fabric.graph import Fabric
 from railwright.reliability.result import Goodput
 from railwright.serving.result import ServingResult
 from railwright.site.plan import SitePlan
+from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.training.cached import Reserved
 from railwright.training.critical import CriticalPath
@@ -123,7 +125,6 @@ class Result:
 
     answer     three sentences
     recommended  the place among `variants` of the one that the answer recommends and speaks of
-    design     the study with that variant's changes: rooms, assumptions and what the report audits are of it
     bottleneck   what holds the first job back there (`study.bottleneck.What`), '' without a job
     what_ifs   the first job there with one thing changed that no study has to write down (`training.whatif`)
     rooms      serving, failures, site and money, where the study has these sections
@@ -131,7 +132,6 @@ class Result:
     """
 
     study: Study
-    design: Study
     version: str
     spec_hash: str
     models_used: tuple[str, ...]
@@ -146,3 +146,10 @@ class Result:
     recommended: int = 0
     bottleneck: str = ""
     rooms: Rooms = field(default_factory=Rooms)
+
+    @cached_property
+    def design(self) -> Study:
+        """The study with the changes of the recommended variant: rooms, assumptions and what the report
+        audits are of it."""
+        chosen = self.recommended
+        return override(self.study, self.study.variants[chosen - 1].set) if chosen else self.study

@@ -98,7 +98,6 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     tell("writing the answer")
     return Result(
         study=study,
-        design=design,
         version=railwright.__version__,
         spec_hash=spec_hash(study),
         models_used=MODELS_USED,
