@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search import Space
 from railwright.search.blocks import blocks
 from railwright.search.footprint import Footprint
+from railwright.search.frameworks import FRAMEWORKS
 from railwright.search.pricing import Pricer
 from railwright.search.screen import Screen
 from railwright.search.space import Block, apply
@@ -93,3 +95,14 @@ def drawn(
             continue
         layouts.append((block, index, step))
     return Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric)), layouts
+
+
+LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
+
+
+def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:
+    """What of a layout, which torchtitan shards as FSDP2 does unless `fields` say how."""
+    layout = {"batch": 64, **fields}
+    if name == "torchtitan":
+        layout = {"zero": 3, "reduce_each": layout.get("pipeline", 1) == 1, **layout}
+    return "; ".join(FRAMEWORKS[name].lacks(job(**layout), arch, data))

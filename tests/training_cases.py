@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+import pytest
+
 from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op, Term
+from railwright.errors import PlanError
 from railwright.model.architecture import LinearMixer, Operator, Transformer
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training import simulate
 from railwright.training.communication import Predict
 
 DENSE = Transformer(
@@ -168,3 +172,13 @@ def priced(bandwidth: float, latency: float = 20e-6) -> Predict:
 def roofline(operator: Operator) -> float:
     """Kernel time: 500 Tflop/s or 3 TB/s, whichever is slower, after 4 us. [s]"""
     return 4e-6 + max(operator.flops / 500e12, operator.bytes / 3e12)
+
+
+def refusal(wanted: TrainingJob, arch: Transformer = DENSE, servers: int = 4) -> str:
+    """What is said of a job that cannot run: one sentence that begins with its name."""
+    with pytest.raises(PlanError) as caught:
+        simulate(wanted, arch, machine(servers), predict=priced(50e9), kernel=roofline)
+    text = str(caught.value)
+    assert text.startswith("case: ")
+    assert text.endswith(".")
+    return text

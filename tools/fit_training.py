@@ -224,8 +224,11 @@ def _report(samples: list[Sample], final: list[float], unseen: list[float]) -> N
     for i, s in enumerate(samples):
         groups[" | ".join(s.cell)].append(i)
         groups["all"].append(i)
-        moe = architecture_of(_records()[s.number]).is_moe
-        groups["moe" if moe else "dense"].append(i)
+        kind = "moe" if architecture_of(_records()[s.number]).is_moe else "dense"
+        groups[kind].append(i)
+        if not s.family.startswith(GUESTS):
+            groups["all but guests"].append(i)
+            groups[f"{kind} but guests"].append(i)
     for name, chosen in groups.items():
         seen, left = (np.expm1(np.array([e[i] for i in chosen])) for e in (final, unseen))
         print(

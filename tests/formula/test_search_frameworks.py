@@ -22,11 +22,11 @@ from railwright.search.space import apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.sizes import data_parallel
+from search_cases import LATENT, lacks
 from training_cases import DENSE, MOE, changed, job, machine
 
 WINDOWS = replace(DENSE, sliding_window=512, full_every=6)
 SINKS = replace(MOE, sliding_window=512, full_every=2, attention_sinks=True)
-LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
 LINEAR = replace(
     DENSE,
     pattern=("linear dense",) * 8,
@@ -34,14 +34,6 @@ LINEAR = replace(
 )
 
 RING = "a ring of keys and values that is not hidden"
-
-
-def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:
-    """What of a layout, which torchtitan shards as FSDP2 does unless `fields` say how."""
-    layout = {"batch": 64, **fields}
-    if name == "torchtitan":
-        layout = {"zero": 3, "reduce_each": layout.get("pipeline", 1) == 1, **layout}
-    return "; ".join(FRAMEWORKS[name].lacks(job(**layout), arch, data))
 
 
 @pytest.mark.parametrize(
@@ -95,102 +87,7 @@ def test_what_each_framework_lacks(layout: dict[str, Any], megatron: str, torcht
     assert lacks("torchtitan", arch, **layout) == torchtitan
 
 
-EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
-
-
-@pytest.mark.parametrize(
-    ("layout", "missing"),
-    [
-        ({"tensor": 2}, "experts under tensor parallelism without sequence parallelism"),
-        (SP, ""),
-        ({"recompute": "selective", "recompute_modules": ("ops", "moe_act")}, "recomputation of ops"),
-        ({"pipeline": 2, "virtual_pipeline": 2}, ""),
-        (
-            {"pipeline": 2, "virtual_pipeline": 2, "overlap": Overlap(pp=False)},
-            "two interleaved stages that do not hide what they send",
-        ),
-        ({"pipeline": 4, "virtual_pipeline": 2, "overlap": Overlap(pp=False)}, ""),
-        ({"expert": 4, "zero": 2, "overlap": EP}, ""),
-        ({"expert": 4, "zero": 3, "overlap": EP}, ""),
-        (
-            {"expert": 4, "zero": 2, "pipeline": 4, "virtual_pipeline": 2, "overlap": EP},
-            "expert all-to-alls hidden in virtual stages beside zero 2 and 3",
-        ),
-        ({"zero": 3, "reshard": False}, "sharded parameters kept until the backward pass"),
-        ({"zero": 2, "reduce_each": False}, "sharded gradients reduced once per step"),
-        ({"zero": 1, "reduce_each": False}, ""),
-    ],
-    ids=str,
-)
-def test_what_megatron_refuses_of_experts(layout: dict[str, Any], missing: str) -> None:
-    """moe_layer.py, validate_args and combined_1f1b.py at the commit that the exports name."""
-    assert lacks("megatron", MOE, **layout) == lacks("nemo", MOE, **layout) == missing
-
-
-TURNS = Overlap(ep=True, tp=True)
-BESIDE = "expert all-to-alls hidden beside hidden tensor parallelism"
-UNBUFFERED = "tensor parallelism hidden beside latent attention"
-
-
-@pytest.mark.parametrize(
-    ("arch", "layout", "missing"),
-    [
-        (MOE, {**SP, "expert": 4, "overlap": Overlap(ep=True)}, ""),
-        (MOE, {**SP, "expert": 4, "overlap": Overlap(tp=True)}, ""),
-        (MOE, {**SP, "expert": 4, "overlap": TURNS}, BESIDE),
-        (MOE, {**SP, "expert": 4, "pipeline": 2, "virtual_pipeline": 2, "overlap": TURNS}, BESIDE),
-        # nothing is exchanged among experts, or among tensor-parallel ranks
-        (MOE, {**SP, "overlap": TURNS}, ""),
-        (MOE, {"expert": 4, "overlap": TURNS}, ""),
-        (LATENT, {**SP, "overlap": Overlap(tp=True)}, UNBUFFERED),
-        (LATENT, {"overlap": Overlap(tp=True)}, ""),
-        # there tp_comm_overlap does nothing, which hinders no turns
-        (LATENT, {**SP, "expert": 4, "overlap": TURNS}, UNBUFFERED),
-        (replace(MOE, mtp_layers=1), {"expert": 4, "overlap": EP}, ""),
-        (
-            replace(MOE, mtp_layers=2),
-            {"expert": 4, "overlap": EP},
-            "expert all-to-alls hidden beside several layers of multi-token prediction",
-        ),
-    ],
-    ids=str,
-)
-def test_what_megatron_does_not_hide_together(
-    arch: Transformer, layout: dict[str, Any], missing: str
-) -> None:
-    """Delayed weight gradients are no Userbuffers' (Transformer Engine, WeightGradStore), and the products of
-    latent attention have no such buffers (Megatron-LM, TELinear)."""
-    assert lacks("megatron", arch, **layout) == lacks("nemo", arch, **layout) == missing
-
-
-NARROW = "narrow or offloaded optimizer states that are not sharded"
-KEPT = "master weights as remainders"
-
-
-@pytest.mark.parametrize(
-    ("data", "layout", "states", "missing"),
-    [
-        (1, {"zero": 0}, {"moment_dtype": "bf16"}, ""),
-        (2, {"zero": 0}, {"moment_dtype": "bf16"}, NARROW),
-        (2, {"zero": 1}, {"moment_dtype": "bf16"}, ""),
-        # one copy of the dense parameters, two of every expert
-        (1, {**SP, "zero": 0, "expert_tensor": 1}, {"moment_dtype": "bf16"}, NARROW),
-        (1, {**SP, "zero": 0, "expert_tensor": 1, "expert": 2}, {"moment_dtype": "bf16"}, ""),
-        (2, {"zero": 1}, {"master": "remainder"}, ""),
-        (2, {"zero": 2}, {"master": "remainder"}, f"{KEPT} under Megatron-FSDP"),
-        (2, {"zero": 1}, {"master": "remainder", "dtype": "nvfp4"}, ""),
-        (2, {"zero": 1}, {"master": "remainder", "dtype": "fp8", "amax_over": "stage"}, ""),
-        (2, {"zero": 1}, {"master": "remainder", "dtype": "fp8"}, ""),
-        (2, {"zero": 2}, {"master": "remainder", "dtype": "mxfp8"}, ""),
-    ],
-    ids=str,
-)
-def test_what_megatron_keeps_of_narrow_states(
-    data: int, layout: dict[str, Any], states: dict[str, Any], missing: str
-) -> None:
-    """optimizer_config.py, __post_init__, and optimizer/__init__.py at the commit that the exports name."""
-    wanted = job(batch=64, **layout).model_copy(update=states)
-    assert "; ".join(FRAMEWORKS["megatron"].lacks(wanted, MOE, data)) == missing
+SP = {"tensor": 2, "sequence_parallel": True}
 
 
 @pytest.mark.parametrize(
