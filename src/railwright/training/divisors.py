@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+MOST = 72
+"""Largest size that a refusal of tensor parallelism offers: the GPUs of the largest server, an NVL72 rack."""
+
 
 @lru_cache(maxsize=1024)
 def divisors(number: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.divisors import divisors, working
+from railwright.training.divisors import MOST, divisors, working
 from railwright.units import number
 
 
@@ -53,7 +53,7 @@ def working_cuts(arch: Transformer, stage: int, expert: int) -> list[int]:
 
     Where none of them leaves ranks for the expert groups, that is not asked.
     """
-    cuts = [d for d in divisors(stage) if d <= 72 and arch.expert_ffn % d == 0]
+    cuts = [d for d in divisors(stage) if d <= MOST and arch.expert_ffn % d == 0]
     return [d for d in cuts if stage // d % expert == 0] or cuts
 
 

@@ -11,12 +11,9 @@ from railwright.model.architecture import Transformer
 from railwright.model.mixers import check_mixer
 from railwright.model.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
-from railwright.training.divisors import working
+from railwright.training.divisors import MOST, working
 from railwright.training.experts import working_cuts
 from railwright.training.sizes import domain_of, job_gpus
-
-MOST = 72
-"""Largest size that a refusal offers: the GPUs of the largest server."""
 
 
 class Width(NamedTuple):
