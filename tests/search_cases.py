@@ -64,6 +64,9 @@ HEADED = replace(
 )
 """GATED with heads of their own in the windowed layers."""
 
+LATENT_EXPERTS = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
+"""Latent attention in layers that are all alike, with neither shared experts nor extra layers."""
+
 CHOOSING = replace(LATENT, index_topk=512, index_heads=8, index_dim=64)
 SHARING = replace(
     CHOOSING,
@@ -95,9 +98,6 @@ def drawn(
             continue
         layouts.append((block, index, step))
     return Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric)), layouts
-
-
-LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
 
 
 def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:

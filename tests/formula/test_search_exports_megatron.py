@@ -13,6 +13,7 @@ from export_cases import ON, exported
 from railwright.search.export import FORMS
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
+from search_cases import LATENT_EXPERTS
 from training_cases import BLOCKS, DELTA, DENSE, MOE, changed, job
 
 
@@ -54,7 +55,6 @@ def test_what_megatron_refuses_is_not_written() -> None:
 
 
 SPLIT: dict[str, Any] = {"tensor": 2, "sequence_parallel": True, "expert": 4}
-LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,15 @@ LATENT = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_h
             True,
             "which Transformer Engine refuses beside tp_comm_overlap",
         ),
-        (LATENT, Overlap(tp=True), False, False, "tp_comm_overlap is switched off by latent attention"),
         (
-            LATENT,
+            LATENT_EXPERTS,
+            Overlap(tp=True),
+            False,
+            False,
+            "tp_comm_overlap is switched off by latent attention",
+        ),
+        (
+            LATENT_EXPERTS,
             Overlap(ep=True, tp=True),
             True,
             False,

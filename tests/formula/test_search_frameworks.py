@@ -22,7 +22,7 @@ from railwright.search.space import apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.sizes import data_parallel
-from search_cases import LATENT, lacks
+from search_cases import LATENT_EXPERTS, lacks
 from training_cases import DENSE, MOE, changed, job, machine
 
 WINDOWS = replace(DENSE, sliding_window=512, full_every=6)
@@ -145,8 +145,8 @@ BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor paral
         (DENSE, 8, {"pipeline": 2, "dtype": "fp8"}, ""),
         (MOE, 8, {"pipeline": 2, "dtype": "mxfp8"}, ""),
         (DENSE, 8, {**SP, "dtype": "mxfp8"}, "compiled mxfp8 beside tensor parallelism"),
-        (LATENT, 8, {**SP, "dtype": "fp8"}, BY_TENSOR),
-        (LATENT, 8, {**SP, "dtype": "fp8_rowwise"}, ""),
+        (LATENT_EXPERTS, 8, {**SP, "dtype": "fp8"}, BY_TENSOR),
+        (LATENT_EXPERTS, 8, {**SP, "dtype": "fp8_rowwise"}, ""),
         (MOE, 8, {"pipeline": 2, "schedule": "dualpipe-v", "expert": 4}, ""),
         (
             MOE,
@@ -288,7 +288,7 @@ def test_a_job_of_which_a_framework_runs_nothing_is_told_so(
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_plain_job_is_run_in_some_layout(name: str) -> None:
-    for arch in (DENSE, MOE, LATENT, WINDOWS, SINKS):
+    for arch in (DENSE, MOE, LATENT_EXPERTS, WINDOWS, SINKS):
         assert FRAMEWORKS[name].lacks_always(job(batch=64, pipeline=2, schedule="gpipe"), arch) == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.spec.training import Overlap
-from search_cases import LATENT, lacks
+from search_cases import LATENT_EXPERTS, lacks
 from training_cases import MOE, job
 
 EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
@@ -60,10 +60,10 @@ UNBUFFERED = "tensor parallelism hidden beside latent attention"
         # nothing is exchanged among experts, or among tensor-parallel ranks
         (MOE, {**SP, "overlap": TURNS}, ""),
         (MOE, {"expert": 4, "overlap": TURNS}, ""),
-        (LATENT, {**SP, "overlap": Overlap(tp=True)}, UNBUFFERED),
-        (LATENT, {"overlap": Overlap(tp=True)}, ""),
+        (LATENT_EXPERTS, {**SP, "overlap": Overlap(tp=True)}, UNBUFFERED),
+        (LATENT_EXPERTS, {"overlap": Overlap(tp=True)}, ""),
         # there tp_comm_overlap does nothing, which hinders no turns
-        (LATENT, {**SP, "expert": 4, "overlap": TURNS}, UNBUFFERED),
+        (LATENT_EXPERTS, {**SP, "expert": 4, "overlap": TURNS}, UNBUFFERED),
         (replace(MOE, mtp_layers=1), {"expert": 4, "overlap": EP}, ""),
         (
             replace(MOE, mtp_layers=2),
