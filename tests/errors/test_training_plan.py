@@ -223,10 +223,14 @@ def test_experts_cut_into_more_parts_than_a_stage_has_gpus() -> None:
     assert "1, 2, 4, 8, 16 work" in text, "with 32 no two ranks are left for the experts"
 
 
-def test_shards_need_zero_3_and_a_divisor() -> None:
-    assert "needs zero: 3, but zero is 1" in refusal(job(shard=8))
+def test_shards_need_something_sharded_and_divisors_of_both_replicas() -> None:
+    assert "zero: 0 shards nothing; set zero to 1, 2 or 3" in refusal(job(zero=0, shard=8))
     assert "layout.shard 5 does not divide the 32 ranks" in refusal(job(zero=3, shard=5))
-    assert "experts have other replicas" in refusal(job(zero=3, shard=8, expert=2), MOE)
+    # 32 ranks hold what is dense, 4 each the experts: 16 groups of 2 have not one of these each
+    assert (
+        "layout.shard 2 makes 16 groups of the 32 ranks that hold the same parameters, and the 4 ranks that "
+        "hold the same experts cannot be divided among them; 8, 16, 32 work."
+    ) in refusal(job(shard=2, expert=8), MOE)
 
 
 def test_adapters_beside_nothing() -> None:

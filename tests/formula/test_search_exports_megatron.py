@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from export_cases import ON, exported
+from railwright.search.dispatcher import Hosts
 from railwright.search.export import FORMS
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
@@ -230,11 +231,11 @@ def test_uneven_stages_are_written_for_megatron(
 ) -> None:
     """Two numbers where only the ends differ, else every piece; that stands for the virtual stages too."""
     one = job(batch=48, **layout)
-    found = FORMS["megatron"][1](one, DENSE, 1)
+    found = FORMS["megatron"][1](one, DENSE, Hosts(4))
     whole = f"--num-layers {DENSE.layers}"
     assert [x for x in found if ("-layers" in x or "-layout" in x) and x != whole] == lines
     assert any("virtual-stages" in x for x in found) == (one.layout.virtual_pipeline > 1 and not lines)
-    text = "\n".join(FORMS["nemo"][1](one, DENSE, 1))
+    text = "\n".join(FORMS["nemo"][1](one, DENSE, Hosts(4)))
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     written = {str(k.arg): k.value for call in calls for k in call.keywords}
     assert {

@@ -101,12 +101,18 @@ def test_what_is_printed_for_torchtitan_is_what_was_predicted() -> None:
 
 @pytest.mark.parametrize(
     ("layout", "copies"),
-    [({"shard": 4}, 4), ({"shard": 4, "context": 2}, 4), ({"shard": 16}, 1), ({}, 1)],
+    [
+        ({"shard": 4}, 4),
+        ({"shard": 4, "context": 2}, 4),
+        ({"shard": 16}, 1),
+        ({}, 1),
+        ({"zero": 1, "shard": 8}, 2),
+    ],
     ids=str,
 )
 def test_megatron_is_told_how_many_copies_share_gradients(layout: dict[str, int], copies: int) -> None:
     """16 ranks with the same parameters, context-parallel ones among them."""
-    one = job(zero=3, **layout)
+    one = job(**{"zero": 3, **layout})
     hosts = Hosts.of(one, machine(2))
     arguments = FORMS["megatron"][1](one, DENSE, hosts)
     assert (f"--num-distributed-optimizer-instances {copies}" in arguments) == (copies > 1)

@@ -57,16 +57,16 @@ def test_part_of_each_server_makes_the_same_space_whether_the_gpus_are_counted_o
 
 
 def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None:
-    """Copies shared by 4 ranks (HSDP) want zero 3, blocking launches want nothing hidden: the axes' first
+    """Copies shared by 4 ranks want something sharded, blocking launches nothing hidden: the axes' first
     values, zero 0 and hidden gradients, are refused, and still all layouts with the others are there."""
     axes = {"tensor": [1, 2], "pipeline": [1], "context": [1], "micro_batch": [1], "recompute": ["none"]}
     fabric = machine(1).network.fabric
     grouped, _ = blocks(
         Space.of({**axes, "overlap_tp": [False]}), job(batch=16, zero=3, shard=4), DENSE, fabric
     )
-    assert [b.of("zero") for b in grouped] == [(3,), (3,)]
-    # tensor 1: gradients hidden or not; tensor 2: and norms split or not
-    assert [b.size for b in grouped] == [2, 4]
+    assert [b.of("zero") for b in grouped] == [(1, 2, 3), (1, 2, 3)]
+    # three of zero; tensor 1: gradients hidden or not; tensor 2: and norms split or not
+    assert [b.size for b in grouped] == [3 * 2, 3 * 4]
     off = job(batch=16, overlap=Overlap(dp=False, pp=False, cp=False))
     off = off.model_copy(update={"launch_blocking": True})
     blocking, _ = blocks(Space.of(axes), off, DENSE, fabric)
@@ -186,7 +186,7 @@ def test_a_first_value_that_is_refused_takes_no_other_with_it() -> None:
 
 
 def test_groups_that_share_a_copy_are_an_axis() -> None:
-    """16 ranks; copies of 4 and 8 want zero 3, all ranks allow any: 4 layouts and one of each group."""
+    """16 ranks; copies of 4 and 8 want something sharded, all ranks allow any."""
     axes = {"tensor": [1], "pipeline": [1], "context": [1], "micro_batch": [1], "recompute": ["none"]}
     fabric = machine(2).network.fabric
     space = {**axes, "shard": [None, 4, 8], "overlap_dp": [True]}
@@ -194,16 +194,16 @@ def test_groups_that_share_a_copy_are_an_axis() -> None:
     packed = [b for b in found if b.structure["placement"] == "packed"]
     assert [(b.structure["shard"], b.of("zero")) for b in packed] == [
         (None, (0, 1, 2, 3)),
-        (4, (3,)),
-        (8, (3,)),
+        (4, (1, 2, 3)),
+        (8, (1, 2, 3)),
     ]
     assert not refused
-    # in a pipeline, where zero 2 and 3 are not tried by default, groups are asked for all the same
+    # in a pipeline zero 2 and 3 are not tried by default
     staged, _ = blocks(Space.of({**space, "pipeline": [2]}), job(batch=16), DENSE, fabric)
     assert {(b.structure["shard"], b.of("zero")) for b in staged if b.structure["schedule"] == "auto"} == {
         (None, (0, 1)),
-        (4, (3,)),
-        (8, (3,)),
+        (4, (1,)),
+        (8, (1,)),
     }
 
 
@@ -220,11 +220,11 @@ def test_parameters_kept_and_gradients_reduced_once_are_no_layouts_of_less_shard
     ]
 
 
-def test_a_space_of_groups_without_zero_3_says_what_they_want() -> None:
-    axes = {"tensor": [1], "pipeline": [1], "context": [1], "zero": [1], "shard": [4]}
+def test_a_space_of_groups_that_share_nothing_says_what_they_want() -> None:
+    axes = {"tensor": [1], "pipeline": [1], "context": [1], "zero": [0], "shard": [4]}
     found, refused = blocks(Space.of(axes), job(batch=16), DENSE, machine(1).network.fabric)
     assert not found
-    assert "needs zero: 3" in refused[0].example
+    assert "set zero to 1, 2 or 3" in refused[0].example
 
 
 def test_values_of_groups_are_checked_like_a_studys() -> None:

@@ -177,6 +177,8 @@ MORE: dict[str, tuple[bool, dict[str, object]]] = {
     "ring": (False, {"context": 2, "tensor": 2}),
     "sharded": (False, {"zero": 3}),
     "sharded in groups": (False, {"zero": 3, "shard": 8}),
+    "states in groups": (False, {"shard": 8}),
+    "experts in groups": (True, {"shard": 8, "expert": 4}),
     "optimizer on the host": (False, {"zero": 1, "offload": ("optimizer", "activations")}),
     "experts, launches bind": (
         True,

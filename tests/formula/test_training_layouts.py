@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -158,6 +159,37 @@ def test_experts_of_a_hybrid_lie_in_their_copy_too() -> None:
     }  # fmt: skip
     copied = [c for c in result.collectives if c.purpose.endswith("gradients of copies")]
     assert sum(c.count * c.prediction.size for c in copied) == whole(4 * count_parameters(MOE).total / 8)
+
+
+@pytest.mark.parametrize("zero", [1, 2])
+def test_states_of_several_copies_are_summed_up_over_them(zero: int) -> None:
+    """Megatron's distributed optimizer instances: 32 ranks in 4 groups of 8, of which each rank scatters and
+    gathers inside its own and all-reduces an eighth of the gradients over all four."""
+    layout: dict[str, Any] = {"zero": zero, "shard": 8, "reduce_each": False, "batch": 64}
+    result = simulate(job(**layout), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    ranks = {c.purpose: c.prediction.ranks for c in result.collectives}
+    assert ranks == {"dp parameters": 8, "dp gradients": 8, "dp gradients of copies": 4}
+    _, sizes = sent(job(**layout), DENSE)
+    total = count_parameters(DENSE).total
+    assert sizes["dp parameters"] == whole(2 * total)
+    assert sizes["dp gradients"] == whole(4 * total)
+    assert sizes["dp gradients of copies"] == whole(4 * total / 8)
+
+
+def test_experts_are_shared_inside_a_copy_by_the_ranks_that_hold_the_same() -> None:
+    """32 ranks, 4 of every expert; in each of 4 copies one rank of eight holds them: there is nothing to
+    gather, and what the 4 have is summed up whole."""
+    wanted = job(shard=8, expert=8, batch=32)
+    result = simulate(wanted, MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    ranks = {c.purpose: c.prediction.ranks for c in result.collectives if "expert dp" in c.purpose}
+    assert ranks == {"expert dp gradients of copies": 4}
+    wider = simulate(
+        job(shard=16, expert=4, batch=32), MOE, machine(4), predict=priced(50e9), kernel=roofline
+    )
+    ranks = {c.purpose: c.prediction.ranks for c in wider.collectives if "expert dp" in c.purpose}
+    assert ranks == {
+        "expert dp parameters": 4, "expert dp gradients": 4, "expert dp gradients of copies": 2,
+    }  # fmt: skip
 
 
 def test_16_bit_gradients_are_half_as_many_bytes() -> None:

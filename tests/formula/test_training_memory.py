@@ -174,6 +174,14 @@ def test_zero_3_keeps_a_share_and_gathers_units() -> None:
     assert torch["weights"] + torch["optimizer states"] == pytest.approx(12 * PARAMETERS / 32)
 
 
+def test_states_are_divided_inside_a_group() -> None:
+    """Of 32 ranks in groups of 8 each keeps an eighth: Megatron's distributed optimizer instances."""
+    parts = states(shard=8)
+    assert parts["optimizer states"] == pytest.approx(12 * PARAMETERS / 8)
+    assert (parts["weights"], parts["gradients"]) == (states()["weights"], states()["gradients"])
+    assert states(zero=2, shard=8)["gradients"] == pytest.approx(4 * PARAMETERS / 8)
+
+
 def test_zero_2_keeps_one_bucket_of_gradients_whole() -> None:
     parts = states(zero=2)
     assert parts["gradients before reduction"] == pytest.approx(4 * 40e6)

@@ -92,6 +92,16 @@ CASES = {
         {"reshard": (False, True), "reduce_each": (False, True), "zero": (2, 3), "pipeline": (1, 2, 4)},
     ),
     "experts": (MOE, job(batch=32), {}),
+    "states in groups": (
+        DENSE,
+        job(batch=32),
+        {"shard": (None, 2, 4), "zero": (1, 2), "pipeline": (1, 2, 4), "virtual_pipeline": (1, 2)},
+    ),
+    "experts in groups": (
+        MOE,
+        job(batch=64),
+        {"shard": (4, 8), "zero": (1, 2, 3), "pipeline": (1, 2), "expert": (1, 2, 4)},
+    ),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
     "behind shared experts": (

@@ -221,15 +221,18 @@ def _recomputed(space: Space, layers: int | None) -> tuple[Any, ...]:
 def _whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
     """Ranks with the same parameters on one server, and on more while there are several copies (HSDP).
 
-    All context-parallel ranks are among them, as FSDP2's meshes have it; experts that lie apart have other
-    copies than the rest (`plan.check_sharding`).
+    All context-parallel ranks are among them, as FSDP2's meshes have it, and all experts.
     """
     context, tensor = structure["context"], structure["tensor"]
-    apart = structure["expert"] > 1 or structure["expert_tensor"] not in (None, tensor)
     ranks, one = data * context, server // tensor
-    if apart or one < 2:
+    if one < 2:
         return []
-    return [n for n in divisors(ranks) if n < ranks and n % one == 0 and n % context == 0]
+    experts = ranks * tensor // (structure["expert"] * (structure["expert_tensor"] or tensor))
+    return [
+        n
+        for n in divisors(ranks)
+        if n < ranks and n % one == 0 and n % context == 0 and experts % (ranks // n) == 0
+    ]
 
 
 def _sharing(space: Space, structure: Mapping[str, Any]) -> int:
@@ -239,9 +242,11 @@ def _sharing(space: Space, structure: Mapping[str, Any]) -> int:
         values = space.of_axis(axis) or ((True,) if axis == "reshard" and space.fsdp else ())
         return bool(values) and structure[axis] != values[0]
 
-    if structure["shard"] is not None or other("reshard"):
+    if other("reshard"):
         return 3
-    return 2 if other("reduce_each") else 0
+    if other("reduce_each"):
+        return 2
+    return 0 if structure["shard"] is None else 1
 
 
 def _choices(

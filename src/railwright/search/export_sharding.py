@@ -8,18 +8,18 @@ from __future__ import annotations
 from railwright.search.dispatcher import Hosts
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
+from railwright.training.sizes import Sizes
 
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 """Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""
 
 
 def copies(job: TrainingJob, hosts: Hosts) -> int:
-    """Groups of neighbouring ranks that each hold one copy of sharded parameters (HSDP).
+    """Groups of neighbouring ranks that each hold one copy of what is sharded.
 
     Source: parallel_state.py, intra_partial_data_parallel_size; mcore_fsdp_adapter.py, enable_hsdp.
     """
-    layout = job.layout
-    return hosts.data * layout.context // layout.shard if layout.zero == 3 and layout.shard else 1
+    return Sizes.under(job.layout, hosts.data).instances
 
 
 def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
@@ -34,12 +34,12 @@ def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
         lines.append("--ckpt-format fsdp_dtensor")
         # by default the type of the parameters, 16 bits
         lines.append(f"--megatron-fsdp-main-grads-dtype {gradients}")
-        if (instances := copies(job, hosts)) > 1:
-            lines.append(f"--num-distributed-optimizer-instances {instances}")
     elif job.dtype == "fp16":
         lines += ["--accumulate-allreduce-grads-in-fp32"] if gradients == "fp32" else []
     elif gradients == "bf16":
         lines.append("--grad-reduce-in-bf16")
+    if (instances := copies(job, hosts)) > 1:
+        lines.append(f"--num-distributed-optimizer-instances {instances}")
     if job.overlap.dp:
         lines.append("--overlap-grad-reduce")
         if zero:

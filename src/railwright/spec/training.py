@@ -81,8 +81,8 @@ class Layout(Section):
     )
     shard: Annotated[int, Field(gt=0)] | None = Field(
         default=None,
-        description="zero 3: neighbouring data-parallel ranks that share one copy of the parameters (HSDP); "
-        "default: all",
+        description="zero 1 to 3: neighbouring data-parallel ranks that share one copy of what is sharded "
+        "(HSDP; zero 1: Megatron's distributed optimizer instances); default: all",
     )
     reshard: bool = Field(
         default=True,

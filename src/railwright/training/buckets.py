@@ -17,11 +17,18 @@ from railwright.training.communication import WEIGHT_BYTES, Prices
 from railwright.training.constants import constant
 from railwright.training.eras import era_of
 from railwright.training.lanes import Task
+from railwright.training.placement import GroupKind
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 
 BucketKind = Literal["dp", "expert_dp"]
 PURPOSE = {"dp": "dp", "expert_dp": "expert dp"}
+
+SHARED_BY: dict[BucketKind, tuple[GroupKind, GroupKind]] = {
+    "dp": ("shard", "copies"),
+    "expert_dp": ("expert_shard", "expert_copies"),
+}
+"""Ranks that share a copy of what is sharded, and those with the same shard of all copies."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,16 @@ class Bucket:
     parameters: float
     first: int
     last: int
+
+
+def shared_by(kind: BucketKind, sizes: Sizes) -> tuple[GroupKind, GroupKind | None]:
+    """Ranks over which gradients of a kind are scattered and parameters gathered, and where there are several
+    copies those over which a rank's share of the gradients is then summed up.
+
+    Source: Megatron-LM, core/distributed/param_and_grad_buffer.py, start_grad_sync (a reduce-scatter inside a
+    distributed optimizer instance, then an all-reduce of the local shard over the instances, on one stream).
+    """
+    return (kind, None) if sizes.instances == 1 else SHARED_BY[kind]
 
 
 def bucket_threshold(data: int) -> float:
@@ -105,17 +122,16 @@ def gather_tasks(buckets: Sequence[Bucket], prices: Prices) -> list[Task]:
     tasks = []
     for bucket in buckets:
         size = bucket.parameters * WEIGHT_BYTES
-        purpose = f"{PURPOSE[bucket.kind]} parameters"
-        seconds = prices.time("dp", purpose, "all_gather", size, bucket.kind)
-        wire = prices.wire("all_gather", size, bucket.kind)
-        tasks.append(Task("dp", purpose, "all_gather", seconds, (), bucket.first, size, wire))
+        group, _ = shared_by(bucket.kind, prices.groups.sizes)
+        tasks.append(_task(prices, bucket, "parameters", "all_gather", size, group, ()))
     return tasks
 
 
 def reduce_tasks(
     buckets: Sequence[Bucket], prices: Prices, each: float, zero: int, backward: Sequence[Task] = ()
 ) -> list[Task]:
-    """Gradient reductions in the order the buckets fill: reduce-scatter with a distributed optimizer.
+    """Gradient reductions in the order the buckets fill: reduce-scatter with a distributed optimizer, and
+    where there are several copies of that an all-reduce of the share behind it.
 
     each      bytes of one gradient on the wire
     backward  tasks of the last backward pass; a bucket is full when its lowest layer is done.  Without
@@ -127,14 +143,25 @@ def reduce_tasks(
             done[task.layer] = index
     tasks = []
     op: Op = "reduce_scatter" if zero else "all_reduce"
+    sizes = prices.groups.sizes
+    over = dict(zip(SHARED_BY, sizes.over(zero), strict=True))
     for bucket in sorted(buckets, key=lambda b: (-b.first, b.kind)):
         size = bucket.parameters * each
-        purpose = f"{PURPOSE[bucket.kind]} gradients"
-        seconds = prices.time("dp", purpose, op, size, bucket.kind)
-        wire = prices.wire(op, size, bucket.kind)
+        group, across = shared_by(bucket.kind, sizes)
         after = (done[bucket.first],) if bucket.first in done else ()
-        tasks.append(Task("dp", purpose, op, seconds, after, bucket.first, size, wire))
+        tasks.append(_task(prices, bucket, "gradients", op, size, group, after))
+        if across:
+            share = size / over[bucket.kind]
+            tasks.append(_task(prices, bucket, "gradients of copies", "all_reduce", share, across, after))
     return tasks
+
+
+def _task(
+    prices: Prices, bucket: Bucket, what: str, op: Op, size: float, group: GroupKind, after: tuple[int, ...]
+) -> Task:
+    purpose = f"{PURPOSE[bucket.kind]} {what}"
+    seconds = prices.time("dp", purpose, op, size, group)
+    return Task("dp", purpose, op, seconds, after, bucket.first, size, prices.wire(op, size, group))
 
 
 def gate_of(buckets: Sequence[Bucket], offset: int) -> dict[int, int]:

@@ -90,8 +90,8 @@ def _both(a: Way, b: Way) -> Way:
 
 
 def _shards(layout: Layout, micro_batch: int, replicas: int) -> Iterator[list[Way]]:
-    """Parameters sharded over more of the ranks that hold the same ones (HSDP), up to all `replicas`."""
-    if layout.zero == 3 and layout.shard is not None:
+    """What is sharded divided among more of the ranks that hold the same, up to all `replicas`."""
+    if layout.zero and layout.shard is not None:
         larger = [size for size in divisors(replicas) if size > layout.shard]
         yield [Way(f"shard: {size}", {"shard": size}, micro_batch) for size in larger]
 

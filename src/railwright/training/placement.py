@@ -35,7 +35,9 @@ GroupKind = Literal[
     "dp",
     "expert_dp",
     "shard",
+    "expert_shard",
     "copies",
+    "expert_copies",
     "stage",
     "pp",
     "embedding",
@@ -59,7 +61,8 @@ class Groups:
     etp     ranks that share the tensors of one expert
     dp      ranks that hold the same dense parameters (D C of them)
     expert_dp   ranks that hold the same experts
-    shard, copies   ranks that share one sharded copy of the parameters, and the same shard of all copies
+    shard, copies   ranks that share one copy of what is sharded of dense parameters, and those with the same
+            shard of all copies; expert_shard, expert_copies  the same of experts
     stage   all ranks of one pipeline stage
     pp      the stages of one pipeline, first to last
     embedding   first and last stage, which share a tied embedding or one that multi-token prediction reads
@@ -159,7 +162,13 @@ def _dense(groups: Groups) -> Ints:
 def _copies(groups: Groups) -> Ints:
     """(P, copies, shard, T) GPU ids."""
     s = groups.sizes
-    return groups.grid.reshape(s.pipeline, s.replicas // s.shard, s.shard, s.tensor)
+    return groups.grid.reshape(s.pipeline, s.instances, s.shard, s.tensor)
+
+
+def _expert_copies(groups: Groups) -> Ints:
+    """(P, copies, expert shard, E, F) GPU ids."""
+    s = groups.sizes
+    return groups.grid.reshape(s.pipeline, s.instances, s.expert_shard, s.expert, s.expert_tensor)
 
 
 def _rows(grid: Ints, axis: int) -> Ints:
@@ -206,7 +215,9 @@ _ROWS: dict[str, Callable[[Groups], Ints | list[Ints]]] = {
     "dp": lambda g: _rows(g.grid, 1),
     "expert_dp": lambda g: _rows(_experts(g), 1),
     "shard": lambda g: _rows(_copies(g), 2),
+    "expert_shard": lambda g: _rows(_expert_copies(g), 2),
     "copies": lambda g: _rows(_copies(g), 1),
+    "expert_copies": lambda g: _rows(_expert_copies(g), 1),
     "stage": lambda g: g.grid.reshape(g.sizes.pipeline, -1),
     "pp": lambda g: _rows(g.grid, 0),
     "embedding": lambda g: _rows(g.grid[[0, -1]], 0) if g.sizes.pipeline > 1 else [],

@@ -111,7 +111,7 @@ CHECKS = (
     ),
     _check(
         "sharding",
-        lambda job, _, fabric: check_sharding(job, data_parallel(job, fabric) * job.layout.context),
+        lambda job, _, fabric: check_sharding(job, data_parallel(job, fabric)),
         "gpus",
         ("zero",),
     ),
@@ -271,8 +271,8 @@ def _check_batch(job: TrainingJob, data: int) -> None:
         )
 
 
-def check_sharding(job: TrainingJob, replicas: int) -> None:
-    """Refuse sharding that cannot be; `replicas` ranks hold the same weights."""
+def check_sharding(job: TrainingJob, data: int) -> None:
+    """Refuse sharding that cannot be, over `data` data-parallel ranks."""
     layout, name = job.layout, schedule_name(job.layout)
     if layout.zero == 3 and name in (*SPLIT, *SHARED):
         raise PlanError(
@@ -281,21 +281,24 @@ def check_sharding(job: TrainingJob, replicas: int) -> None:
         )
     if layout.shard is None:
         return
-    if layout.zero != 3:
+    if layout.zero == 0:
         raise PlanError(
-            f"{job.name}: layout.shard is for parameters sharded in groups (HSDP) and needs zero: 3, but "
-            f"zero is {layout.zero}; set it to 3 or leave shard out."
+            f"{job.name}: layout.shard says how many ranks share what zero shards, and zero: 0 shards "
+            "nothing; set zero to 1, 2 or 3, or leave shard out."
         )
+    sizes = Sizes.under(layout, data)
+    replicas, experts = sizes.replicas, sizes.expert_replicas
+    which = working([size for size in divisors(replicas) if experts % (replicas // size) == 0])
     if replicas % layout.shard:
         raise PlanError(
             f"{job.name}: layout.shard {layout.shard} does not divide the {replicas} ranks that hold the "
-            f"same parameters; {working(divisors(replicas))}."
+            f"same parameters; {which}."
         )
-    if layout.expert > 1 or layout.expert_tensor not in (None, layout.tensor):
+    if experts % sizes.instances:
         raise PlanError(
-            f"{job.name}: layout.shard with layout.expert = {layout.expert} and layout.expert_tensor = "
-            f"{layout.expert_tensor} is not modelled: experts have other replicas than the rest; leave shard "
-            "out, or expert at 1 and expert_tensor out."
+            f"{job.name}: layout.shard {layout.shard} makes {sizes.instances} groups of the {replicas} ranks "
+            f"that hold the same parameters, and the {experts} ranks that hold the same experts cannot be "
+            f"divided among them; {which}."
         )
 
 

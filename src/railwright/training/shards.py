@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from railwright.spec.training import TrainingJob
+from railwright.training.buckets import shared_by
 from railwright.training.casts import narrow_gathers
 from railwright.training.chain import NO_COPIES, woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
 from railwright.training.offload import HOST_SUM, host_link
-from railwright.training.placement import GroupKind
 from railwright.training.route import Chunk
 
 WEIGHTS, GRADIENTS = "weights from the host", "gradients to the host"
@@ -29,10 +29,6 @@ ADDED = "gradients to the host, added there"
 
 SHARD_BYTES = 4.0
 """Bytes of a weight or a gradient as it is copied: FSDP2's shards are fp32."""
-
-_WHOLE: tuple[GroupKind, GroupKind] = ("dp", "expert_dp")
-_HYBRID: tuple[GroupKind, GroupKind] = ("shard", "shard")
-"""Groups that share dense parameters, and experts: a copy's experts lie where its rest does."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +62,9 @@ def units_of(
     held, trained  per unit, dense and expert parameters on this GPU if nothing were sharded: all of them, and
                    those with gradients
     """
-    layers = len(chunk.layers)
+    layers, sizes = len(chunk.layers), prices.groups.sizes
     order = ([-1] if chunk.embedding else []) + list(range(layers)) + ([layers] if chunk.head else [])
-    group, of_experts = _WHOLE if job.layout.shard is None else _HYBRID
+    (group, across), (of_experts, experts_across) = (shared_by(kind, sizes) for kind in ("dp", "expert_dp"))
 
     def gathered(unit: int) -> tuple[Task, ...]:
         dense, expert = held[unit]
@@ -84,16 +80,17 @@ def units_of(
         dense, expert = (count * gradient_bytes(job) for count in trained[unit])
         dense_sent = [("dp gradients", "reduce_scatter", dense, group)]
         expert_sent = [("expert dp gradients", "reduce_scatter", expert, of_experts)]
-        if job.layout.shard is not None:
-            share = 1.0 / job.layout.shard
-            dense_sent.append(("dp gradients of copies", "all_reduce", dense * share, "copies"))
-            expert_sent.append(("expert dp gradients of copies", "all_reduce", expert * share, "copies"))
+        if across and experts_across:
+            over, expert_over = sizes.over(3)
+            dense_sent.append(("dp gradients of copies", "all_reduce", dense / over, across))
+            copied = "expert dp gradients of copies"
+            expert_sent.append((copied, "all_reduce", expert / expert_over, experts_across))
         return _tasks(prices, unit, dense_sent, expert_sent)
 
     gathers, reduces = {u: gathered(u) for u in order}, {u: reduced(u) for u in order}
     if not weights_on_host(job):
         return Units(tuple(order), gathers, reduces)
-    over = prices.groups.sizes.over(3)
+    over = sizes.over(3)
     return Units(
         tuple(order),
         gathers,

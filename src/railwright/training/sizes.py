@@ -14,7 +14,8 @@ from railwright.spec.training import Layout, TrainingJob
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the groups: T, C, D, P, E, F as in the legend; shard: ranks that share one copy (HSDP)."""
+    """Sizes of the groups: T, C, D, P, E, F as in the legend; shard: ranks that share one copy of what ZeRO
+    shards of dense parameters."""
 
     tensor: int
     context: int
@@ -39,6 +40,16 @@ class Sizes:
         """Ranks that hold the same parameters, the more of dense ones and experts."""
         return max(self.replicas, self.expert_replicas)
 
+    @property
+    def instances(self) -> int:
+        """Groups of ranks that each hold one copy of what ZeRO shards (HSDP)."""
+        return self.replicas // self.shard
+
+    @property
+    def expert_shard(self) -> int:
+        """Ranks of such a group that hold the same experts: it has a copy of all experts too."""
+        return self.expert_replicas // self.instances
+
     def degrees(self) -> dict[str, int]:
         """Sizes of the parallelisms by their names in `overlap`.
 
@@ -54,15 +65,8 @@ class Sizes:
         }
 
     def over(self, zero: int) -> tuple[int, int]:
-        """Ranks among which gradients and states of a GPU's dense and expert parameters are divided.
-
-        Groups that share one copy (HSDP) share its experts too: they have no expert parallelism.
-        """
-        if zero == 0:
-            return 1, 1
-        if zero == 3 and self.shard < self.replicas:
-            return self.shard, self.shard
-        return self.replicas, self.expert_replicas
+        """Ranks among which gradients and states of a GPU's dense and expert parameters are divided."""
+        return (1, 1) if zero == 0 else (self.shard, self.expert_shard)
 
     @classmethod
     def of(cls, job: TrainingJob, fabric: Fabric) -> Sizes:
