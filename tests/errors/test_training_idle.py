@@ -92,7 +92,7 @@ def test_what_changes_nothing_is_told(
 @pytest.mark.parametrize(
     ("wanted", "arch"),
     [
-        (asked(tensor=2, tp=True), DENSE),
+        (asked(tensor=2, sequence_parallel=True, tp=True), DENSE),
         (asked(expert=8, ep=True), MOE),
         (asked(zero=3, prefetch=2), DENSE),
         (asked(context=2, context_kind="all-to-all"), DENSE),

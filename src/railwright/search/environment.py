@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.model.architecture import Transformer
-from railwright.search.export_megatron_words import graphed, takes_no_turns
+from railwright.search.export_megatron_words import graphed
 from railwright.spec.training import TrainingJob
+from railwright.training.unhidden import exposed_turns
 
 
 class Connections(NamedTuple):
@@ -29,7 +30,7 @@ def connections(job: TrainingJob, arch: Transformer) -> Connections | None:
     """What Megatron asks for: more than one beside FSDP and hidden expert all-to-alls, one beside tensor and
     context parallelism, whose kernels run in the order they are launched in; None where it does not care."""
     layout = job.layout
-    turns = arch.is_moe and layout.expert > 1 and job.overlap.ep and not takes_no_turns(job, arch)
+    turns = arch.is_moe and layout.expert > 1 and job.overlap.ep and not exposed_turns(job, arch)
     if layout.zero >= 2 or turns:
         return Connections(32, False)
     return Connections(1, True) if layout.tensor > 1 or layout.context > 1 else None

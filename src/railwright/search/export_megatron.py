@@ -18,10 +18,8 @@ from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
     MODULES,
     graphed,
-    hides_products,
     keeps_remainders,
     narrow,
-    takes_no_turns,
     unsaid,
 )
 from railwright.search.export_shape import shape
@@ -36,6 +34,7 @@ from railwright.training.offload import overlaps_update
 from railwright.training.schedule import FOLDED, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
+from railwright.training.unhidden import exposed_turns, hides_products
 
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
 """Megatron's names of them (TransformerConfig.cp_comm_type, which the command line's value becomes)."""
@@ -212,7 +211,7 @@ def _communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
     if arch.is_moe:
         if layout.expert > 1:
             found |= _dispatcher(job, arch, hosts)
-            if job.overlap.ep and not takes_no_turns(job, arch):
+            if job.overlap.ep and not exposed_turns(job, arch):
                 # weight gradients behind a pass's result, as its schedule is predicted
                 found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
         if hides_behind_shared(job, arch):

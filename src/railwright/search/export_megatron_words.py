@@ -20,6 +20,7 @@ from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
+from railwright.training.unhidden import exposed_products, exposed_turns
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 """What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
@@ -53,16 +54,18 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if "norm" in job.unfused:
         found.append("norms one kernel per operation (unfused): Megatron's are fused")
     found += _exchanged(job, arch, hosts)
-    if arch.is_moe and layout.expert > 1 and job.overlap.ep and (why := takes_no_turns(job, arch)):
-        found.append(f"hidden expert all-to-all: Megatron's overlap_moe_expert_parallel_comm {why}")
+    if arch.is_moe and layout.expert > 1 and job.overlap.ep and (where := exposed_turns(job, arch)):
+        found.append(
+            f"hidden expert all-to-all: Megatron has no overlap_moe_expert_parallel_comm {' or '.join(where)}"
+        )
     if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
         found.append(
             "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
         )
     if "weights" in layout.offload:
         found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")
-    if job.overlap.tp and layout.tensor > 1 and (why := shows_products(job, arch)):
-        found.append(f"overlapped tensor parallelism: Megatron's tp_comm_overlap {why}")
+    if job.overlap.tp and layout.tensor > 1 and (where := exposed_products(job, arch)):
+        found.append(f"overlapped tensor parallelism: Megatron has no tp_comm_overlap {' or '.join(where)}")
     return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
 
 
@@ -196,41 +199,4 @@ def ungraphed(job: TrainingJob, arch: Transformer) -> str:
         return "beside offloaded activations"
     if turns and (layout.zero >= 2 or "mlp" in parts):
         return "beside hidden expert all-to-alls"
-    return ""
-
-
-def takes_no_turns(job: TrainingJob, arch: Transformer) -> str:
-    """Why overlap_moe_expert_parallel_comm is not written; '' where it is.
-
-    Source: TransformerConfig.__post_init__; `lacks_megatron`, _turns (tp_comm_overlap, where it is written).
-    """
-    layout = job.layout
-    if layout.pipeline > 1 and layout.virtual_pipeline == 1:
-        return "needs virtual stages beside a pipeline"
-    if layout.recompute == "full" or (layout.recompute == "selective" and "moe" in layout.recompute_modules):
-        return "allows no recomputation of whole layers or experts"
-    if arch.mtp_layers > 1:
-        return "allows one layer of multi-token prediction at most"
-    if hides_products(job, arch):
-        return (
-            "is predicted with delayed weight gradients (delay_wgrad_compute), which Transformer Engine "
-            "refuses beside tp_comm_overlap"
-        )
-    return ""
-
-
-def hides_products(job: TrainingJob, arch: Transformer) -> bool:
-    """Whether products hide what tensor-parallel ranks exchange: tp_comm_overlap."""
-    return job.overlap.tp and job.layout.tensor > 1 and not shows_products(job, arch)
-
-
-def shows_products(job: TrainingJob, arch: Transformer) -> str:
-    """Why tp_comm_overlap is not written; '' where it is.
-
-    Source: arguments.py, validate_args; `lacks_megatron`, _products (latent attention).
-    """
-    if not job.layout.sequence_parallel:
-        return "needs sequence parallelism"
-    if arch.attention == "mla":
-        return "is switched off by latent attention, whose products have no buffers for it"
     return ""

@@ -18,13 +18,13 @@ from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
 from railwright.training.schedule import SHARED
+from railwright.training.unhidden import exposed_products, exposed_turns
 
 
 def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
-    """Sources: Megatron-LM, TransformerConfig.__post_init__ (overlap_moe_expert_parallel_comm,
-    tp_comm_overlap, cpu_offloading, recompute_modules), core/transformer/moe/moe_layer.py (forward), core/
-    pipeline_parallel/combined_1f1b.py (Megatron-FSDP, zero 2 and 3), training/arguments.py (overlap_p2p_
-    comm), core/optimizer/__init__.py (precision-aware optimizer), and `export_megatron_words`, ungraphed and
+    """Sources: Megatron-LM, TransformerConfig.__post_init__ (cpu_offloading, recompute_modules), core/
+    transformer/moe/moe_layer.py (forward), training/arguments.py (overlap_p2p_comm), core/optimizer/
+    __init__.py (precision-aware optimizer), `training.unhidden`, and `export_megatron_words`, ungraphed and
     whole_masters;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [schedule_words(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
@@ -35,11 +35,12 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if unknown := [name for name in modules if name not in MODULES]:
         found.append(f"recomputation of {' and '.join(unknown)}")
     if setting["overlap_ep"] and setting["expert"] > 1 and setting["schedule"] not in SHARED:
-        found += [f"expert all-to-alls hidden {where}" for where in _turns(setting, modules, arch)]
+        found += [f"expert all-to-alls hidden {one}" for one in exposed_turns(apply(job, setting), arch)]
     if virtual > 1 and setting["pipeline"] == 2 and not setting["overlap_pp"]:
         found.append("two interleaved stages that do not hide what they send")
     if setting["tensor"] > 1 and setting["overlap_tp"]:
-        found += [f"tensor parallelism hidden {where}" for where in _products(setting, arch)]
+        where = exposed_products(apply(job, setting), arch)
+        found += [f"tensor parallelism hidden {one}" for one in where]
     if setting["tensor"] > 1 and not setting["sequence_parallel"] and arch.is_moe:
         found.append("experts under tensor parallelism without sequence parallelism")
     if setting["context"] > 1:
@@ -61,43 +62,6 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
         found.append(f"CUDA graphs of parts of a layer {why}")
     return found
-
-
-def _turns(setting: Mapping[str, Any], modules: tuple[str, ...], arch: Transformer) -> list[str]:
-    """Where passes do not take turns, which hides what their experts exchange.
-
-    Beside `tp_comm_overlap` they could without `delay_wgrad_compute`; but they are predicted with it
-    (`training.stage`: weight gradients of the last attention behind a pass's result), and Transformer Engine
-    takes no weight gradient later whose product hides the sum of the input's.
-    Source, beside those above: Transformer Engine d0067d0, module/_common.py, WeightGradStore, and module/
-    linear.py and layernorm_linear.py, backward ("Delayed weight grad computation is not supported with
-    Userbuffers"); Megatron-LM, core/extensions/transformer_engine.py, TELayerNormColumnParallelLinear
-    (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it is told).
-    """
-    found = []
-    if setting["pipeline"] > 1 and setting["virtual_pipeline"] == 1:
-        found.append("in a pipeline without virtual stages")
-    if setting["zero"] >= 2 and setting["virtual_pipeline"] > 1:
-        found.append("in virtual stages beside zero 2 and 3")
-    if setting["recompute"] == "full" or "moe" in modules:
-        found.append("where experts are computed again")
-    if arch.mtp_layers > 1:
-        found.append("beside several layers of multi-token prediction")
-    if setting["tensor"] > 1 and setting["overlap_tp"] and not _products(setting, arch):
-        found.append("beside hidden tensor parallelism")
-    return found
-
-
-def _products(setting: Mapping[str, Any], arch: Transformer) -> list[str]:
-    """Where products do not hide what tensor-parallel ranks exchange.
-
-    Source: Megatron-LM, core/extensions/transformer_engine.py, TELinear: a product whose buffer is not 'qkv',
-    'proj', 'fc1' or 'fc2' sets `tp_comm_overlap` of the configuration that all layers share to False, and
-    those of latent attention are others (core/transformer/multi_latent_attention.py: q_down_proj,
-    kv_down_proj, ...), so that only the first output projection, made before, hides anything.
-    """
-    without = [] if setting["sequence_parallel"] else ["without sequence parallelism"]
-    return [*without, *(["beside latent attention"] if arch.attention == "mla" else [])]
 
 
 def _could_keep(job: TrainingJob) -> bool:

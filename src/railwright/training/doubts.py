@@ -17,6 +17,7 @@ from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_o
 from railwright.training.shared import hides_behind_shared
 from railwright.training.ships import of_schedule
 from railwright.training.starved import of_stages
+from railwright.training.unhidden import of_megatron
 
 
 def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
@@ -35,7 +36,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
             "replica runs only one; make global_batch larger, or micro_batch smaller."
         )
-    idle += of_stages(job, count)
+    idle += [*of_stages(job, count), *of_megatron(job, arch)]
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]

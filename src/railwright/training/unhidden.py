@@ -1,0 +1,72 @@
+"""What Megatron-LM leaves exposed of what a job's `overlap` asks it to hide, and where."""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.eras import era_of
+from railwright.training.schedule import in_pairs
+
+
+def exposed_products(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Where products do not hide what tensor-parallel ranks exchange: Megatron has no tp_comm_overlap.
+
+    Source: Megatron-LM, training/arguments.py, validate_args; core/extensions/transformer_engine.py,
+    TELinear: a product whose buffer is not 'qkv', 'proj', 'fc1' or 'fc2' sets `tp_comm_overlap` of the
+    configuration that all layers share to False, and those of latent attention are others (core/transformer/
+    multi_latent_attention.py: q_down_proj, kv_down_proj, ...), so that only the first output projection, made
+    before, hides anything.
+    """
+    where = {
+        "without sequence parallelism": not job.layout.sequence_parallel,
+        "beside latent attention": arch.attention == "mla",
+    }
+    return [words for words, applies in where.items() if applies]
+
+
+def hides_products(job: TrainingJob, arch: Transformer) -> bool:
+    """Whether products hide what tensor-parallel ranks exchange: tp_comm_overlap."""
+    return job.overlap.tp and job.layout.tensor > 1 and not exposed_products(job, arch)
+
+
+def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Where passes do not take turns, which hides what their experts exchange: Megatron has no
+    overlap_moe_expert_parallel_comm.
+
+    Beside `tp_comm_overlap` they could without `delay_wgrad_compute`; but they are predicted with it
+    (`training.stage`: weight gradients of the last attention behind a pass's result), and Transformer Engine
+    takes no weight gradient later whose product hides the sum of the input's.
+    Source: Megatron-LM, TransformerConfig.__post_init__, core/pipeline_parallel/combined_1f1b.py
+    (Megatron-FSDP, zero 2 and 3); Transformer Engine d0067d0, module/_common.py, WeightGradStore, and module/
+    linear.py and layernorm_linear.py, backward ("Delayed weight grad computation is not supported with
+    Userbuffers"); Megatron-LM, core/extensions/transformer_engine.py, TELayerNormColumnParallelLinear
+    (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it is told).
+    """
+    layout = job.layout
+    modules = layout.recompute_modules if layout.recompute == "selective" else ()
+    where = {
+        "in a pipeline without virtual stages": layout.pipeline > 1 and layout.virtual_pipeline == 1,
+        "in virtual stages beside zero 2 and 3": layout.zero >= 2 and layout.virtual_pipeline > 1,
+        "where experts are computed again": layout.recompute == "full" or "moe" in modules,
+        "beside several layers of multi-token prediction": arch.mtp_layers > 1,
+        "beside hidden tensor parallelism": hides_products(job, arch),
+    }
+    return [words for words, applies in where.items() if applies]
+
+
+def of_megatron(job: TrainingJob, arch: Transformer) -> list[str]:
+    """A sentence for each overlap that is predicted as a job asks for it, and that its software has not."""
+    if era_of(job).framework != "megatron":
+        return []
+    found = []
+    if job.overlap.tp and job.layout.tensor > 1 and (where := exposed_products(job, arch)):
+        found.append(
+            f"overlap.tp is predicted as asked, but Megatron-LM has no tp_comm_overlap {' or '.join(where)}."
+        )
+    # where passes do not run in pairs, `doubts` says that nothing is hidden
+    if arch.is_moe and job.layout.expert > 1 and in_pairs(job) and (where := exposed_turns(job, arch)):
+        found.append(
+            "overlap.ep is predicted as asked, but Megatron-LM has no overlap_moe_expert_parallel_comm "
+            f"{' or '.join(where)}."
+        )
+    return found

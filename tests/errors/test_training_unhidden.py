@@ -1,0 +1,57 @@
+"""What a job asks to hide and Megatron-LM does not is told; the step is predicted as asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.model.architecture import Transformer
+from railwright.spec.training import Overlap, TrainingJob
+from railwright.training.doubts import doubts
+from railwright.training.unhidden import of_megatron
+from search_cases import LATENT_EXPERTS
+from training_cases import DENSE, MOE, changed, job
+
+TP, EP, BOTH = Overlap(tp=True), Overlap(ep=True), Overlap(tp=True, ep=True)
+SP = {"tensor": 2, "sequence_parallel": True}
+PRODUCTS = "overlap.tp is predicted as asked, but Megatron-LM has no tp_comm_overlap "
+TURNS = "overlap.ep is predicted as asked, but Megatron-LM has no overlap_moe_expert_parallel_comm "
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted", "told"),
+    [
+        (DENSE, job(tensor=2, overlap=TP), [PRODUCTS + "without sequence parallelism."]),
+        (LATENT_EXPERTS, job(**SP, overlap=TP), [PRODUCTS + "beside latent attention."]),
+        (
+            LATENT_EXPERTS,
+            job(tensor=2, overlap=TP),
+            [PRODUCTS + "without sequence parallelism or beside latent attention."],
+        ),
+        (MOE, job(expert=4, recompute="full", overlap=EP), [TURNS + "where experts are computed again."]),
+        (MOE, job(expert=4, **SP, overlap=BOTH), [TURNS + "beside hidden tensor parallelism."]),
+        (
+            MOE,
+            job(expert=2, pipeline=2, virtual_pipeline=2, zero=2, overlap=EP),
+            [TURNS + "in virtual stages beside zero 2 and 3."],
+        ),
+    ],
+    ids=["split", "latent", "split, latent", "recomputed", "both", "sharded"],
+)
+def test_what_megatron_does_not_hide_is_told(arch: Transformer, wanted: TrainingJob, told: list[str]) -> None:
+    assert [one for one in doubts(wanted, arch, 8) if "as asked" in one] == told
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted"),
+    [
+        (DENSE, job(**SP, overlap=TP)),
+        (DENSE, job(overlap=TP)),  # nothing to hide, which another sentence says
+        (MOE, job(expert=4, overlap=EP)),
+        (MOE, job(expert=4, pipeline=2, overlap=EP)),  # nothing is predicted as hidden
+        (LATENT_EXPERTS, job(expert=4, **SP, overlap=EP)),
+        (DENSE, changed(job(tensor=2, overlap=TP), software="fsdp-2025")),
+    ],
+    ids=["products", "no tensor", "turns", "stages", "latent", "torchtitan"],
+)
+def test_what_it_hides_and_what_others_do_is_not(arch: Transformer, wanted: TrainingJob) -> None:
+    assert not of_megatron(wanted, arch)
