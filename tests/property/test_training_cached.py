@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -122,4 +121,6 @@ def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no
             else:
                 # with one or two stages logits of one direction wait beside the other's forward pass
                 few = layout["schedule"].startswith("dualpipe") and layout["pipeline"] <= 2
-                assert found.allocated == pytest.approx(tensors, rel=0.13 if few else 0.1)
+                tokens = wanted.sequence / layout["context"]
+                waiting = 4.0 * tokens * arch.vocab / layout["tensor"] if few else 0.0
+                assert 0.9 * tensors <= found.allocated <= 1.1 * tensors + waiting
