@@ -207,6 +207,41 @@ def test_groups_that_share_a_copy_are_an_axis() -> None:
     }
 
 
+def test_a_word_stands_for_groups_of_whole_servers() -> None:
+    """16 and 32 ranks on 2 and 4 servers of 8: while there are several groups; context-parallel ranks stay
+    together, and no server has less than a group where tensors are cut over all of it."""
+    axes = {
+        "context": [1],
+        "micro_batch": [1],
+        "placement": ["packed"],
+        "zero": [1],
+        "context_kind": ["ring"],
+    }
+
+    def groups(servers: int, **more: list[object]) -> list[int | None]:
+        space = Space.of({**axes, "pipeline": [1], **more})
+        found, _ = blocks(space, job(batch=32), DENSE, machine(servers).network.fabric)
+        return [b.structure["shard"] for b in found]
+
+    assert groups(2, tensor=[1], shard=[None, "servers"]) == [None, 8]
+    assert groups(4, tensor=[1], shard=["servers"]) == [8, 16]
+    assert groups(4, tensor=[4], shard=[None, "servers"]) == [None, 2, 4]
+    assert groups(4, tensor=[1], context=[16], shard=["servers"]) == [16]
+    assert groups(4, tensor=[8], shard=[None, "servers"]) == [None]
+    # a number that is also one of the word's counts once
+    assert groups(2, tensor=[1], shard=[8, "servers"]) == [8]
+
+
+def test_groups_of_experts_have_a_copy_of_all_of_them() -> None:
+    axes = {"tensor": [1], "context": [1], "pipeline": [1], "placement": ["packed"], "expert_tensor": [None]}
+    space = Space.of({**axes, "expert": [4, 8], "zero": [1], "shard": [None, "servers"]})
+    found, refused = blocks(space, job(batch=32), MOE, machine(4).network.fabric)
+    assert not refused
+    assert [(b.structure["expert"], b.structure["shard"]) for b in found] == [
+        (4, None), (4, 8), (4, 16), (8, None), (8, 8), (8, 16),
+    ]  # fmt: skip
+
+
 def test_parameters_kept_and_gradients_reduced_once_are_no_layouts_of_less_sharding() -> None:
     """reshard does nothing below zero 3, reduce_each below 2: their second values make no twins."""
     axes = {"tensor": [1], "pipeline": [1], "context": [1], "placement": ["packed"], "zero": [1, 2, 3]}

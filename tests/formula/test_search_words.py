@@ -171,6 +171,11 @@ def test_groups_that_share_a_copy_are_a_change_only_where_parameters_are_shared(
     assert "shard all -> 8" in changed
     assert "reshard on -> off" in changed
     assert "reduce_each" not in changed
+    # states alone are in groups, and nothing is dropped
+    states = Space({**FIXED, **axes, "zero": (1,), "expert": (1,)})
+    (changed,) = [w for w in search(job(), DENSE, machine(2), states, steps=0).words if "What changes:" in w]
+    assert "shard all -> 8" in changed
+    assert "reshard" not in changed
     plain = Space({**FIXED, "tensor": (1,), "recompute": ("none",), "zero": (0, 1), "reshard": (False,)})
     words = search(job(recompute="full"), DENSE, machine(2), plain, steps=0).words
     assert not any("reshard" in word for word in words)

@@ -21,6 +21,7 @@ from railwright.search.space import (
     CHOICES,
     OF_OVERLAP,
     PARTS,
+    SERVERS,
     SHARDING,
     Block,
     Space,
@@ -173,16 +174,15 @@ def _shardings(
     FSDP2: all ranks or groups of whole servers; parameters dropped or kept; gradients reduced once per step
     in a pipeline and after every microbatch without.
     """
-    own: dict[str, tuple[Any, ...]] = {axis: (getattr(job.layout, axis),) for axis in SHARDING}
+    listed: dict[str, tuple[Any, ...]] = {axis: (getattr(job.layout, axis),) for axis in SHARDING}
     if space.fsdp:
         staged = structure["pipeline"] > 1
-        own = {
-            "shard": (None, *_whole_servers(structure, data, server)),
-            "reshard": (True, False),
-            "reduce_each": (not staged,),
-        }
-    values = [space.of_axis(axis) or own[axis] for axis in SHARDING]
-    for chosen in product(*values):
+        listed = {"shard": (None, SERVERS), "reshard": (True, False), "reduce_each": (not staged,)}
+    listed |= {axis: values for axis in SHARDING if (values := space.of_axis(axis))}
+    if SERVERS in listed["shard"]:
+        words: dict[Any, list[int]] = {SERVERS: whole_servers(structure, data, server)}
+        listed["shard"] = tuple(dict.fromkeys(n for one in listed["shard"] for n in words.get(one, [one])))
+    for chosen in product(*(listed[axis] for axis in SHARDING)):
         yield dict(zip(SHARDING, chosen, strict=True))
 
 
@@ -218,7 +218,7 @@ def _recomputed(space: Space, layers: int | None) -> tuple[Any, ...]:
     return tuple(how for how in listed if how != "full" or every)
 
 
-def _whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
+def whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
     """Ranks with the same parameters on one server, and on more while there are several copies (HSDP).
 
     All context-parallel ranks are among them, as FSDP2's meshes have it, and all experts.
@@ -239,14 +239,12 @@ def _sharing(space: Space, structure: Mapping[str, Any]) -> int:
     """The ZeRO stage from which a structure's sharding is another than that of the axes' first values."""
 
     def other(axis: str) -> bool:
+        if axis == "shard":
+            return structure[axis] is not None
         values = space.of_axis(axis) or ((True,) if axis == "reshard" and space.fsdp else ())
         return bool(values) and structure[axis] != values[0]
 
-    if other("reshard"):
-        return 3
-    if other("reduce_each"):
-        return 2
-    return 0 if structure["shard"] is None else 1
+    return max((zero for axis, zero in SHARDING.items() if other(axis)), default=0)
 
 
 def _choices(

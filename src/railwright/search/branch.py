@@ -27,7 +27,7 @@ from railwright.search.explain import changed, explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, framework_named, runs, runs_none
 from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
-from railwright.search.hints import some_layers
+from railwright.search.hints import untold
 from railwright.search.laws import Floats32, down
 from railwright.search.leaner import leaner, leanest, untried
 from railwright.search.network import bytes_sent
@@ -126,8 +126,9 @@ def search(
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
     on = run.pricer.prices(best[0].job).servers("ep")
-    words += (*some_layers(best[0].job, arch, space), *beyond_reach(best[0].job, arch, on))
     data = data_parallel(best[0].job, machine.network.fabric)
+    hints = untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
+    words += (*hints, *beyond_reach(best[0].job, arch, on))
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
     apart = spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()
     said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
@@ -339,7 +340,7 @@ class _Run:
             step = simulate(_alone(self.job), self.arch, self.machine, predict=self.pricer.predict)
         except PlanError as no:
             return None, str(no)
-        sent = bytes_sent(step, self.pricer.prices(self.job))
+        sent = bytes_sent(step)
         held = self.allocations.held(self.written, self.job)
         return Candidate(self.written, self.job, step, 0.0, sent, held), ""
 
@@ -393,7 +394,7 @@ class _Run:
                 _alone(job), self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
             )
         step = self._steps[key]
-        setting, sent = self._setting(*key), bytes_sent(step, self.pricer.prices(job))
+        setting, sent = self._setting(*key), bytes_sent(step)
         return Candidate(setting, job, step, tried.bound, sent, self.allocations.held(setting, job))
 
     def _job(self, i: int, at: int) -> TrainingJob:

@@ -148,7 +148,7 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
     }
     if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
         return False
-    if axis in SHARDING and max(own["zero"], best["zero"]) < 2 + (axis != "reduce_each"):
+    if max(own["zero"], best["zero"]) < SHARDING.get(axis, 0):
         return False
     return bool(own[axis] != best[axis] and _effective(own)[axis] != _effective(best)[axis])
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
-from railwright.search.space import Space
+from railwright.search.blocks import whole_servers
+from railwright.search.result import Candidate
+from railwright.search.space import SERVERS, Space
 from railwright.spec.training import TrainingJob
+from railwright.training.sizes import data_parallel, domain_of
 from railwright.training.stages import largest_piece
+from railwright.units import show_time
+
+EXPOSED = 0.01
+"""Share of a step from which exchange of gradients and parameters is worth another look."""
 
 
-def some_layers(best: TrainingJob, arch: Transformer, space: Space) -> tuple[str, ...]:
+def untold(best: Candidate, arch: Transformer, space: Space, fabric: Fabric, lean: bool) -> tuple[str, ...]:
+    """Axes that were not tried, and that may better the best layout.
+
+    lean  whether the leanest was asked for, which copies are not
+    """
+    return (*_some_layers(best.job, arch, space), *(() if lean else _groups(best, space, fabric)))
+
+
+def _some_layers(best: TrainingJob, arch: Transformer, space: Space) -> tuple[str, ...]:
     """That fewer layers could be computed again, where the best layout does so of all and none were tried;
     torchtitan cannot.
 
@@ -21,4 +37,21 @@ def some_layers(best: TrainingJob, arch: Transformer, space: Space) -> tuple[str
     return (
         "All layers are computed again; with recompute_layers: [null, quarters] in its space the search "
         "tries a quarter, a half and three quarters of those of each stage too.",
+    )
+
+
+def _groups(best: Candidate, space: Space, fabric: Fabric) -> tuple[str, ...]:
+    """That groups of ranks could each have a copy of what all of them share, where the exchange shows and
+    none were tried; for torchtitan they always are."""
+    job, data = best.job, data_parallel(best.job, fabric)
+    shown = sum(share.exposed for share in best.step.shares if share.kind == "dp")
+    shares = job.layout.zero > 0 and job.layout.shard is None and job.optimizer == "adam"
+    if not shares or space.fsdp or space.of_axis("shard") or shown < EXPOSED * best.time:
+        return ()
+    if not whole_servers(best.setting, data, domain_of(job, fabric)):
+        return ()
+    return (
+        f"Gradients and parameters expose {show_time(shown)} of {show_time(best.time)}; with shard: "
+        f"[null, {SERVERS}] in its space the search tries groups of whole servers with copies of their own "
+        "too.",
     )

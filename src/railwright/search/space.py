@@ -51,8 +51,9 @@ OF_LAYOUT = tuple(a for a in AXES if a in Layout.model_fields)
 OF_OVERLAP = tuple((a, a.removeprefix("overlap_")) for a in AXES if a.startswith("overlap_"))
 """Axes that are fields of a study's layout, and those of its overlap with their names there."""
 
-SHARDING = ("shard", "reshard", "reduce_each")
-"""Axes of how ranks share parameters and gradients, whose default is the job's own value alone."""
+SHARDING = {"shard": 1, "reshard": 3, "reduce_each": 2}
+"""Axes of how ranks share what ZeRO shards, whose default is the job's own value alone, and the stage of ZeRO
+from which they do something."""
 
 DIVISORS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "micro_batch")
 """Axes whose default is every number that divides what there is to divide."""
@@ -82,6 +83,9 @@ PARTS: dict[Any, Callable[[int], Sequence[int]]] = {
 }
 """Words among the values of `recompute_layers`, and the numbers that they stand for where the largest piece
 of the model has so many layers."""
+
+SERVERS = "servers"
+"""Word among the values of `shard`: the ranks of one server, of two, … while there are several groups."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
             if axis == "micro_batch":
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     wrong.append(f"{value!r} is not a whole number of sequences, 1 or more")
-            elif axis == "recompute_layers" and value in PARTS:
+            elif (axis == "recompute_layers" and value in PARTS) or (axis == "shard" and value == SERVERS):
                 continue
             elif axis.startswith("overlap_"):
                 Overlap(**{axis[8:]: value})

@@ -140,7 +140,10 @@ def used(
     for key, priced in prices.known.items():
         count = sends if priced.lane == "pp" else counts[key]
         if count:
-            found.append(UsedCollective(priced.purpose, priced.lane, float(count), priced.prediction))
+            crosses = prices.crosses_servers(priced.groups)
+            found.append(
+                UsedCollective(priced.purpose, priced.lane, float(count), priced.prediction, crosses)
+            )
     return tuple(found)
 
 

@@ -51,10 +51,11 @@ NOTHING = Comm("tp", "", "", 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Priced:
-    """One collective of the step: its lane, its purpose and what the network says about it."""
+    """One collective of the step: its lane, its purpose, its groups and what the network says about it."""
 
     lane: Lane
     purpose: str
+    groups: GroupKind
     prediction: CollectivePrediction
 
 
@@ -100,7 +101,7 @@ class Prices:
         asked = (op, size, kind)
         if asked not in self._asked:
             self._asked[asked] = self.predict(self.machine, op, size, groups)
-        self.known[key] = Priced(lane, purpose, self._asked[asked])
+        self.known[key] = Priced(lane, purpose, kind, self._asked[asked])
         return self.known[key].prediction.time
 
     def wire(self, op: Op, size: float, kind: GroupKind) -> float:

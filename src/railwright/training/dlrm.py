@@ -217,8 +217,8 @@ class _Step:
         if size <= 0 or len(groups[0]) == 1:
             return after[-1] if after else -1
         found = self.predict(self.machine, op, size, groups)
-        self.used.append(UsedCollective(name, lane, 1.0, found))
         crosses = len(set((groups[0].gpus // self.per_server).tolist())) > 1
+        self.used.append(UsedCollective(name, lane, 1.0, found, crosses))
         wire = sum(t.seconds for t in found.terms if t.name == "bandwidth") if crosses else 0.0
         return self._put(Task(lane, name, op, found.time, after, size=size, wire=min(wire, found.time)))
 

@@ -69,12 +69,14 @@ class UsedCollective:
 
     purpose  'ep dispatch', 'tp all-gather', 'dp gradients', …
     count    times per step on one rank
+    crosses  whether its groups have ranks on several servers
     """
 
     purpose: str
     kind: str
     count: float
     prediction: CollectivePrediction
+    crosses: bool
 
 
 def launch_share(shares: Sequence[Share], step_time: float) -> float:
