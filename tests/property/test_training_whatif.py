@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,6 +87,39 @@ def test_a_token_sent_once_per_server_is_a_job_that_says_so() -> None:
     assert found.step_time == simulate(sent, MOE, machine()).step_time
     for other in (sent, job(expert=8), job(expert=8, gpus=8), job(tensor=2)):
         assert "Tokens once per server" not in {one.name for one in what_ifs(other, MOE, machine())}
+
+
+def test_an_interleaved_pipeline_is_a_job_that_says_so() -> None:
+    """Asked of 1F1B whose microbatches go in rounds of its stages, and no stage is said to differ."""
+    name, plan = "Interleaved pipeline", job(pipeline=4, batch=32)
+    found = asked(DENSE, plan)[name]
+    assert (
+        found.step_time == simulate(job(pipeline=4, batch=32, virtual_pipeline=2), DENSE, machine()).step_time
+    )
+    assert found.step_time < simulate(plan, DENSE, machine()).step_time
+    others: list[dict[str, Any]] = [
+        {"pipeline": 1},
+        {"pipeline": 4, "virtual_pipeline": 2},
+        {"pipeline": 4, "schedule": "zb-h1"},
+        {"pipeline": 4, "batch": 40},  # five microbatches
+        {"pipeline": 4, "layers_per_stage": (2, 2, 2, 2)},
+    ]
+    assert not [other for other in others if name in asked(DENSE, job(**{"batch": 32, **other}))]
+
+
+def test_sharding_inside_servers_is_a_job_that_says_so() -> None:
+    """Asked where ranks on several servers share something, all of them; experts too have their replicas."""
+    name, plan = "Sharding inside servers", job(tensor=2)
+    found = asked(DENSE, plan)[name]
+    assert found.step_time == simulate(job(tensor=2, shard=4), DENSE, machine()).step_time
+    assert name in asked(MOE, job(expert=8))
+    others: list[dict[str, Any]] = [
+        {"zero": 0},
+        {"shard": 16},
+        {"tensor": 8},  # a server holds one rank
+        {"gpus": 8},  # or all
+    ]
+    assert not [other for other in others if name in asked(DENSE, job(**other))]
 
 
 def test_alike_gpus_wait_for_none() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +18,15 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.training import Muon, TrainingJob
+from railwright.spec.training import Layout, Muon, TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends, pace_alone, pace_of
+from railwright.training.plan import microbatches
 from railwright.training.result import StepResult
-from railwright.training.schedule import in_pairs
+from railwright.training.schedule import in_pairs, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
 from railwright.training.step import NONE_SLOWER, simulate
 
@@ -260,6 +262,36 @@ def _once_per_server(job: TrainingJob, machine: Machine) -> Case | None:
     return Case(job.model_copy(update={"expert_nodes": layout.expert}), machine)
 
 
+def _interleaved(job: TrainingJob, machine: Machine) -> Case | None:
+    """Two virtual stages on each of a 1F1B pipeline; None where its microbatches, which then go in rounds of
+    as many as stages, allow none, or where the layout says what each stage has."""
+    layout = job.layout
+    if layout.pipeline == 1 or schedule_name(layout) != "1f1b" or layout.layers_per_stage is not None:
+        return None
+    if microbatches(job, data_parallel(job, machine.network.fabric)) % layout.pipeline:
+        return None
+    return _laid_out(job, machine, schedule="auto", virtual_pipeline=2)
+
+
+def _inside_servers(job: TrainingJob, machine: Machine) -> Case | None:
+    """Every server has a copy of what ZeRO shards; None where nothing is sharded or groups have copies
+    already, where a server holds no two ranks or all of them, and for Muon, which shares whole matrices."""
+    layout, fabric = job.layout, machine.network.fabric
+    sizes, here = Sizes.of(job, fabric), domain_of(job, fabric) // layout.tensor
+    if layout.zero == 0 or layout.shard is not None or job.optimizer != "adam":
+        return None
+    if here < 2 or here >= sizes.replicas or sizes.replicas % here:
+        return None
+    if sizes.expert_replicas % (sizes.replicas // here):
+        return None
+    return _laid_out(job, machine, shard=here)
+
+
+def _laid_out(job: TrainingJob, machine: Machine, **changes: Any) -> Case:
+    layout = Layout(**{**job.layout.model_dump(), **changes})
+    return Case(job.model_copy(update={"layout": layout}), machine)
+
+
 def _hbm(factor: float) -> Change:
     def change(job: TrainingJob, machine: Machine) -> Case:
         gpu = replace(machine.gpu, hbm_bandwidth=machine.gpu.hbm_bandwidth * factor)
@@ -327,6 +359,12 @@ QUESTIONS: tuple[Question, ...] = (
         "Tokens once per server",
         "expert exchange by DeepEP or HybridEP, not NCCL's all-to-all",
         _once_per_server,
+    ),
+    ("Interleaved pipeline", "two virtual stages on each: half the bubble, twice the sends", _interleaved),
+    (
+        "Sharding inside servers",
+        "each server has a copy of what zero shards, whose share alone is summed up over servers",
+        _inside_servers,
     ),
     ("Adam instead of Muon", "two moments for each weight, and no products in the optimizer", _by_adam),
     ("GPUs all alike", "no wait for the slowest", _all_alike),
