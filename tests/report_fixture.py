@@ -196,8 +196,12 @@ def toy_step(slower: float) -> StepResult:
         shares=shares,
         memory=Memory(parts, sum(parts.values()), 80e9),
         collectives=(
-            UsedCollective("ep dispatch", "ep", 256, prediction("all_to_all", 32e6, 48e9, 200e-6), True),
-            UsedCollective("dp gradients", "dp", 1, prediction("reduce_scatter", 3e9, 350e9, 200e-6), False),
+            UsedCollective(
+                "ep dispatch", "ep", 256, prediction("all_to_all", 32e6, 48e9, 200e-6), "ep", True
+            ),
+            UsedCollective(
+                "dp gradients", "dp", 1, prediction("reduce_scatter", 3e9, 350e9, 200e-6), "dp", False
+            ),
         ),
         timeline=Timeline(tuple(sorted(events, key=lambda e: (e.rank, e.start))), span),
         tokens_total=2e9,

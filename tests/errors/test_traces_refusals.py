@@ -125,6 +125,11 @@ SUMMED = [{"name": "comm_size", "int64Val": "4"}, {"name": "comm_type", "int64Va
     ("node", "says"),
     [
         ({"dataDeps": ["7"]}, "waits for node 7"),
+        ({"id": "-2"}, r"node -2 \('n'\); their numbers are 0 or more"),
+        ({"type": "COMP_NODEX"}, "there is no type 'COMP_NODEX'; types are INVALID_NODE, METADATA_NODE"),
+        ({"dataDeps": {"a": 1}}, r'its data_deps are {"a": 1}, no list'),
+        ({"inputs": "abc"}, '"abc" is no object'),
+        ({"attr": [{"int64Val": "4"}]}, "it says no 'name'"),
         ({"type": "COMM_COLL_NODE"}, "says no 'comm_size'"),
         ({"type": "COMM_SEND_NODE", "attr": [{"name": "comm_size", "int64Val": "4"}]}, "says no 'comm_dst'"),
         (
@@ -183,6 +188,8 @@ def test_json_that_is_no_trace(tmp_path: Path, more: str, says: str) -> None:
         ('{"1": [' + "9" * 5000 + "]}", "thousands of digits"),
         ('{"1": [0]} {}', "more than one JSON value"),
         ('{"1": [-1]}', "not of ranks 0 to 0"),
+        ('{"1": [0, 0]}', "group '1' has rank 0 twice"),
+        ("[]", "they are an object of lists of ranks"),
     ],
 )
 def test_groups_that_are_none(tmp_path: Path, text: str, says: str) -> None:
@@ -206,7 +213,11 @@ def test_a_workload_of_more_gpus_than_the_cluster_is_refused_before_its_groups_a
     [
         ("", "line 1", "no workload"),
         (f"{simai.POLICY} pp_comm: 1.2.3\n1\n{ROW}", "line 1", "pp_comm is '1.2.3'"),
-        (f"{simai.POLICY} all_gpus: {'9' * 5000}\n1\n{ROW}", "line 1", "all_gpus is a number of"),
+        (f"{simai.POLICY} model_parallel_NPU_group: eight\n1\n{ROW}", "line 1", "NPU_group is 'eight'"),
+        (f"{simai.POLICY} ep: -2\n1\n{ROW}", "line 1", "its ep is '-2', no whole number"),
+        (f"{simai.POLICY} pp: 8.5\n1\n{ROW}", "line 1", "its pp is '8.5', no whole number"),
+        (f"{simai.POLICY} all_gpus: 0\n1\n{ROW}", "line 1", "its all_gpus is 0"),
+        (f"{simai.POLICY} all_gpus: {'9' * 5000}\n1\n{ROW}", "line 1", "its all_gpus is '99999"),
         (f"{simai.POLICY}\n1\n{ROW.replace('7', '9' * 400)}", "line 3", "not a whole number below 10^18"),
         ("MICRO\nmany\n", "line 2", "not the number of rows"),
         ("MICRO\n2\na -1 1 NONE 0 1 NONE 0 1 ALLTOALL 4 1\n", "line 3", "cut off"),

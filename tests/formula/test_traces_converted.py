@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,10 @@ def attribute(name: str, field: int, value: int | str) -> bytes:
     return data(10, data(1, name.encode()) + held)
 
 
-def converted(rank: int) -> bytes:
+def converted(rank: int, groups: str = GROUPS) -> bytes:
     """A CPU operator of 40 us, its kernel of 1 ms, an all-gather of 1 MB a rank after it."""
     metadata = (
-        number(1, 7) + data(2, b"process_group:init") + number(3, 1) + data(8, data(1, GROUPS.encode()))
+        number(1, 7) + data(2, b"process_group:init") + number(3, 1) + data(8, data(1, groups.encode()))
     )
     operator = (
         number(1, 8) + data(2, b"aten::mm") + number(3, 4) + number(7, 40) + attribute("is_cpu_op", 27, 1)
@@ -48,6 +49,14 @@ def test_a_trace_converted_from_pytorch(tmp_path: Path) -> None:
     assert replay(trace, machine(1), priced(1e9)).time == pytest.approx(40e-6 + 1e-3 + 20e-6 + 1e-3)
 
 
+def test_groups_without_a_description_are_told_apart_by_their_shape(tmp_path: Path) -> None:
+    """PyTorch calls them 'undefined': two ranks of a server and two of different ones are no family."""
+    for rank in range(2):
+        file = tmp_path / f"chakra.{rank}.et"
+        file.write_bytes(converted(rank, GROUPS.replace("tensor", "undefined")))
+    assert [group.family for group in load(tmp_path, 8).groups.values()] == [""]
+
+
 JSON = """\
 {
   "version": "0.0.4"
@@ -69,6 +78,17 @@ JSON = """\
     {"name": "comm_size", "uint64Val": "1000000"}
   ]
 }"""
+
+
+def test_either_of_protobufs_names_is_read(tmp_path: Path) -> None:
+    """Its guide: parsers accept lowerCamelCase and the names of the schema; null is a field's default."""
+    plain = re.sub("[a-z0-9](?=[A-Z])", lambda one: f"{one[0]}_", JSON)
+    plain = re.sub('"[a-zA-Z0-9_]+":', lambda one: one[0].lower(), plain)
+    assert "duration_micros" in plain
+    assert '"int64_val"' in plain
+    for rank in range(2):
+        (tmp_path / f"trace.{rank}.json").write_text(plain.replace('"name": "sum",', '"name": null,'))
+    assert replay(load(tmp_path, 8), machine(1), priced(1e9)).time == pytest.approx(1.5e-3 + 20e-6 + 1e-3)
 
 
 def test_the_jsonizers_text_without_groups_is_all_ranks(tmp_path: Path) -> None:

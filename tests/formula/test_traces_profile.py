@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from railwright.errors import PlanError
 from railwright.traces.comparison import compare
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of
 from railwright.traces.kineto import Span, read
@@ -121,6 +122,31 @@ def test_every_instant_of_the_step_belongs_to_one_share() -> None:
     # 50 us of the all-reduce run beside the element-wise kernel.
     assert step.busy["communication"] == pytest.approx(250 * US, rel=1e-5)
     assert sum(step.exposed.values()) == pytest.approx(step.seconds)
+
+
+@pytest.mark.parametrize("event", [
+    {"cat": "kernel", "name": "sm90_xmma_gemm_bf16", "ts": 5, "dur": 0},
+    {"cat": "kernel", "name": "sm90_xmma_gemm_bf16", "ts": 5},
+    {"cat": "gpu_memset", "name": "Memset (Device)", "ts": 5, "dur": 0},
+])  # fmt: skip
+def test_an_event_of_no_length_has_no_instant(tmp_path: Path, event: dict[str, object]) -> None:
+    whole = json.loads(FIXTURE.read_text())
+    starts = [e["ts"] for e in whole["traceEvents"] if str(e.get("name")).startswith("ProfilerStep")]
+    whole["traceEvents"] += [{"ph": "X", "pid": 0, "tid": 7, **event, "ts": ts + 5} for ts in starts]
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(whole))
+    assert step_of(read(file)).exposed == pytest.approx(step_of(read(FIXTURE)).exposed)
+
+
+def test_a_profile_of_another_job_is_refused(tmp_path: Path) -> None:
+    whole = json.loads(FIXTURE.read_text())
+    compare([step_of(read(FIXTURE))], job(), DENSE, machine(2))
+    with pytest.raises(PlanError, match=r"is of a job of 16 ranks .* this one has 8 GPUs"):
+        compare([step_of(read(FIXTURE))], job(gpus=8, batch=8), DENSE, machine(2))
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({**whole, "distributedInfo": {"rank": 16, "world_size": 16}}))
+    with pytest.raises(PlanError, match=r"is of rank 16 .* this job has ranks 0 to 15"):
+        compare([step_of(read(file))], job(), DENSE, machine(2))
 
 
 def test_what_a_collective_moved_is_read_where_it_was_recorded() -> None:

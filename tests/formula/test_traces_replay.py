@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
 from railwright.spec.training import Muon, Overlap
-from railwright.traces import busiest, critical_path, export, load, replay, shares, step_trace
+from railwright.traces import busiest, critical_path, export, load, replay, shares, simai, step_trace
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.outcome import RankShares
 from railwright.traces.replaying import Replayed
@@ -81,6 +85,17 @@ def test_inside_a_server_they_do_not_share() -> None:
 def test_collectives_of_one_group_follow_each_other() -> None:
     nodes = [(reduce(0, MB, "all 0"), reduce(1, MB, "all 0"))] * 2
     assert replay(trace(everyone(2), *nodes), machine(1), priced(1e9)).time == pytest.approx(2 * 1.02e-3)
+
+
+def test_what_queued_is_on_the_path_behind_what_it_queued_for() -> None:
+    """Rank 1 computes 2 ms before the first of two collectives; the second has been ready since the start."""
+    late = (compute(0, 2e-3), reduce(1, MB, "all 0", 0), reduce(2, MB, "all 0"))
+    early = (reduce(0, MB, "all 0"), reduce(1, MB, "all 0"))
+    path = {
+        part.kind: (part.seconds, part.nodes)
+        for part in critical_path(replay(trace(everyone(2), early, late), machine(1), priced(1e9)))
+    }
+    assert path == {"compute": (pytest.approx(2e-3), 1), "all": (pytest.approx(2 * 1.02e-3), 2)}
 
 
 def test_parts_of_a_collective_take_its_time_together() -> None:
@@ -299,6 +314,40 @@ def test_a_simai_workload_takes_what_its_stage_takes(tmp_path: Path) -> None:
     result = replay(load(tmp_path / "work" / "case.txt", 16), machine(2))
     assert result.time == pytest.approx(step.step_time, rel=0.02)
     assert replay(load(tmp_path / "work", 16), machine(2)).time == result.time
+
+
+def test_a_simai_row_ends_where_gradients_leave(tmp_path: Path) -> None:
+    """A job of data parallelism alone has no other collectives: every bucket leaves beside what follows it,
+    and parameters are gathered behind the optimizer."""
+    one = job(batch=32, sequence=512)
+    _, step = export(one, DENSE, machine(2), "simai", tmp_path / "work")
+    rows = simai.read(tmp_path / "work" / "case.txt").rows
+    reduced = [i for i, row in enumerate(rows) if row.weight.comm == "REDUCESCATTER"]
+    gathered = [i for i, row in enumerate(rows) if row.weight.comm == "ALLGATHER"]
+    updated = next(i for i, row in enumerate(rows) if row.name == "optimizer")
+    count = sum(c.count for c in step.collectives if c.purpose == "dp gradients")
+    assert len(reduced) == len(gathered) == count > 2
+    assert max(gathered) < updated < min(reduced), "rows are walked upwards"
+    between = [sum(row.gradient.seconds for row in rows[a:b]) for a, b in pairwise(reduced)]
+    assert all(seconds > 0 for seconds in between)
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "gpus"),
+    [
+        # two data-parallel ranks, and two stages with one embedding: both are groups of 2
+        (replace(DENSE, tied_embeddings=True), {"pipeline": 4}, 8),
+        # 2 replicas of every expert, and two stages with the embedding that extra prediction reads
+        (replace(MOE, mtp_layers=1), {"pipeline": 2, "expert": 4}, 16),
+    ],
+    ids=["tied", "extra"],
+)
+def test_groups_of_as_many_ranks_are_not_simais(
+    tmp_path: Path, arch: Transformer, layout: dict[str, int], gpus: int
+) -> None:
+    one = job(batch=32, sequence=512, gpus=gpus, **layout)
+    with pytest.raises(PlanError, match=r"no groups for 'tied embedding gradients' \(2 ranks\)"):
+        export(one, arch, machine(2), "simai", tmp_path / "work")
 
 
 def _adds_up(result: Replayed) -> None:

@@ -68,6 +68,16 @@ def test_perfetto_has_every_lane_of_the_step(study: str, tmp_path: Path) -> None
     assert set(LANES) == set(get_args(Lane)) == set(LANE_NAMES)
 
 
+@pytest.mark.parametrize("format", ["chakra", "goal", "simai", "perfetto"])
+def test_a_folder_with_something_in_it_is_left_alone(study: str, tmp_path: Path, format: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    result = CliRunner().invoke(app, ["trace", "export", study, "-f", format, "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "exists already and is not overwritten; remove it or name another folder" in result.output
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["notes.txt"]
+
+
 def test_a_profile_beside_the_prediction(study: str) -> None:
     said = run("compare", study, PROFILE)
     for words in (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 INSTEAD = {
     "a recommendation job": "`railwright run` predicts its step: what its samples take in time and GPU hours "
-    "is in result.json, its timeline in trace.json (Perfetto)",
+    "is in result.json, and where the study has no other job its timeline in trace.json (Perfetto)",
     "a serving job": "`railwright serve` predicts it",
 }
 """Kind of a job that is none of a transformer's training -> what can be had of it."""

@@ -151,9 +151,10 @@ def _perfetto(asked: Study, job: TrainingJob, step: StepResult, out: Path) -> Pa
     """Chrome's trace format, as `railwright run` writes it for a whole study."""
     import json
 
-    from railwright.export.files import write_new
+    from railwright.export.files import refuse_filled, write_new
     from railwright.report.trace import step_events, told
 
+    refuse_filled(out)
     file = out / "trace.json"
     about = {"study": asked.name, "job": job.name} | told(step.timeline)
     trace = {"displayTimeUnit": "ms", "otherData": about, "traceEvents": step_events(step)}

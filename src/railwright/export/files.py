@@ -14,15 +14,21 @@ def write_new(files: Mapping[Path, str]) -> list[Path]:
     Raises PlanError, before anything is written, where a file exists already, or where one cannot be written.
     """
     refuse_existing(files)
-    path = Path()
+    path, written = Path(), list[Path]()
     try:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8", newline="\n") as out:
+                written.append(path)
                 out.write(text)
-    except OSError as error:
-        raise PlanError(f"cannot write '{error.filename or path}': {error.strerror}") from None
-    return list(files)
+    except BaseException as error:
+        for one in written:
+            one.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            where = error.filename or path
+            raise PlanError(f"cannot write '{where}': {error.strerror}; name another place") from None
+        raise
+    return written
 
 
 def refuse_existing(files: Mapping[Path, str] | list[Path]) -> None:

@@ -25,7 +25,7 @@ _SIGNED, _ZIGZAG, _PLAIN = (7, 9), (15, 17), (11, 13, 27)
 
 @dataclass
 class Raw:
-    """A node as it lies in a file; attributes by name."""
+    """A node as it lies in a file, at a byte, or a character of JSON; attributes by name."""
 
     at: int
     index: int = 0
@@ -35,6 +35,11 @@ class Raw:
     micros: int = 0
     inputs: str = ""
     attributes: dict[str, int | float | str] = field(default_factory=dict)
+    unit: str = "byte"
+
+    @property
+    def where(self) -> str:
+        return f"{self.unit} {self.at}"
 
 
 def protobuf(file: Path) -> Iterator[Raw]:
@@ -158,38 +163,76 @@ def jsonized(file: Path) -> Iterator[Raw]:
 
 def _json_head(file: Path, message: dict[str, Any]) -> Raw:
     """The first object likewise: see `_head`."""
-    head = _from_json(file, {"attr": message.get("attr", ())}, 0)
+    head = _from_json(file, {"attr": message.get("attr")}, 0)
     head.index, head.kind, head.name = -1, chakra.METADATA, "head"
     groups = head.attributes.pop(chakra.GROUPS, None)
     head.inputs = f"['{groups}']" if groups is not None else ""
     return head
 
 
+_KINDS = {
+    f"{name}_NODE": number
+    for number, name in enumerate(
+        ("INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL")
+    )
+}
+"""Numbers of the types of nodes (et_def.proto, NodeType)."""
+
+_NUMBERS = tuple(f"{kind}64_val" for kind in ("int", "uint", "sint", "fixed", "sfixed")) + tuple(
+    f"{kind}32_val" for kind in ("int", "uint", "sint", "fixed", "sfixed")
+)
+"""Fields of AttributeProto that hold whole numbers."""
+
+
 def _from_json(file: Path, message: dict[str, Any], at: int) -> Raw:
-    kinds = {f"{name}_NODE": number for name, number in (
-        ("METADATA", 1), ("MEM_LOAD", 2), ("MEM_STORE", 3), ("COMP", 4), ("COMM_SEND", 5), ("COMM_RECV", 6),
-        ("COMM_COLL", 7),
-    )}  # fmt: skip
     try:
-        kind = message.get("type", 0)
+        said = _by_proto_name(message)
         raw = Raw(
             at,
-            whole(message.get("id", 0)),
-            str(message.get("name", "")),
-            kinds.get(kind, 0) if isinstance(kind, str) else whole(kind),
-            [whole(d) for d in (*message.get("ctrlDeps", ()), *message.get("dataDeps", ()))],
-            whole(message.get("durationMicros", 0)),
-            str(message.get("inputs", {}).get("values", "")),
+            whole(said.get("id", 0)),
+            str(said.get("name", "")),
+            _kind(said.get("type", 0)),
+            [whole(d) for field in ("ctrl_deps", "data_deps") for d in _list(said, field)],
+            whole(said.get("duration_micros", 0)),
+            str(_by_proto_name(said.get("inputs", {})).get("values", "")),
+            unit="character",
         )
-        for attribute in message.get("attr", ()):
+        for one in _list(said, "attr"):
+            attribute = _by_proto_name(one)
             for key, value in attribute.items():
-                if key in ("int64Val", "int32Val", "uint64Val", "uint32Val", "sint64Val", "sint32Val"):
+                if key in _NUMBERS:
                     raw.attributes[attribute["name"]] = whole(value)
-                elif key == "doubleVal":
+                elif key == "double_val":
                     # protobuf's JSON says NaN and infinities as texts
                     raw.attributes[attribute["name"]] = float(value)
-                elif key in ("boolVal", "stringVal"):
-                    raw.attributes[attribute["name"]] = value if key == "boolVal" else str(value)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+                elif key in ("bool_val", "string_val"):
+                    raw.attributes[attribute["name"]] = value if key == "bool_val" else str(value)
+    except KeyError as error:
+        raise wrong(file, f"character {at}", f"no node of a Chakra trace: it says no {error}.") from None
+    except (OverflowError, TypeError, ValueError) as error:
         raise wrong(file, f"character {at}", f"no node of a Chakra trace: {error}.") from None
     return raw
+
+
+def _by_proto_name(message: Any) -> dict[str, Any]:
+    """The fields of an object by their names in et_def.proto: JSON may write 'durationMicros' for
+    'duration_micros' (protobuf's guide, "ProtoJSON Format": parsers accept both)."""
+    if not isinstance(message, dict):
+        raise TypeError(f"{json.dumps(message)[:40]} is no object")
+    said = {key: value for key, value in message.items() if value is not None}  # null is the default
+    return {re.sub("[A-Z]", lambda one: f"_{one[0].lower()}", key): value for key, value in said.items()}
+
+
+def _kind(said: Any) -> int:
+    if not isinstance(said, str):
+        return whole(said)
+    if said not in _KINDS:
+        raise ValueError(f"there is no type '{said[:40]}'; types are {', '.join(_KINDS)}")
+    return _KINDS[said]
+
+
+def _list(message: dict[str, Any], name: str) -> list[Any]:
+    found = message.get(name, [])
+    if not isinstance(found, list):
+        raise TypeError(f"its {name} are {json.dumps(found)[:40]}, no list")
+    return found

@@ -19,6 +19,9 @@ from railwright.traces.refusal import wrong
 NAME = re.compile(r"(\d+)\.(?:et|json)(?:\.gz)?$")
 """The last number of a file's name is its rank."""
 
+UNDESCRIBED = "undefined"
+"""PyTorch's description of a group that was made without one (distributed_c10d.py, new_group)."""
+
 _OPS = {number: op for op, number in chakra.COMM_TYPE.items()}
 
 
@@ -113,13 +116,22 @@ def _group_file(folder: Path, ranks: int) -> dict[str, Group]:
         return {}
     try:
         listed = json_of(content(file).decode())
+        if not isinstance(listed, dict) or not all(isinstance(held, list) for held in listed.values()):
+            raise ValueError("they are an object of lists of ranks, by the group's name")
         groups = {str(name): Group(str(name), tuple(whole(r) for r in held)) for name, held in listed.items()}
-    except (AttributeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise wrong(file, "", f"no groups of ranks: {error}.") from None
     for group in groups.values():
         if not group.ranks or not all(0 <= rank < ranks for rank in group.ranks):
             raise wrong(file, "", f"group '{group.name}' is not of ranks 0 to {ranks - 1}.")
+        if (twice := _twice(group)) is not None:
+            raise wrong(file, "", f"group '{group.name}' has rank {twice} twice.")
     return groups
+
+
+def _twice(group: Group) -> int | None:
+    """The first rank that a group lists again."""
+    return next((rank for i, rank in enumerate(group.ranks) if rank in group.ranks[:i]), None)
 
 
 def _groups(file: Path, raw: Raw, ranks: int) -> dict[str, Group]:
@@ -130,17 +142,20 @@ def _groups(file: Path, raw: Raw, ranks: int) -> dict[str, Group]:
         for one in json_of(text):
             members = tuple(whole(rank) for rank in one["ranks"]) or tuple(range(ranks))
             name = str(one["pg_name"])
-            found[name] = Group(name, members, str(one.get("pg_desc", "")))
+            family = str(one.get("pg_desc", ""))
+            found[name] = Group(name, members, "" if family == UNDESCRIBED else family)
             strange = next((rank for rank in members if not 0 <= rank < ranks), None)
             if strange is not None:
                 raise wrong(
                     file,
-                    f"byte {raw.at}",
+                    raw.where,
                     f"process group '{name}' has rank {strange}, and there are "
                     f"traces of {ranks} ranks; add the others.",
                 )
+            if (twice := _twice(found[name])) is not None:
+                raise wrong(file, raw.where, f"process group '{name}' has rank {twice} twice.")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise wrong(file, f"byte {raw.at}", f"its process groups cannot be read: {error}.") from None
+        raise wrong(file, raw.where, f"its process groups cannot be read: {error}.") from None
     return found
 
 
@@ -148,10 +163,12 @@ def _nodes(
     file: Path, rank: int, raws: list[Raw], groups: dict[str, Group], everyone: Group
 ) -> tuple[Node, ...]:
     known: set[int] = set()
-    raws = [raw for raw in raws if raw.index >= 0]
+    raws = raws[1:]  # the first is the head
     for raw in raws:
+        if raw.index < 0:
+            raise wrong(file, raw.where, f"node {raw.index} ('{raw.name}'); their numbers are 0 or more.")
         if raw.index in known:
-            raise wrong(file, f"byte {raw.at}", f"a second node {raw.index}.")
+            raise wrong(file, raw.where, f"a second node {raw.index}.")
         known.add(raw.index)
     found = []
     for raw in raws:
@@ -159,7 +176,7 @@ def _nodes(
         if lost is not None:
             raise wrong(
                 file,
-                f"byte {raw.at}",
+                raw.where,
                 f"node {raw.index} ('{raw.name}') waits for node {lost}, which is not in the file.",
             )
         found.append(_node(file, rank, raw, groups, everyone))
@@ -174,7 +191,7 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
         shown = seconds if seconds is not None else exact
         raise wrong(
             file,
-            f"byte {raw.at}",
+            raw.where,
             f"node {raw.index} ('{raw.name}') takes {shown} s; times are 0 or more, and finite.",
         )
     kinds: dict[int, Kind] = {chakra.SEND: "send", chakra.RECEIVE: "receive", chakra.COLLECTIVE: "collective"}
@@ -189,7 +206,7 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
         if number not in _OPS:
             raise wrong(
                 file,
-                f"byte {raw.at}",
+                raw.where,
                 f"node {raw.index} ('{raw.name}') is a collective of type {number}, "
                 f"which cannot be replayed; known are {', '.join(_OPS.values())}.",
             )
@@ -201,7 +218,7 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
     if not 0 <= peer < len(everyone.ranks):
         raise wrong(
             file,
-            f"byte {raw.at}",
+            raw.where,
             f"node {raw.index} ('{raw.name}') names rank {peer}, and there are traces "
             f"of {len(everyone.ranks)} ranks.",
         )
@@ -215,7 +232,7 @@ def _whole(file: Path, raw: Raw, name: str, default: int | None = None, least: i
         said = f"says '{name}' {str(value)[:20]!r}" if name in raw.attributes else f"says no '{name}'"
         raise wrong(
             file,
-            f"byte {raw.at}",
+            raw.where,
             f"communication node {raw.index} ('{raw.name}') {said}; a replay needs it, as a whole "
             f"number{' of 0 or more' if not least else ''}.",
         )
@@ -229,7 +246,7 @@ def _exact(file: Path, raw: Raw, size: float) -> float:
     if exact is None or exact < 0:
         raise wrong(
             file,
-            f"byte {raw.at}",
+            raw.where,
             f"communication node {raw.index} ('{raw.name}') says {chakra.SIZE} {held}; sizes are 0 or more.",
         )
     return exact
@@ -244,7 +261,7 @@ def _group(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: 
         what = "is described nowhere" if group is None else f"does not have rank {rank}"
         raise wrong(
             file,
-            f"byte {raw.at}",
+            raw.where,
             f"node {raw.index} ('{raw.name}') runs in process group '{name}', which {what}.",
         )
     return group

@@ -17,7 +17,7 @@ from typing import get_args
 from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.errors import RailwrightError
+from railwright.errors import PlanError, RailwrightError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces.measured import Collective, Step
@@ -101,8 +101,9 @@ def compare(
     """The measured step that waits least, of one or several ranks, beside the predicted one.
 
     Training's shares are those of the stage that waits least, so the rank that waits least is put beside it.
-    Raises PlanError as `training.simulate` does.
+    Raises PlanError as `training.simulate` does, and for a profile of another number of ranks.
     """
+    _refuse_another_job(steps, job, machine)
     step = min(
         steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
     )
@@ -128,6 +129,21 @@ def compare(
         tuple(_collectives(step, kinds, groups, machine)), _words(step, predicted, rows),
     )  # fmt: skip
     return result, predicted
+
+
+def _refuse_another_job(steps: Sequence[Step], job: TrainingJob, machine: Machine) -> None:
+    gpus = job_gpus(job, machine.network.fabric)
+    for step in steps:
+        if step.world is not None and step.world != gpus:
+            raise PlanError(
+                f"{job.name}: {step.file} is of a job of {step.world:,} ranks (its distributedInfo), and "
+                f"this one has {gpus:,} GPUs; name the job that was profiled, or give this one its gpus."
+            )
+        if step.rank is not None and not 0 <= step.rank < gpus:
+            raise PlanError(
+                f"{job.name}: {step.file} is of rank {step.rank:,} (its distributedInfo), and this job has "
+                f"ranks 0 to {gpus - 1:,}."
+            )
 
 
 def _lanes() -> list[str]:

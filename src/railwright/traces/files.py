@@ -122,7 +122,7 @@ def _goal(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files,
 
 
 def _simai(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
-    step = simulate(job, arch, machine, most_events=MOST_EVENTS)
+    step = simulate(job, arch, machine, most_events=MOST_EVENTS, stage=0)
     text = simai.write(simai.workload(job, step, machine.network.fabric))
     return iter([(f"{_stem(job)}.txt", text.encode())]), step
 

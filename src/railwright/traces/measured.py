@@ -46,12 +46,14 @@ class Collective:
 class Step:
     """One step of one rank, measured.
 
+    world     ranks of the job, where the profile says it
     busy      seconds that any span of a kind runs
     exposed   seconds of the step by kind, communication by its index in `collectives`; adds up to `seconds`
     """
 
     file: str
     rank: int | None
+    world: int | None
     found: Found
     steps: int
     seconds: float
@@ -158,8 +160,9 @@ def _measure(
     busy, exposed, exposed_calls = _sweep(inside, kinds, numbers, begin, end)
     collectives = tuple(Collective(op, call, tuple(times[i]), of) for (op, call, of), i in calls.items())
     return Step(
-        profile.file, profile.rank, found, steps, end - begin, busy, exposed, exposed_calls, collectives
-    )
+        profile.file, profile.rank, profile.world, found, steps, end - begin, busy, exposed, exposed_calls,
+        collectives,
+    )  # fmt: skip
 
 
 def _sweep(
@@ -168,8 +171,9 @@ def _sweep(
     """Busy and exposed seconds by kind, and exposed seconds by collective, in one walk over all edges."""
     edges: list[tuple[float, int, int]] = []
     for i, span in enumerate(spans):
-        edges.append((max(begin, span.start), 1, i))
-        edges.append((min(end, span.end), 0, i))
+        first, last = max(begin, span.start), min(end, span.end)
+        if first < last:
+            edges += [(first, 1, i), (last, 0, i)]
     edges.sort()
     running: dict[Work, dict[int, None]] = {kind: {} for kind in ORDER}
     busy: dict[str, float] = defaultdict(float)
@@ -189,5 +193,5 @@ def _sweep(
         if starts == 1:
             running[kinds[i]][i] = None
         elif starts == 0:
-            running[kinds[i]].pop(i, None)
+            del running[kinds[i]][i]
     return dict(busy), dict(exposed), dict(calls)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -180,7 +181,7 @@ class _Replay:
             self._meet(node.group, now)
         elif node.kind == "send":
             price = self.prices.message(rank, node.peer, node.size)
-            self._begin(price, [(rank, i)], now)
+            self._begin(price, [(rank, i)], now, {})
         else:
             self.posted[node.peer, rank, node.tag].append((rank, i))
             self._deliver((node.peer, rank, node.tag), now)
@@ -197,23 +198,31 @@ class _Replay:
         self.runs[rank][i] = Run(reached, now, now + self.nodes[rank][i].seconds, self.cause[rank][i])
         self._push(now + self.nodes[rank][i].seconds, 0, rank, i)
 
-    def _meet(self, group: str, now: float) -> None:
-        """Begin the collective whose turn it is, if all its members have come."""
+    def _meet(self, group: str, now: float, ended: Mapping[int, int] | None = None) -> None:
+        """Begin the collective whose turn it is, if all its members have come.
+
+        ended  by rank, the place of the collective whose end made it its turn
+        """
         meeting = self.meetings.get((group, self.turn[group]))
         if meeting is None or meeting.begun or len(meeting.came) < self._members(group):
             return
         meeting.begun = True
         rank, i = meeting.came[0]
-        self._begin(self.prices.collective(self.nodes[rank][i]), meeting.came, now)
+        self._begin(self.prices.collective(self.nodes[rank][i]), meeting.came, now, ended or {})
 
     def _members(self, group: str) -> int:
         """Ranks of a group that are placed."""
         return 1 if self.trace.alike else len(self.trace.groups[group].ranks)
 
-    def _begin(self, price: Price, members: list[tuple[int, int]], now: float) -> None:
+    def _begin(
+        self, price: Price, members: list[tuple[int, int]], now: float, ended: Mapping[int, int]
+    ) -> None:
         latest = max(members, key=lambda one: self.reached[one[0]][one[1]])
+        queued = self.reached[latest[0]][latest[1]] < now
         for rank, i in members:
-            if self.reached[rank][i] < now or latest != (rank, i):
+            if queued:
+                self.cause[rank][i] = (rank, ended[rank])
+            elif latest != (rank, i):
                 self.cause[rank][i] = self.cause[latest[0]][latest[1]]
             self.runs[rank][i] = Run(self.reached[rank][i], now, now, self.cause[rank][i])
         self.counter += 1
@@ -266,7 +275,7 @@ class _Replay:
             self.arrived[rank, node.peer, node.tag].append((rank, i))
             self._deliver((rank, node.peer, node.tag), now)
         else:
-            self._meet(node.group, now)
+            self._meet(node.group, now, dict(one.members))
 
     def _deliver(self, key: tuple[int, int, int], now: float) -> None:
         while self.posted[key] and self.arrived[key]:

@@ -11,11 +11,13 @@ the replicas of an expert.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -26,8 +28,10 @@ from railwright.spec.training import TrainingJob
 from railwright.traces.graph import ALONE, Group, Node, StepTrace
 from railwright.traces.reading import content
 from railwright.traces.refusal import wrong
+from railwright.traffic.demand import Communicator
 from railwright.training import Event, StepResult, place
 from railwright.training.lockstep import MAXIMA
+from railwright.training.placement import GroupKind
 from railwright.training.result import ADAM
 from railwright.training.schedule import TOGETHER, order_name
 from railwright.training.sizes import Sizes, job_gpus
@@ -50,8 +54,9 @@ MOST_BETWEEN = 2**31 - 1
 
 _OPS = {name: op for op, name in COMM.items()}
 _HEAD = re.compile(
-    r"(model_parallel_NPU_group|ep|pp|vpp|ga|all_gpus|checkpoints|checkpoint_initiates):\s*(\d+)"
+    r"(?<!\w)(model_parallel_NPU_group|ep|pp|vpp|ga|all_gpus|checkpoints|checkpoint_initiates):\s*(\S*)"
 )
+_SIZES = ("model_parallel_NPU_group", "ep", "pp", "ga")
 _COLUMNS = 12
 _COUNT = re.compile(r"[0-9]{1,18}")
 _BYTES = re.compile(r"[0-9]{1,18}(\.0*)?")
@@ -92,38 +97,42 @@ class Workload:
 
 
 def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
-    """The first stage of a predicted step.
+    """The first stage of a predicted step, whose collectives are that stage's.
 
-    Its forward passes come first; the rows below them, walked upwards, are its backward passes.  Gradients
-    leave with the row behind which they left in the prediction; parameters are gathered at the end, where
-    AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for, where ranks
-    are placed in another order, and where forwards and backwards run together, which its rows cannot say.
+    Its forward passes come first; the rows below them, walked upwards, are its backward passes.  A row ends
+    where gradients left in the prediction, which leave with it; parameters are gathered behind the optimizer,
+    where AICB has them.  Raises PlanError where the step has collectives that SimAI has no groups for, or
+    gathers parameters inside its passes, where ranks are placed in another order, and where forwards and
+    backwards run together, which its rows cannot say.
     """
     if order_name(job) in TOGETHER:
         raise PlanError(
             f"{job.name}: SimAI's rows run one after the other, and forwards and backwards of this job run "
             "together; set overlap.ep to false, or take another layout.schedule than dualpipe and dualpipe-v."
         )
+    if job.layout.zero == 3:
+        raise PlanError(
+            f"{job.name}: SimAI's rows have data-parallel collectives behind weight gradients alone, and "
+            "zero: 3 gathers parameters in every pass; set zero to 1 or 2, or export chakra."
+        )
     _refuse_other_groups(job, step, fabric)
     events = [e for e in step.timeline.events if e.rank == 0 and e.kind not in (*WAITS, "send")]
     inside = [e for e in events if e.unit is not None and e.lane != "dp"]
     if step.timeline.coarse is not None:
         raise PlanError(f"{job.name}: its timeline has whole passes, not what is inside; lower global_batch.")
+    shared = [e for e in events if e.lane == "dp"]
+    gathers = [e for e in shared if e.kind == "all_gather"]
+    reduced = [e for e in shared if e.kind != "all_gather"]
     forward = [row for _, row in _timed([e for e in inside if e.unit is not None and e.unit[0] == "F"])]
-    ended, backward = [], []
-    for end, row in _timed([e for e in inside if e.unit is not None and e.unit[0] != "F"]):
-        ended.append(end)
+    backward: list[Row] = []
+    for end, row in _timed([e for e in inside if e.unit is not None and e.unit[0] != "F"], tuple(reduced)):
         backward.append(replace(row, forward=Part(), gradient=row.forward))
-    last: list[Row] = []
-    for event in (e for e in events if e.lane == "dp"):
-        part = Part(0.0, _comm(event), event.size)
-        behind = next((i for i, end in enumerate(ended) if end >= event.start), None)
-        if event.kind == "all_gather" or behind is None or backward[behind].weight.comm:
-            last.append(Row(_plain(event.name), weight=part))
-        else:
-            backward[behind] = replace(backward[behind], weight=part)
+        while reduced and reduced[0].start <= end:
+            backward += _leaving(reduced.pop(0), backward)
+    last = [row for event in reduced for row in _leaving(event)]
     optimizer = sum(e.end - e.start for e in events if e.kind in ("optimizer", ADAM))
     last.append(Row("optimizer", weight=Part(optimizer)))
+    last += [row for event in gathers for row in _leaving(event)]
     layout = job.layout
     gpus = job_gpus(job, fabric)
     passes = {e.unit[2] for e in events if e.unit is not None}
@@ -160,22 +169,25 @@ def _refuse_other_groups(job: TrainingJob, step: StepResult, fabric: Fabric) -> 
         raise PlanError(
             f"{job.name}: SimAI has no context-parallel groups; set layout.context to 1, or export chakra."
         )
-    known = {
-        "tp": {sizes.tensor},
-        "ep": {sizes.expert},
-        "dp": {sizes.replicas, sizes.expert_replicas},
-    }
+    groups = place(job, fabric)
+    known: dict[str, tuple[GroupKind, ...]] = {"tp": ("tp",), "ep": ("ep",), "dp": ("dp", "expert_dp")}
     for one in step.collectives:
-        ranks = one.prediction.ranks
-        if ranks not in known.get(one.kind, {ranks}):
+        ranks, here = one.prediction.ranks, groups.of(cast(GroupKind, one.groups))
+        there = [groups.of(kind) for kind in known.get(one.kind, ())]
+        if there and not any(_same(here, other) for other in there):
             raise PlanError(
-                f"{job.name}: SimAI has no groups of {ranks} ranks for '{one.purpose}', only {sizes.tensor} "
-                f"of tensor, {sizes.expert} of expert and {sizes.replicas} of data parallelism, and "
-                f"{sizes.expert_replicas} replicas of an expert; "
+                f"{job.name}: SimAI has no groups for '{one.purpose}' ({ranks} ranks), only those of "
+                f"{sizes.tensor} tensor-, {sizes.expert} expert- and {sizes.replicas} data-parallel ranks, "
+                f"and of the {sizes.expert_replicas} replicas of an expert; "
                 + ("set amax_over to tensor or none, or " if one.purpose == MAXIMA else "")
                 + ("leave expert_nodes out (NCCL's all-to-all), or " if one.kind == "ep" else "")
                 + "export chakra."
             )
+
+
+def _same(some: Sequence[Communicator], others: Sequence[Communicator]) -> bool:
+    """Whether groups are of the same ranks, judged by the first of each."""
+    return bool(some and others) and set(some[0].gpus.tolist()) == set(others[0].gpus.tolist())
 
 
 def write(work: Workload) -> str:
@@ -190,7 +202,8 @@ def write(work: Workload) -> str:
 
 def is_workload(file: Path) -> bool:
     """Whether a file begins as a workload does."""
-    return file.is_file() and content(file).startswith(tuple(kind.encode() for kind in KINDS))
+    kinds = tuple(kind.encode() for kind in KINDS)
+    return file.is_file() and content(file).removeprefix(codecs.BOM_UTF8).startswith(kinds)
 
 
 def read(file: str | Path, gpus: int | None = None) -> Workload:
@@ -200,14 +213,15 @@ def read(file: str | Path, gpus: int | None = None) -> Workload:
     Raises SpecError naming file and line.
     """
     path = Path(file)
-    lines = content(path).decode(errors="replace").splitlines()
+    lines = content(path).decode("utf-8-sig", errors="replace").splitlines()
     head = lines[0].split() if lines else []
     if not head or head[0] not in KINDS:
-        raise wrong(path, "line 1", f"no workload of SimAI that is known: it begins with {POLICY} or MICRO.")
+        raise wrong(path, "line 1", f"no workload of SimAI that is known: it begins with {', '.join(KINDS)}.")
     said = dict(_HEAD.findall(lines[0]))
-    huge = next((key for key, value in said.items() if not _COUNT.fullmatch(value)), None)
-    if huge is not None:
-        raise wrong(path, "line 1", f"its {huge} is a number of {len(said[huge]):,} digits.")
+    strange = next((key for key, value in said.items() if not _COUNT.fullmatch(value)), None)
+    if strange is not None:
+        shown = said[strange][:20]
+        raise wrong(path, "line 1", f"its {strange} is '{shown}', no whole number below 10^18.")
     known = {key: int(value) for key, value in said.items()}
     if known.get("checkpoints", 0) or known.get("checkpoint_initiates", 0):
         raise wrong(path, "line 1", "its checkpoints (recomputed layers) are not understood; AICB writes 0.")
@@ -219,11 +233,13 @@ def read(file: str | Path, gpus: int | None = None) -> Workload:
         raise wrong(
             path, f"line {len(lines)}", f"{len(rows)} rows where line 2 says {number}; is it cut off?"
         )
-    ranks = known.get("all_gpus") or gpus
-    if not ranks:
+    none = next((key for key in (*_SIZES, "all_gpus") if known.get(key) == 0), None)
+    if none is not None:
+        raise wrong(path, "line 1", f"its {none} is 0; groups have a rank or more.")
+    ranks = known.get("all_gpus", gpus)
+    if ranks is None:
         raise wrong(path, "line 1", "it says no all_gpus; give the number of GPUs.")
-    sizes = [known.get(key, 1) for key in ("model_parallel_NPU_group", "ep", "pp", "ga")]
-    tensor, expert, pipeline, microbatches = (max(1, size) for size in sizes)
+    tensor, expert, pipeline, microbatches = (known.get(key, 1) for key in _SIZES)
     if ranks % (tensor * pipeline) or ranks // (tensor * pipeline) % expert:
         raise wrong(
             path,
@@ -261,11 +277,22 @@ def step_trace(work: Workload, name: str) -> StepTrace:
     return StepTrace(name, work.gpus, nodes, groups, tuple(range(work.gpus)), tuple(notes), alike=True)
 
 
-def _timed(events: list[Event]) -> Iterator[tuple[float, Row]]:
-    """(end, row) of passes: the time up to each collective, whatever it went to, and the collective.
+def _leaving(event: Event, rows: list[Row] | None = None) -> list[Row]:
+    """A row with a data-parallel collective; none where the last of some rows can take it."""
+    part = Part(0.0, _comm(event), event.size)
+    if rows and not rows[-1].weight.comm:
+        rows[-1] = replace(rows[-1], weight=part)
+        return []
+    return [Row(_plain(event.name), weight=part)]
+
+
+def _timed(events: list[Event], beside: Sequence[Event] = ()) -> Iterator[tuple[float, Row]]:
+    """(end, row) of passes: the time up to each collective, whatever it went to, and the collective; and up
+    to the start of each of what runs `beside`, in order.
 
     SimAI has one kind of time that is no communication: waiting for launches counts as computing here.
     """
+    cuts = sorted({event.start for event in beside})
     passes: dict[tuple[str, int, int] | None, list[Event]] = {}
     for event in events:
         passes.setdefault(event.unit, []).append(event)
@@ -282,9 +309,15 @@ def _timed(events: list[Event]) -> Iterator[tuple[float, Row]]:
             else:
                 sent[-1] = (sent[-1][0], event.end, *sent[-1][2:])
         for start, end, label, event in sent:
+            for cut in (c for c in cuts if now < c < start):
+                yield cut, Row(label, Part(cut - now))
+                now = cut
             yield start, Row(label, Part(max(0.0, start - now), _comm(event), event.size))
             now = max(now, end)
         end = max(event.end for event in one)
+        for cut in (c for c in cuts if now < c < end):
+            yield cut, Row(name or "rest", Part(cut - now))
+            now = cut
         if end > now:
             yield end, Row(name or "rest", Part(end - now))
 

@@ -140,9 +140,9 @@ def used(
     for key, priced in prices.known.items():
         count = sends if priced.lane == "pp" else counts[key]
         if count:
-            crosses = prices.crosses_servers(priced.groups)
+            kind, crosses = priced.groups, prices.crosses_servers(priced.groups)
             found.append(
-                UsedCollective(priced.purpose, priced.lane, float(count), priced.prediction, crosses)
+                UsedCollective(priced.purpose, priced.lane, float(count), priced.prediction, kind, crosses)
             )
     return tuple(found)
 

@@ -218,7 +218,7 @@ class _Step:
             return after[-1] if after else -1
         found = self.predict(self.machine, op, size, groups)
         crosses = len(set((groups[0].gpus // self.per_server).tolist())) > 1
-        self.used.append(UsedCollective(name, lane, 1.0, found, crosses))
+        self.used.append(UsedCollective(name, lane, 1.0, found, lane, crosses))
         wire = sum(t.seconds for t in found.terms if t.name == "bandwidth") if crosses else 0.0
         return self._put(Task(lane, name, op, found.time, after, size=size, wire=min(wire, found.time)))
 

@@ -69,13 +69,15 @@ class UsedCollective:
 
     purpose  'ep dispatch', 'tp all-gather', 'dp gradients', …
     count    times per step on one rank
-    crosses  whether its groups have ranks on several servers
+    groups   kind of the groups that communicate (`placement.Groups`; of a recommendation job the lane)
+    crosses  whether they have ranks on several servers
     """
 
     purpose: str
     kind: str
     count: float
     prediction: CollectivePrediction
+    groups: str
     crosses: bool
 
 
