@@ -14,7 +14,7 @@ from railwright.training import simulate
 from railwright.training.chain import Chain
 from railwright.training.constants import constant
 from railwright.training.eras import Pace
-from railwright.training.host import LaunchTimes, launch_times, launching
+from railwright.training.host import LaunchTimes, launch_times, launching, shared_out
 from railwright.training.lanes import Task, run
 from railwright.training.lora import with_adapters
 from training_cases import DENSE, MOE, changed, job, machine, priced
@@ -172,14 +172,15 @@ def test_the_host_launches_on_while_parameters_are_gathered(rate: float) -> None
 @pytest.mark.parametrize("micro_batch", [1, 2])
 @pytest.mark.parametrize("seconds", [0.0, 4e-6])
 def test_the_host_launches_on_while_activations_are_copied(micro_batch: int, seconds: float) -> None:
-    # copies that both passes' launches outlast cost nothing: what they add to one the other waits less
+    # copies that the launches of both passes outlast cost nothing: what they add to one the other waits less,
+    # and what one's own launches outlast adds nothing
     plain = job(batch=128, micro_batch=micro_batch)
     copied = changed(plain, layout=plain.layout.model_copy(update={"offload": ("activations",)}))
     steps = [
         simulate(one, DENSE, machine(), predict=priced(0.0), kernel=lambda _: seconds)
         for one in (plain, copied)
     ]
-    assert exposed(steps[1]) < exposed(steps[0]), "the forward pass waits for its copies"
+    assert (exposed(steps[1]) < exposed(steps[0])) == (micro_batch == 1), "the forward pass waits for them"
     assert steps[1].step_time == pytest.approx(steps[0].step_time)
 
 
@@ -242,3 +243,36 @@ def test_a_host_that_waits_hides_nothing() -> None:
     held = blocked(pipeline=4, schedule="dualpipe", overlap=Overlap(dp=False, pp=False))
     with pytest.raises(PlanError, match="dualpipe runs two passes beside each other"):
         simulate(held, DENSE, machine(4), predict=priced(50e9))
+
+
+@pytest.mark.parametrize(
+    ("launched", "run", "takes"),
+    [
+        ((3.0, 6.0), (1.0, 2.0), (3.0, 6.0)),  # both are launched more slowly than they run
+        ((3.0, 6.0), (4.0, 2.0), (4.0, 5.0)),  # while the forward pass runs the host gets one ahead
+        ((3.0, 6.0), (1.0, 7.0), (2.0, 7.0)),  # the host is one ahead behind the backward pass
+        ((3.0, 6.0), (1.0, 7.9), (1.1, 7.9)),
+        ((3.0, 0.0), (1.0, 1.5), (1.5, 1.5)),  # a backward pass that a graph holds
+    ],
+)
+def test_passes_share_out_their_launches(
+    launched: tuple[float, float], run: tuple[float, float], takes: tuple[float, float]
+) -> None:
+    assert shared_out(launched, run) == pytest.approx(takes)
+    assert sum(takes) == pytest.approx(sum(launched))
+
+
+@pytest.mark.parametrize("virtual", [1, 3, 4])
+def test_faster_kernels_never_make_a_launched_pipeline_longer(virtual: int) -> None:
+    """Stages of 32 layers in twelve pieces are uneven; launches bind from the second on."""
+    arch, wanted = replace(DENSE, layers=32), job(batch=128, tensor=2, pipeline=4, virtual_pipeline=virtual)
+
+    def step(kernel: float) -> float:
+        return simulate(
+            wanted, arch, machine(4), predict=priced(50e9), kernel=lambda _: kernel, pace=Pace(host=4.0)
+        ).step_time
+
+    times = [step(kernel) for kernel in (0.0, 1e-6, 1e-5, 3e-5, 1e-4, 3e-4)]
+    assert times == sorted(times)
+    assert times[0] == pytest.approx(times[1], rel=1e-3)
+    assert times[-1] > 1.2 * times[0]

@@ -16,7 +16,6 @@ from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
 from railwright.search.space import apply
-from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import cached
@@ -283,10 +282,10 @@ def test_brute_force_where_memory_is_short() -> None:
 
 
 def test_of_equal_times_the_leanest_is_the_best() -> None:
-    """Adapters leave next to no gradients to send: ZeRO stages take as long as each other, and ZeRO-2 holds a
-    bucket more than ZeRO-1."""
-    own = job(batch=32).model_copy(update={"lora": Lora(rank=8)})
-    axes = {"tensor": (1, 2), "pipeline": (1,), "recompute": ("none",), "micro_batch": (1,)}
+    """Where launches bind, gathering parameters again takes no time, and keeping them takes memory."""
+    own = job(batch=32, sequence=4096, zero=3)
+    axes = {"tensor": (1, 2), "pipeline": (1,), "recompute": ("none",), "micro_batch": (1,), "zero": (3,),
+            "reshard": (True, False)}  # fmt: skip
     found = _brute(own, DENSE, machine(1), Space(axes))
     fastest = min(layout.time for layout in found)
     tied = {layout.memory for layout in found if layout.time <= fastest * (1 + 1e-9)}

@@ -148,8 +148,8 @@ def test_a_wait_for_split_passes_names_the_half_that_ends_it() -> None:
 
 def test_a_study_tells_the_path_operator_by_operator() -> None:
     """Also where the timeline of the step has room for whole passes only."""
-    plan = job(pipeline=4, batch=128).model_copy(update={"model": "gpt2"})
-    step = simulate(plan, load_model("gpt2"), machine(), most_events=600)
+    plan = job(pipeline=4, batch=128, sequence=4096).model_copy(update={"model": "llama-3.1-8b"})
+    step = simulate(plan, load_model(plan.model), machine(), most_events=600)
     assert "forward" in {e.kind for e in step.timeline.events}
     told = with_timeline(JobResult("case", step), plan, machine()).critical
     assert told is not None

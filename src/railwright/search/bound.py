@@ -181,8 +181,10 @@ def _one_way(passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp:
     first_xp = edge[:, FORWARD][:, passes.kind_pv[:, 0]] + extra_f[:, :, 0]
     last_xp = edge[:, BACKWARD][:, passes.kind_pv[:, 0]] + extra_b[:, :, 0]
     weights_xp = edge[:, WEIGHTS][:, passes.kind_pv[:, 0]]
-    wait = ends[0].first if overlap_dp else 0.0
-    finish_xp, fill_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait, overlap_pp)
+    # The host launches the first pass while that waits for its parameters, and may end behind its compute.
+    hidden_x = (used - floor)[:, FORWARD][:, passes.kind_pv[0, 0]]
+    wait_x = np.maximum((ends[0].first if overlap_dp else 0.0) - hidden_x, 0.0)
+    finish_xp, fill_xp = _pipeline(passes, first_xp, last_xp, weights_xp, work_xp, wait_x, overlap_pp)
     # What no pass waits for may go on behind the last one, while the stages before run theirs.
     found: Floats = np.maximum(finish_xp, fill_xp + count * np.array([one.lane for one in ends]))
     return found
@@ -202,14 +204,14 @@ def _pipeline(
     last_xp: Floats,
     weights_xp: Floats,
     work_xp: Floats,
-    wait: float,
+    wait_x: Floats,
     overlap_pp: bool,
 ) -> tuple[Floats, Floats]:
     """(X, p) end of each stage's last pass, and begin of its first, at least. [s]"""
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
     before = np.arange(stages)
-    fill_xp = np.cumsum(first_xp, 1) - first_xp + before * send + wait
+    fill_xp = np.cumsum(first_xp, 1) - first_xp + before * send + wait_x[:, None]
     drain_xp = np.cumsum(last_xp, 1) - last_xp + before * send
     if not overlap_pp and stages > 1:
         # Every pass but the last forward of the model and the first backward sends, and the sender waits.

@@ -271,7 +271,8 @@ class Pricer:
         crossings = self._crossings(self.prices(job))
         agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
         copied = layers_away(job, self.arch.layers + self.arch.mtp_layers + 1)
-        waiting = in_step(job, groups.sizes), agreeing, in_pairs(job)
+        # launches are counted otherwise where ranks meet in every pass (`Work`)
+        waiting = in_step(job, groups.sizes), agreeing, in_pairs(job), setting["zero"] >= 2
         passing = (*PASSING, "recompute_layers")
         return (*_shaping(setting), *(setting[a] for a in passing), *crossings, copied, *waiting)
 

@@ -157,10 +157,29 @@ def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blockin
     blocking  the GPU always waits (`TrainingJob.launch_blocking`)
     The test leaves the network out, so that a faster one never makes a step longer.
     """
-    calls = sum(1 for task in tasks if task.lane not in ("compute", "host") and task.size)
-    total = seconds + calls * known.collective
+    total = host_seconds(known, seconds, tasks)
     alone = sum(task.duration for task in tasks if task.lane == "compute")
     return total if blocking or total > alone else 0.0
+
+
+def host_seconds(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> float:
+    """Host time of some tasks: `seconds` of their kernels, and their collectives. [s]"""
+    calls = sum(1 for task in tasks if task.lane not in ("compute", "host") and task.size)
+    return seconds + calls * known.collective
+
+
+def shared_out(launched: tuple[float, float], run: tuple[float, float]) -> tuple[float, float]:
+    """How long a forward and a backward pass take whose host runs ahead from one into the other, where it
+    needs longer than they run. [s]
+
+    launched  host time of the two; run  what they take without it
+
+    Each takes its launches, less what the host is ahead when it begins: as much as the pass before ran longer
+    than it was launched.  Together they take all launches.
+    """
+    ahead = max(0.0, run[1] - launched[1])
+    forward = max(run[0], launched[0] - ahead)
+    return forward, max(sum(launched) - forward, run[1])
 
 
 def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:

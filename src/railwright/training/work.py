@@ -28,7 +28,14 @@ from railwright.training.costs import (
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
-from railwright.training.host import CATCHING_UP, LaunchTimes, launch_times, launching
+from railwright.training.host import (
+    CATCHING_UP,
+    LaunchTimes,
+    host_seconds,
+    launch_times,
+    launching,
+    shared_out,
+)
 from railwright.training.host_queue import Queue
 from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import head_of, operators_of
@@ -36,7 +43,7 @@ from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.plan import rows_of
 from railwright.training.route import Chunk
-from railwright.training.schedule import TOGETHER, in_pairs, order_name
+from railwright.training.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
 from railwright.training.weights import weight_gradients
 
 Gradients = Literal["both", "input", "weight"]
@@ -74,6 +81,7 @@ class Work:
         self.counts_again = counts_again(job)
         self._launches: dict[Layer, LaunchTimes] = {}
         self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
+        self._bound: dict[tuple[Chunk, bool], tuple[float, float] | None] = {}
         for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
@@ -97,7 +105,11 @@ class Work:
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
-        tasks = take_turns([self._forward(chunk)])
+        chain = self._forward(chunk)
+        whole = schedule_name(self.job.layout) not in SPLIT
+        if self.ahead and (bound := self._launch_bound(chunk, whole)):
+            chain.launched(bound[0], ())
+        tasks = take_turns([chain])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
         return self._copied(tasks, chunk)
 
@@ -159,7 +171,26 @@ class Work:
         return chain
 
     def _backward(self, chunk: Chunk, gradients: Gradients, result_first: bool = False) -> Chain:
-        """`result_first`: the last weight gradients of attention are computed behind the pass's result."""
+        """`result_first`: the last weight gradients of attention are computed behind the pass's result.
+
+        Where nothing drains the queue of launches, the pass waits for the host only where launching all of it
+        takes longer than running it.
+        """
+        chain, whole = self._backward_run(chunk, gradients, result_first), gradients == "both"
+        again = layers_again(self.job, self.arch, chunk)
+        if self.job.launch_blocking or not chunk.layers or any(map(self._waits, chunk.layers[:again])):
+            return chain
+        if not self.ahead:
+            known = [self._launches[kind] for kind in chunk.layers]
+            back = sum(one.backward if whole else one.input for one in known)
+            back += sum(self._again(kind) for kind in chunk.layers[:again])
+            chain.launched(launching(known[0], back, chain.tasks), ())
+        elif bound := self._launch_bound(chunk, whole):
+            chain.launched(bound[1], (), CATCHING_UP)
+        return chain
+
+    def _backward_run(self, chunk: Chunk, gradients: Gradients, result_first: bool) -> Chain:
+        """A backward pass, with what the host needs where it has waited for the GPU before."""
         chain, whole = Chain(), gradients == "both"
         chain.at_layer(len(chunk.layers))
         if chunk.head:
@@ -186,8 +217,6 @@ class Work:
         chain.flush()
         if any(map(self._waits, chunk.layers[:again])):
             queue.empty(chain)
-        else:
-            self._caught_up(chain, chunk, whole)
         return chain
 
     def _weights(self, chunk: Chunk) -> Chain:
@@ -252,25 +281,38 @@ class Work:
             host = launching(self._launches[kind], seconds, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 
-    def _caught_up(self, chain: Chain, chunk: Chunk, whole: bool) -> None:
-        """A backward pass waits for the host only where launching all of it takes longer than running it.
+    def _launch_bound(self, chunk: Chunk, whole: bool) -> tuple[float, float] | None:
+        """How long a forward and a backward pass of a chunk take where launching both takes longer than to
+        run them; None where it does not. [s]
 
-        Nothing drains the queue there.  In a dense model, or with a fixed capacity of experts, nothing does
-        forward either, so the host runs ahead over both, and over the weight gradients of a split pass; also
-        while the forward pass waits for copies of its activations.
+        Nothing drains the queue of launches in a dense model, or with a fixed capacity of experts, so the
+        host runs ahead from one into the other, and over the weight gradients of a split pass (not `whole`);
+        also while the forward pass waits for copies of its activations.  Where ranks gather or reduce in
+        every pass (zero 2 and 3), which makes passes longer and the host further ahead, all of its time is
+        counted in the backward pass.
         """
+        if self.job.launch_blocking or not chunk.layers:
+            return None
+        if (chunk, whole) not in self._bound:
+            self._bound[chunk, whole] = self._bound_of(chunk, whole)
+        return self._bound[chunk, whole]
+
+    def _bound_of(self, chunk: Chunk, whole: bool) -> tuple[float, float] | None:
         known = [self._launches[kind] for kind in chunk.layers]
-        if not known or self.job.launch_blocking:
-            return
         again = sum(self._again(kind) for kind in chunk.layers[: layers_again(self.job, self.arch, chunk)])
-        if not self.ahead:
-            back = sum(one.backward if whole else one.input for one in known) + again
-            chain.launched(launching(known[0], back, chain.tasks), ())
-            return
-        passes = [self._copied(self._forward(chunk).tasks, chunk)]
+        forward = self._copied(self._forward(chunk).tasks, chunk)
+        passes = [self._backward_run(chunk, "both" if whole else "input", result_first=False).tasks]
         if not whole:
             passes.append(self._weights(chunk).tasks)
-        seconds = sum(one.backward + one.forward for one in known) + again
-        total = launching(known[0], seconds, sum(passes, chain.tasks))
-        if total:
-            chain.launched(total - sum(run(tasks).duration for tasks in passes), (), CATCHING_UP)
+        behind = [task for tasks in passes for task in tasks]
+        ahead, back = sum(one.forward for one in known), sum(one.backward for one in known) + again
+        if not launching(known[0], ahead + back, [*forward, *behind]):
+            return None
+        launched = host_seconds(known[0], ahead, forward), host_seconds(known[0], back, behind)
+        times = [run(tasks).duration for tasks in passes]
+        first, later = run(forward).duration, sum(times[1:])
+        if self.job.layout.zero >= 2:
+            return 0.0, sum(launched) - first - later
+        found = shared_out(launched, (first, sum(times)))
+        # the input gradients of a split pass wait for all launches of a microbatch
+        return found[0], found[1] - later
