@@ -223,13 +223,45 @@ def test_experts_cut_into_more_parts_than_a_stage_has_gpus() -> None:
     assert "1, 2, 4, 8, 16 work" in text, "with 32 no two ranks are left for the experts"
 
 
+def test_groups_with_copies_are_not_muons() -> None:
+    """Whatever divides; one group of all ranks is none."""
+    for shard in (8, 5):
+        asked = changed(job(shard=shard), optimizer="muon")
+        assert "shard makes groups with copies of their own (Megatron refuses it too)" in refusal(asked)
+    check(changed(job(shard=32), optimizer="muon"), DENSE, machine(4).network.fabric)
+
+
+def test_sizes_of_which_none_helps_alone_are_named_together() -> None:
+    """16 GPUs: 5 stages divide them with no tensor parallelism, and tensor of 8 only with fewer stages."""
+    many = changed(job(tensor=1, pipeline=5), gpus=16)
+    assert "= 1 x 5 = 5; set gpus to 15, or choose pipeline from 1, 2, 4, 8, 16." in refusal(many)
+    cut = changed(job(tensor=8, pipeline=4), gpus=16)
+    assert "= 8 x 4 = 32; choose pipeline from 1, 2." in refusal(cut)
+    wide = changed(job(context=3, pipeline=5), gpus=16)
+    assert (
+        "choose tensor x context from 1, 2, 4, 8, 16, and a pipeline that divides what that leaves."
+    ) in refusal(wide)
+    alone = changed(job(context=3, pipeline=4), gpus=16)
+    assert "choose tensor x context from 1, 2, 4." in refusal(alone)
+
+
+def test_a_schedule_that_holds_everything_is_named() -> None:
+    """GPipe keeps the activations and logits of every microbatch; 1F1B those of as many as stages."""
+    asked = job(pipeline=2, schedule="gpipe", batch=2048, sequence=4096)
+    assert "what would fit: " in (text := refusal(asked))
+    assert "schedule: auto (" in text
+
+
 def test_shards_need_something_sharded_and_divisors_of_both_replicas() -> None:
     assert "zero: 0 shards nothing; set zero to 1, 2 or 3" in refusal(job(zero=0, shard=8))
-    assert "layout.shard 5 does not divide the 32 ranks" in refusal(job(zero=3, shard=5))
+    text = refusal(job(zero=3, shard=5))
+    assert (
+        "layout.shard 5 does not divide the number of ranks that hold the same parameters, 32; 1, 2" in text
+    )
     # 32 ranks hold what is dense, 4 each the experts: 16 groups of 2 have not one of these each
     assert (
-        "layout.shard 2 makes 16 groups of the 32 ranks that hold the same parameters, and the 4 ranks that "
-        "hold the same experts cannot be divided among them; 8, 16, 32 work."
+        "layout.shard 2 makes 16 groups of the 32 ranks that hold the same parameters, and those that hold "
+        "the same experts cannot be divided among them (4); 8, 16, 32 work."
     ) in refusal(job(shard=2, expert=8), MOE)
 
 

@@ -16,6 +16,7 @@ from railwright.training.divisors import divisors
 from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
+from railwright.training.schedule import schedule_name
 from railwright.training.sizes import data_parallel, domain_of
 from railwright.training.stages import largest_piece, quarters
 
@@ -61,8 +62,9 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) 
             break
     if not fitting:
         return (
-            "no step or two in tensor, pipeline, expert, context, zero, shard, recompute or micro_batch "
-            "makes it fit here; `railwright search` tries every layout. Else use more or larger GPUs."
+            "no step or two in tensor, pipeline, schedule, expert, context, zero, shard, recompute or "
+            "micro_batch makes it fit here; `railwright search` tries every layout. Else use more or larger "
+            "GPUs."
         )
     told = "; ".join(fitting[:MOST])
     return f"what would fit: {told}; `railwright search` finds the fastest that does."
@@ -125,6 +127,8 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
         yield [Way(f"micro_batch: {size}", {}, size) for size in halves]
     if layout.tensor > 1 and not layout.sequence_parallel:
         yield [way("sequence_parallel: true", sequence_parallel=True)]
+    if layout.pipeline > 1 and schedule_name(layout) not in ("1f1b", "interleaved"):
+        yield [way("schedule: auto", schedule="auto")]
     states = (1, 3) if layout.pipeline == 1 else (1,)
     if more := [way(f"zero: {stage}", zero=stage) for stage in states if stage > layout.zero]:
         yield more

@@ -75,13 +75,27 @@ def _check_sizes(job: TrainingJob, arch: Transformer, fabric: Fabric, gpus: int)
         fit = gpus // unit * unit
         what = "tensor x pipeline" if context == 1 else "tensor x context x pipeline"
         sizes = f"{tensor} x {pipeline}" if context == 1 else f"{tensor} x {context} x {pipeline}"
-        fitting = [size for size in working_sizes(job, arch, fabric) if gpus % size == 0]
-        fits = divisors(gpus) if context > 1 else fitting
-        left, odd = divmod(gpus, tensor * context)
-        choice = (what.removesuffix(" x pipeline"), fits) if odd else ("pipeline", divisors(left))
         raise PlanError(
             f"{job.name}: {number(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} not a multiple of "
             f"{what} = {sizes} = {unit}; "
             + (f"set gpus to {fit}, or " if fit else "")
-            + f"choose {choice[0]} from {listed(choice[1])}."
+            + f"choose {_dividing(job, arch, fabric, gpus)}."
         )
+
+
+def _dividing(job: TrainingJob, arch: Transformer, fabric: Fabric, gpus: int) -> str:
+    """Sizes with which a job's GPUs divide: of the pipeline if that alone is in the way, else of the ranks of
+    a stage, and where no size of these helps alone, of both."""
+    layout = job.layout
+    left, odd = divmod(gpus, layout.tensor * layout.context)
+    if not odd:
+        return f"pipeline from {listed(divisors(left))}"
+    inside = "tensor" if layout.context == 1 else "tensor x context"
+
+    def sizes(of: int) -> list[int]:
+        tensors = working_sizes(job, arch, fabric) if layout.context == 1 else divisors(of)
+        return [size for size in tensors if of % size == 0]
+
+    if gpus % layout.pipeline == 0 and (alone := sizes(gpus // layout.pipeline)):
+        return f"{inside} from {listed(alone)}"
+    return f"{inside} from {listed(sizes(gpus))}, and a pipeline that divides what that leaves"

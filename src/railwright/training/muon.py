@@ -91,8 +91,6 @@ def check_optimizer(job: TrainingJob) -> None:
     refused = {
         f"layout.zero {job.layout.zero} cuts matrices into pieces; choose 1, where each data-parallel rank "
         "updates matrices of its own, or 0": job.layout.zero >= 2,
-        "layout.shard gives every group of ranks a copy of its states, and they are shared by all (Megatron "
-        "refuses it too); leave shard out": job.layout.shard is not None,
         "lora trains thin adapters, for which it is not made; choose optimizer adam": job.lora is not None,
         "layout.offload optimizer runs Adam on the host; leave 'optimizer' out of it": updates_on_host(job),
         f"moment_dtype {job.moment_dtype} is Adam's; its momentum is fp32": job.moment_dtype != "fp32",
