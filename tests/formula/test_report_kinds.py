@@ -49,7 +49,7 @@ def test_a_search_tells_every_share_of_its_jobs() -> None:
 
 
 def test_parts_of_a_bar_add_up_with_activations_on_the_host() -> None:
-    step = simulate(job(tensor=2, offload=("activations",)), DENSE, machine())
+    step = simulate(job(tensor=2, sequence=8192, offload=("activations",)), DENSE, machine())
     assert exposed(step, "copy") > 0
     assert sum(exposed(step, kind) for kind in KINDS) == pytest.approx(step.step_time)
     path = critical_path(step.timeline)

@@ -103,22 +103,22 @@ def test_of_many_variants_the_nearest_are_told_and_the_rest_counted():
 
 @pytest.fixture(scope="module")
 def batches():
-    return rw.run(load_study_text(HEAD + "  - {name: Batch of 16, set: {jobs.j.global_batch: 16}}\n"))
+    return rw.run(load_study_text(HEAD + "  - {name: Batch of 8, set: {jobs.j.global_batch: 8}}\n"))
 
 
 def test_the_whole_result_speaks_of_the_batch_with_the_higher_throughput(batches):
-    """A quarter of the batch has the shorter step and the lower throughput."""
+    """An eighth of the batch has the shorter step and the lower throughput."""
     few, many = batches.variants[1].jobs[0].step, batches.variants[0].jobs[0].step
     assert few.step_time < many.step_time
     assert few.tokens_per_second < many.tokens_per_second
     assert batches.recommended == 0
     assert results(batches)["recommended"] == "A"
     loss = many.tokens_per_second / few.tokens_per_second - 1
-    assert f"; 'Batch of 16' takes {100 * loss:.0f} % longer for as many tokens." in batches.answer[0]
+    assert f"; 'Batch of 8' takes {100 * loss:.0f} % longer for as many tokens." in batches.answer[0]
 
 
 def test_the_page_calls_no_step_better_for_getting_less_done(batches):
     html = page(batches).replace("\u00a0", " ")
-    assert "A 131,072, B 32,768 tokens a step" in html
+    assert "A 131,072, B 16,384 tokens a step" in html
     row = html[html.index("step time</th>") :]
     assert 'class="best"' not in row[: row.index("</tr>")]

@@ -180,7 +180,7 @@ def test_the_host_launches_on_while_activations_are_copied(micro_batch: int, sec
         simulate(one, DENSE, machine(), predict=priced(0.0), kernel=lambda _: seconds)
         for one in (plain, copied)
     ]
-    assert (exposed(steps[1]) < exposed(steps[0])) == (micro_batch == 1), "the forward pass waits for them"
+    assert exposed(steps[1]) <= exposed(steps[0]), "the forward pass waits for them"
     assert steps[1].step_time == pytest.approx(steps[0].step_time)
 
 

@@ -82,7 +82,7 @@ def test_a_profile_beside_the_prediction(study: str) -> None:
     said = run("compare", study, PROFILE)
     for words in (
         "matrix products",
-        "dp communication",
+        "tp communication",
         "The measured step takes 1.00 ms",
         "3 steps by ProfilerStep",
     ):

@@ -228,7 +228,7 @@ class Blocks:
         """
         weight = cost.weight if whole else 0.0
         again = NOTHING
-        if self.sp and weight and cost.name not in STAYING:
+        if self.sp and whole and cost.learns and cost.name not in STAYING:
             again = self.exchange.gathering(AGAIN, width)
         if self.beside:
             chain.beside(again, name, kind, cost.input)

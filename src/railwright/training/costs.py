@@ -20,16 +20,20 @@ _SHARED = "shared expert"
 
 @dataclass(frozen=True)
 class Cost:
-    """One operator's times: forward, input gradient, weight gradient [s]."""
+    """One operator's times: forward, input gradient, weight gradient [s].
+
+    learns  whether it has weights with a gradient, however little time that takes
+    """
 
     name: str
     product: bool
     forward: float
     input: float
     weight: float
+    learns: bool
 
 
-NONE = Cost("", False, 0.0, 0.0, 0.0)
+NONE = Cost("", False, 0.0, 0.0, 0.0, False)
 
 STAYING = ("query absorption", *PROJECTIONS)
 """Products whose gathered inputs stay until the backward pass, or are not needed there (`model.sparse`)."""
@@ -74,7 +78,8 @@ def costs(operators: LayerOperators, kernel_time: KernelTime) -> list[Cost]:
             found[-1] = replace(found[-1], forward=found[-1].forward + seconds)
             continue
         product = op.kind in ("gemm", "grouped_gemm") and op.name not in CORE
-        found.append(Cost(op.name, product, seconds, gradients.pop(op.name, 0.0), weights.pop(op.name, 0.0)))
+        learns, weight = op.name in weights, weights.pop(op.name, 0.0)
+        found.append(Cost(op.name, product, seconds, gradients.pop(op.name, 0.0), weight, learns))
     lost = [*gradients, *weights]
     assert not lost, f"gradients without a forward operator: {lost}"
     return found
@@ -184,8 +189,8 @@ def gathered_again(found: list[Cost], widths: Mapping[str, int | None]) -> list[
     """Widths of the inputs of a block's column-parallel products with a weight gradient."""
     latent = [c for c in found if c.name in widths and c.name not in (ROTARY_KEYS, *STAYING)]
     if latent:
-        return [widths[c.name] for c in latent if c.weight]
-    return [None] if any(c.weight for c in found) else []
+        return [widths[c.name] for c in latent if c.learns]
+    return [None] if any(c.learns for c in found) else []
 
 
 def around_core(found: list[Cost]) -> tuple[list[Cost], list[Cost], list[Cost]]:

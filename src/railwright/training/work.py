@@ -82,6 +82,7 @@ class Work:
         self._launches: dict[Layer, LaunchTimes] = {}
         self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
         self._bound: dict[tuple[Chunk, bool], tuple[float, float] | None] = {}
+        self._made: dict[tuple[Chunk, Gradients], Chain] = {}
         for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
             timed = kernel_time
@@ -107,7 +108,7 @@ class Work:
         """Tasks of a forward pass through a chunk."""
         chain = self._forward(chunk)
         whole = schedule_name(self.job.layout) not in SPLIT
-        if self.ahead and (bound := self._launch_bound(chunk, whole)):
+        if self.ahead and (bound := self._launch_bound(chunk, whole, chain)):
             chain.launched(bound[0], ())
         tasks = take_turns([chain])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
@@ -176,7 +177,8 @@ class Work:
         Where nothing drains the queue of launches, the pass waits for the host only where launching all of it
         takes longer than running it.
         """
-        chain, whole = self._backward_run(chunk, gradients, result_first), gradients == "both"
+        whole, made = gradients == "both", None if result_first else self._made.pop((chunk, gradients), None)
+        chain = made or self._backward_run(chunk, gradients, result_first)
         again = layers_again(self.job, self.arch, chunk)
         if self.job.launch_blocking or not chunk.layers or any(map(self._waits, chunk.layers[:again])):
             return chain
@@ -281,9 +283,11 @@ class Work:
             host = launching(self._launches[kind], seconds, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 
-    def _launch_bound(self, chunk: Chunk, whole: bool) -> tuple[float, float] | None:
+    def _launch_bound(
+        self, chunk: Chunk, whole: bool, forward: Chain | None = None
+    ) -> tuple[float, float] | None:
         """How long a forward and a backward pass of a chunk take where launching both takes longer than to
-        run them; None where it does not. [s]
+        run them, 0 for one that does not wait; None where it does not. [s]
 
         Nothing drains the queue of launches in a dense model, or with a fixed capacity of experts, so the
         host runs ahead from one into the other, and over the weight gradients of a split pass (not `whole`);
@@ -294,25 +298,29 @@ class Work:
         if self.job.launch_blocking or not chunk.layers:
             return None
         if (chunk, whole) not in self._bound:
-            self._bound[chunk, whole] = self._bound_of(chunk, whole)
+            self._bound[chunk, whole] = self._bound_of(chunk, whole, forward or self._forward(chunk))
         return self._bound[chunk, whole]
 
-    def _bound_of(self, chunk: Chunk, whole: bool) -> tuple[float, float] | None:
+    def _bound_of(self, chunk: Chunk, whole: bool, ahead: Chain) -> tuple[float, float] | None:
         known = [self._launches[kind] for kind in chunk.layers]
         again = sum(self._again(kind) for kind in chunk.layers[: layers_again(self.job, self.arch, chunk)])
-        forward = self._copied(self._forward(chunk).tasks, chunk)
-        passes = [self._backward_run(chunk, "both" if whole else "input", result_first=False).tasks]
+        forward = self._copied(ahead.tasks, chunk)
+        gradients: Gradients = "both" if whole else "input"
+        # made once: the pass itself is this one, with what it waits for
+        self._made[chunk, gradients] = self._backward_run(chunk, gradients, result_first=False)
+        passes = [list(self._made[chunk, gradients].tasks)]
         if not whole:
             passes.append(self._weights(chunk).tasks)
         behind = [task for tasks in passes for task in tasks]
-        ahead, back = sum(one.forward for one in known), sum(one.backward for one in known) + again
-        if not launching(known[0], ahead + back, [*forward, *behind]):
+        first, back = sum(one.forward for one in known), sum(one.backward for one in known) + again
+        launched = host_seconds(known[0], first, forward), host_seconds(known[0], back, behind)
+        if sum(launched) <= sum(task.duration for task in (*forward, *behind) if task.lane == "compute"):
             return None
-        launched = host_seconds(known[0], ahead, forward), host_seconds(known[0], back, behind)
         times = [run(tasks).duration for tasks in passes]
-        first, later = run(forward).duration, sum(times[1:])
+        runs, later = run(forward).duration, sum(times[1:])
         if self.job.layout.zero >= 2:
-            return 0.0, sum(launched) - first - later
-        found = shared_out(launched, (first, sum(times)))
+            return 0.0, sum(launched) - runs - later
+        found = shared_out(launched, (runs, sum(times)))
         # the input gradients of a split pass wait for all launches of a microbatch
-        return found[0], found[1] - later
+        waits = found[0], found[1] - later
+        return waits[0] if waits[0] > runs else 0.0, waits[1] if waits[1] > times[0] else 0.0
