@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.spec.training import Overlap
-from railwright.traces import FORMATS, export, simai
+from railwright.traces import FORMATS, export, simai_export
 from railwright.traces.files import unsaid
 from training_cases import DENSE, MOE, job, machine
 
@@ -107,7 +107,7 @@ def test_simai_has_no_rails_of_experts(tmp_path: Path) -> None:
 
 def test_simai_reads_what_stages_send_as_an_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = job(batch=16, sequence=512, pipeline=2)
-    monkeypatch.setattr(simai, "MOST_BETWEEN", 1000)
+    monkeypatch.setattr(simai_export, "MOST_BETWEEN", 1000)
     with pytest.raises(PlanError, match=r"^case: SimAI reads what stages send as a 32-bit number"):
         export(one, DENSE, machine(2), "simai", tmp_path / "out")
     monkeypatch.undo()

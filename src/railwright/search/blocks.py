@@ -28,6 +28,7 @@ from railwright.search.space import (
     apply,
     copies,
     setting_of,
+    sizes,
 )
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.divisors import divisors
@@ -223,16 +224,11 @@ def whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[
 
     All context-parallel ranks are among them, as FSDP2's meshes have it, and all experts.
     """
-    context, tensor = structure["context"], structure["tensor"]
-    ranks, one = data * context, server // tensor
+    context, one = structure["context"], server // structure["tensor"]
     if one < 2:
         return []
-    experts = ranks * tensor // (structure["expert"] * (structure["expert_tensor"] or tensor))
-    return [
-        n
-        for n in divisors(ranks)
-        if n < ranks and n % one == 0 and n % context == 0 and experts % (ranks // n) == 0
-    ]
+    *fewer, _ = sizes(structure, data).shardings()
+    return [n for n in fewer if n % one == 0 and n % context == 0]
 
 
 def _sharing(space: Space, structure: Mapping[str, Any]) -> int:

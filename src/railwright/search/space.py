@@ -166,10 +166,15 @@ class Block:
         return {**self.structure, **{a: v[i] for (a, v), i in zip(self.choices, index, strict=True)}}
 
 
+def sizes(structure: Mapping[str, Any], data: int) -> Sizes:
+    """Sizes of the groups of a structure, whichever ranks share one copy."""
+    names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
+    return Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data)
+
+
 def copies(structure: Mapping[str, Any], data: int) -> int:
     """Ranks that hold the same parameters, dense ones or experts, under a structure."""
-    names = ("tensor", "context", "pipeline", "expert", "expert_tensor")
-    return Sizes.under(Layout(**{axis: structure[axis] for axis in names}), data).copies
+    return sizes(structure, data).copies
 
 
 def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:

@@ -7,6 +7,7 @@ The JSON that Chakra's jsonizer makes of a file is read too.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,8 +131,8 @@ def _group_file(folder: Path, ranks: int) -> dict[str, Group]:
 
 
 def _twice(group: Group) -> int | None:
-    """The first rank that a group lists again."""
-    return next((rank for i, rank in enumerate(group.ranks) if rank in group.ranks[:i]), None)
+    """A rank that a group lists more than once."""
+    return next((rank for rank, count in Counter(group.ranks).items() if count > 1), None)
 
 
 def _groups(file: Path, raw: Raw, ranks: int) -> dict[str, Group]:

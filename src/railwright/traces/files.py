@@ -12,7 +12,7 @@ from railwright.export.files import refuse_filled
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.traces import chakra, chakra_read, goal, simai
+from railwright.traces import chakra, chakra_read, goal, simai, simai_export
 from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor
 from railwright.traces.refusal import too_large, wrong
@@ -123,7 +123,7 @@ def _goal(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files,
 
 def _simai(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
     step = simulate(job, arch, machine, most_events=MOST_EVENTS, stage=0)
-    text = simai.write(simai.workload(job, step, machine.network.fabric))
+    text = simai.write(simai_export.workload(job, step, machine.network.fabric))
     return iter([(f"{_stem(job)}.txt", text.encode())]), step
 
 

@@ -6,9 +6,9 @@ For a measured step that is slower than predicted: which single slip would expla
 from __future__ import annotations
 
 from railwright.collectives.machine import Machine
-from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training.sizes import Sizes, data_parallel
-from railwright.training.whatif import Case, Change, Question
+from railwright.training.whatif import Case, Change, Question, laid_out
 
 
 def _exposed(kind: str) -> Change:
@@ -27,8 +27,7 @@ def _exposed(kind: str) -> Change:
 def _all_again(job: TrainingJob, machine: Machine) -> Case | None:
     if job.layout.recompute == "full":
         return None
-    layout = Layout(**{**job.layout.model_dump(), "recompute": "full"})
-    return Case(job.model_copy(update={"layout": layout}), machine)
+    return laid_out(job, machine, recompute="full")
 
 
 def _launched_one_by_one(job: TrainingJob, machine: Machine) -> Case | None:

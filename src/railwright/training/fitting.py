@@ -12,12 +12,11 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.again import has_part
 from railwright.training.cached import is_held, reserved
-from railwright.training.divisors import divisors
 from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
 from railwright.training.schedule import schedule_name
-from railwright.training.sizes import data_parallel, domain_of
+from railwright.training.sizes import Sizes, domain_of
 from railwright.training.stages import largest_piece, quarters
 
 MOST = 4
@@ -50,8 +49,8 @@ def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: 
 def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
-    replicas = data_parallel(job, fabric) * job.layout.context
-    axes = [*_shards(job.layout, job.micro_batch, replicas), *_axes(job, arch, domain_of(job, fabric))]
+    sizes = Sizes.of(job, fabric)
+    axes = [*_shards(job.layout, job.micro_batch, sizes), *_axes(job, arch, domain_of(job, fabric))]
     fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity))]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
@@ -91,10 +90,10 @@ def _both(a: Way, b: Way) -> Way:
     return Way(f"{a.label} with {b.label}", {**a.layout, **b.layout}, min(a.micro_batch, b.micro_batch))
 
 
-def _shards(layout: Layout, micro_batch: int, replicas: int) -> Iterator[list[Way]]:
-    """What is sharded divided among more of the ranks that hold the same, up to all `replicas`."""
+def _shards(layout: Layout, micro_batch: int, sizes: Sizes) -> Iterator[list[Way]]:
+    """What is sharded divided among more of the ranks that hold the same, up to all."""
     if layout.zero and layout.shard is not None:
-        larger = [size for size in divisors(replicas) if size > layout.shard]
+        larger = [size for size in sizes.shardings() if size > layout.shard]
         yield [Way(f"shard: {size}", {"shard": size}, micro_batch) for size in larger]
 
 

@@ -151,15 +151,21 @@ def relieved(tasks: Sequence[Task], seconds: float) -> list[Task]:
 
 
 def launching(known: LaunchTimes, seconds: float, tasks: Sequence[Task], blocking: bool = False) -> float:
-    """Host time of some tasks, or 0 where their compute alone is as long: then the GPU never waits. [s]
+    """Host time of some tasks, or 0 where the GPU never waits for it. [s]
 
     seconds   host time of their kernels; their collectives are added
     blocking  the GPU always waits (`TrainingJob.launch_blocking`)
-    The test leaves the network out, so that a faster one never makes a step longer.
     """
     total = host_seconds(known, seconds, tasks)
-    alone = sum(task.duration for task in tasks if task.lane == "compute")
-    return total if blocking or total > alone else 0.0
+    return total if blocking or binds(total, tasks) else 0.0
+
+
+def binds(seconds: float, tasks: Sequence[Task]) -> bool:
+    """Whether launching some tasks takes longer than their compute alone, so that the GPU waits.
+
+    The test leaves the network out, so that a faster one never makes a step longer.
+    """
+    return seconds > sum(task.duration for task in tasks if task.lane == "compute")
 
 
 def host_seconds(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> float:

@@ -287,23 +287,22 @@ def check_sharding(job: TrainingJob, data: int) -> None:
             "nothing; set zero to 1, 2 or 3, or leave shard out."
         )
     sizes = Sizes.under(layout, data)
-    replicas, experts = sizes.replicas, sizes.expert_replicas
+    replicas, which = sizes.replicas, working(sizes.shardings())
     if job.optimizer == "muon" and layout.shard != replicas:
         raise PlanError(
             f"{job.name}: optimizer muon updates whole matrices, which all ranks share out, and layout.shard "
             "makes groups with copies of their own (Megatron refuses it too); leave shard out."
         )
-    which = working([size for size in divisors(replicas) if experts % (replicas // size) == 0])
     if replicas % layout.shard:
         raise PlanError(
             f"{job.name}: layout.shard {layout.shard} does not divide the number of ranks that hold the same "
             f"parameters, {replicas}; {which}."
         )
-    if experts % sizes.instances:
+    if layout.shard not in sizes.shardings():
         raise PlanError(
             f"{job.name}: layout.shard {layout.shard} makes {sizes.instances} groups of the {replicas} ranks "
             "that hold the same parameters, and those that hold the same experts cannot be divided among "
-            f"them ({experts}); {which}."
+            f"them ({sizes.expert_replicas}); {which}."
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from railwright.fabric.graph import Fabric
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.divisors import divisors
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Sizes:
     def expert_shard(self) -> int:
         """Ranks of such a group that hold the same experts: it has a copy of all experts too."""
         return self.expert_replicas // self.instances
+
+    def shardings(self) -> list[int]:
+        """Sizes that groups with one copy each can have: those that divide all ranks that hold the same dense
+        parameters, and into as many groups all that hold the same experts."""
+        every = divisors(self.replicas)
+        return [size for size in every if self.expert_replicas % (self.replicas // size) == 0]
 
     def degrees(self) -> dict[str, int]:
         """Sizes of the parallelisms by their names in `overlap`.

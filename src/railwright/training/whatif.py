@@ -270,7 +270,7 @@ def _interleaved(job: TrainingJob, machine: Machine) -> Case | None:
         return None
     if microbatches(job, data_parallel(job, machine.network.fabric)) % layout.pipeline:
         return None
-    return _laid_out(job, machine, schedule="auto", virtual_pipeline=2)
+    return laid_out(job, machine, schedule="auto", virtual_pipeline=2)
 
 
 def _inside_servers(job: TrainingJob, machine: Machine) -> Case | None:
@@ -280,14 +280,13 @@ def _inside_servers(job: TrainingJob, machine: Machine) -> Case | None:
     sizes, here = Sizes.of(job, fabric), domain_of(job, fabric) // layout.tensor
     if layout.zero == 0 or layout.shard is not None or job.optimizer != "adam":
         return None
-    if here < 2 or here >= sizes.replicas or sizes.replicas % here:
+    if not 2 <= here < sizes.replicas or here not in sizes.shardings():
         return None
-    if sizes.expert_replicas % (sizes.replicas // here):
-        return None
-    return _laid_out(job, machine, shard=here)
+    return laid_out(job, machine, shard=here)
 
 
-def _laid_out(job: TrainingJob, machine: Machine, **changes: Any) -> Case:
+def laid_out(job: TrainingJob, machine: Machine, **changes: Any) -> Case:
+    """The job with some fields of its layout changed."""
     layout = Layout(**{**job.layout.model_dump(), **changes})
     return Case(job.model_copy(update={"layout": layout}), machine)
 

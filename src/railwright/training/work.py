@@ -31,6 +31,7 @@ from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import (
     CATCHING_UP,
     LaunchTimes,
+    binds,
     host_seconds,
     launch_times,
     launching,
@@ -106,9 +107,8 @@ class Work:
 
     def forward(self, chunk: Chunk) -> list[Task]:
         """Tasks of a forward pass through a chunk."""
-        chain = self._forward(chunk)
-        whole = schedule_name(self.job.layout) not in SPLIT
-        if self.ahead and (bound := self._launch_bound(chunk, whole, chain)):
+        chain, whole = self._forward(chunk), schedule_name(self.job.layout) not in SPLIT
+        if bound := self._launch_bound(chunk, whole, chain):
             chain.launched(bound[0], ())
         tasks = take_turns([chain])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
@@ -287,7 +287,7 @@ class Work:
         self, chunk: Chunk, whole: bool, forward: Chain | None = None
     ) -> tuple[float, float] | None:
         """How long a forward and a backward pass of a chunk take where launching both takes longer than to
-        run them, 0 for one that does not wait; None where it does not. [s]
+        run them, 0 for one that does not wait; None where it does not, or the queue runs empty inside. [s]
 
         Nothing drains the queue of launches in a dense model, or with a fixed capacity of experts, so the
         host runs ahead from one into the other, and over the weight gradients of a split pass (not `whole`);
@@ -295,7 +295,7 @@ class Work:
         every pass (zero 2 and 3), which makes passes longer and the host further ahead, all of its time is
         counted in the backward pass.
         """
-        if self.job.launch_blocking or not chunk.layers:
+        if not self.ahead or self.job.launch_blocking or not chunk.layers:
             return None
         if (chunk, whole) not in self._bound:
             self._bound[chunk, whole] = self._bound_of(chunk, whole, forward or self._forward(chunk))
@@ -314,7 +314,7 @@ class Work:
         behind = [task for tasks in passes for task in tasks]
         first, back = sum(one.forward for one in known), sum(one.backward for one in known) + again
         launched = host_seconds(known[0], first, forward), host_seconds(known[0], back, behind)
-        if sum(launched) <= sum(task.duration for task in (*forward, *behind) if task.lane == "compute"):
+        if not binds(sum(launched), [*forward, *behind]):
             return None
         times = [run(tasks).duration for tasks in passes]
         runs, later = run(forward).duration, sum(times[1:])
