@@ -10,7 +10,7 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
-from railwright.training import peak_memory, simulate
+from railwright.training import simulate
 from railwright.training.doubts import doubts
 from railwright.training.plan import check
 from training_cases import DENSE, MOE, changed, job, machine, priced, refusal, roofline
@@ -174,27 +174,6 @@ def test_what_would_fit_is_told_once_an_axis_and_only_of_what_there_is() -> None
             assert int(way.split()[1]) <= 8
 
 
-def test_shards_too_few_say_how_many_fit() -> None:
-    """HSDP: states over 2 ranks do not fit; the smallest of 4, 8, 16 and 32 ranks that does is named."""
-    large = replace(DENSE, layers=64, hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128)
-    asked = job(zero=3, shard=2, recompute="full")
-    text = refusal(asked, large).split("what would fit: ")[1]
-    assert text.startswith("shard: ")
-    size = int(text.split("shard: ")[1].split()[0])
-
-    def sharded(over: int) -> TrainingJob:
-        return changed(asked, layout=asked.layout.model_copy(update={"shard": over}))
-
-    simulate(sharded(size), large, machine(4), predict=priced(50e9), kernel=roofline)
-    capacity, fabric = machine(4).gpu.hbm_bytes, machine(4).network.fabric
-    needs = {n: peak_memory(sharded(n), large, fabric, capacity).total for n in (2, 4, 8, 16)}
-    assert size == min(n for n, total in needs.items() if total <= capacity)
-    # all ranks share already, or states are not sharded in groups: there is none to name
-    hopeless = replace(large, hidden=16384, ffn=4 * 16384, heads=128, head_dim=128)
-    assert "shard: " not in refusal(job(zero=3, shard=32), hopeless)
-    assert "shard: " not in refusal(job(zero=3), hopeless)
-
-
 def test_hopeless_model_says_so() -> None:
     huge = replace(DENSE, layers=64, hidden=65536, ffn=4 * 65536, heads=512, kv_heads=512, head_dim=128)
     assert "use more or larger GPUs" in refusal(job(sequence=4096), huge)
@@ -223,14 +202,6 @@ def test_experts_cut_into_more_parts_than_a_stage_has_gpus() -> None:
     assert "1, 2, 4, 8, 16 work" in text, "with 32 no two ranks are left for the experts"
 
 
-def test_groups_with_copies_are_not_muons() -> None:
-    """Whatever divides; one group of all ranks is none."""
-    for shard in (8, 5):
-        asked = changed(job(shard=shard), optimizer="muon")
-        assert "shard makes groups with copies of their own (Megatron refuses it too)" in refusal(asked)
-    check(changed(job(shard=32), optimizer="muon"), DENSE, machine(4).network.fabric)
-
-
 def test_sizes_of_which_none_helps_alone_are_named_together() -> None:
     """16 GPUs: 5 stages divide them with no tensor parallelism, and tensor of 8 only with fewer stages."""
     many = changed(job(tensor=1, pipeline=5), gpus=16)
@@ -250,19 +221,6 @@ def test_a_schedule_that_holds_everything_is_named() -> None:
     asked = job(pipeline=2, schedule="gpipe", batch=2048, sequence=4096)
     assert "what would fit: " in (text := refusal(asked))
     assert "schedule: auto (" in text
-
-
-def test_shards_need_something_sharded_and_divisors_of_both_replicas() -> None:
-    assert "zero: 0 shards nothing; set zero to 1, 2 or 3" in refusal(job(zero=0, shard=8))
-    text = refusal(job(zero=3, shard=5))
-    assert (
-        "layout.shard 5 does not divide the number of ranks that hold the same parameters, 32; 1, 2" in text
-    )
-    # 32 ranks hold what is dense, 4 each the experts: 16 groups of 2 have not one of these each
-    assert (
-        "layout.shard 2 makes 16 groups of the 32 ranks that hold the same parameters, and those that hold "
-        "the same experts cannot be divided among them (4); 8, 16, 32 work."
-    ) in refusal(job(shard=2, expert=8), MOE)
 
 
 def test_adapters_beside_nothing() -> None:

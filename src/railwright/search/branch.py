@@ -40,7 +40,6 @@ from railwright.search.stopped import none_can_work, none_fits, none_is_held
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.experts import beyond_reach
 from railwright.training.formats import job_peak
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
@@ -125,10 +124,8 @@ def search(
         time.perf_counter() - started,
     )
     words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
-    on = run.pricer.prices(best[0].job).servers("ep")
     data = data_parallel(best[0].job, machine.network.fabric)
-    hints = untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
-    words += (*hints, *beyond_reach(best[0].job, arch, on))
+    words += untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
     apart = spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()
     said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)

@@ -8,6 +8,8 @@ from railwright.search.blocks import whole_servers
 from railwright.search.result import Candidate
 from railwright.search.space import SERVERS, Space
 from railwright.spec.training import TrainingJob
+from railwright.training.experts import beyond_reach
+from railwright.training.placement import place
 from railwright.training.sizes import data_parallel, domain_of
 from railwright.training.stages import largest_piece
 from railwright.units import show_time
@@ -17,11 +19,13 @@ EXPOSED = 0.01
 
 
 def untold(best: Candidate, arch: Transformer, space: Space, fabric: Fabric, lean: bool) -> tuple[str, ...]:
-    """Axes that were not tried, and that may better the best layout.
+    """Axes that were not tried and may better the best layout, and what of `expert_nodes` counts for nothing.
 
     lean  whether the leanest was asked for, which copies are not
     """
-    return (*_some_layers(best.job, arch, space), *(() if lean else _groups(best, space, fabric)))
+    groups = () if lean else _groups(best, space, fabric)
+    beyond = beyond_reach(best.job, arch, place(best.job, fabric).servers("ep"))
+    return (*_some_layers(best.job, arch, space), *groups, *beyond)
 
 
 def _some_layers(best: TrainingJob, arch: Transformer, space: Space) -> tuple[str, ...]:
