@@ -153,5 +153,5 @@ def test_the_example_of_the_manual_runs(tmp_path: Path) -> None:
     path.write_text(example.group(1), encoding="utf-8")
     catalog = load_catalog(path)
     assert catalog.servers["our-box"].gpu == "h100-sxm"
-    assert catalog.gpus["h100-sxm"].power == 650.0
-    assert catalog.gpus["h100-nvl"].sources["hbm_bandwidth"].date == "2026-11-02"
+    assert catalog.gpus["h100-sxm"].hbm_bandwidth == 3.2e12
+    assert catalog.gpus["h100-pcie-94"].sources["hbm_bandwidth"].date == "2026-11-02"

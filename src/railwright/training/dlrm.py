@@ -18,6 +18,7 @@ from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.compute import kernel_time
+from railwright.compute.limited import of_power
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Operator
@@ -99,7 +100,7 @@ def simulate_recommendation(
         gpu_hours=job.samples / job.global_batch * span * gpus / 3600.0,
         error_low=UNTESTED_LOW,
         error_high=UNTESTED_HIGH,
-        warnings=_warnings(job, tables),
+        warnings=_warnings(tables, machine),
         unit="samples",
     )
     return fed(alone, feed_of_samples(job, model, gpus, per_server))
@@ -117,7 +118,7 @@ def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> S
 
 def foretold_of(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
     """The warnings of a job's step that do not hang on its length. Raises as `tables_of` does."""
-    return _warnings(job, tables_of(job, model, machine))
+    return _warnings(tables_of(job, model, machine), machine)
 
 
 def gpus_of(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
@@ -306,7 +307,7 @@ def _check(job: RecommendationJob, gpus: int, have: int, per_server: int) -> Non
         )
 
 
-def _warnings(job: RecommendationJob, tables: Sharding) -> tuple[str, ...]:
+def _warnings(tables: Sharding, machine: Machine) -> tuple[str, ...]:
     found = [
         "Recommendation models were checked against three published runs only; their error band is a guess "
         "that holds those (docs/training/dlrm.md)."
@@ -316,4 +317,4 @@ def _warnings(job: RecommendationJob, tables: Sharding) -> tuple[str, ...]:
             f"the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; "
             "sharding 'auto' or 'row-wise' balances them."
         )
-    return tuple(found)
+    return (*found, *of_power(machine.gpu, machine.server))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright.collectives.machine import Machine
+from railwright.compute.limited import of_power
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import unmeasured
@@ -48,5 +49,6 @@ def warnings_of(
         *host_warnings(host, machine.server),
         *beyond_reach(job, arch, servers),
         *groups.notes,
+        *of_power(machine.gpu, machine.server),
         *unmeasured(machine.gpu.name, job.software, job.dtype, fitted),
     )
