@@ -1,10 +1,11 @@
 """A config.json becomes the transformer it describes; names find bundled ones."""
 
 import json
+from importlib.resources import files
 
 import pytest
 
-from railwright.errors import SpecError
+from railwright.errors import RailwrightError, SpecError
 from railwright.model import bundled_models, count_parameters, load_model
 from railwright.model.pattern import layer_kinds, num_moe_layers
 
@@ -223,3 +224,23 @@ def test_an_extra_layer_without_experts(tmp_path, kind, attention, gains):
     assert count_parameters(arch).mtp == attention + gains + 3 * h * ffn + 2 * h * h + 5 * h
     assert layer_kinds(arch)[-2:] == ("moe", "dense")
     assert num_moe_layers(arch) == arch.layers - 1
+
+
+@pytest.mark.parametrize(
+    "name", ["mistralai/Mistral-7B-v0.3", "Mistral-7B-Instruct-v0.3", "Mixtral-8x22B-v0.3"]
+)
+def test_a_later_version_of_a_bundled_model_is_not_taken_for_it(name):
+    """v0.3 has 32,768 tokens in its vocabulary and no sliding window."""
+    with pytest.raises(RailwrightError, match="unknown model"):
+        load_model(name)
+
+
+def test_a_model_in_hugging_faces_cache_has_its_own_name(tmp_path):
+    kept = tmp_path / "models--Qwen--Qwen3-14B"
+    (kept / "snapshots" / "abc123").mkdir(parents=True)
+    (kept / "blobs").mkdir()
+    (kept / "blobs" / "deadbeef").write_text(
+        (files("railwright.model") / "data" / "mistral-7b.json").read_text()
+    )
+    (kept / "snapshots" / "abc123" / "config.json").symlink_to("../../blobs/deadbeef")
+    assert load_model(kept / "snapshots" / "abc123").name == "Qwen3-14B"

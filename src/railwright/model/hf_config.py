@@ -31,7 +31,8 @@ from railwright.model.nearest_families import nearest_families
 from railwright.model.unread import notes_of, refuse_unread
 from railwright.spec.document import read_json
 
-_FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3", "-0324")
+_FLAVOURS = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-0324")
+"""Ends of names that say nothing of the architecture; Mistral's v0.3 has another vocabulary and no window."""
 
 
 def load_model(name_or_path: str | Path) -> Transformer:
@@ -168,7 +169,13 @@ def _read(path: Path) -> str:
 
 
 def _name_of(path: Path) -> str:
-    return path.resolve().parent.name if path.name == "config.json" else path.stem
+    """The folder's name; in a Hugging Face cache (models--ORG--NAME/snapshots/COMMIT) the model's."""
+    if path.name != "config.json":
+        return path.stem
+    # the folder alone is resolved: in a cache the file itself is a link to 'blobs'
+    folder = path.parent.resolve()
+    cached = folder.parent.name == "snapshots" and folder.parents[1].name.startswith("models--")
+    return folder.parents[1].name.rsplit("--", 1)[-1] if cached else folder.name
 
 
 def _bundled(text: str) -> str:
