@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from model_configs import GOOD, saved
+from model_configs import DEEPSEEK, GOOD, saved
 from railwright.errors import RailwrightError, SpecError
 from railwright.model import load_model
 
@@ -83,6 +83,17 @@ def test_a_wrong_value(save, key, value, says):
     assert says in mistake.message
 
 
+def test_groups_of_experts_divide_them(tmp_path):
+    with pytest.raises(SpecError, match="n_group: 3 groups do not divide the 8 experts"):
+        load_model(saved(tmp_path, **{**dict.fromkeys(GOOD, "absent"), **DEEPSEEK, "n_group": 3}))
+
+
+def test_gpt_oss_says_twice_how_many_experts_a_token_visits(save):
+    assert load_model(save(model_type="gpt_oss", experts_per_token=2)).experts_per_token == 2
+    with pytest.raises(SpecError, match="experts_per_token: 4 contradicts num_experts_per_tok: 2"):
+        load_model(save(model_type="gpt_oss", experts_per_token=4))
+
+
 def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
     with pytest.raises(SpecError) as caught:
         load_model(save(num_local_experts="absent", num_experts="eight"))
@@ -101,6 +112,7 @@ def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
         ("mamba2", "Layers other than attention that are modelled: Mamba-2 (nemotron_h"),
         ("jamba", "take one of those models, of a like size, instead"),
         ("my-own", "'railwright model families' lists all"),
+        ("x" * 1000, f"'{'x' * 60}' is not supported"),
     ],
 )
 def test_an_architecture_that_is_not_read(save, kind, says):

@@ -2,12 +2,15 @@
 
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from railwright.errors import RailwrightError, SpecError
 from railwright.model import bundled_models, count_parameters, load_model
 from railwright.model.pattern import layer_kinds, num_moe_layers
+
+FAMILY_ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
 
 LLAMA = {
     "model_type": "llama",
@@ -105,6 +108,30 @@ def test_gpt_oss_is_yarns_by_its_class(tmp_path):
 def test_missing_key_value_heads_are_plain_multi_head_attention(tmp_path):
     config = {k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}
     assert load_model(write(tmp_path, config)).kv_heads == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "kv_heads", "head_dim", "shared"),
+    [
+        ("qwen3-next", "qwen3_next", 2, 64, 512),
+        ("qwen3.5-moe", "qwen3_5_moe_text", 2, 64, 512),
+        ("qwen3.5", "qwen3_5_text", 4, 64, 0),
+        ("nemotron-h", "nemotron_h", 8, 128, 0),
+    ],
+)
+def test_what_a_hybrids_config_leaves_out_is_its_class(tmp_path, name, kind, kv_heads, head_dim, shared):
+    # configuration_*.py of transformers 5.24
+    row = next(row for row in FAMILY_ROWS if row["name"] == name)
+    missing = {"num_key_value_heads", "shared_expert_intermediate_size"}
+    missing |= {"head_dim"} if kind == "nemotron_h" else set()
+    arch = load_model(write(tmp_path, {k: v for k, v in row["config"].items() if k not in missing}))
+    assert (arch.kv_heads, arch.head_dim, arch.shared_ffn) == (kv_heads, head_dim, shared)
+
+
+def test_nemotron_h_says_the_width_of_heads_under_two_names(tmp_path):
+    row = next(row for row in FAMILY_ROWS if row["name"] == "nemotron-h")
+    old = {k: v for k, v in row["config"].items() if k != "head_dim"} | {"attention_head_dim": 48}
+    assert load_model(write(tmp_path, old)).head_dim == 48
 
 
 def test_qwen2_moe_has_a_gated_shared_expert(tmp_path):

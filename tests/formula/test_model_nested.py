@@ -62,6 +62,16 @@ def test_tying_is_said_inside_else_outside(inner, outer, tied):
     assert read(config).tied_embeddings is tied
 
 
+@pytest.mark.parametrize("outer", [False, True, None])
+@pytest.mark.parametrize("inner", [False, True, None])
+def test_qwen3_vl_moe_is_tied_as_its_outer_object_says(inner, outer):
+    # transformers 5 writes its text class's default, true, beside an outer false, and ties nothing
+    text = {**SMALL, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+    config = {"model_type": "qwen3_vl_moe", "text_config": {**text, "tie_word_embeddings": inner}}
+    arch = read({**config, "tie_word_embeddings": outer})
+    assert arch.tied_embeddings is (outer is True)
+
+
 def test_qwens_flat_multimodal_config_is_its_language_model():
     flat = read({**SMALL, "model_type": "qwen2_5_vl", "vision_config": {"depth": 4}})
     assert flat == replace(read({**SMALL, "model_type": "qwen2"}), source=flat.source)

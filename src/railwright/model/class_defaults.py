@@ -37,7 +37,9 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     "qwen": {"kv_channels": "head_dim"},
     "mpt": _MOSAIC,
     "dbrx": {**_MOSAIC, "max_position_embeddings": "max_seq_len"},
-    **dict.fromkeys(("mixtral", "gpt_oss", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
+    **dict.fromkeys(("mixtral", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
+    "gpt_oss": {"experts_per_token": "num_experts_per_tok", **_EXPERTS},
+    "nemotron_h": {"attention_head_dim": "head_dim"},
     **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash"), _ROUTED),
@@ -70,6 +72,7 @@ _WIDE = {"head_dim": 128}
 _LATE = {"max_window_layers": 28, **_WINDOW}
 _LATER = {"max_window_layers": 80, **_WINDOW}
 _ONE_SHARED = {"n_routed_experts": 128, "n_shared_experts": 1}
+_GATED_SHARED = {"num_key_value_heads": 2, "shared_expert_intermediate_size": 512}
 _DEEPSEEK_V3 = {
     "q_lora_rank": 1536,
     "n_routed_experts": 256,
@@ -91,6 +94,10 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"num_key_value_heads": 16, "shared_expert_intermediate_size": 5632, **_LATE},
     "qwen3": {"num_key_value_heads": 32, **_WIDE, **_LATE},
     "qwen3_moe": {"num_key_value_heads": 4, **_WINDOW},
+    "qwen3_next": _GATED_SHARED,
+    "qwen3_5_moe_text": _GATED_SHARED,
+    "qwen3_5_text": {"num_key_value_heads": 4},
+    "nemotron_h": {"num_key_value_heads": 8, **_WIDE},
     "qwen2_vl_text": {"num_key_value_heads": 8, **_LATER},
     "qwen2_5_vl_text": {"num_key_value_heads": 8, **_LATER},
     "qwen3_vl_text": {"num_key_value_heads": 32, **_WIDE},

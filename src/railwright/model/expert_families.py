@@ -85,9 +85,8 @@ def minimax_m2(keys: Keys, name: str) -> Transformer:
 def gpt_oss(keys: Keys, name: str) -> Transformer:
     """gpt-oss: biases everywhere, a learned sink per head; every other layer has a window."""
     base, biased = plain(keys, name), keys.flag("attention_bias", True)
-    per_token = "num_experts_per_tok" if keys.raw("experts_per_token") is None else "experts_per_token"
     arch = replace(
-        _everywhere(keys, base, "num_local_experts", per_token),
+        _everywhere(keys, base, "num_local_experts", "num_experts_per_tok"),
         attention_bias=biased,
         output_bias=biased,
         attention_sinks=True,

@@ -97,11 +97,14 @@ def _family(keys: Keys) -> Family:
         return FAMILIES[kind]
     raise keys.refuse(
         "model_type",
-        f"'{kind}' is not supported{nearest(kind, FAMILIES) or '.'} {nearest_families(keys)}"
+        f"'{kind[:LONGEST]}' is not supported{nearest(kind, FAMILIES) or '.'} {nearest_families(keys)}"
         "Where the layers are the same, change model_type to the family's name and check the count of "
         f"parameters with 'railwright model show'. {LISTED}",
     )
 
+
+LONGEST = 60
+"""Letters of a name that are repeated to the user, three times those of the longest family's."""
 
 LISTED = f"'railwright model families' lists all {len(FAMILIES)} that are read."
 """Where to look for a name."""

@@ -41,7 +41,6 @@ def nemotron_h(keys: Keys, name: str) -> Transformer:
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     for key in ("use_bias", "attention_bias", "mamba_proj_bias"):
         without(keys, key)
-    width = "head_dim" if keys.raw("head_dim") is not None else "attention_head_dim"
     biased = keys.flag("mlp_bias", False)
     arch = Transformer(
         name=name,
@@ -50,7 +49,7 @@ def nemotron_h(keys: Keys, name: str) -> Transformer:
         vocab=keys.whole("vocab_size"),
         heads=heads,
         kv_heads=keys.whole("num_key_value_heads", heads),
-        head_dim=keys.whole(width, max(hidden // heads, 1)),
+        head_dim=keys.whole("head_dim", max(hidden // heads, 1)),
         ffn=keys.whole("intermediate_size"),
         gated=False,
         mlp_bias=biased,

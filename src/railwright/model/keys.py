@@ -173,6 +173,11 @@ class Keys:
             "num_experts_per_tok",
             f"{arch.experts_per_token} is more than the {arch.experts} experts there are.",
         )
+        self.need(
+            arch.experts % arch.expert_groups == 0,
+            "n_group",
+            f"{arch.expert_groups} groups do not divide the {arch.experts} experts.",
+        )
 
     def _part(self, config: Mapping[str, Any], below: str) -> Keys:
         part = Keys(config, self._file)

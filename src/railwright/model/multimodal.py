@@ -38,6 +38,15 @@ INNER = {
 """Multimodal families, and the model_type of a language model that does not name its own."""
 
 
+TIED_OUTSIDE = frozenset(("qwen3_vl_moe",))
+"""Families where the outer object alone says whether embeddings are tied.
+
+transformers 5 (configuration_qwen3_vl_moe.py) writes `true`, its class's default, into the text_config of
+models whose outer object says `false`, and ties nothing.  Elsewhere it is the other way round: LLaVA's and
+GLM-4V's classes take `true` from inside, Mistral 3's and InternVL's are `true` outside for untied models.
+"""
+
+
 def language_part(keys: Keys) -> tuple[Keys, str]:
     """The keys of the language model, and what of the file is left out ('' where the file is one).
 
@@ -59,7 +68,10 @@ def language_part(keys: Keys) -> tuple[Keys, str]:
             name, "the language model of this multimodal model is expected here, as an object with its keys."
         )
     inner = part.get("model_type") or (INNER.get(kind) if isinstance(kind, str) else None)
-    return keys.inside(name).filled(_defaults(inner, keys)), LEFT_OUT
+    found = keys.inside(name).filled(_defaults(inner, keys))
+    if isinstance(kind, str) and kind in TIED_OUTSIDE:
+        found = found.replaced({"tie_word_embeddings": keys.raw("tie_word_embeddings") or False})
+    return found, LEFT_OUT
 
 
 LEFT_OUT = "its language model; encoders of images or sound are left out"
