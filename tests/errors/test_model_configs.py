@@ -121,6 +121,14 @@ def test_an_architecture_that_is_not_read(save, kind, says):
     assert says in str(caught.value)
 
 
+def test_an_omni_model_has_two_language_models(save):
+    thinker = {"text_config": {key: value for key, value in GOOD.items() if key != "model_type"}}
+    with pytest.raises(
+        SpecError, match=r"thinker_config: 'qwen2_5_omni' has .* Save the text_config in here"
+    ):
+        load_model(save(model_type="qwen2_5_omni", thinker_config=thinker))
+
+
 LAYERS = {key: GOOD[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
 
 

@@ -50,9 +50,16 @@ GLM-4V's classes take `true` from inside, Mistral 3's and InternVL's are `true` 
 def language_part(keys: Keys) -> tuple[Keys, str]:
     """The keys of the language model, and what of the file is left out ('' where the file is one).
 
-    Raises SpecError where a multimodal config has no language model in it.
+    Raises SpecError where a multimodal config has no language model in it, or several (Qwen's Omni).
     """
     kind = keys.raw("model_type")
+    if keys.raw("thinker_config") is not None:
+        raise keys.refuse(
+            "thinker_config",
+            f"'{kind}' has a language model that thinks and one that talks, which are not modelled together. "
+            "Save the text_config in here as a config.json of its own, with the model_type of its layers "
+            "(qwen2, or qwen3_moe where it has experts), to simulate the thinker's.",
+        )
     name = next((part for part in PARTS if keys.raw(part) is not None), None)
     if name is None:
         if isinstance(kind, str) and kind in INNER and keys.raw("num_hidden_layers") is None:
