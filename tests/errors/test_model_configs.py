@@ -121,6 +121,18 @@ def test_an_architecture_that_is_not_read(save, kind, says):
     assert says in str(caught.value)
 
 
+def test_a_head_of_fewer_rows_than_the_embedding(tmp_path):
+    keys = {key: GOOD[key] for key in LAYERS} | {"model_type": "apertus1p5_text", "intermediate_size": 512}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**keys, "output_vocab_size": 1000}))
+    assert load_model(path).vocab == 1000
+    path.write_text(json.dumps({**keys, "output_vocab_size": 700}))
+    with pytest.raises(
+        SpecError, match="output_vocab_size: an LM head of fewer rows than the embedding's 1000"
+    ):
+        load_model(path)
+
+
 def test_an_omni_model_has_two_language_models(save):
     thinker = {"text_config": {key: value for key, value in GOOD.items() if key != "model_type"}}
     with pytest.raises(

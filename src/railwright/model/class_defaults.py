@@ -1,7 +1,7 @@
 """What Hugging Face's configuration classes know of a config.json's keys: other names, and what one means
 that is not there.
 
-Source: huggingface/transformers 5.23, configuration_*.py; a null is no default.  Only what the family's own
+Source: huggingface/transformers 5.24, configuration_*.py; a null is no default.  Only what the family's own
 function does not say is here.
 """
 
@@ -44,6 +44,8 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
+    "sarvam_moe": {"num_shared_experts": "n_shared_experts", "use_qkv_bias": "attention_bias", **_ROUTED},
+    "sarvam_mla": {"num_shared_experts": "n_shared_experts", **_ROUTED},
     "ernie4_5_moe": {"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     "step3p5": {
         "num_local_experts": "n_routed_experts",
@@ -122,6 +124,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "glm4_moe": {"num_key_value_heads": 8, **_ONE_SHARED},
     "glm4v_moe_text": {"num_key_value_heads": 8, **_ONE_SHARED},
     "solar_open": {"num_key_value_heads": 8, **_ONE_SHARED, **_WIDE},
+    "sarvam_moe": {"num_key_value_heads": 4, "head_dim": 64, "use_qk_norm": True, **_ONE_SHARED},
+    "sarvam_mla": {"v_head_dim": 128, **_ONE_SHARED},
     "gpt_oss": {
         "num_key_value_heads": 8,
         "head_dim": 64,

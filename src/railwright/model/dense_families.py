@@ -1,7 +1,7 @@
 """Families of decoders with a dense MLP in every layer.
 
 Each function knows what its family fixes outside the config (biases, norms, gating, defaults of missing
-keys), as in that family's configuration and modelling code in huggingface/transformers (5.23).
+keys), as in that family's configuration and modelling code in huggingface/transformers (5.24).
 """
 
 from __future__ import annotations
@@ -275,6 +275,12 @@ def arcee(keys: Keys, name: str) -> Transformer:
 
 def apertus(keys: Keys, name: str) -> Transformer:
     """Apertus: two matrices with xIELU (its two numbers a layer are not counted), normed queries and keys."""
+    rows = keys.whole("vocab_size")
+    keys.need(
+        keys.whole("output_vocab_size", rows) == rows,
+        "output_vocab_size",
+        f"an LM head of fewer rows than the embedding's {rows} is not modelled; take it out for a whole one.",
+    )
     return normed_queries(replace(plain(keys, name), gated=False))
 
 

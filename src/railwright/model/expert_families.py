@@ -1,7 +1,7 @@
 """Families of decoders with routed experts.
 
 Each function knows what its family fixes outside the config (biases, norms, which layers hold experts), as
-in that family's configuration and modelling code in huggingface/transformers (5.23) and, for DeepSeek's
+in that family's configuration and modelling code in huggingface/transformers (5.24) and, for DeepSeek's
 moe_layer_freq, in the modelling code beside its checkpoints.
 """
 
@@ -161,7 +161,8 @@ def llama4(keys: Keys, name: str) -> Transformer:
 def deepseek(keys: Keys, name: str) -> Transformer:
     """DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral 4: latent attention, shared experts.
 
-    MiniCPM 3 and Youtu have no experts.  DeepSeek's small vision models leave latent attention out (use_mla).
+    So has Sarvam 105B; MiniCPM 3 and Youtu have no experts.  DeepSeek's small vision models leave latent
+    attention out (use_mla).
     DeepSeek-V3.2 and GLM-5 choose keys by an indexer; A.X K1 norms what experts give.
     """
     if not keys.flag("use_mla", True):
@@ -181,7 +182,9 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
     biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
-    arch = _shared_experts(keys, base, biased=biased, leading=int(kind in ("glm4_moe_lite", "axk1")))
+    arch = _shared_experts(
+        keys, base, biased=biased, leading=int(kind in ("glm4_moe_lite", "axk1", "sarvam_mla"))
+    )
     arch = replace(arch, experts_norm=kind == "axk1" and arch.is_moe)
     return _indexed(keys, arch) if keys.raw("index_topk") is not None else arch
 
@@ -254,7 +257,7 @@ def _shared_experts(keys: Keys, base: Transformer, *, biased: bool, leading: int
 
 
 def glm4_moe(keys: Keys, name: str) -> Transformer:
-    """GLM-4.5 to 4.7: grouped queries with biases, DeepSeek's experts, extra layers."""
+    """GLM-4.5 to 4.7, Sarvam 30B: grouped queries with biases, DeepSeek's experts, extra layers."""
     biased = keys.flag("attention_bias", keys.raw("model_type") == "glm4v_moe_text")
     base = replace(plain(keys, name), attention_bias=biased, output_bias=False, mtp_layers=extra_layers(keys))
     if keys.flag("use_qk_norm", False):

@@ -64,6 +64,8 @@ FAMILIES: dict[str, Family] = {
     "hunyuan_v1_moe": moe.hunyuan_moe,
     "hy_v3": moe.hy_v3,
     "solar_open": moe.solar_open,
+    "sarvam_moe": moe.glm4_moe,
+    "sarvam_mla": moe.deepseek,
     "exaone4": dense.exaone4,
     "exaone_moe": moe.exaone_moe,
     "olmo2": dense.olmo2,
@@ -89,6 +91,7 @@ FAMILIES: dict[str, Family] = {
     "mpt": dense.mpt,
     "arcee": dense.arcee,
     "apertus": dense.apertus,
+    "apertus1p5_text": dense.apertus,
     "qwen2_vl": dense.qwen2,
     "qwen2_vl_text": dense.qwen2,
     "qwen2_5_vl": dense.qwen2,
@@ -250,9 +253,10 @@ REFUSED = {
     **dict.fromkeys(
         ("ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), "has experts of two widths, for text and for images"
     ),
+    "lara_mini": "has windows in some layers beside gated delta nets in others",
     "zaya": "convolves queries, keys and values, and has a router of several layers",
     **dict.fromkeys(
-        ("inkling", "inkling_text", "inkling2", "inkling2_text"),
+        ("inkling", "inkling_text", "inkling2", "inkling2_text", "inkling2_loop", "inkling2_loop_text"),
         "convolves what it adds to the stream, and has products for relative positions",
     ),
     **dict.fromkeys(("baichuan_m1", "yuan"), "convolves neighbouring tokens in front of attention"),
@@ -270,7 +274,7 @@ REFUSED = {
     ),
     "telechat": "has biases on the last products of attention and MLP alone",
     "solar": "adds what a few layers gave to the inputs of later ones",
-    **dict.fromkeys(("hrm_text", "ouro", "iquestloopcoder"), _REPEATED),
+    **dict.fromkeys(("hrm_text", "ouro", "iquestloopcoder", "dory"), _REPEATED),
     "gpt_neox_japanese": "has a bias in its last layer alone",
     "openai-gpt": "norms the sums behind its blocks, and has no norm behind the last layer",
     "ctrl": "has a bias on an LM head that is tied to the embedding",

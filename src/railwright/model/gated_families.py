@@ -1,7 +1,7 @@
 """Families of decoders whose attention outputs are multiplied by gates.
 
 Each function knows what its family fixes outside the config, as in that family's configuration and modelling
-code in huggingface/transformers (5.23).
+code in huggingface/transformers (5.24).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Families with GPT's layers under keys of their own: an MLP of two products, queries that are not grouped.
 
-Each function knows what its family fixes outside the config, as in huggingface/transformers (5.23) and, for
+Each function knows what its family fixes outside the config, as in huggingface/transformers (5.24) and, for
 Jais, in the modelling code beside its checkpoints.
 """
 

@@ -80,7 +80,8 @@ def _yarn(keys: Keys) -> bool:
     """Whether positions are YaRN's; its object is `rope_parameters` since transformers 5."""
     given = [keys.raw("rope_parameters"), keys.raw("rope_scaling")]
     scaling = next((one for one in given if isinstance(one, dict)), {})
-    return "yarn" in (scaling.get("rope_type"), scaling.get("type"))
+    # Sarvam's name for the same
+    return bool({"yarn", "deepseek_yarn"} & {scaling.get("rope_type"), scaling.get("type")})
 
 
 def _family(keys: Keys) -> Family:

@@ -1,7 +1,7 @@
 """Families that mix attention with layers whose state does not grow with the sequence.
 
 Each function knows what its family fixes outside the config, as in its configuration and modelling code in
-huggingface/transformers (5.23); where a family is older than its class, as beside its checkpoints.
+huggingface/transformers (5.24); where a family is older than its class, as beside its checkpoints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Families with linear attention in most layers: MiniMax-01 (lightning attention) and Kimi Linear (KDA).
 
-As in their configuration and modelling code in huggingface/transformers (5.23), and MiniMax-Text-01's own
+As in their configuration and modelling code in huggingface/transformers (5.24), and MiniMax-Text-01's own
 beside its checkpoint, which says by numbers what its layers are.
 """
 

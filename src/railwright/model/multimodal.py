@@ -34,6 +34,7 @@ INNER = {
     "gemma4_unified": "gemma4_unified_text",
     "muse_glimmer": "muse_glimmer_text",
     "step3p7": "step3p5",
+    "apertus1p5": "apertus1p5_text",
 }
 """Multimodal families, and the model_type of a language model that does not name its own."""
 

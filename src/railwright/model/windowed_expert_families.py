@@ -1,7 +1,7 @@
 """Families of decoders with experts in every layer or behind leading dense ones, and windows in most layers.
 
 Each function knows what its family fixes outside the config, as in that family's configuration and modelling
-code in huggingface/transformers (5.23).
+code in huggingface/transformers (5.24).
 """
 
 from __future__ import annotations
