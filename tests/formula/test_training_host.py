@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.model import layer_operators, load_model
@@ -262,19 +264,44 @@ def test_a_host_that_waits_hides_nothing() -> None:
         ((3.0, 6.0), (1.0, 7.0), (2.0, 7.0)),  # the host is one ahead behind the backward pass
         ((3.0, 6.0), (1.0, 7.9), (1.1, 7.9)),
         ((3.0, 0.0), (1.0, 1.5), (1.5, 1.5)),  # a backward pass that a graph holds
+        ((3.0, 3.0, 3.0), (1.0, 1.0, 1.0), (3.0, 3.0, 3.0)),  # a split one waits for its own launches alone
+        ((3.0, 3.0, 3.0), (1.0, 4.0, 1.0), (3.0, 4.0, 2.0)),
+        ((3.0, 3.0, 3.0), (1.0, 1.0, 6.0), (1.0, 2.0, 6.0)),  # three ahead, of which one is left
     ],
 )
 def test_passes_share_out_their_launches(
-    launched: tuple[float, float], run: tuple[float, float], takes: tuple[float, float]
+    launched: tuple[float, ...], run: tuple[float, ...], takes: tuple[float, ...]
 ) -> None:
     assert shared_out(launched, run) == pytest.approx(takes)
     assert sum(takes) == pytest.approx(sum(launched))
 
 
-@pytest.mark.parametrize("virtual", [1, 3, 4])
-def test_faster_kernels_never_make_a_launched_pipeline_longer(virtual: int) -> None:
+@given(st.lists(st.tuples(st.floats(0.0, 9.0), st.floats(0.0, 9.0)), min_size=1, max_size=4))
+def test_shares_are_those_of_a_host_that_runs_ahead_microbatch_after_microbatch(
+    passes: list[tuple[float, float]],
+) -> None:
+    launched, run = zip(*passes, strict=True)
+    host = gpu = 0.0
+    for _microbatch in range(30):
+        ends = []
+        for needs, lasts in passes:
+            host += needs
+            ends.append((gpu, gpu := max(host, gpu + lasts)))
+    takes = shared_out(launched, run)
+    assert takes == pytest.approx([end - begin for begin, end in ends], abs=1e-9)
+    assert sum(takes) == pytest.approx(max(sum(launched), sum(run)), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("virtual", "schedule"), [(1, "1f1b"), (3, "interleaved"), (4, "interleaved"), (1, "zb-h1")]
+)
+@pytest.mark.parametrize("batch", [32, 128])
+def test_faster_kernels_never_make_a_launched_pipeline_longer(
+    virtual: int, schedule: str, batch: int
+) -> None:
     """Stages of 32 layers in twelve pieces are uneven; launches bind from the second on."""
-    arch, wanted = replace(DENSE, layers=32), job(batch=128, tensor=2, pipeline=4, virtual_pipeline=virtual)
+    arch = replace(DENSE, layers=32)
+    wanted = job(batch=batch, tensor=2, pipeline=4, virtual_pipeline=virtual, schedule=schedule)
 
     def step(kernel: float) -> float:
         return simulate(

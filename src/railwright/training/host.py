@@ -174,18 +174,23 @@ def host_seconds(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> f
     return seconds + calls * known.collective
 
 
-def shared_out(launched: tuple[float, float], run: tuple[float, float]) -> tuple[float, float]:
-    """How long a forward and a backward pass take whose host runs ahead from one into the other, where it
-    needs longer than they run. [s]
+def shared_out(launched: Sequence[float], run: Sequence[float]) -> tuple[float, ...]:
+    """How long the passes of one microbatch take whose host runs ahead from one into the next, microbatch
+    after microbatch. [s]
 
-    launched  host time of the two; run  what they take without it
+    launched  host time of each; run  what each takes without it
 
-    Each takes its launches, less what the host is ahead when it begins: as much as the pass before ran longer
-    than it was launched.  Together they take all launches.
+    Each takes its launches, less what the host is ahead when it begins: as much as passes before ran longer
+    than they were launched.  Where the host needs longer for all than they run, together they take all
+    launches.  This is a queue (Lindley's recursion), which the first microbatch brings into the state that
+    all others find: it is that of the last passes, whatever was before them.
     """
-    ahead = max(0.0, run[1] - launched[1])
-    forward = max(run[0], launched[0] - ahead)
-    return forward, max(sum(launched) - forward, run[1])
+    ahead, takes = 0.0, [0.0] * len(run)
+    for _microbatch in range(2):
+        for i, (needs, lasts) in enumerate(zip(launched, run, strict=True)):
+            takes[i] = max(lasts, needs - ahead)
+            ahead = max(0.0, ahead + lasts - needs)
+    return tuple(takes)
 
 
 def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:

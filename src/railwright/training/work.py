@@ -82,7 +82,7 @@ class Work:
         self.counts_again = counts_again(job)
         self._launches: dict[Layer, LaunchTimes] = {}
         self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
-        self._bound: dict[tuple[Chunk, bool], tuple[float, float] | None] = {}
+        self._bound: dict[tuple[Chunk, bool], tuple[float, float, float] | None] = {}
         self._made: dict[tuple[Chunk, Gradients], Chain] = {}
         for kind in kinds_present(arch):
             operators = operators_of(job, arch, kind, prices.machine.gpu)
@@ -117,7 +117,10 @@ class Work:
     def backward(self, chunk: Chunk, gradients: Gradients = "both") -> list[Task]:
         """Tasks of a backward pass through a chunk, recomputation first where the job asks for it."""
         if gradients == "weight":
-            return self._weights(chunk).tasks
+            chain = self._weights(chunk)
+            if bound := self._launch_bound(chunk, whole=False):
+                chain.launched(bound[2], ())
+            return chain.tasks
         tasks = take_turns([self._backward(chunk, gradients)])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
         coming = copy_tasks(self.job, self.copies, chunk.layers, FROM_HOST)
@@ -222,8 +225,7 @@ class Work:
         return chain
 
     def _weights(self, chunk: Chunk) -> Chain:
-        """Gradients of weights in a pass of their own; where the host runs ahead over all passes of a
-        microbatch, it is the input gradients that wait for their launches."""
+        """Gradients of weights in a pass of their own, without what a host that runs ahead waits for."""
         head = self._head if chunk.head else None
         chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths)
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
@@ -285,15 +287,15 @@ class Work:
 
     def _launch_bound(
         self, chunk: Chunk, whole: bool, forward: Chain | None = None
-    ) -> tuple[float, float] | None:
-        """How long a forward and a backward pass of a chunk take where launching both takes longer than to
-        run them, 0 for one that does not wait; None where it does not, or the queue runs empty inside. [s]
+    ) -> tuple[float, float, float] | None:
+        """How long a forward, a backward and a weight gradients' pass of a chunk take where launching them
+        takes longer than to run them, 0 for one that does not wait; None where none does, or the queue runs
+        empty inside. [s]
 
         Nothing drains the queue of launches in a dense model, or with a fixed capacity of experts, so the
-        host runs ahead from one into the other, and over the weight gradients of a split pass (not `whole`);
-        also while the forward pass waits for copies of its activations.  Where ranks gather or reduce in
-        every pass (zero 2 and 3), which makes passes longer and the host further ahead, all of its time is
-        counted in the backward pass.
+        host runs ahead from one into the next (a backward pass is split, or `whole`); also while the forward
+        pass waits for copies of its activations.  Where ranks gather or reduce in every pass (zero 2 and 3),
+        which makes passes longer and the host further ahead, all of its time is counted in the backward pass.
         """
         if not self.ahead or self.job.launch_blocking or not chunk.layers:
             return None
@@ -301,26 +303,23 @@ class Work:
             self._bound[chunk, whole] = self._bound_of(chunk, whole, forward or self._forward(chunk))
         return self._bound[chunk, whole]
 
-    def _bound_of(self, chunk: Chunk, whole: bool, ahead: Chain) -> tuple[float, float] | None:
+    def _bound_of(self, chunk: Chunk, whole: bool, ahead: Chain) -> tuple[float, float, float] | None:
         known = [self._launches[kind] for kind in chunk.layers]
         again = sum(self._again(kind) for kind in chunk.layers[: layers_again(self.job, self.arch, chunk)])
         forward = self._copied(ahead.tasks, chunk)
         gradients: Gradients = "both" if whole else "input"
         # made once: the pass itself is this one, with what it waits for
         self._made[chunk, gradients] = self._backward_run(chunk, gradients, result_first=False)
-        passes = [list(self._made[chunk, gradients].tasks)]
-        if not whole:
-            passes.append(self._weights(chunk).tasks)
-        behind = [task for tasks in passes for task in tasks]
-        first, back = sum(one.forward for one in known), sum(one.backward for one in known) + again
-        launched = host_seconds(known[0], first, forward), host_seconds(known[0], back, behind)
-        if not binds(sum(launched), [*forward, *behind]):
+        weights = [] if whole else self._weights(chunk).tasks
+        passes = [forward, list(self._made[chunk, gradients].tasks), weights]
+        input, weight = sum(one.input for one in known), sum(one.weight for one in known)
+        needs = [sum(one.forward for one in known), again + input + whole * weight, (not whole) * weight]
+        launched = [host_seconds(known[0], *one) for one in zip(needs, passes, strict=True)]
+        if not binds(sum(launched), [task for tasks in passes for task in tasks]):
             return None
-        times = [run(tasks).duration for tasks in passes]
-        runs, later = run(forward).duration, sum(times[1:])
+        runs = [run(tasks).duration for tasks in passes]
         if self.job.layout.zero >= 2:
-            return 0.0, sum(launched) - runs - later
-        found = shared_out(launched, (runs, sum(times)))
-        # the input gradients of a split pass wait for all launches of a microbatch
-        waits = found[0], found[1] - later
-        return waits[0] if waits[0] > runs else 0.0, waits[1] if waits[1] > times[0] else 0.0
+            return 0.0, sum(launched) - runs[0] - runs[2], 0.0
+        takes = shared_out(launched, runs)
+        first, back, last = (t if t > alone else 0.0 for t, alone in zip(takes, runs, strict=True))
+        return first, back, last
