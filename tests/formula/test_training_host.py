@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.model import layer_operators, load_model
+from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
@@ -19,7 +20,7 @@ from railwright.training.eras import Pace
 from railwright.training.host import LaunchTimes, launch_times, launching, shared_out
 from railwright.training.lanes import Task, run
 from railwright.training.lora import with_adapters
-from training_cases import DENSE, MOE, changed, job, machine, priced
+from training_cases import DELTA, DENSE, MIXED, MOE, changed, job, machine, priced
 
 OPERATION, MODULE, EXPERT = (constant(f"host_{name}_seconds") for name in ("operation", "module", "expert"))
 H100 = machine().gpu
@@ -312,3 +313,21 @@ def test_faster_kernels_never_make_a_launched_pipeline_longer(
     assert times == sorted(times)
     assert times[0] == pytest.approx(times[1], rel=1e-3)
     assert times[-1] > 1.2 * times[0]
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize(
+    "arch", [MOE, DELTA, MIXED, replace(MOE, dense_layers=3)], ids=lambda arch: arch.name
+)
+def test_every_launch_counts_once_whether_passes_take_turns_or_not(arch: Transformer, recompute: str) -> None:
+    """Kernels take no time, so that the host decides; layers without experts lie between those with them."""
+    cut = {"recompute": recompute, "expert": 8, "batch": 128}
+    free = {"predict": priced(0.0), "kernel": lambda _: 0.0, "pace": Pace(host=4.0)}
+    steps = [
+        simulate(job(**cut, overlap=Overlap(ep=ep)), arch, machine(4), **free)  # type: ignore[arg-type]
+        for ep in (False, True)
+    ]
+    alone, paired = (sum(s.busy for s in step.shares if s.kind == "host") for step in steps)
+    # a forward pass whose layers wait for the host begins no layer before the host is there
+    assert paired == pytest.approx(alone)
+    assert steps[1].step_time == pytest.approx(steps[0].step_time, rel=0.01)

@@ -122,6 +122,31 @@ def test_half_microbatches_hide_all_to_all_behind_each_other() -> None:
     assert done.exposed["ep"] == pytest.approx(0.3)
 
 
+def layered(layers: range, all_to_alls: int) -> Chain:
+    """Layers with some all-to-alls each, behind compute of 1 that no other waits for."""
+    chain = Chain()
+    for layer in layers:
+        chain.at_layer(layer)
+        for i in range(all_to_alls):
+            chain.compute(f"{layer}.{i}", "experts", 1.0)
+            chain.communicate(Comm("ep", "ep dispatch", "all_to_all", 0.5, 1.0))
+            chain.cut()
+    return chain
+
+
+def test_a_pass_with_twice_the_all_to_alls_goes_on_layer_beside_layer() -> None:
+    # as a backward pass that computes its layers again beside a forward one
+    tasks = take_turns([layered(range(1, -1, -1), 4), layered(range(10, 12), 2)])
+    names = [task.name for task in tasks if task.lane == "compute"]
+    assert names == ["1.0", "10.0", "1.1", "10.1", "1.2", "1.3", "0.0", "11.0", "0.1", "11.1", "0.2", "0.3"]
+    same = take_turns([layered(range(2), 2), layered(range(10, 12), 2)])
+    assert [task.name for task in same if task.lane == "compute"] == (
+        ["0.0", "10.0", "0.1", "10.1", "1.0", "11.0", "1.1", "11.1"]
+    )
+    longer = take_turns([layered(range(2), 1), layered(range(10, 13), 1)])
+    assert [task.name for task in longer if task.lane == "compute"] == ["0.0", "10.0", "1.0", "11.0", "12.0"]
+
+
 def test_one_whole_microbatch_exposes_every_all_to_all() -> None:
     assert run(take_turns([half()])).exposed["ep"] == pytest.approx(0.8)
 

@@ -150,6 +150,18 @@ class Chain:
         if seconds > 0:
             self.tail = (*self.tail, self._put("host", name, "launch", seconds, before))
 
+    def unlaunched(self) -> Chain:
+        """The chain without what the host launches for it."""
+        found, place = Chain(), [-1] * len(self.tasks)
+        for i, task in enumerate(self.tasks):
+            if task.lane != "host":
+                place[i] = len(found.tasks)
+                found.tasks.append(task._replace(after=tuple(place[n] for n in task.after if place[n] >= 0)))
+        found.cuts = [sum(p >= 0 for p in place[:cut]) for cut in self.cuts]
+        found.tail = tuple(place[n] for n in self.tail if place[n] >= 0)
+        found.layer = self.layer
+        return found
+
     def cut(self) -> None:
         """End a segment: here another pass may take its turn."""
         self.flush()
@@ -184,7 +196,8 @@ class Chain:
 
 
 def take_turns(chains: list[Chain]) -> list[Task]:
-    """One task list in which chains alternate segment by segment; the longer ones end alone.
+    """One task list in which chains alternate segment by segment, layer beside layer; the longer ones end
+    alone, those of a layer as those of all.
 
     While one chain is in its all-to-all, the compute lane runs the other one: batch-level overlap as in
     DeepSeek-V3's DualPipe (arXiv 2412.19437, section 3.2.1) and DeepEP.
@@ -196,17 +209,31 @@ def take_turns(chains: list[Chain]) -> list[Task]:
     merged: list[Task] = []
     places: list[list[int]] = [[] for _ in chains]
     starts = [0] * len(chains)
-    for segment in range(max(len(chain.cuts) for chain in chains)):
-        for which, chain in enumerate(chains):
-            if segment >= len(chain.cuts):
-                continue
-            place, end = places[which], chain.cuts[segment]
-            for lane, name, kind, seconds, after, layer, size, wire in chain.tasks[starts[which] : end]:
-                place.append(len(merged))
-                moved = tuple([place[d] for d in after])
-                merged.append(Task(lane, name, kind, seconds, moved, layer, size, wire))
-            starts[which] = end
+    turns = sorted((*turn, which, end) for which, chain in enumerate(chains) for turn, end in _turns(chain))
+    for _layer, _segment, which, end in turns:
+        place = places[which]
+        for lane, name, kind, seconds, after, layer, size, wire in chains[which].tasks[starts[which] : end]:
+            place.append(len(merged))
+            moved = tuple([place[d] for d in after])
+            merged.append(Task(lane, name, kind, seconds, moved, layer, size, wire))
+        starts[which] = end
     return merged
+
+
+def _turns(chain: Chain) -> list[tuple[tuple[int, int], int]]:
+    """Of every segment, in order: how many layers with all-to-alls were before its own and how many segments
+    of that, and its end.
+
+    A layer that is computed again in a backward pass has twice the all-to-alls of a forward one.
+    """
+    found: list[tuple[tuple[int, int], int]] = []
+    layers, segments, last = -1, 0, None
+    for end in chain.cuts:
+        layer = chain.tasks[end - 1].layer if end else chain.layer
+        layers, segments = (layers, segments + 1) if found and layer == last else (layers + 1, 0)
+        found.append(((layers, segments), end))
+        last = layer
+    return found
 
 
 FETCH, REDUCE, RETURN, GATHER = range(4)

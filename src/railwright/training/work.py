@@ -6,7 +6,7 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from railwright.model import embedding_operators
@@ -136,27 +136,38 @@ class Work:
         forward = self._forward(ahead, self._launching_both(ahead, back, backward.tasks))
         forward.tasks = [task._replace(layer=ahead_of(task.layer)) for task in forward.tasks]
         if ahead.layers:
-            backward.tasks = [t._replace(duration=0.0) if t.lane == "host" else t for t in backward.tasks]
+            backward = backward.unlaunched()
         tasks = take_turns([backward, forward])
         tasks += self.lockstep.after_both(tasks, len(ahead.layers), len(back.layers))
         return copied_both(self.job, self.copies, tasks, ahead.layers, back.layers)
 
-    def _launching_both(self, ahead: Chunk, back: Chunk, backward: list[Task]) -> float:
-        """What the host needs for each layer of a forward pass and its part of the backward one beside it,
-        which it launches too, where all of that takes longer than all compute; else 0. [s]"""
-        known = self._launches
-        seconds = sum(known[k].forward for k in ahead.layers)
+    def _launching_both(self, ahead: Chunk, back: Chunk, backward: list[Task]) -> list[float]:
+        """What the host needs for each layer of a forward pass and the layer of the backward one beside it,
+        which it launches too, where all of that takes longer than all compute; else 0. [s]
+
+        The last layer has what is left of a longer backward pass.  Where the host runs ahead it is all layers
+        together that may wait for it, which an equal part for each says better.
+        """
+        if not ahead.layers:
+            return []
+        known, last = self._launches, len(ahead.layers) - 1
         again = layers_again(self.job, self.arch, back)
-        seconds += sum(known[k].backward + (i < again) * self._again(k) for i, k in enumerate(back.layers))
-        every = [*backward, *self._forward(ahead, 0.0).tasks]
-        return launching(known[ahead.layers[0]], seconds, every) / len(ahead.layers) if ahead.layers else 0.0
+        shares = [known[kind].forward for kind in ahead.layers]
+        for place, (i, kind) in enumerate(reversed(list(enumerate(back.layers)))):
+            shares[min(place, last)] += known[kind].backward + (i < again) * self._again(kind)
+        every = [*backward, *self._forward(ahead, [0.0] * len(shares)).tasks]
+        total = launching(known[ahead.layers[0]], sum(shares), every)
+        if self.ahead:
+            return [total / len(shares)] * len(shares)
+        # the collectives' calls are shared out as the kernels'
+        return [total * share / sum(shares) if total else 0.0 for share in shares]
 
     def _copied(self, forward: list[Task], chunk: Chunk) -> list[Task]:
         """A forward pass with the copies of its activations to the host."""
         leaving = copy_tasks(self.job, self.copies, chunk.layers, TO_HOST)
         return woven(forward, range(len(chunk.layers)), {}, leaving, 0) if leaving else forward
 
-    def _forward(self, chunk: Chunk, host: float | None = None) -> Chain:
+    def _forward(self, chunk: Chunk, host: Sequence[float] | None = None) -> Chain:
         """`host`: what launching takes of each layer, where that is not for the layer to say [s]."""
         chain = Chain()
         if chunk.embedding:
@@ -164,7 +175,7 @@ class Work:
             chain.communicate(self.exchange.reduction())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
-            chain.add(self._forward_part(kind, host))
+            chain.add(self._forward_part(kind, None if host is None else host[i]))
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
@@ -256,7 +267,7 @@ class Work:
             elif again and self.job.layout.recompute == "selective":
                 self.blocks.again(part, kind)
             self.blocks.backward(part, kind, whole, result_first)
-            if (again and self.counts_again) or self.job.launch_blocking:
+            if (again and self.counts_again and is_routed(kind)) or self.job.launch_blocking:
                 known = self._launches[kind]
                 back = known.backward if whole or self.job.launch_blocking else known.input
                 self._drained(part, kind, again * self._again(kind) + back)
@@ -272,16 +283,17 @@ class Work:
         return launched_again(self.job, self._launches[kind])
 
     def _drained(self, part: Chain, kind: Layer, seconds: float) -> None:
-        """A layer takes what its kernels or what their launches take, with experts.
+        """A layer takes what its kernels or what their launches take, in a model with experts.
 
-        Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer the queue
-        of launches runs empty; with a fixed capacity nothing need be counted.  Where launches block, the
-        GPU waits for all of them, in every layer.
+        Dropless dispatch copies counts of tokens to the host, which waits for them: once per layer with
+        experts the queue of launches runs empty, so that the host is not far ahead in a layer between two
+        of them either; with a fixed capacity nothing need be counted.  Where launches block, the GPU waits
+        for all of them, in every layer.
         Source: Megatron-LM, moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
         """
         part.flush()
         blocking = self.job.launch_blocking
-        if blocking or (is_routed(kind) and not self.ahead):
+        if blocking or not self.ahead:
             host = launching(self._launches[kind], seconds, part.tasks, blocking)
             part.launched(host, part.tail if blocking else (BEFORE,))
 
