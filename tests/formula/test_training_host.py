@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from railwright.training.eras import Pace
 from railwright.training.host import LaunchTimes, launch_times, launching, shared_out
 from railwright.training.lanes import Task, run
 from railwright.training.lora import with_adapters
-from training_cases import DELTA, DENSE, MIXED, MOE, changed, job, machine, priced
+from training_cases import DELTA, DENSE, MIXED, MOE, changed, job, machine, priced, roofline
 
 OPERATION, MODULE, EXPERT = (constant(f"host_{name}_seconds") for name in ("operation", "module", "expert"))
 H100 = machine().gpu
@@ -331,3 +332,20 @@ def test_every_launch_counts_once_whether_passes_take_turns_or_not(arch: Transfo
     # a forward pass whose layers wait for the host begins no layer before the host is there
     assert paired == pytest.approx(alone)
     assert steps[1].step_time == pytest.approx(steps[0].step_time, rel=0.01)
+
+
+def test_experts_that_take_longer_never_make_passes_in_pairs_shorter() -> None:
+    """Not where a long head makes the compute of a whole pass longer than its launches, either."""
+    arch = replace(MOE, vocab=800_000)
+    wanted = job(expert=4, batch=128, sequence=4096, overlap=Overlap(ep=True))
+
+    def step(seconds: float) -> float:
+        slow = {
+            "kernel": lambda op: roofline(op) + seconds * (op.kind == "grouped_gemm"),
+            "pace": Pace(host=8.0),
+        }
+        return simulate(wanted, arch, machine(4), predict=priced(50e9), **slow).step_time  # type: ignore[arg-type]
+
+    times = [step(i * 2e-5) for i in range(12)]
+    assert times == sorted(times)
+    assert max(b / a for a, b in pairwise(times)) < 1.02

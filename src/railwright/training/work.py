@@ -143,7 +143,7 @@ class Work:
 
     def _launching_both(self, ahead: Chunk, back: Chunk, backward: list[Task]) -> list[float]:
         """What the host needs for each layer of a forward pass and the layer of the backward one beside it,
-        which it launches too, where all of that takes longer than all compute; else 0. [s]
+        which it launches too, where that takes longer than their compute; else 0. [s]
 
         The last layer has what is left of a longer backward pass.  Where the host runs ahead it is all layers
         together that may wait for it, which an equal part for each says better.
@@ -152,15 +152,25 @@ class Work:
             return []
         known, last = self._launches, len(ahead.layers) - 1
         again = layers_again(self.job, self.arch, back)
+        forward = self._forward(ahead, [0.0] * len(ahead.layers)).tasks
         shares = [known[kind].forward for kind in ahead.layers]
-        for place, (i, kind) in enumerate(reversed(list(enumerate(back.layers)))):
+        beside = {i: [i] for i in range(len(shares))}
+        for place, i in enumerate(reversed(range(len(back.layers)))):
+            kind = back.layers[i]
             shares[min(place, last)] += known[kind].backward + (i < again) * self._again(kind)
-        every = [*backward, *self._forward(ahead, [0.0] * len(shares)).tasks]
-        total = launching(known[ahead.layers[0]], sum(shares), every)
+            beside[min(place, last)].append(ahead_of(i))
         if self.ahead:
+            total = launching(known[ahead.layers[0]], sum(shares), [*backward, *forward])
             return [total / len(shares)] * len(shares)
-        # the collectives' calls are shared out as the kernels'
-        return [total * share / sum(shares) if total else 0.0 for share in shares]
+        layers: dict[int, list[Task]] = {}
+        for task in forward:
+            layers.setdefault(task.layer, []).append(task)
+        for task in backward:
+            layers.setdefault(ahead_of(task.layer), []).append(task)
+        return [
+            launching(known[kind], share, [t for n in beside[i] for t in layers.get(n, ())])
+            for i, (kind, share) in enumerate(zip(ahead.layers, shares, strict=True))
+        ]
 
     def _copied(self, forward: list[Task], chunk: Chunk) -> list[Task]:
         """A forward pass with the copies of its activations to the host."""
