@@ -42,7 +42,7 @@ GROUPS: dict[str, tuple[float, float]] = {
     "internevo-small": (23.8, -23.8),
     "tinyllama": (3.0, 3.0),
     "nanochat": (28.6, 28.6),
-    "moe-modelzoo": (11.3, -2.9),
+    "moe-modelzoo": (11.0, -2.6),
     "amsp-hidden": (9.3, 1.2),
     "amsp-exposed": (9.9, 8.1),
     "amsp-1024": (31.6, -31.6),
