@@ -92,6 +92,7 @@ def test_what_a_family_fixes_outside_its_config(tmp_path):
     [
         ({}, False),
         ({"rope_scaling": None}, False),
+        ({"rope_scaling": {"type": ["yarn"]}}, False),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, False),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, True),  # Qwen2.5's README, long contexts
         ({"rope_parameters": {"rope_type": "yarn", "factor": 32.0}}, True),

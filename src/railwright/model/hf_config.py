@@ -80,8 +80,11 @@ def _yarn(keys: Keys) -> bool:
     """Whether positions are YaRN's; its object is `rope_parameters` since transformers 5."""
     given = [keys.raw("rope_parameters"), keys.raw("rope_scaling")]
     scaling = next((one for one in given if isinstance(one, dict)), {})
-    # Sarvam's name for the same
-    return bool({"yarn", "deepseek_yarn"} & {scaling.get("rope_type"), scaling.get("type")})
+    return any(scaling.get(key) in YARN for key in ("rope_type", "type"))
+
+
+YARN = ("yarn", "deepseek_yarn")
+"""Names of YaRN's positions; the second is that of Sarvam 105B's first config."""
 
 
 def _family(keys: Keys) -> Family:

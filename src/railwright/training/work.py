@@ -334,8 +334,9 @@ class Work:
         self._made[chunk, gradients] = self._backward_run(chunk, gradients, result_first=False)
         weights = [] if whole else self._weights(chunk).tasks
         passes = [forward, list(self._made[chunk, gradients].tasks), weights]
-        input, weight = sum(one.input for one in known), sum(one.weight for one in known)
-        needs = [sum(one.forward for one in known), again + input + whole * weight, (not whole) * weight]
+        first, last = sum(one.forward for one in known), sum(one.weight for one in known)
+        back = again + sum(one.input for one in known)
+        needs = (first, back + last, 0.0) if whole else (first, back, last)
         launched = [host_seconds(known[0], *one) for one in zip(needs, passes, strict=True)]
         if not binds(sum(launched), [task for tasks in passes for task in tasks]):
             return None
