@@ -1,8 +1,12 @@
 """Small configs of Hugging Face's kind, and the models they are read as."""
 
 import json
+from pathlib import Path
 
 from railwright.model import parse_config
+
+ROWS = json.loads((Path(__file__).parent / "data" / "model_families.json").read_text())["rows"]
+"""What transformers counted of small configs of each family (tests/oracle/test_model_transformers.py)."""
 
 GOOD = {
     "model_type": "mixtral",

@@ -2,15 +2,13 @@
 
 import json
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
+from model_configs import ROWS
 from railwright.errors import RailwrightError, SpecError
 from railwright.model import bundled_models, count_parameters, load_model
 from railwright.model.pattern import layer_kinds, num_moe_layers
-
-FAMILY_ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
 
 LLAMA = {
     "model_type": "llama",
@@ -113,7 +111,7 @@ def test_missing_key_value_heads_are_plain_multi_head_attention(tmp_path):
 
 
 def test_nemotron_h_says_the_width_of_heads_under_two_names(tmp_path):
-    row = next(row for row in FAMILY_ROWS if row["name"] == "nemotron-h")
+    row = next(row for row in ROWS if row["name"] == "nemotron-h")
     old = {k: v for k, v in row["config"].items() if k != "head_dim"} | {"attention_head_dim": 48}
     assert load_model(write(tmp_path, old)).head_dim == 48
 

@@ -5,16 +5,15 @@ norms, tying and layer patterns switched; where transformers and torch are insta
 """
 
 import json
-from pathlib import Path
 
 import pytest
 
+from model_configs import ROWS
 from railwright.model import count_parameters, parse_config
 from railwright.model.families import FAMILIES, HYBRIDS, NO_ATTENTION, NOT_DECODERS, REFUSED
 from railwright.model.multimodal import INNER
 from railwright.model.pattern import full_layers
 
-ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
 XIELU = 2
 """Learned numbers of Apertus' activation in a layer, which we leave out."""
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model_configs import ROWS
 from railwright.errors import Mistake, SpecError
 from railwright.model import Transformer, count_parameters, flops_per_token, layer_operators, parse_config
 from railwright.model.families import FAMILIES
 from railwright.model.pattern import kinds_present, layer_kinds
 
-ROWS = json.loads((Path(__file__).parent.parent / "data" / "model_families.json").read_text())["rows"]
 LLAMA = {
     "num_hidden_layers": 6,
     "hidden_size": 256,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, compress, pairwise
 from types import MappingProxyType
 
 from railwright.training.communication import Comm
@@ -152,14 +152,15 @@ class Chain:
 
     def unlaunched(self) -> Chain:
         """The chain without what the host launches for it."""
-        found, place = Chain(), [-1] * len(self.tasks)
-        for i, task in enumerate(self.tasks):
-            if task.lane != "host":
-                place[i] = len(found.tasks)
-                found.tasks.append(task._replace(after=tuple(place[n] for n in task.after if place[n] >= 0)))
-        found.cuts = [sum(p >= 0 for p in place[:cut]) for cut in self.cuts]
-        found.tail = tuple(place[n] for n in self.tail if place[n] >= 0)
-        found.layer = self.layer
+        kept = [task.lane != "host" for task in self.tasks]
+        place = [0, *accumulate(kept)]  # of a task, and of what follows the last
+
+        def moved(after: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(place[n] for n in after if kept[n])
+
+        found = Chain()
+        found.tasks = [task._replace(after=moved(task.after)) for task in compress(self.tasks, kept)]
+        found.cuts, found.tail, found.layer = [place[cut] for cut in self.cuts], moved(self.tail), self.layer
         return found
 
     def cut(self) -> None:

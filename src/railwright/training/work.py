@@ -150,26 +150,25 @@ class Work:
         """
         if not ahead.layers:
             return []
-        known, last = self._launches, len(ahead.layers) - 1
+        known, last, depth = self._launches, len(ahead.layers) - 1, len(back.layers)
         again = layers_again(self.job, self.arch, back)
         forward = self._forward(ahead, [0.0] * len(ahead.layers)).tasks
         shares = [known[kind].forward for kind in ahead.layers]
-        beside = {i: [i] for i in range(len(shares))}
-        for place, i in enumerate(reversed(range(len(back.layers)))):
-            kind = back.layers[i]
-            shares[min(place, last)] += known[kind].backward + (i < again) * self._again(kind)
-            beside[min(place, last)].append(ahead_of(i))
+        for i, kind in reversed(list(enumerate(back.layers))):
+            shares[min(depth - 1 - i, last)] += known[kind].backward + (i < again) * self._again(kind)
         if self.ahead:
             total = launching(known[ahead.layers[0]], sum(shares), [*backward, *forward])
             return [total / len(shares)] * len(shares)
-        layers: dict[int, list[Task]] = {}
+        beside: list[list[Task]] = [[] for _ in shares]
         for task in forward:
-            layers.setdefault(task.layer, []).append(task)
+            if 0 <= task.layer <= last:
+                beside[task.layer].append(task)
         for task in backward:
-            layers.setdefault(ahead_of(task.layer), []).append(task)
+            if 0 <= task.layer < depth:
+                beside[min(depth - 1 - task.layer, last)].append(task)
         return [
-            launching(known[kind], share, [t for n in beside[i] for t in layers.get(n, ())])
-            for i, (kind, share) in enumerate(zip(ahead.layers, shares, strict=True))
+            launching(known[kind], share, tasks)
+            for kind, share, tasks in zip(ahead.layers, shares, beside, strict=True)
         ]
 
     def _copied(self, forward: list[Task], chunk: Chunk) -> list[Task]:
@@ -344,5 +343,5 @@ class Work:
         if self.job.layout.zero >= 2:
             return 0.0, sum(launched) - runs[0] - runs[2], 0.0
         takes = shared_out(launched, runs)
-        first, back, last = (t if t > alone else 0.0 for t, alone in zip(takes, runs, strict=True))
-        return first, back, last
+        waits = [t if t > alone else 0.0 for t, alone in zip(takes, runs, strict=True)]
+        return waits[0], waits[1], waits[2]
