@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,16 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
 from railwright.model import layer_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
+from railwright.traffic.demand import Communicator
 from railwright.training import simulate
 from railwright.training.chain import Chain
 from railwright.training.constants import constant
 from railwright.training.eras import Pace
 from railwright.training.host import LaunchTimes, launch_times, launching, shared_out
+from railwright.training.host_queue import behind_launches
 from railwright.training.lanes import Task, run
 from railwright.training.lora import with_adapters
 from training_cases import DELTA, DENSE, MIXED, MOE, changed, job, machine, priced, roofline
@@ -349,3 +354,119 @@ def test_experts_that_take_longer_never_make_passes_in_pairs_shorter() -> None:
     times = [step(i * 2e-5) for i in range(12)]
     assert times == sorted(times)
     assert max(b / a for a, b in pairwise(times)) < 1.02
+
+
+def sent(name: str, seconds: float, after: tuple[int, ...], layer: int = 0) -> Task:
+    return Task("ep", name, "all_to_all", seconds, after, layer, size=1.0)
+
+
+def computed(name: str, seconds: float, after: tuple[int, ...] = (), layer: int = 0) -> Task:
+    return Task("compute", name, "", seconds, after, layer)
+
+
+TURNS = [
+    computed("forward", 1.0),
+    sent("dispatch", 1.0, (0,)),
+    computed("backward", 3.0),
+    computed("experts", 1.0, (1,)),
+]
+"""A forward pass of 2 s with an all-to-all, beside a backward one of 3 s."""
+
+
+@pytest.mark.parametrize(
+    ("tasks", "stretch", "seconds", "takes"),
+    [
+        (TURNS, [0] * 4, [0.0], 5.0),  # compute alone
+        (TURNS, [0] * 4, [5.0 + 1e-9], 5.0),
+        (TURNS, [0] * 4, [10.0], 10.0),
+        (TURNS[:2], [0] * 2, [1.5], 2.5),  # the all-to-all is launched behind what it sends
+        ([*TURNS[:2], TURNS[3]], [0] * 3, [2.5], 3.25),  # while the GPU waits for it the host runs ahead
+        ([*TURNS[:2], TURNS[3]], [0, 0, 1], [0.0, 2.5], 3.5),  # but not over the counts of tokens
+        (TURNS[:2], [0, 0], [0.0], 2.0),
+        ([sent("dispatch", 1.0, ())], [0], [3.0], 3.0),  # nothing computes
+        ([], [], [3.0], 3.0),
+    ],
+)
+def test_two_passes_wait_for_their_launches(
+    tasks: list[Task], stretch: list[int | None], seconds: list[float], takes: float
+) -> None:
+    assert run(behind_launches(tasks, stretch, seconds)).duration == pytest.approx(takes, rel=1e-6)
+
+
+STRETCHES = st.lists(
+    st.tuples(st.sampled_from([0, 1, 2, None]), st.floats(0.1, 9.0), st.floats(0.1, 9.0)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(STRETCHES, STRETCHES, st.lists(st.floats(1.0, 3.0), min_size=3, max_size=3))
+def test_no_task_of_two_passes_waits_much_for_few_launches(
+    one: list[tuple[int | None, float, float]],
+    other: list[tuple[int | None, float, float]],
+    ratio: list[float],
+) -> None:
+    """All launches are there; longer ones make passes no shorter, slightly longer ones not much longer."""
+    tasks: list[Task] = []
+    stretch: list[int | None] = []
+    last: dict[int, int] = {}
+    both = [(i, which, *part) for which, chain in enumerate((one, other)) for i, part in enumerate(chain)]
+    for _i, which, where, seconds, wait in sorted(both, key=lambda part: part[:2]):
+        before = (last[which],) if which in last else ()
+        tasks += [computed("", seconds, before), sent("", wait, (len(tasks),))]
+        stretch += [where, where]
+        last[which] = len(tasks) - 1
+    compute = [
+        sum(t.duration for t, s in zip(tasks, stretch, strict=True) if s == n and t.lane == "compute")
+        for n in range(3)
+    ]
+
+    def duration(*ratio: float) -> float:
+        launched = [a * b * (a > 1.0) for a, b in zip(ratio, compute, strict=True)]
+        found = behind_launches(tasks, stretch, launched)
+        assert sum(t.duration for t in found if t.lane == "host") == pytest.approx(sum(launched))
+        return run(found).duration
+
+    alone = duration(1.0, 1.0, 1.0)
+    assert alone == pytest.approx(run(tasks).duration)
+    for n in range(3):
+        assert duration(*[1.0 + 1e-9 * (i == n) for i in range(3)]) == pytest.approx(alone, rel=1e-6)
+    assert duration(*ratio) >= alone * (1 - 1e-9)
+    assert duration(*[2.0 * r for r in ratio]) >= duration(*ratio) * (1 - 1e-9)
+    assert duration(*ratio) <= alone + sum((r - 1.0) * c for r, c in zip(ratio, compute, strict=True)) + 1e-9
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_faster_gpu_never_makes_passes_in_pairs_longer(recompute: str) -> None:
+    """Nemotron 3 Nano took 6 % longer on one that was 2 % faster: its layers differ in what they launch."""
+    arch = load_model("nemotron-3-nano")
+    wanted = job(expert=8, batch=32, sequence=8192, recompute=recompute, overlap=Overlap(ep=True))
+    here = machine(1)
+
+    def step(speed: float) -> float:
+        gpu = here.gpu
+        flops = {dtype: rate * speed for dtype, rate in gpu.peak_flops.items()}
+        faster = replace(gpu, peak_flops=flops, hbm_bandwidth=gpu.hbm_bandwidth * speed)
+        return simulate(
+            wanted, arch, replace(here, gpu=faster), predict=priced(200e9), must_fit=False
+        ).step_time
+
+    times = [step(0.8 * 1.04**i) for i in range(24)]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_faster_network_never_makes_exchanges_over_few_nodes_longer() -> None:
+    """What an exchange passes on inside servers behind the network is launched with it."""
+    arch, wanted = replace(MOE, experts=32), changed(job(expert=16, batch=128), expert_nodes=2)
+
+    def step(speed: float) -> float:
+        def predict(
+            machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
+        ) -> CollectivePrediction:
+            crosses = groups[0].num_servers(machine.network.fabric) > 1
+            return priced(speed * 25e9 if crosses else 200e9)(machine, op, size, groups)
+
+        return simulate(wanted, arch, machine(4), predict=predict, pace=Pace(host=8.0)).step_time
+
+    times = [step(speed) for speed in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)]
+    assert times == sorted(times, reverse=True)

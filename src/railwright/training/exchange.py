@@ -22,6 +22,7 @@ from railwright.training.communication import (
     mixer_sizes,
     routed_size,
 )
+from railwright.training.lanes import PASSED_ON
 
 
 class Exchange:
@@ -60,7 +61,8 @@ class Exchange:
         place there (its rail, without NCCL and its relays), and is passed on inside the server meanwhile:
         what that takes longer comes after (DeepEP's high-throughput kernels; DeepSeek-V3, arXiv 2412.19437,
         section 3.2.2).  Inside it goes once to every GPU with any of its experts (DeepEP, csrc/kernels/
-        layout.cu: tokens are counted per rank, not per expert), all of them on the servers it goes to.
+        layout.cu: tokens are counted per rank, not per expert), all of them on the servers it goes to.  Both
+        are one kernel, which the host launches once.
         """
         if self.job.layout.expert == 1:
             return ()
@@ -77,7 +79,7 @@ class Exchange:
             return (self.prices.comm("ep", purpose, "all_to_all", local, "ep"),)
         share = distinct_groups(experts, kept, top) / top
         between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep_rail")
-        inside = self.prices.comm("ep", f"{purpose}, inside servers", "all_to_all", local, "ep_local")
+        inside = self.prices.comm("ep", purpose + PASSED_ON, "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)
         return between, inside._replace(seconds=longer, wire=0.0)
 

@@ -18,7 +18,7 @@ from railwright.model.architecture import Operator
 from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import LATENT
 from railwright.training.constants import constant
-from railwright.training.lanes import Task
+from railwright.training.lanes import PASSED_ON, Task
 from railwright.training.lora import SUM, THIN
 
 Launcher = Literal["python", "inductor", "native"]
@@ -170,8 +170,8 @@ def binds(seconds: float, tasks: Sequence[Task]) -> bool:
 
 def host_seconds(known: LaunchTimes, seconds: float, tasks: Sequence[Task]) -> float:
     """Host time of some tasks: `seconds` of their kernels, and their collectives. [s]"""
-    calls = sum(1 for task in tasks if task.lane not in ("compute", "host") and task.size)
-    return seconds + calls * known.collective
+    sent = [task for task in tasks if task.size and task.lane not in ("compute", "host")]
+    return seconds + sum(not task.name.endswith(PASSED_ON) for task in sent) * known.collective
 
 
 def shared_out(launched: Sequence[float], run: Sequence[float]) -> tuple[float, ...]:

@@ -1,9 +1,12 @@
-"""What the host launches of a backward pass since it last waited for the GPU."""
+"""Tasks and what launches them, from one place where the host waits for the GPU to the next."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.training.chain import Chain
 from railwright.training.host import LaunchTimes, launching
+from railwright.training.lanes import Task
 
 
 class Queue:
@@ -29,3 +32,56 @@ class Queue:
         if self.known is not None:
             tasks = chain.tasks[self.first :]
             chain.launched(launching(self.known, self.seconds, tasks), self.before)
+
+
+def behind_launches(
+    tasks: Sequence[Task], stretch: Sequence[int | None], seconds: Sequence[float]
+) -> list[Task]:
+    """Two passes at once, their compute no faster than it is launched.
+
+    stretch  for each task the number of its stretch, at whose end the host waits for the GPU; None: launched
+             in no time
+    seconds  host time of each stretch; 0 where launches take no longer than its compute [s]
+    A stretch's host time is shared out by compute, so that one with hardly more of it than of compute hardly
+    waits.  Inside a stretch the host runs ahead, also while the GPU waits for the network.  Where nothing of
+    a stretch computes, its launches go beside all of its tasks; where it has none, behind everything.
+    """
+    shares = _shares(tasks, stretch, seconds)
+    found: list[Task] = []
+    place: list[int] = []
+    launches: dict[int, int] = {}
+    computed, host, here = -1, None, None
+    for task, share, where in zip(tasks, shares, stretch, strict=True):
+        after = [place[n] for n in task.after]
+        after += [launches[n] for n in task.after if n in launches]
+        if task.lane == "compute" and host is not None:
+            after.append(host)
+        place.append(len(found))
+        found.append(task._replace(after=tuple(dict.fromkeys(after))))
+        if share:
+            waits = (computed,) if here is not None and where != here else ()
+            host = launches[len(place) - 1] = len(found)
+            found.append(Task("host", "launching", "launch", share, waits, task.layer))
+        if task.lane == "compute":
+            computed, here = place[-1], here if where is None else where
+    missing = sum(s for n, s in enumerate(seconds) if n not in stretch)
+    if missing > 0:
+        found.append(Task("host", "launching", "launch", missing))
+    return found
+
+
+def _shares(tasks: Sequence[Task], stretch: Sequence[int | None], seconds: Sequence[float]) -> list[float]:
+    """Host time of each task: of its stretch's by its compute, or evenly where none computes. [s]"""
+    weights = [
+        (where, task.duration if task.lane == "compute" else 0.0)
+        for task, where in zip(tasks, stretch, strict=True)
+    ]
+    compute, count = [0.0] * len(seconds), [0] * len(seconds)
+    for where, weight in weights:
+        if where is not None:
+            compute[where] += weight
+            count[where] += 1
+    return [
+        0.0 if n is None else seconds[n] * (weight / compute[n] if compute[n] else 1.0 / count[n])
+        for n, weight in weights
+    ]

@@ -21,6 +21,9 @@ ones block the compute lane, data-parallel buckets only run beside it."""
 
 _PLACE = {lane: i for i, lane in enumerate(LANES)}
 
+PASSED_ON = ", inside servers"
+"""End of the name of an exchange's second part, which the kernel of its first one does as well."""
+
 QUIET = ("compute", "host", "copy")
 """Lanes beside which compute keeps its pace: no network, no kernels of NCCL."""
 

@@ -6,7 +6,7 @@ and the head after the last.  tp, sp: tensor and sequence parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from railwright.model import embedding_operators
@@ -37,7 +37,7 @@ from railwright.training.host import (
     launching,
     shared_out,
 )
-from railwright.training.host_queue import Queue
+from railwright.training.host_queue import Queue, behind_launches
 from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
@@ -81,7 +81,7 @@ class Work:
         self.beside = self.blocks.beside
         self.counts_again = counts_again(job)
         self._launches: dict[Layer, LaunchTimes] = {}
-        self._parts: dict[tuple[Layer, str, float | None], Chain] = {}
+        self._parts: dict[tuple[Layer, str], Chain] = {}
         self._bound: dict[tuple[Chunk, bool], tuple[float, float, float] | None] = {}
         self._made: dict[tuple[Chunk, Gradients], Chain] = {}
         for kind in kinds_present(arch):
@@ -133,58 +133,51 @@ class Work:
         Megatron-LM, core/models/common/model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run).
         """
         backward = self._backward(back, "both", result_first=self.paired)
-        forward = self._forward(ahead, self._launching_both(ahead, back, backward.tasks))
+        forward = self._forward(ahead, launched=not ahead.layers)
         forward.tasks = [task._replace(layer=ahead_of(task.layer)) for task in forward.tasks]
         if ahead.layers:
-            backward = backward.unlaunched()
-        tasks = take_turns([backward, forward])
+            tasks = self._launched_both(ahead, back, take_turns([backward.unlaunched(), forward]))
+        else:
+            tasks = take_turns([backward, forward])
         tasks += self.lockstep.after_both(tasks, len(ahead.layers), len(back.layers))
         return copied_both(self.job, self.copies, tasks, ahead.layers, back.layers)
 
-    def _launching_both(self, ahead: Chunk, back: Chunk, backward: list[Task]) -> list[float]:
-        """What the host needs for each layer of a forward pass and the layer of the backward one beside it,
-        which it launches too, where that takes longer than their compute; else 0. [s]
+    def _launched_both(self, ahead: Chunk, back: Chunk, tasks: list[Task]) -> list[Task]:
+        """Two passes that take turns, with what the GPU waits for launches.
 
-        The last layer has what is left of a longer backward pass.  Where the host runs ahead it is all layers
-        together that may wait for it, which an equal part for each says better.
+        The host stops for the counts of tokens in each layer of the forward pass, and launches the layer of
+        the backward one beside it too; in the last one what is left of a longer backward pass.  Where nothing
+        stops it, it runs ahead over all of them.
         """
-        if not ahead.layers:
-            return []
         known, last, depth = self._launches, len(ahead.layers) - 1, len(back.layers)
         again = layers_again(self.job, self.arch, back)
-        forward = self._forward(ahead, [0.0] * len(ahead.layers)).tasks
-        shares = [known[kind].forward for kind in ahead.layers]
-        for i, kind in reversed(list(enumerate(back.layers))):
-            shares[min(depth - 1 - i, last)] += known[kind].backward + (i < again) * self._again(kind)
-        if self.ahead:
-            total = launching(known[ahead.layers[0]], sum(shares), [*backward, *forward])
-            return [total / len(shares)] * len(shares)
-        beside: list[list[Task]] = [[] for _ in shares]
-        for task in forward:
-            if 0 <= task.layer <= last:
-                beside[task.layer].append(task)
-        for task in backward:
-            if 0 <= task.layer < depth:
-                beside[min(depth - 1 - task.layer, last)].append(task)
-        return [
-            launching(known[kind], share, tasks)
-            for kind, share, tasks in zip(ahead.layers, shares, beside, strict=True)
-        ]
+        stretch = {ahead_of(i): 0 if self.ahead else i for i in range(len(ahead.layers))}
+        stretch |= {i: 0 if self.ahead else min(depth - 1 - i, last) for i in range(depth)}
+        seconds = [0.0] * len(ahead.layers)
+        for i, kind in enumerate(ahead.layers):
+            seconds[stretch[ahead_of(i)]] += known[kind].forward
+        for i, kind in enumerate(back.layers):
+            seconds[stretch[i]] += known[kind].backward + (i < again) * self._again(kind)
+        here = [stretch.get(task.layer) for task in tasks]
+        for n in range(len(seconds)):
+            launched = [task for task, found in zip(tasks, here, strict=True) if found == n]
+            seconds[n] = launching(known[ahead.layers[n]], seconds[n], launched)
+        return behind_launches(tasks, here, seconds)
 
     def _copied(self, forward: list[Task], chunk: Chunk) -> list[Task]:
         """A forward pass with the copies of its activations to the host."""
         leaving = copy_tasks(self.job, self.copies, chunk.layers, TO_HOST)
         return woven(forward, range(len(chunk.layers)), {}, leaving, 0) if leaving else forward
 
-    def _forward(self, chunk: Chunk, host: Sequence[float] | None = None) -> Chain:
-        """`host`: what launching takes of each layer, where that is not for the layer to say [s]."""
+    def _forward(self, chunk: Chunk, launched: bool = True) -> Chain:
+        """`launched`: with what its layers wait for the host."""
         chain = Chain()
         if chunk.embedding:
             self.blocks.compute(chain, "embedding", "embedding", sum(c.forward for c in self._embedding))
             chain.communicate(self.exchange.reduction())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
-            chain.add(self._forward_part(kind, None if host is None else host[i]))
+            chain.add(self._forward_part(kind, launched))
         chain.at_layer(len(chunk.layers))
         if chunk.head:
             pre, first, rest = head_split(self._head)
@@ -253,22 +246,20 @@ class Work:
             chain.launched(launching(known[0], sum(one.weight for one in known), chain.tasks), ())
         return chain
 
-    def _forward_part(self, kind: Layer, host: float | None) -> Chain:
+    def _forward_part(self, kind: Layer, launched: bool) -> Chain:
         """A layer's forward pass; made once."""
-        key = (kind, "forward", host)
+        key = (kind, f"forward {launched}")
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
             self.blocks.forward(part, kind)
-            if host is None:
+            if launched:
                 self._drained(part, kind, self._launches[kind].forward)
-            else:
-                part.launched(host, (BEFORE,))
         return self._parts[key]
 
     def _backward_part(self, kind: Layer, whole: bool, result_first: bool, again: bool) -> Chain:
         """A layer's backward pass, made once; `again`: what the job computes again of a layer first."""
         way = "result first" if result_first else "both" if whole else "input"
-        key = (kind, f"{way} {again}", None)
+        key = (kind, f"{way} {again}")
         if key not in self._parts:
             part = self._parts[key] = Chain.part()
             if again and self.job.layout.recompute == "full":
