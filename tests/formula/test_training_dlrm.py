@@ -106,6 +106,14 @@ def test_indices_are_eight_bytes_each() -> None:
     assert sent(step(ranking()))["indices, all-to-all"] == 640 * 8 * 32_768 / 32
 
 
+def test_indices_take_as_long_as_those_of_the_gpu_that_gets_most() -> None:
+    """One table with 100 lookups of 163 a sample is on one GPU of 32, which gets 100; it sends 163 / 32."""
+    heavy = replace(SMALL, rows=SMALL.rows, lookups=(100, *(1,) * 63))
+    assert sent(step(ranking(sharding="table-wise"), heavy))["indices, all-to-all"] == 100 * 8 * 32_768
+    even = sent(step(ranking(sharding="row-wise"), heavy))["indices, all-to-all"]
+    assert even == pytest.approx(163 * 8 * 32_768 / 32)
+
+
 def test_every_shard_by_columns_gets_all_indices_of_its_table() -> None:
     found = sent(step(ranking(sharding="column-wise", column_shards=4)))
     assert found["indices, all-to-all"] == 4 * 640 * 8 * 32_768 / 32
@@ -220,6 +228,29 @@ def test_tables_that_do_not_fit_are_refused_with_what_would() -> None:
     with pytest.raises(PlanError, match="take more GPUs or sharding 'row-wise'"):
         step(ranking(sharding="table-wise"), huge)
     assert step(ranking(sharding="row-wise"), huge).memory.total < 80e9
+
+
+def test_memory_holds_what_is_exchanged() -> None:
+    """TorchRec's planner: indices of two batches where the next one's come beside this one, sums once."""
+    for kind, columns, lookups in (("table-wise", 2 * 64, 20), ("row-wise", 64 * 64, 20)):
+        for overlap, batches in ((True, 2), (False, 1)):
+            held = step(ranking(sharding=kind, overlap=overlap)).memory.parts["indices and sums exchanged"]
+            assert held == pytest.approx(32_768 * (columns * 2 + lookups * 8 * batches)), kind
+    one = simulate_recommendation(ranking(gpus=1), replace(SMALL, rows=(1000,) * 64), machine(1))
+    assert one.memory.parts["indices and sums exchanged"] == pytest.approx(32_768 * 640 * 8 * 2)
+
+
+def test_a_batch_whose_sums_do_not_fit_is_refused_with_the_way_out() -> None:
+    """2^24 samples of 64 x 64 columns in 16 bits: 137 GB of sums on every GPU."""
+    with pytest.raises(PlanError, match=r"take a global_batch below 16777216\.$"):
+        step(ranking(sharding="row-wise", global_batch=2**24))
+
+
+def test_replicated_tables_keep_gradients_as_the_mlps_do() -> None:
+    for dtype, reduced in (("bf16", 4), ("fp16", 2)):
+        few = replace(SMALL, rows=(1000,) * 64)
+        held = shard(ranking(replicate_below="1 MB", dtype=dtype), few, 32, 8, 1e12)
+        assert held.memory == 64 * 1000 * 64 * (4 + 4 + 2 * reduced)
 
 
 def test_replicated_tables_must_fit_every_gpu() -> None:

@@ -28,7 +28,7 @@ from railwright.model.kernels import ELEMENT, Block
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.demand import Communicator
 from railwright.training.constants import constant
-from railwright.training.dlrm_sharding import TABLE_BYTES, Sharding, shard
+from railwright.training.dlrm_sharding import GRADIENT_BYTES, TABLE_BYTES, Sharding, shard
 from railwright.training.feed import fed, feed_of_samples
 from railwright.training.formats import job_peak
 from railwright.training.lanes import LANES, Pass, Task, run
@@ -48,9 +48,6 @@ CONTEXT_BYTES = 3e9
 DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
 """Bytes per parameter of the MLPs on every GPU: weights (fp32, and fp16 beside), gradient, one accumulator of
 Adagrad, and the buffer of the all-reduce."""
-
-GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0}
-"""Bytes of a reduced gradient: as in `communication.gradient_type`."""
 
 DENSE_UPDATE_BYTES = 20.0
 """HBM bytes of an Adagrad update per dense parameter: gradient, weight and accumulator read, the last two
@@ -81,7 +78,7 @@ def simulate_recommendation(
     rest = _others(job, model, job.global_batch // gpus)
     step = _Step(job, model, machine, tables, gpus, per_server, predict or network_predict, kernel)
     done = run(step.tasks(), constant("compute_slowdown_in_overlap") if job.overlap else 1.0)
-    memory = {"embedding tables": tables.memory, **rest}
+    memory = {"embedding tables": tables.memory, "indices and sums exchanged": tables.buffers, **rest}
     span = done.duration
     flops = model.flops_per_sample() * job.global_batch
     alone = StepResult(
@@ -193,8 +190,12 @@ class _Step:
         return after
 
     def _indices(self) -> int:
-        """Every GPU's samples name rows that others hold; each piece by columns gets a copy."""
-        each = self.tables.indices * INDEX_BYTES * self.job.global_batch / self.gpus
+        """Every GPU's samples name rows that others hold; each piece by columns gets a copy.
+
+        A GPU sends an equal part of all, and the one that looks up most gets its own: the longer of the two.
+        """
+        most = max(self.tables.indices / self.gpus, self.tables.received)
+        each = most * INDEX_BYTES * self.job.global_batch
         return self._communicate("indices, all-to-all", "all_to_all", each, self._world(), ())
 
     def _reduce(self, part: str, after: int) -> int:

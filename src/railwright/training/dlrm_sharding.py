@@ -12,11 +12,19 @@ from dataclasses import dataclass
 
 from railwright.errors import PlanError
 from railwright.model.dlrm import Recommender
-from railwright.model.dlrm_operators import ROW_STATE_BYTES, STATE_BYTES, Held, distinct_rows
+from railwright.model.dlrm_operators import INDEX_BYTES, ROW_STATE_BYTES, STATE_BYTES, Held, distinct_rows
+from railwright.model.kernels import ELEMENT
 from railwright.spec.recommendation import RecommendationJob
 from railwright.units import number as number_of
 
 TABLE_BYTES = {"fp32": 4.0, "fp16": 2.0}
+
+GRADIENT_BYTES = {"bf16": 4.0, "fp16": 2.0}
+"""Bytes of a reduced gradient, by the job's dtype: as in `communication.gradient_type`."""
+
+BATCHES = {True: 2, False: 1}
+"""Batches whose indices a GPU holds, where those of the next one are exchanged beside this one, or not.
+Source: TorchRec, distributed/planner/shard_estimators.py, calculate_pipeline_io_cost (TRAIN_SPARSE_DIST)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,9 @@ class Sharding:
     busiest      what a GPU of the busiest domain holds and does for a batch
     sent         columns whose sums the domain with the most of them sends
     indices      of one sample that go to other GPUs; those of replicated tables do not
-    memory       tables and optimiser state on the fullest GPU [byte]
+    received     of one sample those that the GPU with most of them looks up for others
+    memory       tables and optimiser state on the fullest GPU, and gradients of replicated ones [byte]
+    buffers      what it holds of exchanges: indices, and the sums of its lookups or their gradients [byte]
     replicated   numbers in tables that every GPU holds
     balance      busiest domain's memory traffic over the mean
     """
@@ -46,7 +56,9 @@ class Sharding:
     busiest: Held
     sent: float
     indices: float
+    received: float
     memory: float
+    buffers: float
     replicated: float
     balance: float
 
@@ -54,7 +66,7 @@ class Sharding:
 def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int, room: float) -> Sharding:
     """Place the tables of a job over `gpus` GPUs, the heaviest first, each where least is to do.
 
-    room  bytes of a GPU that tables may fill
+    room  bytes of a GPU that tables and what is exchanged of them may fill
     Raises PlanError where they do not fit, or where columns cannot be cut.
     """
     number = TABLE_BYTES[job.table_dtype]
@@ -70,15 +82,21 @@ def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int
     weight = [p.lookups * p.width for p in pieces]
     state = ROW_STATE_BYTES[job.optimizer]
     bytes_of = [(p.rows * (p.width * kept + state)) / within for p in pieces]
-    copies = sum(model.rows[t] * (model.width * kept + state) for t in small)
+    batch = float(job.global_batch)
+    named = INDEX_BYTES * BATCHES[job.overlap] / within
+    sums = ELEMENT if gpus > 1 else 0.0
+    buffers = [batch * (p.width * sums + p.lookups * named) for p in pieces]
+    reduced = 2.0 * GRADIENT_BYTES[job.dtype]  # the gradient, and the buffer of its all-reduce
+    copies = sum(model.rows[t] * (model.width * (kept + reduced) + state) for t in small)
     if copies > room:
         raise PlanError(
             f"{job.name}: the {number_of(len(small), 'table')} below replicate_below "
             f"{'takes' if len(small) == 1 else 'take'} {copies / 2**30:.1f} GiB on every GPU, more than the "
             f"{room / 2**30:.1f} GiB that each has for tables; lower replicate_below."
         )
-    placed = _place(job, pieces, weight, bytes_of, domains, room - copies)
-    batch = float(job.global_batch)
+    filled = [a + b for a, b in zip(bytes_of, buffers, strict=True)]
+    placed = _place(job, pieces, weight, filled, buffers, domains, room - copies)
+    fullest = max(placed, key=lambda held: sum(filled[i] for i in held))
     helds = [_held([pieces[i] for i in held], batch, within) for held in placed]
     traffic = [h.values * (number + 2.0) + 2.0 * h.touched * kept for h in helds]
     most = max(range(domains), key=lambda d: (traffic[d], -d))
@@ -88,7 +106,9 @@ def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int
         busiest=_with_copies(helds[most], model, small, batch / gpus),
         sent=max(sum(pieces[i].width for i in held) for held in placed),
         indices=sum(p.lookups for p in pieces),
-        memory=copies + max(sum(bytes_of[i] for i in held) for held in placed),
+        received=max(sum(pieces[i].lookups for i in held) for held in placed) / within,
+        memory=copies + sum(bytes_of[i] for i in fullest),
+        buffers=sum(buffers[i] for i in fullest),
         replicated=float(sum(model.rows[t] * model.width for t in small)),
         balance=traffic[most] / mean if mean else 1.0,
     )
@@ -122,16 +142,20 @@ def _place(
     pieces: Sequence[Piece],
     weight: Sequence[float],
     size: Sequence[float],
+    buffers: Sequence[float],
     domains: int,
     room: float,
 ) -> list[list[int]]:
-    """Longest processing time first, among the domains that have room."""
+    """Longest processing time first, among the domains that have room.
+
+    size  of each piece on a GPU, with its buffers [byte]
+    """
     load, full = [0.0] * domains, [0.0] * domains
     placed: list[list[int]] = [[] for _ in range(domains)]
     for i in sorted(range(len(pieces)), key=lambda i: (-weight[i], -size[i], i)):
         fits = [d for d in range(domains) if full[d] + size[i] <= room]
         if not fits:
-            raise _no_room(job, pieces[i], size[i], room, domains)
+            raise _no_room(job, pieces[i], size[i], buffers[i], room, domains)
         best = min(fits, key=lambda d: (load[d], full[d], d))
         load[best] += weight[i]
         full[best] += size[i]
@@ -139,18 +163,25 @@ def _place(
     return placed
 
 
-def _no_room(job: RecommendationJob, piece: Piece, size: float, room: float, domains: int) -> PlanError:
+def _no_room(
+    job: RecommendationJob, piece: Piece, size: float, buffers: float, room: float, domains: int
+) -> PlanError:
     """Which table does not fit, and what of the job would have to change.
 
     domains  places that were tried; of one there is nothing to share rows with
     """
-    ways = ["more GPUs"]
-    ways += ["sharding 'row-wise'"] if job.sharding != "row-wise" and domains > 1 else []
-    ways += ["table_dtype 'fp16'"] if job.table_dtype == "fp32" else []
-    ways += ["optimizer 'rowwise-adagrad'"] if job.optimizer == "adagrad" else []
+    if 2.0 * buffers > size:
+        ways = [f"a global_batch below {job.global_batch}"]
+        ways += ["more GPUs"] if job.sharding != "row-wise" else []
+    else:
+        ways = ["more GPUs"]
+        ways += ["sharding 'row-wise'"] if job.sharding != "row-wise" and domains > 1 else []
+        ways += ["table_dtype 'fp16'"] if job.table_dtype == "fp32" else []
+        ways += ["optimizer 'rowwise-adagrad'"] if job.optimizer == "adagrad" else []
     return PlanError(
-        f"{job.name}: table {piece.table + 1}, or its piece where it is cut, takes {size / 2**30:.1f} GiB "
-        f"on a GPU, and beside the tables placed before it none has that left of {room / 2**30:.1f} GiB; "
+        f"{job.name}: table {piece.table + 1}, or its piece where it is cut, takes {size / 2**30:.1f} GiB on "
+        f"a GPU ({buffers / 2**30:.1f} GiB of them indices and sums of its lookups), and beside the tables "
+        f"placed before it none has that left of {room / 2**30:.1f} GiB; "
         f"take {' or '.join(ways)}."
     )
 
