@@ -96,12 +96,12 @@ def test_inputs_of_frozen_products_are_neither_kept_nor_computed_again(
 ) -> None:
     # without a weight gradient nothing frees the second product's input beside the gradients around it
     wanted = wide(pipeline=2, recompute=recompute, expert=4 if arch.is_moe else 1)
-    for dtype in ("bf16", "mxfp8"):
-        one = wanted.model_copy(update={"lora": Lora(rank=8, targets=targets), "dtype": dtype})
+    for dtype, rank, times in (("bf16", 8, 1), ("mxfp8", 8, 1), ("bf16", 512, 2)):
+        one = wanted.model_copy(update={"lora": Lora(rank=rank, targets=targets), "dtype": dtype})
         total = peak_memory(one, arch, FABRIC, CAPACITY).stages[0]
         found = cached(one, arch, FABRIC, 0)
         assert found is not None
-        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=near)
+        assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=times * near)
 
 
 def test_frozen_weights_have_no_copy() -> None:

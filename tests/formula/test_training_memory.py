@@ -197,6 +197,21 @@ def test_frozen_weights_have_neither_gradients_nor_states() -> None:
     assert parts["optimizer states"] == pytest.approx(12 * adapters / 32)
 
 
+@pytest.mark.parametrize(
+    ("layout", "adapters"),
+    [({}, 4), ({"recompute": "selective", "recompute_modules": ("mlp",)}, 2), ({"tensor": 4}, 4)],
+)
+def test_adapters_keep_what_lies_between_their_products(layout: dict[str, object], adapters: int) -> None:
+    """The gradient of B needs x A: two bytes a token and a number of the rank, on every tensor rank."""
+
+    def activations(rank: int) -> float:
+        wanted = job(batch=32, **layout).model_copy(update={"lora": Lora(rank=rank)})  # type: ignore[arg-type]
+        return peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).parts["activations"]
+
+    inner = 2 * 1024 * (512 - 16) * adapters * DENSE.layers
+    assert activations(512) - activations(16) == pytest.approx(inner)
+
+
 @pytest.mark.parametrize(("software", "byte"), [("fsdp-2023", 4), ("fsdp-2025", 4), ("megatron-2025", 2)])
 def test_frozen_shards_have_the_type_that_weights_are_loaded_in(software: str, byte: int) -> None:
     # llm-foundry and torchtitan load fp32 and freeze it; FSDP gathers 16 bits of it

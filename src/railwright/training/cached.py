@@ -24,7 +24,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
 from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
-from railwright.training.lora import is_needed
+from railwright.training.lora import is_needed, with_inner
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.plan import microbatches
 from railwright.training.replay import Plans, Replay, layers_of
@@ -246,12 +246,13 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True)
 
 def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute) -> LayerPlan:
     layout, era = job.layout, era_of(job)
+    whole = layer_kept_parts(job, arch, kind, "none")
     tensors = layer_tensors(
         arch,
         kind,
         job.micro_batch * job.sequence / layout.context,
         job.sequence,
-        layer_kept_parts(job, arch, kind, "none"),
+        whole,
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
         ep=layout.expert if is_routed(kind) else 1,
@@ -268,6 +269,8 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
             for op in tensors.operators
         ),
     )
+    if job.lora:
+        tensors = with_inner(tensors, whole)
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(
         tensors,

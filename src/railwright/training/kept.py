@@ -23,7 +23,7 @@ from railwright.training.chunk_kept import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.deepspeed import gradient_on_its_way
 from railwright.training.eras import eager_parts, era_of, unfuses_loss
-from railwright.training.lora import is_needed
+from railwright.training.lora import inner_kept, is_needed
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.stages import StageShape
 
@@ -210,7 +210,8 @@ def layer_kept_parts(
     if layout.context > 1 and layout.context_kind == "all-to-all" and "attention output" in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
-    return {name: size for name, size in kept.items() if is_needed(job, name)}
+    needed = {name: size for name, size in kept.items() if is_needed(job, name)}
+    return needed | inner_kept(job, arch, kind, _rows(job))
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:

@@ -6,16 +6,18 @@ gradients.  Source: Hu et al., ICLR 2022 (arXiv 2106.09685), section 4.1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from railwright.errors import PlanError
 from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import elementwise, half, linear
+from railwright.model.kernels import ELEMENT, elementwise, half, linear
 from railwright.model.norms import NORMALISED
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, kinds_present
+from railwright.model.tensor_lists import LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
 
@@ -37,6 +39,14 @@ FROZEN: dict[str, LoraTarget] = {
     "shared product": "mlp down",
 }
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
+
+MAKES: dict[str, frozenset[str]] = {
+    "qkv": frozenset({"query, key, value", "query and key before norm", "before rotation"}),
+    "attention output": frozenset({"projected"}),
+    "mlp up": frozenset({"mlp up output", "shared up output"}),
+    "mlp down": frozenset({"down", "shared down"}),
+}
+"""Tensors that each target's product makes (`model.tensors`)."""
 
 THIN, SUM = (" adapter in", " adapter out"), " adapter sum"
 """Ends of the names of an adapter's two products, and of what adds their result."""
@@ -121,6 +131,50 @@ def _thin_widths(
     names = {name for target in targets for name in PRODUCTS[target]}
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
     return sum(op.k + op.n for op in operators.forward if op.name in names)
+
+
+INNER = "adapter's inner product, "
+"""Begin of the name of x A of all adapters of a target; its end is the target."""
+
+
+def inner_kept(job: TrainingJob, arch: Transformer, layer: Layer, rows: float) -> dict[str, float]:
+    """What the gradient of B needs: x A of every adapter of a layer that does not run again. [byte]
+
+    rows  tokens of a microbatch in the tensor-parallel group
+    Every tensor rank has all of it: behind a first product cut by columns it is gathered, behind one cut by
+    rows added up.  Source: NeMo 8cfedd7, collections/llm/peft/utils.py (ParallelLinearAdapter).
+    """
+    if job.lora is None:
+        return {}
+    layout, found = job.layout, {}
+    modules = layout.recompute_modules if layout.recompute == "selective" else ()
+    for target, number in _kept_adapters(arch, layer, modules).items():
+        if number and target in job.lora.targets:
+            found[INNER + target] = ELEMENT * rows * job.lora.rank * number
+    return found
+
+
+@lru_cache(maxsize=256)
+def _kept_adapters(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> dict[LoraTarget, int]:
+    operators = layer_operators(arch, layer, 1, 1, modules=modules)
+    names = {op.name for op in operators.forward} - {op.name for op in operators.recomputed}
+    return {target: len(names & set(products)) for target, products in PRODUCTS.items()}
+
+
+def with_inner(tensors: LayerTensors, kept: Mapping[str, float]) -> LayerTensors:
+    """A layer's tensors with x A of its adapters among what their targets make and keep.
+
+    kept  what the layer keeps, `inner_kept` among it [byte]
+    """
+    inner = {name: size for name, size in kept.items() if name.startswith(INNER)}
+    operators = list(tensors.operators)
+    for name, size in inner.items():
+        made = MAKES[name.removeprefix(INNER)]
+        products = [i for i, op in enumerate(operators) if op.weights]
+        i = next((i for i in products if made & set(operators[i].makes)), products[0])
+        op = operators[i]
+        operators[i] = replace(op, makes={**op.makes, name: size}, keeps=(*op.keeps, name))
+    return replace(tensors, operators=tuple(operators), gradients={**tensors.gradients, **inner})
 
 
 def is_needed(job: TrainingJob, name: str) -> bool:
