@@ -358,6 +358,30 @@ def test_a_batch_in_tokens_is_refused_rather_than_simulated_for_hours() -> None:
     ("layout", "rest", "arch", "says"),
     [
         ({"offload_layers": 4}, {}, DENSE, "offload_layers does nothing"),
+        (
+            {"offload": ("activations",), "offload_layers": 9},
+            {},
+            DENSE,
+            "offload_layers 9 counts as 8, all layers of a stage",
+        ),
+        (
+            {"offload": ("activations",), "recompute": "full"},
+            {},
+            DENSE,
+            "software megatron-2025 has no activations offloaded beside a pipeline or recomputation",
+        ),
+        (
+            {"offload": ("optimizer",), "zero": 0},
+            {},
+            DENSE,
+            "no offloaded optimizer states that are not sharded",
+        ),
+        (
+            {"offload": ("activations",), "zero": 3},
+            {"software": "fsdp-2025"},
+            DENSE,
+            "software fsdp-2025 has no activations offloaded",
+        ),
         ({"recompute_layers": 4}, {}, DENSE, "recompute_layers does nothing while layout.recompute is none"),
         ({"reshard": False}, {}, DENSE, "reshard does nothing with zero: 1"),
         ({"reduce_each": False}, {}, DENSE, "reduce_each does nothing with zero: 1"),
@@ -383,6 +407,22 @@ def test_settings_that_do_nothing_are_told(
     asked = plain.model_copy(update={"layout": plain.layout.model_copy(update=layout), **rest})
     assert [w for w in doubts(asked, arch, 1) if says in w]
     assert not doubts(plain, arch, 1)
+
+
+@pytest.mark.parametrize(
+    "layout", [{"offload": ("activations",), "offload_layers": 8}, {"offload": ("optimizer",), "zero": 1}]
+)
+def test_what_megatron_offloads_is_not_doubted(layout: dict[str, object]) -> None:
+    assert not doubts(job(**layout), DENSE, 1)
+
+
+@pytest.mark.parametrize(("gpus", "told"), [(None, 0), (32, 0), (28, 0), (24, 1), (8, 1)])
+def test_named_servers_that_stay_idle_are_told(gpus: int | None, told: int) -> None:
+    wanted = changed(job(gpus=gpus, batch=32 if gpus is None else gpus), servers=(7, 5, 3, 1))
+    warned = check(wanted, DENSE, machine(8).network.fabric)
+    assert (
+        len([w for w in warned if "servers names 4 servers with 32 GPUs, of which gpus takes" in w]) == told
+    )
 
 
 @pytest.mark.parametrize(("placement", "told"), [("packed", 1), ("expert-across", 0)])

@@ -81,7 +81,7 @@ def test_what_megatron_does_not_hide_together(
     assert lacks("megatron", arch, **layout) == lacks("nemo", arch, **layout) == missing
 
 
-NARROW = "narrow or offloaded optimizer states that are not sharded"
+NARROW = "narrow optimizer states that are not sharded"
 KEPT = "master weights as remainders"
 
 

@@ -17,6 +17,7 @@ from railwright.search.export_megatron_words import (
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
+from railwright.training.hosted import unoffered
 from railwright.training.schedule import SHARED
 from railwright.training.unhidden import exposed_products, exposed_turns
 
@@ -47,10 +48,9 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
         found += _context(setting["context_kind"], arch)
     found += shown_ring(setting, job)
     found += dispatched(setting, job, arch)
-    if "activations" in setting["offload"] and (setting["pipeline"] > 1 or again != "none"):
-        found.append("activations offloaded beside a pipeline or recomputation")
-    if setting["zero"] == 0 and setting["copies"] > 1 and (narrow(job) or "optimizer" in setting["offload"]):
-        found.append("narrow or offloaded optimizer states that are not sharded")
+    found += unoffered("megatron", apply(job, setting).layout, setting["copies"])
+    if setting["zero"] == 0 and setting["copies"] > 1 and narrow(job):
+        found.append("narrow optimizer states that are not sharded")
     if "weights" in setting["offload"]:
         found.append("weights offloaded")
     if setting["zero"] == 3 and not setting["reshard"]:

@@ -12,6 +12,7 @@ from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
+from railwright.training.hosted import unoffered
 from railwright.training.schedule import SHARED
 
 
@@ -66,12 +67,7 @@ def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transfo
     if staged and not setting["overlap_pp"] and not job.launch_blocking:
         found.append("pipeline sends that are not hidden")
     found += shown_ring(setting, job)
-    if "activations" in setting["offload"]:
-        found.append("activations offloaded")
-    if "weights" in setting["offload"] and setting["zero"] != 3:
-        found.append("weights offloaded that are not sharded")
-    if setting["offload"] == ("optimizer",):
-        found.append("an optimizer offloaded without its weights")
+    found += unoffered("torchtitan", apply(job, setting).layout, setting["copies"])
     return found
 
 

@@ -10,12 +10,14 @@ from railwright.training.again import has_part
 from railwright.training.chosen import of_chosen_keys
 from railwright.training.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.formats import has_fp32_shards
+from railwright.training.hosted import unoffered
 from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
 from railwright.training.offload import overlaps_update
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.ships import of_schedule
+from railwright.training.stages import layers_per_piece
 from railwright.training.starved import of_stages
 from railwright.training.unhidden import of_megatron
 
@@ -37,6 +39,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "replica runs only one; make global_batch larger, or micro_batch smaller."
         )
     idle += [*of_stages(job, count), *of_megatron(job, arch)]
+    idle += _unoffered(job, job.global_batch // (job.micro_batch * count) * job.layout.context)
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]
@@ -54,6 +57,17 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
     if job.lora:
         idle += _idle_targets(job.lora, arch)
     return idle
+
+
+def _unoffered(job: TrainingJob, copies: int) -> list[str]:
+    """What a job's software does not offload as it is asked; DeepSpeed's engine is not Megatron's."""
+    missing = [] if era_of(job).deepspeed else unoffered(era_of(job).framework, job.layout, copies)
+    if not missing:
+        return []
+    return [
+        f"layout.offload is predicted as asked, but software {job.software} has no "
+        f"{' and no '.join(missing)}."
+    ]
 
 
 def _idle_muon(job: TrainingJob) -> list[str]:
@@ -197,6 +211,9 @@ def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("sequence_parallel does nothing while layout.tensor is 1.")
     if layout.offload_layers is not None and "activations" not in layout.offload:
         found.append("offload_layers does nothing while layout.offload does not name activations.")
+    held = route_of(layout).chunks * max(layers_per_piece(arch.layers, route_of(layout).model_pieces, layout))
+    if layout.offload_layers is not None and layout.offload_layers > held:
+        found.append(f"offload_layers {layout.offload_layers} counts as {held}, all layers of a stage.")
     if layout.recompute_layers is not None and layout.recompute != "full":
         found.append(f"recompute_layers does nothing while layout.recompute is {layout.recompute}.")
     if {"optimizer", "weights"} <= set(layout.offload):

@@ -58,6 +58,17 @@ def _check_servers(job: TrainingJob, fabric: Fabric) -> None:
         )
 
 
+def of_servers(job: TrainingJob, fabric: Fabric) -> list[str]:
+    """That a job names whole servers of which it takes no GPU."""
+    domain, named = domain_of(job, fabric), job.servers
+    if named is None or job.gpus is None or len(named) * domain - job.gpus < domain:
+        return []
+    return [
+        f"servers names {number(len(named), 'server')} with {number(len(named) * domain, 'GPU')}, of which "
+        f"gpus takes {job.gpus}; the others stay idle. Leave gpus out, or name fewer servers."
+    ]
+
+
 def _check_sizes(job: TrainingJob, arch: Transformer, fabric: Fabric, gpus: int) -> None:
     tensor, pipeline, context = job.layout.tensor, job.layout.pipeline, job.layout.context
     domain = domain_of(job, fabric)

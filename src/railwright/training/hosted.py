@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.catalog.parts import Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.sizes import domain_of
 
@@ -60,3 +60,28 @@ def check_offload(job: TrainingJob) -> None:
             f"{job.name}: layout.offload names weights and activations, which no software of "
             f"{job.software} offloads together; leave activations out and recompute instead."
         )
+
+
+def unoffered(framework: str, layout: Layout, copies: int) -> list[str]:
+    """What a layout asks to be offloaded that a framework does not offload so, in words.
+
+    framework  as an era names it; copies  ranks with the same weights
+    Sources: Megatron-LM, core/transformer/transformer_config.py, __post_init__ (cpu_offloading: no pipeline,
+    no recomputation), training/arguments.py (optimizer_cpu_offload wants the precision-aware optimizer, which
+    is distributed); torchtitan, config/job_config.py (enable_cpu_offload: FSDP's CPUOffloadPolicy, which
+    takes parameters, gradients and states).
+    """
+    away, found = layout.offload, []
+    if framework == "megatron":
+        if "activations" in away and (layout.pipeline > 1 or layout.recompute != "none"):
+            found.append("activations offloaded beside a pipeline or recomputation")
+        if "optimizer" in away and layout.zero == 0 and copies > 1:
+            found.append("offloaded optimizer states that are not sharded")
+    if framework == "torchtitan":
+        if "activations" in away:
+            found.append("activations offloaded")
+        if "weights" in away and layout.zero != 3:
+            found.append("weights offloaded that are not sharded")
+        if away == ("optimizer",):
+            found.append("an optimizer offloaded without its weights")
+    return found

@@ -16,7 +16,7 @@ from railwright.training.divisors import divisors, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
-from railwright.training.gpus import check_gpus
+from railwright.training.gpus import check_gpus, of_servers
 from railwright.training.hosted import check_offload
 from railwright.training.lora import check_adapters
 from railwright.training.mixers import check_mixers
@@ -307,7 +307,7 @@ def check_sharding(job: TrainingJob, data: int) -> None:
 
 
 def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
-    found = list(arch.notes)
+    found = [*arch.notes, *of_servers(job, fabric)]
     tensor, context = job.layout.tensor, job.layout.context
     domain = domain_of(job, fabric)
     if tensor > domain:
