@@ -4,6 +4,7 @@ readme.py command run|test   print the one-line command under that marker, for .
 readme.py write              put `railwright validate`'s table into README.md and docs/validation.md, what
                              it finds of training steps, drawn, into docs/training/validation.md, the
                              example's answer into README.md, the software eras into docs/training/eras.md,
+                             whole runs beside what is said of them into docs/training/demand.md,
                              and the bands of the training families into
                              src/railwright/training/data/error_band.yaml
 readme.py check              exit 1 if any of them differs from what `write` would put there
@@ -124,6 +125,51 @@ def eras_page() -> tuple[Path, str]:
     return TRAINING / "eras.md", page
 
 
+def demand_page() -> tuple[Path, str]:
+    """docs/training/demand.md: whole runs and Llama 2 70B's fleet beside what `railwright demand` says."""
+    from railwright.catalog import load_catalog
+    from railwright.model import load_model
+    from railwright.training.demand import Demand, demand, usual_server
+    from railwright.training.whole_runs import WholeRun, whole_runs
+
+    catalog = load_catalog()
+
+    def asked(run: WholeRun, **fleet: float) -> Demand:
+        gpu = catalog.gpus[run.gpu]
+        arch, server = load_model(run.model), usual_server(catalog, gpu)
+        return demand(arch, run.tokens, run.sequence, gpu, server, "bf16", **fleet)  # type: ignore[arg-type]
+
+    rows = []
+    for run in whole_runs():
+        hours = asked(run).gpu_hours
+        source = f"{run.gpu_hours:,.0f}" + (", from memory" if run.status == "memory" else "")
+        middle, low, high = (f"{round(h, -3):,.0f}" for h in (hours.middle, hours.low, hours.high))
+        ratio = f"{run.gpu_hours / hours.middle:.2f}"
+        rows.append(
+            [
+                run.run,
+                f"{run.tokens / 1e12:g} trillion",
+                run.gpu,
+                source,
+                f"{middle} ({low} to {high})",
+                ratio,
+            ]
+        )
+    heads = ["run", "tokens", "GPU", "published GPU-hours", "ours, middle (80 % range)", "published / middle"]
+    (large,) = (run for run in whole_runs() if run.run == "Llama 2 70B")
+    days, day = asked(large, gpus=2000).days, asked(large, days=1)
+    peak = day.fleet_peak
+    fleet = [
+        f"70B on 2,000 A100 takes {days.middle:.0f} days ({days.low:.0f} to {days.high:.0f}; Meta's hours "
+        f"make {large.gpu_hours / 2000 / 24:.0f}).",
+        f"In one day it takes {day.sustained.middle / 1e18:.1f} EFLOP/s sustained, which is "
+        f"{peak.middle / 1e18:.0f} EFLOP/s of A100 peak ({peak.low / 1e18:.0f} to {peak.high / 1e18:.0f}).",
+    ]
+    page = (TRAINING / "demand.md").read_text(encoding="utf-8")
+    page = filled(page, "whole-runs", markdown((heads, rows)), fence="")
+    return TRAINING / "demand.md", filled(page, "fleet", fleet, fence="")
+
+
 def markdown(table: Table) -> list[str]:
     """A head and rows as a Markdown table."""
     heads, rows = table
@@ -151,6 +197,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     yield VALIDATION, filled(page, "validate-detail", sections(table.lines(detail=True)), fence="")
     yield from training_page(table, carried)
     yield eras_page()
+    yield demand_page()
 
 
 def main(arguments: list[str]) -> int:

@@ -278,6 +278,28 @@ def test_a_broken_model_file_names_every_mistake() -> None:
     assert "top: missing; a list of whole numbers above 0 is expected: the widths of the last MLP" in text
 
 
+def test_lookups_are_not_counted_against_rows_that_could_not_be_read() -> None:
+    fields = "kind: recommendation\nwidth: 8\ndense_features: 4\nbottom: [8]\ntop: [1]\ninteraction: dot\n"
+    with pytest.raises(SpecError) as told:
+        parse_recommender(f"{fields}rows: [0, 5]\nlookups: [10, 1]\n", "mine.yaml", "mine")
+    assert "rows: [0, 5] is not one" in str(told.value)
+    assert "lookups" not in str(told.value)
+    with pytest.raises(SpecError, match="lookups: 3 numbers for 2 tables"):
+        parse_recommender(f"{fields}rows: [2, 5]\nlookups: [10, 1, 1]\n", "mine.yaml", "mine")
+
+
+def test_uneven_tables_are_told_with_what_the_job_has_not_tried() -> None:
+    uneven = replace(SMALL, lookups=(100, *(1,) * 63))
+    said = " ".join(step(ranking(sharding="table-wise"), uneven).warnings)
+    assert "sharding 'auto' or 'row-wise' balances them" in said
+    # tables of which one domain has one more than the others
+    few = replace(SMALL, rows=(1_000_000,) * 5, lookups=(10,) * 5)
+    said = " ".join(step(ranking(sharding="auto", column_shards=8), few).warnings)
+    assert "the mean bytes of tables; `railwright search` tries every sharding." in said
+    assert "column_shards does nothing while sharding is auto." in said
+    assert "column_shards" not in " ".join(step(ranking(sharding="column-wise", column_shards=8)).warnings)
+
+
 def test_an_unknown_model_offers_the_nearest() -> None:
     with pytest.raises(SpecError, match="did you mean 'dlrm-dcnv2'"):
         load_recommender("dlrm-dcn2")

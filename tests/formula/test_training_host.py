@@ -470,3 +470,13 @@ def test_a_faster_network_never_makes_exchanges_over_few_nodes_longer() -> None:
 
     times = [step(speed) for speed in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)]
     assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_events_of_a_whole_pass_are_of_no_layer(schedule: str) -> None:
+    """They had been called after one that the model does not have."""
+    wanted = job(pipeline=2, batch=128, schedule=schedule)
+    found = simulate(wanted, DENSE, machine(4), predict=priced(50e9), pace=Pace(host=20.0))
+    names = {event.name for event in found.timeline.events if event.lane == "host"}
+    assert any(name.startswith("launching the pass, microbatch") for name in names)
+    assert not any(name.startswith("layer") for name in names)

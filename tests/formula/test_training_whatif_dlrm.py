@@ -86,6 +86,13 @@ def test_a_path_of_gradients_says_what_the_gpu_does_beside_them() -> None:
     path = critical_path(found.timeline)
     assert path is not None
     assert path.parts[0].lane == "dp"
+    # the sentence of docs/training/dlrm.md
+    mlperf = step(16, replicate_below="12.8 MiB")
+    (reduced,) = (share.exposed for share in mlperf.shares if share.kind == "dp")
+    long = critical_path(mlperf.timeline)
+    assert long is not None
+    assert long.parts[0].share == pytest.approx(0.57, abs=0.01)
+    assert reduced / mlperf.step_time == pytest.approx(0.11, abs=0.01)
     said = " ".join(path.sentences())
     assert "Beside gradient and parameter exchange the GPU" in said
     assert "computes for" in said

@@ -161,13 +161,15 @@ class _Reading:
         if interaction not in ("dot", "dcn"):
             given = f"{interaction!r} is not known" if "interaction" in self.data else "missing"
             self._wrong("interaction", f"{given}; dot or dcn is expected")
-        rows, width = self._list("rows"), self._number("width")
+        before = len(self.mistakes)
+        rows = self._list("rows")
+        counted, width = len(self.mistakes) == before, self._number("width")
         lookups = self.data.get("lookups")
         pooled = (
             self._list("lookups") if isinstance(lookups, list) else (self._number("lookups"),) * len(rows)
         )
         bottom, cross = self._list("bottom"), interaction == "dcn"
-        if len(pooled) != len(rows) and "rows" in self.data:
+        if len(pooled) != len(rows) and counted:
             self._wrong("lookups", f"{len(pooled)} numbers for {len(rows)} tables; give one for each, or one")
         if bottom and bottom[-1] != width and {"bottom", "width"} <= set(self.data):
             self._wrong("bottom", f"ends in {bottom[-1]}, but interacts with tables of width {width}")

@@ -97,7 +97,7 @@ def simulate_recommendation(
         gpu_hours=job.samples / job.global_batch * span * gpus / 3600.0,
         error_low=UNTESTED_LOW,
         error_high=UNTESTED_HIGH,
-        warnings=_warnings(tables, machine),
+        warnings=_warnings(job, tables, machine),
         unit="samples",
     )
     return fed(alone, feed_of_samples(job, model, gpus, per_server))
@@ -115,7 +115,7 @@ def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> S
 
 def foretold_of(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
     """The warnings of a job's step that do not hang on its length. Raises as `tables_of` does."""
-    return _warnings(tables_of(job, model, machine), machine)
+    return _warnings(job, tables_of(job, model, machine), machine)
 
 
 def gpus_of(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
@@ -308,14 +308,19 @@ def _check(job: RecommendationJob, gpus: int, have: int, per_server: int) -> Non
         )
 
 
-def _warnings(tables: Sharding, machine: Machine) -> tuple[str, ...]:
+def _warnings(job: RecommendationJob, tables: Sharding, machine: Machine) -> tuple[str, ...]:
     found = [
         "Recommendation models were checked against three published runs only; their error band is a guess "
         "that holds those (docs/training/dlrm.md)."
     ]
     if tables.balance > 1.2:
-        found.append(
-            f"the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; "
-            "sharding 'auto' or 'row-wise' balances them."
+        better = (
+            "`railwright search` tries every sharding"
+            if job.sharding == "auto"
+            else "sharding 'auto' or 'row-wise' balances them"
         )
+        found.append(f"the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; {better}.")
+    pieces = RecommendationJob.model_fields["column_shards"].default
+    if job.column_shards != pieces and job.sharding != "column-wise":
+        found.append(f"column_shards does nothing while sharding is {job.sharding}.")
     return (*found, *of_power(machine.gpu, machine.server))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from railwright.training.breakdown import Ending, spent
+from railwright.training.host import WHOLE_PASS
 from railwright.training.lanes import LANES, Pass, Span, ahead_of, is_ahead
 from railwright.training.muon import Exchanged
 from railwright.training.pipeline import Placed
@@ -103,7 +104,7 @@ def _event(rank: int, span: Span, start: float, first: Sequence[int], unit: Unit
         if unit.kind == "FB":
             forward, backward = unit.passes
             own, layer = (forward, ahead_of(layer)) if is_ahead(layer) else (backward, layer)
-        if layer >= 0 and task.kind not in ("embedding", "head"):
+        if layer >= 0 and task.kind not in ("embedding", "head") and name != WHOLE_PASS:
             name = f"layer {first[own.chunk] + layer + 1} {name}"
         name, place = f"{name}, microbatch {own.microbatch + 1}", own[:3]
     return Event(rank, task.lane, name, task.kind, start + span.start, start + span.end, task.size, place)

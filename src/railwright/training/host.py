@@ -138,6 +138,9 @@ def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for graph in graphs for name in parts.get(graph, ()))
 
 
+WHOLE_PASS = "launching the pass"
+"""Name of the task in which the host launches all layers of a pass."""
+
 CATCHING_UP = "catching up"
 """Name of the task in which the host ends, during a backward pass, what it began before the forward one."""
 

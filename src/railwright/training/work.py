@@ -30,6 +30,7 @@ from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
 from railwright.training.host import (
     CATCHING_UP,
+    WHOLE_PASS,
     LaunchTimes,
     binds,
     host_seconds,
@@ -109,7 +110,7 @@ class Work:
         """Tasks of a forward pass through a chunk."""
         chain, whole = self._forward(chunk), schedule_name(self.job.layout) not in SPLIT
         if bound := self._launch_bound(chunk, whole, chain):
-            chain.launched(bound[0], ())
+            chain.launched(bound[0], (), WHOLE_PASS)
         tasks = take_turns([chain])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "forward")
         return self._copied(tasks, chunk)
@@ -119,7 +120,7 @@ class Work:
         if gradients == "weight":
             chain = self._weights(chunk)
             if bound := self._launch_bound(chunk, whole=False):
-                chain.launched(bound[2], ())
+                chain.launched(bound[2], (), WHOLE_PASS)
             return chain.tasks
         tasks = take_turns([self._backward(chunk, gradients)])
         tasks += self.lockstep.after(tasks, len(chunk.layers), "backward")
@@ -202,7 +203,7 @@ class Work:
             known = [self._launches[kind] for kind in chunk.layers]
             back = sum(one.backward if whole else one.input for one in known)
             back += sum(self._again(kind) for kind in chunk.layers[:again])
-            chain.launched(launching(known[0], back, chain.tasks), ())
+            chain.launched(launching(known[0], back, chain.tasks), (), WHOLE_PASS)
         elif bound := self._launch_bound(chunk, whole):
             chain.launched(bound[1], (), CATCHING_UP)
         return chain
@@ -243,7 +244,8 @@ class Work:
         chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths)
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
             known = [self._launches[kind] for kind in chunk.layers]
-            chain.launched(launching(known[0], sum(one.weight for one in known), chain.tasks), ())
+            last = sum(one.weight for one in known)
+            chain.launched(launching(known[0], last, chain.tasks), (), WHOLE_PASS)
         return chain
 
     def _forward_part(self, kind: Layer, launched: bool) -> Chain:
