@@ -480,3 +480,25 @@ def test_events_of_a_whole_pass_are_of_no_layer(schedule: str) -> None:
     names = {event.name for event in found.timeline.events if event.lane == "host"}
     assert any(name.startswith("launching the pass, microbatch") for name in names)
     assert not any(name.startswith("layer") for name in names)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("batch", [32, 64, 256])
+def test_launches_are_all_that_a_step_waits_for_while_others_exchange(zero: int, batch: int) -> None:
+    """The first forward pass waits for parameters and every pass may for shards, while the host launches on:
+    kernels that take no time, or a little, make no difference."""
+    wanted = job(batch=batch, tensor=2, zero=zero)
+
+    def passes(kernel: float) -> float:
+        found = simulate(
+            wanted, DENSE, machine(4), predict=priced(50e9), kernel=lambda _: kernel, pace=Pace(host=20.0)
+        )
+        return max(event.end for event in found.timeline.events if event.unit)
+
+    times = [passes(kernel) for kernel in (0.0, 1e-6, 1e-5, 3e-5, 1e-4)]
+    # under zero 3 every pass ends with the slowest rank's, which is later the longer kernels run
+    assert times == pytest.approx([times[0]] * 5, rel=0.01 if zero == 3 else 1e-9)
+    per = launch_times(layer_operators(DENSE, "dense", 1024, 1024, tp=2), H100, 20.0)
+    calls = 4 * 20.0 * constant("host_operation_seconds")  # two reductions forward, two backward
+    count = batch // 16
+    assert times[0] == pytest.approx(count * DENSE.layers * (per.forward + per.backward + calls), rel=0.01)

@@ -14,7 +14,7 @@ from railwright.errors import PlanError
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import Prices
-from railwright.training.eras import era_of, pace_of
+from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.lanes import LANES, Task, run
 from railwright.training.offload import copy_times
 from railwright.training.pipeline import compose
@@ -94,11 +94,26 @@ def test_so_does_one_with_weights_on_the_host(layout: dict[str, object], batch: 
         assert _quick(asked, DENSE) == pytest.approx(expected, rel=1e-12)
 
 
-def _quick(asked: TrainingJob, arch: object) -> float:
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_so_does_one_whose_passes_wait_for_launches(layout: dict[str, object]) -> None:
+    """A host that is ahead after passes beside gathers and reductions shortens what it launches next."""
+    ran = 0
+    for overlap, host in ((Overlap(), 8.0), (Overlap(), 20.0), (Overlap(dp=False, pp=False), 8.0)):
+        asked = job(batch=64, overlap=overlap, **layout)
+        try:
+            expected = simulate(asked, DENSE, machine(2), pace=Pace(host=host)).step_time
+        except PlanError:
+            continue
+        assert _quick(asked, DENSE, Pace(host=host)) == pytest.approx(expected, rel=1e-12)
+        ran += 1
+    assert ran
+
+
+def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None) -> float:
     one = machine(2)
     fabric = one.network.fabric
     check(asked, arch, fabric)  # type: ignore[arg-type]
-    pace = pace_of(asked, one.gpu, job_gpus(asked, fabric))
+    pace = pace or pace_of(asked, one.gpu, job_gpus(asked, fabric))
     prices = Prices(one, place(asked, fabric), predict)
     kernel = kernel_timer(one, pace, era_of(asked).flash)
     book = PassBook(Work(asked, arch, prices, kernel, pace, copy_times(asked, arch, one)))  # type: ignore[arg-type]

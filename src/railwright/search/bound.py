@@ -161,6 +161,23 @@ def step_time(
     return bound
 
 
+def launched_time(passes: Passes, ends: Sequence[Ends], mirror: float, overlap_dp: bool) -> Floats:
+    """(X,) seconds that a step takes at least whose passes wait for a host that runs ahead.
+
+    passes  `short_xbg` with what each waits for launches where nothing is exchanged beside it
+    A pass that takes longer than that puts the host ahead by as much, and only by so much can later ones be
+    shorter: all passes of a stage together are not.  Nor is the first, which finds no host ahead, so that the
+    first forward pass on every stage before counts whole too; of what follows the last nothing is sure.
+    """
+    first_xp = passes.short_xbg[:, FORWARD][:, passes.kind_pv[:, 0]]
+    send = passes.send_x[:, None]
+    fill_xp = np.cumsum(first_xp, 1) - first_xp + np.arange(len(passes.kind_pv)) * send
+    work_xp = passes.count_x[:, None] * passes.short_xbg.sum(1)[:, passes.kind_pv].sum(-1)
+    after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
+    bound: Floats = (fill_xp + work_xp).max(1) + mirror + after
+    return bound
+
+
 def _one_way(passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp: bool) -> Floats:
     """(X, p) end of each stage's last pass, at least, if every microbatch enters at the first stage. [s]"""
     count = passes.count_x[:, None]

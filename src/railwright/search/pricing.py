@@ -8,7 +8,7 @@ length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import inf, prod
@@ -69,13 +69,14 @@ MOST_BOOKS = 128
 
 @dataclass(frozen=True)
 class Placed:
-    """One pass [s]: as it runs undisturbed, with nothing slowing it, when its last compute ends,
-    and its compute."""
+    """One pass [s]: as it runs undisturbed, with nothing slowing it, when its last compute ends, its compute,
+    and with nothing slowing it where no host is ahead of it."""
 
     long: float
     short: float
     last: float
     compute: float
+    launched: float
 
 
 @dataclass
@@ -237,16 +238,21 @@ class Pricer:
     def passes_of(self, setting: Mapping[str, Any]) -> Callable[[Passed, Kind], Placed]:
         """Passes of a layout as the training room runs them undisturbed, by their chunks and their kind.
 
-        Where parameters are gathered, what the host catches up with in a backward pass can be over by then.
+        Where data-parallel ranks exchange beside passes, these can take so long that the host is ahead of all
+        that it launches in others.
         """
-        shared, sharded = self._shared(setting), setting["zero"] == 3
-        known = self._placed.setdefault((sharded, *shared), {})
+        shared, beside = self._shared(setting), setting["zero"] >= 2 or setting["overlap_dp"]
+        known = self._placed.setdefault((beside, *shared), {})
 
         def placed(chunks: Passed, kind: Kind) -> Placed:
             if (chunks, kind) not in known:
                 book = self._book(apply(self.job, setting), shared)
                 tasks = book.tasks(chunks, kind)
-                known[chunks, kind] = self._place(relieved(tasks, inf) if sharded else tasks, kind)
+                if beside and book.launched(chunks, kind):
+                    waiting = self._place(tasks, kind).short
+                    known[chunks, kind] = replace(self._place(relieved(tasks, inf), kind), launched=waiting)
+                else:
+                    known[chunks, kind] = self._place(tasks, kind)
             return known[chunks, kind]
 
         return placed
@@ -262,7 +268,7 @@ class Pricer:
         short = max(quick, whole + (1 - 1 / self.slowdown) * sent)
         # Behind a backward pass's own compute gradients may be on their way while other ranks are waited for.
         alone = whole if kind == "F" else sum(task.duration for task in own if task.lane == "compute")
-        return Placed(long, min(short, long), last, alone)
+        return Placed(long, min(short, long), last, alone, min(short, long))
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
         """What decides the tasks of passes."""

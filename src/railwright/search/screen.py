@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from railwright.search.bound import (
     Passes,
     chunk_laws,
     chunk_times,
+    launched_time,
     shared_times,
     split_times,
     step_time,
@@ -38,9 +39,6 @@ MARGIN = 1e-9
 
 ENDING = ("zero", "overlap_dp", "overlap_pp")
 """Choices beside those of a pass that change a step's time; offload changes memory alone."""
-
-Times = tuple[Floats, Floats, Floats, Floats]
-"""Long and short passes, their last compute and their compute, each (X, pass, kind of chunk)."""
 
 
 @dataclass
@@ -151,8 +149,12 @@ class Screen:
         name, count = block.structure["schedule"], self._count(block, setting["micro_batch"])
         route = _route(block.structure)
         ends, tied, mirror = self._ends(setting, shapes, silent=False)
+        long, short, last, compute, launched = self._placed(setting, kinds)
         known = Passes(
-            *self._placed(setting, kinds),
+            long,
+            short,
+            last,
+            compute,
             kind_pv,
             np.array([self.pricer.send(setting)]),
             np.array([float(count)]),
@@ -162,18 +164,22 @@ class Screen:
         )
         hidden = setting["overlap_pp"] and can_hide_sends(self.pricer.job, block.structure)
         seconds = step_time(known, ends, tied, mirror, setting["overlap_dp"], hidden)
+        if name not in SHARED and known.paired_xp is None and (launched > short).any():
+            waiting = replace(known, short_xbg=launched)
+            seconds = np.maximum(seconds, launched_time(waiting, ends, mirror, setting["overlap_dp"]))
         return float(seconds[0]) * (1 - MARGIN)
 
-    def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Times:
-        """Long and short passes, last compute and compute, each (1, pass, kind), of one layout. [s]"""
-        found = np.zeros((4, 1, 3, len(kinds)))
+    def _placed(self, setting: Mapping[str, Any], kinds: list[Chunk]) -> Floats:
+        """(5, 1, pass, kind) long and short passes, last compute and compute of one layout, and short passes
+        of which the host is not ahead. [s]"""
+        found = np.zeros((5, 1, 3, len(kinds)))
         passes: tuple[Kind, ...] = ("F", "I", "W") if setting["schedule"] in SPLIT else ("F", "B")
         placed = self.pricer.passes_of(setting)
         for g, chunk in enumerate(kinds):
             for which, kind in enumerate(passes):
                 one = placed((chunk,), kind)
-                found[:, 0, which, g] = one.long, one.short, one.last, one.compute
-        return found[0], found[1], found[2], found[3]
+                found[:, 0, which, g] = one.long, one.short, one.last, one.compute, one.launched
+        return found
 
     def _together(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int, disturbed: bool

@@ -138,17 +138,22 @@ def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for graph in graphs for name in parts.get(graph, ()))
 
 
-WHOLE_PASS = "launching the pass"
-"""Name of the task in which the host launches all layers of a pass."""
+WHOLE_PASS, CATCHING_UP = "launching the pass", "catching up"
+"""Names of the tasks in which a host that runs ahead launches all layers of a pass, or ends in a backward
+pass what it began before the forward one."""
 
-CATCHING_UP = "catching up"
-"""Name of the task in which the host ends, during a backward pass, what it began before the forward one."""
+
+def launched_ahead(tasks: Iterable[Task]) -> float:
+    """What of a pass waits for a host that could have been ahead. [s]"""
+    return sum(task.duration for task in tasks if task.name in (WHOLE_PASS, CATCHING_UP))
 
 
 def relieved(tasks: Sequence[Task], seconds: float) -> list[Task]:
-    """A backward pass whose host had so much longer in the forward pass than that alone takes. [s]"""
+    """A pass of which the host has launched that much before, while others took longer than alone. [s]"""
     return [
-        task._replace(duration=max(0.0, task.duration - seconds)) if task.name == CATCHING_UP else task
+        task._replace(duration=max(0.0, task.duration - seconds))
+        if task.name in (WHOLE_PASS, CATCHING_UP)
+        else task
         for task in tasks
     ]
 

@@ -24,10 +24,12 @@ F, B, I, W, FB = range(5)  # noqa: E741  kinds of `schedule.Unit`
 def _run(
     lane: Any, fixed: Any, wire: Any, layer: Any, after_ptr: Any, after: Any, lo: int, hi: int,
     slowdown: float, waiting: Any, waiting_wire: Any, tag: Any, ends: Any, gate: Any,
+    launches: Any, ahead: float,
 ) -> Any:  # fmt: skip
     """Place tasks lo..hi behind pending dp work ends[0]..ends[1], both updated; (duration, last compute end).
 
     gate  of each layer from -1 on: the tag of the pending work its compute waits for; empty: none
+    launches  tasks of a host that could be ahead, and is by `ahead` [s]
     """
     count = hi - lo
     queue = np.empty(count, np.int64)
@@ -69,6 +71,8 @@ def _run(
                         break
             if ready:
                 busy[n], part[n], rest[n] = i, fixed[i], wire[i]
+                if launches[i]:
+                    part[n] = max(0.0, part[n] - ahead)
                 head[n] += 1
         rate, sharing = 1.0, 0
         for n in range(LANES):
@@ -127,7 +131,7 @@ def _alone(
     return _run(
         lane, fixed, wire, layer, after_ptr, after, 0, count, slowdown,
         np.empty(count + 1), np.empty(count + 1), np.empty(count + 1, np.int64), np.zeros(2, np.int64),
-        np.empty(0, np.int64),
+        np.empty(0, np.int64), np.zeros(count, np.bool_), 0.0,
     )  # fmt: skip
 
 
@@ -138,12 +142,15 @@ def _play(
     piece: Any, holder: Any, first: Any, final: Any, count: int,
     waiting: Any, waiting_wire: Any, tag: Any, low: Any, high: Any, gate: Any,
     slowdown: float, send: float, blocking: bool, finish: Any, now: Any, left: Any,
+    launches: Any, launched: Any, behind: Any,
 ) -> Any:  # fmt: skip
     """Place all passes; False where the schedule deadlocks.
 
     early    (U, 2) how long before a unit's end the results of its passes are there [s]
     quiet    (U,) template of a unit without dp tasks;  begins  (U,) the one with those it begins, or -1
     gate     (S, chunks, layers + 2)
+    launches tasks of a host that could be ahead;  launched  (T,) how long those of a template take [s]
+    behind   (S,) whether any pass of a stage waits for such a host
     finish   (S,) out: the last pass (and its blocking send) over;  now, left  (S,) out: when the last pass
              with dp work beside it ended, and seconds of such work that are left then
     """
@@ -152,7 +159,7 @@ def _play(
     for q in range(pieces):
         if first[q]:
             arrival[0, q, :] = 0.0
-    duration = np.full(first_t.size - 1, -1.0)
+    duration, ahead = np.full(first_t.size - 1, -1.0), np.zeros(stages)
     place, free, wire_free = unit_ptr[:-1].copy(), np.zeros(stages), np.zeros(stages)
     ring, begin, size = np.arange(stages), 0, stages
     queued = np.ones(stages, np.bool_)
@@ -189,23 +196,28 @@ def _play(
                     seconds -= whole
                     low[s] += 1
             t = quiet[u]
-            if low[s] == high[s] and begins[u] < 0:
-                if duration[t] < 0.0:
-                    ends[0] = ends[1] = 0
-                    duration[t], _ = _run(lane, fixed, wire, layer, after_ptr, after, first_t[t],
-                                          first_t[t + 1], slowdown, waiting[s], waiting_wire[s], tag[s],
-                                          ends, none)  # fmt: skip
+            eased = min(ahead[s], launched[t])
+            if duration[t] < 0.0 and (behind[s] or (low[s] == high[s] and begins[u] < 0)):
+                ends[0] = ends[1] = 0
+                duration[t], _ = _run(lane, fixed, wire, layer, after_ptr, after, first_t[t],
+                                      first_t[t + 1], slowdown, waiting[s, :0], waiting_wire[s, :0],
+                                      tag[s, :0], ends, none, launches, 0.0)  # fmt: skip
+            if low[s] == high[s] and begins[u] < 0 and eased == 0.0:
                 end = start + duration[t]
             else:
+                alone = duration[t]
                 if begins[u] >= 0:
                     t = begins[u]
                 ends[0], ends[1] = low[s], high[s]
                 gates = gate[s, c] if k == F else none
                 seconds, _ = _run(lane, fixed, wire, layer, after_ptr, after, first_t[t], first_t[t + 1],
-                                  slowdown, waiting[s], waiting_wire[s], tag[s], ends, gates)  # fmt: skip
+                                  slowdown, waiting[s], waiting_wire[s], tag[s], ends, gates,
+                                  launches, eased)  # fmt: skip
                 low[s], high[s] = ends[0], ends[1]
                 if seconds < 0.0:
                     return False
+                if behind[s]:
+                    ahead[s] = max(0.0, ahead[s] + (seconds - alone))
                 end = start + seconds
             now[s] = end
             leave = end
@@ -249,5 +261,5 @@ play = compiled(
     _play,
     f"boolean({_TASKS}, int64[::1], {_UNITS}, int64[:,::1], int64[::1], boolean[::1], boolean[::1], int64, "
     "float64[:,::1], float64[:,::1], int64[:,::1], int64[::1], int64[::1], int64[:,:,::1], float64, float64, "
-    "boolean, float64[::1], float64[::1], float64[::1])",
+    "boolean, float64[::1], float64[::1], float64[::1], boolean[::1], float64[::1], boolean[::1])",
 )

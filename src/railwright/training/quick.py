@@ -17,6 +17,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
+from railwright.training.host import CATCHING_UP, WHOLE_PASS, launched_ahead
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
 from railwright.training.route import Kind, Route
@@ -92,6 +93,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
         *_route(route), count,
         waiting, waiting_wire, tag, low, high, gate,
         stages[0].book.slowdown, send, not hides_sends(job), finish, now, left,
+        *templates.launches(), np.array([stage.waits_for_launches for stage in stages]),
     )  # fmt: skip
     assert placed, "the schedule deadlocks"
     for stage, at, rest in zip(stages, now, left, strict=True):
@@ -120,6 +122,7 @@ def finish_times(
         (stage * route.chunks + chunk) * len(KINDS) + kind, np.full(len(kind), -1),
         *_route(route), count, empty, empty, np.zeros((stages, 1), np.int64), none, none,
         np.full((stages, route.chunks, 1), -1), 1.0, send, blocking, finish, now, left,
+        np.zeros(each, np.bool_), np.zeros(each), np.zeros(stages, np.bool_),
     )  # fmt: skip
     assert placed, "the schedule deadlocks"
     return finish
@@ -153,6 +156,11 @@ class _Templates:
 
     def arrays(self) -> tuple[Arrays, NDArray[np.int64]]:
         return _tasks(self.lists)
+
+    def launches(self) -> Arrays:
+        """Which tasks are of a host that could be ahead, and how long they take in every list. [s]"""
+        every = [task.name in (WHOLE_PASS, CATCHING_UP) for tasks in self.lists for task in tasks]
+        return np.array(every, np.bool_), np.array([launched_ahead(tasks) for tasks in self.lists], float)
 
 
 def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, quiet: Any, begins: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 from railwright.model.pattern import is_routed
@@ -14,11 +15,12 @@ from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
-from railwright.training.host import CATCHING_UP, relieved
+from railwright.training.host import launched_ahead, relieved
 from railwright.training.hosted import weights_on_host
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.lockstep import MAXIMA, WAIT
 from railwright.training.route import Chunk, Unit
+from railwright.training.schedule import SPLIT, schedule_name
 from railwright.training.shards import (
     Units,
     all_gathers,
@@ -46,6 +48,7 @@ class PassBook:
         self._tasks: dict[tuple[Passed, str], list[Task]] = {}
         self._passes: dict[object, Pass] = {}
         self._early: dict[Passed, tuple[float, float]] = {}
+        self._launched: dict[tuple[Passed, str], float] = {}
 
     def tasks(self, chunks: Passed, kind: str) -> list[Task]:
         """Tasks of a pass, by the kind of its unit."""
@@ -58,6 +61,13 @@ class PassBook:
             else:
                 self._tasks[key] = self.work.backward(chunks[0], _GRADIENTS[kind])
         return self._tasks[key]
+
+    def launched(self, chunks: Passed, kind: str) -> float:
+        """What of a pass waits for a host that could have been ahead. [s]"""
+        key = (chunks, kind)
+        if key not in self._launched:
+            self._launched[key] = launched_ahead(self.tasks(chunks, kind))
+        return self._launched[key]
 
     def passed(self, chunks: Passed, kind: str) -> Pass:
         """The pass with no data-parallel communication beside it."""
@@ -171,7 +181,6 @@ class Stage:
         self.order, self.finishing, self.units = order, finishing, units or {}
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
-        self._gathers_take: dict[int, float] = {}
         self.gathers: list[Task] = []
         self.needed: list[dict[int, int]] = []
         for c, held in enumerate(self.buckets):
@@ -184,7 +193,7 @@ class Stage:
             self.needed.append(gates)
         self._pending: tuple[Begun, ...] = ()
         self._quiet: dict[tuple[int, int, str], Pass] = {}
-        self._now = 0.0
+        self._now = self._ahead = 0.0
         if data.overlapped:
             self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self.gathers))
 
@@ -226,7 +235,8 @@ class Stage:
         chunks = self.chunks_of(unit)
         self._let_run(start)
         begins = self.begins(unit)
-        if not self._pending and begins is None:
+        ahead = min(self._ahead, self.book.launched(chunks, unit.kind)) if self._ahead else 0.0
+        if not self._pending and begins is None and not ahead:
             key = unit.chunk, unit.back, unit.kind
             known = self._quiet.get(key)
             if known is None:
@@ -238,11 +248,14 @@ class Stage:
             # Stages with the same chunk may pack its gradients otherwise.
             held = self.buckets[unit.backward_chunk] if begins == "buckets" else ()
             placed = self.book.run(
-                (chunks, unit.kind, begins, held, tuple(needed.items())),
+                (chunks, unit.kind, begins, held, tuple(needed.items()), ahead),
                 self._pending,
                 {layer: place[bucket] for layer, bucket in needed.items() if bucket in place},
-                lambda: self.with_dp(unit, chunks, begins),
+                lambda: relieved(self.with_dp(unit, chunks, begins), ahead),
             )
+            if self.waits_for_launches:
+                beyond = placed.duration - self.book.passed(chunks, unit.kind).duration
+                self._ahead = max(0.0, self._ahead + beyond)
             self._keep(placed.spans, start)
             self._pending = tuple(
                 one._replace(start=None if one.start is None else one.start - placed.duration)
@@ -250,6 +263,13 @@ class Stage:
             )
         self._now = start + placed.duration
         return placed
+
+    @cached_property
+    def waits_for_launches(self) -> bool:
+        """Whether any pass waits for a host that runs ahead: further where passes take longer than alone, as
+        they do while parameters or gradients are exchanged, than in the passes as the book has them."""
+        kinds = ("F", "I", "W") if schedule_name(self.book.work.job.layout) in SPLIT else ("F", "B")
+        return any(self.book.launched((chunk,), kind) for chunk in self.chunks for kind in kinds)
 
     def chunks_of(self, unit: Unit) -> Passed:
         """The chunks of one pass."""
@@ -288,9 +308,8 @@ class Stage:
         units = self.units[unit.chunk]
         if begins == "gathers":
             return forward_with(tasks, units, data.prefetch)
-        waits = any(task.name == CATCHING_UP for task in tasks)
         return backward_with(
-            relieved(tasks, self._gathering(unit.chunk)) if waits else tasks,
+            tasks,
             units,
             data.prefetch,
             data.reshard,
@@ -298,18 +317,6 @@ class Stage:
             not data.overlapped,
             begins == "shards added",
         )
-
-    def _gathering(self, chunk: int) -> float:
-        """How much longer a chunk's forward pass is for the parameters that it gathers: the host, which runs
-        ahead of both passes, launches on. [s]"""
-        if self.data.once:
-            return 0.0
-        if chunk not in self._gathers_take:
-            passed, units = (self.chunks[chunk],), self.units[chunk]
-            tasks = self.book.tasks(passed, "F")
-            with_gathers = run(forward_with(tasks, units, self.data.prefetch), self.book.slowdown)
-            self._gathers_take[chunk] = with_gathers.duration - self.book.passed(passed, "F").duration
-        return self._gathers_take[chunk]
 
     def _let_run(self, until: float) -> None:
         """Run pending dp work alone up to an instant."""

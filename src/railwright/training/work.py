@@ -203,7 +203,7 @@ class Work:
             known = [self._launches[kind] for kind in chunk.layers]
             back = sum(one.backward if whole else one.input for one in known)
             back += sum(self._again(kind) for kind in chunk.layers[:again])
-            chain.launched(launching(known[0], back, chain.tasks), (), WHOLE_PASS)
+            chain.launched(launching(known[0], back, chain.tasks), ())
         elif bound := self._launch_bound(chunk, whole):
             chain.launched(bound[1], (), CATCHING_UP)
         return chain
@@ -245,7 +245,8 @@ class Work:
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
             known = [self._launches[kind] for kind in chunk.layers]
             last = sum(one.weight for one in known)
-            chain.launched(launching(known[0], last, chain.tasks), (), WHOLE_PASS)
+            chain.at_layer(-1)
+            chain.launched(launching(known[0], last, chain.tasks), ())
         return chain
 
     def _forward_part(self, kind: Layer, launched: bool) -> Chain:
