@@ -29,7 +29,8 @@ def test_every_row_is_a_step_of_the_changed_machine() -> None:
     found, own = rows(), step().step_time
     assert found["Network ×2"].step_time < own < found["Network ÷2"].step_time
     free, between = found["Free communication"].step_time, found["Free network between servers"].step_time
-    assert free < between < own
+    # where the network between servers is free, tables lie on one GPU each and nothing is sent inside servers
+    assert free <= between < own
     assert found["HBM bandwidth ×2"].step_time < own < found["One GPU 10 % slower"].step_time
     assert found["Infinite compute"].step_time < own
     # without any communication the kernels follow one another, so the step is all compute

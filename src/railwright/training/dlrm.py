@@ -28,7 +28,7 @@ from railwright.model.kernels import ELEMENT, Block
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.demand import Communicator
 from railwright.training.constants import constant
-from railwright.training.dlrm_sharding import GRADIENT_BYTES, TABLE_BYTES, Sharding, shard
+from railwright.training.dlrm_sharding import GRADIENT_BYTES, TABLE_BYTES, Sharding, domain_sizes, shard
 from railwright.training.feed import fed, feed_of_samples
 from railwright.training.formats import job_peak
 from railwright.training.lanes import LANES, Pass, Task, run
@@ -72,12 +72,9 @@ def simulate_recommendation(
     Every GPU does the same, but for the tables: the GPU of the busiest domain stands for all.
     Raises PlanError where batch, GPUs or tables do not go together.
     """
-    fabric = machine.network.fabric
-    gpus, per_server = gpus_of(job, fabric)
-    tables = tables_of(job, model, machine)
-    rest = _others(job, model, job.global_batch // gpus)
-    step = _Step(job, model, machine, tables, gpus, per_server, predict or network_predict, kernel)
-    done = run(step.tasks(), constant("compute_slowdown_in_overlap") if job.overlap else 1.0)
+    gpus, per_server = gpus_of(job, machine.network.fabric)
+    step, done = _fastest(job, model, machine, predict or network_predict, kernel)
+    tables, rest = step.tables, _others(job, model, job.global_batch // gpus)
     memory = {"embedding tables": tables.memory, "indices and sums exchanged": tables.buffers, **rest}
     span = done.duration
     flops = model.flops_per_sample() * job.global_batch
@@ -105,12 +102,38 @@ def simulate_recommendation(
 
 def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> Sharding:
     """The job's tables over its GPUs. Raises PlanError where batch, GPUs, memory or tables do not fit."""
+    return _fastest(job, model, machine, network_predict, None)[0].tables
+
+
+def _fastest(
+    job: RecommendationJob, model: Recommender, machine: Machine, predict: Predict, kernel: KernelTime | None
+) -> tuple[_Step, Pass]:
+    """The step with the tables where it takes least, of the domains that the job's sharding can have."""
+    gpus, per_server = gpus_of(job, machine.network.fabric)
+    slowdown = constant("compute_slowdown_in_overlap") if job.overlap else 1.0
+    steps = [
+        _Step(job, model, machine, tables, gpus, per_server, predict, kernel)
+        for tables in _shardings(job, model, machine)
+    ]
+    return min(((step, run(step.tasks(), slowdown)) for step in steps), key=lambda one: one[1].duration)
+
+
+def _shardings(job: RecommendationJob, model: Recommender, machine: Machine) -> list[Sharding]:
+    """Those that fit; raises what the first lacks where none does."""
     fabric = machine.network.fabric
     gpus, per_server = gpus_of(job, fabric)
     _check(job, gpus, fabric.num_gpus, per_server)
     job_peak(machine.gpu, job.dtype, DTYPES)
-    rest = _others(job, model, job.global_batch // gpus)
-    return shard(job, model, gpus, per_server, machine.gpu.hbm_bytes - sum(rest.values()))
+    room = machine.gpu.hbm_bytes - sum(_others(job, model, job.global_batch // gpus).values())
+    found, refused = [], []
+    for within in domain_sizes(job, gpus, per_server):
+        try:
+            found.append(shard(job, model, gpus, within, room))
+        except PlanError as no:
+            refused.append(no)
+    if not found:
+        raise refused[0]
+    return found
 
 
 def foretold_of(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:

@@ -63,20 +63,24 @@ class Sharding:
     balance: float
 
 
-def shard(job: RecommendationJob, model: Recommender, gpus: int, per_server: int, room: float) -> Sharding:
+def domain_sizes(job: RecommendationJob, gpus: int, per_server: int) -> tuple[int, ...]:
+    """GPUs of a domain, as the job's sharding says; 'auto' over several servers can have either."""
+    if job.sharding == "auto" and gpus > per_server:
+        return per_server, 1
+    within = {"row-wise": gpus, "table-row-wise": per_server}.get(job.sharding, 1)
+    return (min(within, gpus),)
+
+
+def shard(job: RecommendationJob, model: Recommender, gpus: int, within: int, room: float) -> Sharding:
     """Place the tables of a job over `gpus` GPUs, the heaviest first, each where least is to do.
 
-    room  bytes of a GPU that tables and what is exchanged of them may fill
+    within  GPUs of a domain (`domain_sizes`)
+    room    bytes of a GPU that tables and what is exchanged of them may fill
     Raises PlanError where they do not fit, or where columns cannot be cut.
     """
     number = TABLE_BYTES[job.table_dtype]
     kept = number + STATE_BYTES[job.optimizer]
     small = [t for t, r in enumerate(model.rows) if r * model.width * number <= job.replicate_below]
-    servers = -(-gpus // per_server)
-    within = {"row-wise": gpus, "table-row-wise": per_server}.get(job.sharding, 1)
-    if job.sharding == "auto" and servers > 1:
-        within = per_server
-    within = min(within, gpus)
     domains = gpus // within
     pieces = _pieces(job, model, [t for t in range(len(model.rows)) if t not in set(small)], domains)
     weight = [p.lookups * p.width for p in pieces]
