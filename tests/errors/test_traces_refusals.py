@@ -165,6 +165,16 @@ def test_nodes_that_cannot_be_replayed(tmp_path: Path, node: dict[str, object], 
         chakra_read.read(tmp_path)
 
 
+@pytest.mark.parametrize("node", ["", '{"id": 1, "name": "n", "type": "COMP_NODE"}'])
+def test_a_trace_in_which_nothing_happens(tmp_path: Path, node: str) -> None:
+    """It was replayed as a step of 0 ms."""
+    for rank in range(2):
+        (tmp_path / f"{rank}.json").write_text('{"version": "0.0.4"}' + node)
+    trace = chakra_read.read(tmp_path)
+    with pytest.raises(PlanError, match="no rank computes for any time or sends anything"):
+        replay(trace, machine(1))
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [

@@ -76,8 +76,8 @@ def replay(trace: StepTrace, machine: Machine, predict: Predict | None = None) -
     """Place every node of every rank in time.
 
     predict  how one collective is priced; default: the network's, `collectives.predict`
-    Raises PlanError where ranks call different collectives, nodes wait for each other, or the trace is larger
-    than MOST_NODES or than the machine.
+    Raises PlanError where ranks call different collectives, nodes wait for each other or take no time at all,
+    or the trace is larger than MOST_NODES or than the machine.
     """
     return _Replay(trace, machine, predict).run()
 
@@ -131,6 +131,11 @@ class _Replay:
                 self._progress(a, now)
         placed = tuple(self._placed(rank) for rank in range(len(self.nodes)))
         time = max((run.end for runs in placed for run in runs), default=0.0)
+        if not time:
+            raise PlanError(
+                f"in {self.trace.name} no rank computes for any time or sends anything, so there is nothing "
+                "to replay; record the step with its times (chakra_trace_link)."
+            )
         times = self.trace.ranks if self.trace.alike else 1
         return Replayed(self.trace, time, tuple(self.nodes) * times, placed * times)
 
