@@ -160,10 +160,14 @@ class Work:
         for i, kind in enumerate(back.layers):
             seconds[stretch[i]] += known[kind].backward + (i < again) * self._again(kind)
         here = [stretch.get(task.layer) for task in tasks]
-        for n in range(len(seconds)):
-            launched = [task for task, found in zip(tasks, here, strict=True) if found == n]
-            seconds[n] = launching(known[ahead.layers[n]], seconds[n], launched)
-        return behind_launches(tasks, here, seconds)
+        launched: list[list[Task]] = [[] for _ in seconds]
+        for task, n in zip(tasks, here, strict=True):
+            if n is not None:
+                launched[n].append(task)
+        waits = [
+            launching(known[k], s, one) for k, s, one in zip(ahead.layers, seconds, launched, strict=True)
+        ]
+        return behind_launches(tasks, here, waits)
 
     def _copied(self, forward: list[Task], chunk: Chunk) -> list[Task]:
         """A forward pass with the copies of its activations to the host."""
