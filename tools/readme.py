@@ -134,10 +134,10 @@ def demand_page() -> tuple[Path, str]:
 
     catalog = load_catalog()
 
-    def asked(run: WholeRun, **fleet: float) -> Demand:
+    def asked(run: WholeRun, gpus: int | None = None, days: float | None = None) -> Demand:
         gpu = catalog.gpus[run.gpu]
         arch, server = load_model(run.model), usual_server(catalog, gpu)
-        return demand(arch, run.tokens, run.sequence, gpu, server, "bf16", **fleet)  # type: ignore[arg-type]
+        return demand(arch, run.tokens, run.sequence, gpu, server, "bf16", gpus=gpus, days=days)
 
     rows = []
     for run in whole_runs():

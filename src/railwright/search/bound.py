@@ -156,8 +156,7 @@ def step_time(
     barrier_x = ready_xp.max(1) + mirror
     if tied:
         barrier_x = np.maximum(barrier_x, np.maximum(ready_xp[:, 0], ready_xp[:, -1]) + tied)
-    after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
-    bound: Floats = barrier_x + after
+    bound: Floats = barrier_x + _after(ends, overlap_dp)
     return bound
 
 
@@ -169,13 +168,21 @@ def launched_time(passes: Passes, ends: Sequence[Ends], mirror: float, overlap_d
     shorter: all passes of a stage together are not.  Nor is the first, which finds no host ahead, so that the
     first forward pass on every stage before counts whole too; of what follows the last nothing is sure.
     """
-    first_xp = passes.short_xbg[:, FORWARD][:, passes.kind_pv[:, 0]]
-    send = passes.send_x[:, None]
-    fill_xp = np.cumsum(first_xp, 1) - first_xp + np.arange(len(passes.kind_pv)) * send
+    fill_xp = _before(passes.short_xbg[:, FORWARD][:, passes.kind_pv[:, 0]], passes.send_x)
     work_xp = passes.count_x[:, None] * passes.short_xbg.sum(1)[:, passes.kind_pv].sum(-1)
-    after = max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
-    bound: Floats = (fill_xp + work_xp).max(1) + mirror + after
+    bound: Floats = (fill_xp + work_xp).max(1) + mirror + _after(ends, overlap_dp)
     return bound
+
+
+def _before(seconds_xp: Floats, send_x: Floats) -> Floats:
+    """(X, p) seconds that one pass on every stage before each takes, with a send behind every one."""
+    found: Floats = np.cumsum(seconds_xp, 1) - seconds_xp + np.arange(seconds_xp.shape[1]) * send_x[:, None]
+    return found
+
+
+def _after(ends: Sequence[Ends], overlap_dp: bool) -> float:
+    """Behind the gradients: the longest optimizer, and parameters gathered where that is not hidden. [s]"""
+    return max(one.optimizer + (0.0 if overlap_dp else one.gather) for one in ends)
 
 
 def _one_way(passes: Passes, ends: Sequence[Ends], overlap_dp: bool, overlap_pp: bool) -> Floats:
@@ -228,8 +235,8 @@ def _pipeline(
     stages, chunks = passes.kind_pv.shape
     send, count = passes.send_x[:, None], passes.count_x[:, None]
     before = np.arange(stages)
-    fill_xp = np.cumsum(first_xp, 1) - first_xp + before * send + wait_x[:, None]
-    drain_xp = np.cumsum(last_xp, 1) - last_xp + before * send
+    fill_xp = _before(first_xp, passes.send_x) + wait_x[:, None]
+    drain_xp = _before(last_xp, passes.send_x)
     if not overlap_pp and stages > 1:
         # Every pass but the last forward of the model and the first backward sends, and the sender waits.
         sends = np.full(stages, 2.0 * chunks)

@@ -268,7 +268,8 @@ class Pricer:
         short = max(quick, whole + (1 - 1 / self.slowdown) * sent)
         # Behind a backward pass's own compute gradients may be on their way while other ranks are waited for.
         alone = whole if kind == "F" else sum(task.duration for task in own if task.lane == "compute")
-        return Placed(long, min(short, long), last, alone, min(short, long))
+        short = min(short, long)
+        return Placed(long, short, last, alone, launched=short)
 
     def _shared(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
         """What decides the tasks of passes."""

@@ -102,7 +102,8 @@ def simulate_recommendation(
 
 def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> Sharding:
     """The job's tables over its GPUs. Raises PlanError where batch, GPUs, memory or tables do not fit."""
-    return _fastest(job, model, machine, network_predict, None)[0].tables
+    found = _shardings(job, model, machine)
+    return found[0] if len(found) == 1 else _fastest(job, model, machine, network_predict, None)[0].tables
 
 
 def _fastest(

@@ -211,9 +211,11 @@ def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("sequence_parallel does nothing while layout.tensor is 1.")
     if layout.offload_layers is not None and "activations" not in layout.offload:
         found.append("offload_layers does nothing while layout.offload does not name activations.")
-    held = route_of(layout).chunks * max(layers_per_piece(arch.layers, route_of(layout).model_pieces, layout))
-    if layout.offload_layers is not None and layout.offload_layers > held:
-        found.append(f"offload_layers {layout.offload_layers} counts as {held}, all layers of a stage.")
+    if layout.offload_layers is not None:
+        route = route_of(layout)
+        held = route.chunks * max(layers_per_piece(arch.layers, route.model_pieces, layout))
+        if layout.offload_layers > held:
+            found.append(f"offload_layers {layout.offload_layers} counts as {held}, all layers of a stage.")
     if layout.recompute_layers is not None and layout.recompute != "full":
         found.append(f"recompute_layers does nothing while layout.recompute is {layout.recompute}.")
     if {"optimizer", "weights"} <= set(layout.offload):

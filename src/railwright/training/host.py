@@ -142,18 +142,19 @@ WHOLE_PASS, CATCHING_UP = "launching the pass", "catching up"
 """Names of the tasks in which a host that runs ahead launches all layers of a pass, or ends in a backward
 pass what it began before the forward one."""
 
+AHEAD = (WHOLE_PASS, CATCHING_UP)
+"""Both: what a host that is further ahead has launched already."""
+
 
 def launched_ahead(tasks: Iterable[Task]) -> float:
     """What of a pass waits for a host that could have been ahead. [s]"""
-    return sum(task.duration for task in tasks if task.name in (WHOLE_PASS, CATCHING_UP))
+    return sum(task.duration for task in tasks if task.name in AHEAD)
 
 
 def relieved(tasks: Sequence[Task], seconds: float) -> list[Task]:
     """A pass of which the host has launched that much before, while others took longer than alone. [s]"""
     return [
-        task._replace(duration=max(0.0, task.duration - seconds))
-        if task.name in (WHOLE_PASS, CATCHING_UP)
-        else task
+        task._replace(duration=max(0.0, task.duration - seconds)) if task.name in AHEAD else task
         for task in tasks
     ]
 

@@ -170,6 +170,7 @@ def with_inner(tensors: LayerTensors, kept: Mapping[str, float]) -> LayerTensors
     operators = list(tensors.operators)
     for name, size in inner.items():
         made = MAKES[name.removeprefix(INNER)]
+        # of a layout of tensors without that name the first product, since where it lies decides little
         products = [i for i, op in enumerate(operators) if op.weights]
         i = next((i for i in products if made & set(operators[i].makes)), products[0])
         op = operators[i]

@@ -17,7 +17,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
-from railwright.training.host import CATCHING_UP, WHOLE_PASS, launched_ahead
+from railwright.training.host import AHEAD, launched_ahead
 from railwright.training.lanes import LANES, Task
 from railwright.training.plan import microbatches
 from railwright.training.route import Kind, Route
@@ -159,7 +159,7 @@ class _Templates:
 
     def launches(self) -> Arrays:
         """Which tasks are of a host that could be ahead, and how long they take in every list. [s]"""
-        every = [task.name in (WHOLE_PASS, CATCHING_UP) for tasks in self.lists for task in tasks]
+        every = [task.name in AHEAD for tasks in self.lists for task in tasks]
         return np.array(every, np.bool_), np.array([launched_ahead(tasks) for tasks in self.lists], float)
 
 

@@ -134,7 +134,7 @@ class Work:
         Megatron-LM, core/models/common/model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run).
         """
         backward = self._backward(back, "both", result_first=self.paired)
-        forward = self._forward(ahead, launched=not ahead.layers)
+        forward = self._forward(ahead, launched=False)
         forward.tasks = [task._replace(layer=ahead_of(task.layer)) for task in forward.tasks]
         if ahead.layers:
             tasks = self._launched_both(ahead, back, take_turns([backward.unlaunched(), forward]))
