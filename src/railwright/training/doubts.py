@@ -17,6 +17,7 @@ from railwright.training.offload import overlaps_update
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.ships import of_schedule
+from railwright.training.sizes import Sizes
 from railwright.training.stages import layers_per_piece
 from railwright.training.starved import of_stages
 from railwright.training.unhidden import of_megatron
@@ -39,7 +40,8 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "replica runs only one; make global_batch larger, or micro_batch smaller."
         )
     idle += [*of_stages(job, count), *of_megatron(job, arch)]
-    idle += _unoffered(job, job.global_batch // (job.micro_batch * count) * job.layout.context)
+    data = job.global_batch // (job.micro_batch * count)
+    idle += _unoffered(job, Sizes.under(job.layout, data).copies)
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]
