@@ -33,14 +33,23 @@ def fit(parts: list[np.ndarray], shares: list[float], longest: float = inf) -> F
     longest  upper bound of the launch [s]
     """
 
+    every = np.concatenate(parts)
+    root = every[:, 2]
+    weights = np.repeat(
+        [sqrt(share / len(p)) for p, share in zip(parts, shares, strict=True)], list(map(len, parts))
+    )
+
     def residuals(x: np.ndarray) -> np.ndarray:
-        how = (x[0] * 1e-6, x[1])
-        logs = [errors(p, how) * sqrt(share / len(p)) for p, share in zip(parts, shares, strict=True)]
-        return np.concatenate([*logs, PRIOR * x])
+        return np.concatenate([errors(every, (x[0] * 1e-6, x[1])) * weights, PRIOR * x])
+
+    def slopes(x: np.ndarray) -> np.ndarray:
+        each = weights / (every[:, 1] + x[0] * 1e-6 + x[1] * root)
+        return np.concatenate([np.column_stack([each * 1e-6, each * root]), np.diag(PRIOR)])
 
     top = min(HIGHEST[0], max(1e6 * longest, 0.01))
     bounds = ([0.0, 0.0], [top, HIGHEST[1]])
-    answer = least_squares(residuals, [min(5.0, top / 2), 0.5], bounds=bounds, loss="soft_l1", f_scale=0.3)
+    start = [min(5.0, top / 2), 0.5]
+    answer = least_squares(residuals, start, slopes, bounds=bounds, loss="soft_l1", f_scale=0.3)
     return round(float(answer.x[0]), 2) * 1e-6, round(float(answer.x[1]), 3)
 
 
