@@ -251,6 +251,7 @@ class Operator:
     launches  kernels the host launches for it; each of them pays a kernel's fixed time
     steps     rounds of `batch` products of the shape that follow one another, as a state passes from chunk to
               chunk
+    tuned     those of its launches that go through Triton's autotuner
     """
 
     name: str
@@ -265,3 +266,4 @@ class Operator:
     phase: Phase = "forward"
     launches: int = 1
     steps: int = 1
+    tuned: int = 0

@@ -57,7 +57,7 @@ class Local:
         share: float = 1.0,
         steps: float = 1,
     ) -> Operator:
-        """A kernel of products m x k times k x n, `batch` of them in every one of `steps` rounds.
+        """A Triton kernel of products m x k times k x n, `batch` of them in every one of `steps` rounds.
 
         moved  HBM traffic of all rounds [byte]
         share  of the products that is computed
@@ -66,11 +66,17 @@ class Local:
         each, rounds = max(round(batch), 1), max(round(steps), 1)
         flops = 2.0 * m * n * k * each * rounds * share
         phase = _phase(name)
-        return Operator(name, "scan", flops, moved, self.dtype, m, n, k, each, phase, 1, rounds)
+        return Operator(name, "scan", flops, moved, self.dtype, m, n, k, each, phase, 1, rounds, 1)
 
-    def stream(self, name: str, moved: float, launches: int = 1) -> Operator:
-        """A kernel that memory limits. moved [byte]"""
-        return Operator(name, "memory", 0.0, moved, self.dtype, phase=_phase(name), launches=launches)
+    def stream(self, name: str, moved: float, launches: int = 1, tuned: int = 0) -> Operator:
+        """Kernels that memory limits.
+
+        moved  HBM traffic of all of them [byte]
+        tuned  those of them that are Triton's, chosen by its autotuner; the others are PyTorch's or CUDA's
+        """
+        return Operator(
+            name, "memory", 0.0, moved, self.dtype, phase=_phase(name), launches=launches, tuned=tuned
+        )
 
 
 def block(forward: Operator, *backward: Operator) -> Block:

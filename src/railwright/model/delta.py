@@ -71,7 +71,7 @@ def _inputs(here: Local) -> Block:
     normed, copied = 2 * 2 * (2 * here.k), 2 * 2 * here.v
     moved = each * (normed + 2 * here.k + repeated + copied)
     back = each * (repeated + 2 * here.k + 3 * 2 * here.k + 2 * 2 * (here.k + here.v))
-    return block(here.stream(name, moved, 6), here.stream(f"{name}, backward", back, 5))
+    return block(here.stream(name, moved, 6, tuned=2), here.stream(f"{name}, backward", back, 5, tuned=2))
 
 
 def _gates(here: Local) -> Block:
@@ -79,7 +79,8 @@ def _gates(here: Local) -> Block:
     name, each = "mixer decays", here.rows * here.heads
     back = each * (4 * WIDE + 4 * ELEMENT)
     return block(
-        here.stream(name, each * (3 * ELEMENT + 3 * WIDE), 3), here.stream(f"{name}, backward", back, 4)
+        here.stream(name, each * (3 * ELEMENT + 3 * WIDE), 3, tuned=1),
+        here.stream(f"{name}, backward", back, 4, tuned=1),
     )
 
 

@@ -57,7 +57,9 @@ def kda_working(mixer: LinearMixer, tp: int) -> tuple[float, float]:
 def _normed(here: Local) -> Block:
     """Queries and keys, each normed by a kernel; values are read as they are."""
     name, each = "mixer key norm", ELEMENT * here.rows * 2 * here.k
-    return block(here.stream(name, 2 * each, 2), here.stream(f"{name}, backward", 3 * each, 2))
+    return block(
+        here.stream(name, 2 * each, 2, tuned=2), here.stream(f"{name}, backward", 3 * each, 2, tuned=2)
+    )
 
 
 def _decays(here: Local) -> Block:
@@ -66,8 +68,10 @@ def _decays(here: Local) -> Block:
     name, each = "mixer decays", here.rows * here.k
     moved = each * (ELEMENT + WIDE) + here.rows * here.heads * 2 * ELEMENT
     back = each * (4 * WIDE + 2 * ELEMENT)
-    again = here.stream(f"{name}, again", moved)
-    return block(here.stream(name, moved, 2), again, here.stream(f"{name}, backward", back, 4))
+    again = here.stream(f"{name}, again", moved, tuned=1)
+    return block(
+        here.stream(name, moved, 2, tuned=1), again, here.stream(f"{name}, backward", back, 4, tuned=2)
+    )
 
 
 def _inside(here: Local) -> Block:
@@ -132,4 +136,4 @@ def _output(here: Local) -> Block:
 def _gated_norm(here: Local) -> Block:
     """A norm of every head times the sigmoid of its gate, in one kernel; gains' gradients in a second one."""
     name, each = "mixer gated norm", ELEMENT * here.rows * here.v
-    return block(here.stream(name, 3 * each), here.stream(f"{name}, backward", 5 * each, 2))
+    return block(here.stream(name, 3 * each, tuned=1), here.stream(f"{name}, backward", 5 * each, 2, tuned=1))

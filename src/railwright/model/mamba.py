@@ -72,10 +72,10 @@ def _decays(here: Local) -> Block:
     name, each = "mixer decays", here.rows * here.heads
     moved = each * (ELEMENT + 2 * WIDE)
     return block(
-        here.stream(name, moved),
-        here.stream(f"{name}, again", moved),
+        here.stream(name, moved, tuned=1),
+        here.stream(f"{name}, again", moved, tuned=1),
         here.stream(f"{name}, sums", each * 6 * WIDE, SUMS),
-        here.stream(f"{name}, backward", each * (2 * WIDE + 2 * ELEMENT)),
+        here.stream(f"{name}, backward", each * (2 * WIDE + 2 * ELEMENT), tuned=1),
     )
 
 
@@ -101,9 +101,9 @@ def _passing(here: Local) -> Block:
     their gradients are read and written in 16 bits."""
     name, moved = "mixer state passing", (WIDE + ELEMENT) * here.state
     return block(
-        here.stream(name, moved),
-        here.stream(f"{name}, again", moved),
-        here.stream(f"{name}, backward", 4 * ELEMENT * here.state),
+        here.stream(name, moved, tuned=1),
+        here.stream(f"{name}, again", moved, tuned=1),
+        here.stream(f"{name}, backward", 4 * ELEMENT * here.state, tuned=1),
     )
 
 
@@ -148,4 +148,4 @@ def _scan(here: Local) -> Block:
 def _gated_norm(here: Local) -> Block:
     """The scan's output times its gate, normed over a group; a second kernel sums the gains' gradients."""
     name, each = "mixer gated norm", ELEMENT * here.rows * here.v
-    return block(here.stream(name, 3 * each), here.stream(f"{name}, backward", 5 * each, 2))
+    return block(here.stream(name, 3 * each, tuned=1), here.stream(f"{name}, backward", 5 * each, 2, tuned=1))

@@ -64,12 +64,21 @@ def beyond_range(step: StepResult, free: float) -> bool:
 def launch_costs(job: TrainingJob, gpu: Gpu) -> str:
     """What a launch takes of the host under a job's software, by kind of call."""
     factor = launch_factor(job, gpu) * cpu_factor(gpu)
-    return " and ".join(f"{show_time(factor * one.value)} {what}" for one, what in launch_calls(job))
+    told = [f"{show_time(factor * one.value)} {what}" for one, what in launch_calls(job)]
+    tuned = [f"{show_time(cpu_factor(gpu) * one.value)} {what}" for one, what in _tuned_calls(job)]
+    return ", ".join([*tuned, " and ".join(told)])
 
 
 def launch_calls(job: TrainingJob) -> list[tuple[Constant, str]]:
     """The constants that price what launches a job's kernels, and for what."""
     return [(known(name), what) for name, what in CALLS[era_of(job).launcher]]
+
+
+def _tuned_calls(job: TrainingJob) -> list[tuple[Constant, str]]:
+    """The same of what no era has a factor for: kernels that Triton's autotuner launches."""
+    if architecture(job.model).linear is None:
+        return []
+    return [(known("host_tuned_seconds"), "a Triton kernel of a linear layer")]
 
 
 def launch_factor(job: TrainingJob, gpu: Gpu) -> float:
@@ -85,6 +94,8 @@ def _told(saved: float, step: StepResult, job: TrainingJob, gpu: Gpu) -> str:
     factors = [f"{fitted:g} ({own})"] if fitted != 1 else []
     factors += [f"{cpu:g} (host_grace_ratio)"] if cpu != 1 else []
     times = f" times {' and '.join(factors)}" if factors else ""
+    for c, _ in _tuned_calls(job):
+        times += f", and {c.name} ({_status(c)})" + (f" times {cpu:g}" if cpu != 1 else "")
     return (
         f"without launches by the host the step would be {share(saved)} shorter, more than the "
         f"{share(1 - step.error_low)} by which 80 % of measurements may lie below the prediction, so this "

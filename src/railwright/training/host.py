@@ -89,9 +89,10 @@ def launch_times(
 
     Under Python a product or attention is one call through a framework module, its weight gradient one more
     operation; each expert of a grouped product adds its own part; an adapter's products are operations, and
-    what follows them only its operations (AROUND); all else, collectives and kernels of linear
-    mixers too, costs one operation per kernel.  `factor` leaves out what follows the first of a row of
-    PyTorch's operations (EAGER).  Compiled layers take the same for every kernel, which `factor` does not
+    what follows them only its operations (AROUND); all else, collectives too, costs one operation
+    per kernel, but for Triton's kernels in linear mixers (`Operator.tuned`).  `factor` leaves out these, and
+    what follows the first of a row of PyTorch's operations (EAGER): both are launched one after another,
+    inside one call.  Compiled layers take the same for every other kernel, which `factor` does not
     multiply, and with `inductor` a call of the compiled graph for a forward pass; its collectives, which
     FSDP's hooks begin, stay Python's.  Embedding, head and optimizer are left out: few launches, long
     kernels.
@@ -107,7 +108,10 @@ def launch_times(
         kept = [(name, op) for name, op in named if name not in held]
         if launcher == "python":
             return sum(_seconds(op, cpu, factor, name) for name, op in kept)
-        return cpu * constant(f"host_{launcher}_seconds") * sum(op.launches for _, op in kept)
+        tuned = sum(op.tuned for _, op in kept)
+        others = sum(op.launches for _, op in kept) - tuned
+        each = constant(f"host_{launcher}_seconds")
+        return cpu * (each * others + constant("host_tuned_seconds") * tuned)
 
     called = cpu * constant("host_compiled_seconds") if launcher == "inductor" else 0.0
     collective = factor * constant("host_operation_seconds")
@@ -211,8 +215,10 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     if name.endswith(SUM):
         return cpu * one * AROUND
     if operator.kind in ("memory", "scan"):
-        calls = min(operator.launches, 1) if _in_a_row(operator, name) else operator.launches
-        return cpu * one * (factor * calls + operator.launches - calls)
+        plain = operator.launches - operator.tuned
+        calls = min(plain, 1) if _in_a_row(operator, name) else plain
+        tuned = operator.tuned * constant("host_tuned_seconds")
+        return cpu * (one * (factor * calls + plain - calls) + tuned)
     thin, last = name.endswith(THIN), operator.phase == "backward_weight"
     if thin and last:
         return cpu * one  # by the call that made the gradient of its input
