@@ -65,7 +65,7 @@ def launch_costs(job: TrainingJob, gpu: Gpu) -> str:
     """What a launch takes of the host under a job's software, by kind of call."""
     factor = launch_factor(job, gpu) * cpu_factor(gpu)
     told = [f"{show_time(factor * one.value)} {what}" for one, what in launch_calls(job)]
-    tuned = [f"{show_time(cpu_factor(gpu) * one.value)} {what}" for one, what in _tuned_calls(job)]
+    tuned = [f"{show_time(cpu_factor(gpu) * one.value)} {what}" for one, what in tuned_calls(job)]
     return ", ".join([*tuned, " and ".join(told)])
 
 
@@ -74,7 +74,7 @@ def launch_calls(job: TrainingJob) -> list[tuple[Constant, str]]:
     return [(known(name), what) for name, what in CALLS[era_of(job).launcher]]
 
 
-def _tuned_calls(job: TrainingJob) -> list[tuple[Constant, str]]:
+def tuned_calls(job: TrainingJob) -> list[tuple[Constant, str]]:
     """The same of what no era has a factor for: kernels that Triton's autotuner launches."""
     if architecture(job.model).linear is None:
         return []
@@ -94,7 +94,7 @@ def _told(saved: float, step: StepResult, job: TrainingJob, gpu: Gpu) -> str:
     factors = [f"{fitted:g} ({own})"] if fitted != 1 else []
     factors += [f"{cpu:g} (host_grace_ratio)"] if cpu != 1 else []
     times = f" times {' and '.join(factors)}" if factors else ""
-    for c, _ in _tuned_calls(job):
+    for c, _ in tuned_calls(job):
         times += f", and {c.name} ({_status(c)})" + (f" times {cpu:g}" if cpu != 1 else "")
     return (
         f"without launches by the host the step would be {share(saved)} shorter, more than the "

@@ -10,7 +10,7 @@ from railwright.errors import PlanError
 from railwright.spec.study import Study
 from railwright.spec.training import TrainingJob
 from railwright.study.evaluate import Workshop, architecture
-from railwright.study.launches import launch_calls, launch_costs, launch_factor
+from railwright.study.launches import launch_calls, launch_costs, launch_factor, tuned_calls
 from railwright.study.result import Assumption
 from railwright.study.words import percent
 from railwright.training import simulate
@@ -108,13 +108,14 @@ def _host(job: TrainingJob, gpu: Gpu) -> Assumption:
     calls = launch_costs(job, gpu)
     if "step" in job.cuda_graphs:
         calls = "none: the whole step is a CUDA graph"
-    times = [f"{fitted:g} (fitted with the pace)"] if fitted > 1 else []
+    but = ", but for Triton's kernels" if tuned_calls(job) else ""
+    times = [f"{fitted:g} (fitted with the pace{but})"] if fitted > 1 else []
     times += [f"{cpu:g} (Grace: {known('host_grace_ratio').source})"] if cpu > 1 else []
     product = f"; times {' and '.join(times)}" if times else ""
     return Assumption(
         f"host's time to launch under {job.software}",
         calls,
-        "; ".join(one.source for one, _ in called) + product,
+        "; ".join(one.source for one, _ in [*called, *tuned_calls(job)]) + product,
     )
 
 
