@@ -13,10 +13,12 @@ from railwright.model.family_parts import (
     full_layers_of,
     gpt,
     last_windowed,
+    llama,
     need_heads_divide,
     normed_queries,
     plain,
     tied,
+    unbiased,
     untied,
     window_of,
     windowed,
@@ -28,7 +30,7 @@ from railwright.model.keys import Keys
 
 def mistral(keys: Keys, name: str) -> Transformer:
     """Mistral, Phi-3 and Phi-4: one window in all layers, or none; Ministral's layer_types may mix them."""
-    arch = plain(keys, name)
+    arch = unbiased(keys, name)
     return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 0))
 
 
@@ -47,7 +49,7 @@ def qwen3(keys: Keys, name: str) -> Transformer:
 
 def nemotron(keys: Keys, name: str) -> Transformer:
     """Nemotron-4 and Jais 2: an MLP of two matrices, norms with biases."""
-    return replace(plain(keys, name), gated=False, norm_bias=True)
+    return replace(llama(keys, name), gated=False, norm_bias=True)
 
 
 def gemma(keys: Keys, name: str) -> Transformer:
@@ -119,7 +121,7 @@ def vaultgemma(keys: Keys, name: str) -> Transformer:
 
 def olmo(keys: Keys, name: str) -> Transformer:
     """OLMo of 2024: Llama's layers, norms without parameters."""
-    return replace(plain(keys, name), mlp_bias=False, norm_gain=False)
+    return replace(plain(keys, name), norm_gain=False)
 
 
 def nanochat(keys: Keys, name: str) -> Transformer:
@@ -141,7 +143,7 @@ def olmo3(keys: Keys, name: str) -> Transformer:
 
 def exaone4(keys: Keys, name: str) -> Transformer:
     """EXAONE 4: norms behind the blocks, and on queries and keys; one layer in four sees everything."""
-    arch = normed_queries(plain(keys, name))
+    arch = normed_queries(unbiased(keys, name))
     pattern = keys.raw("sliding_window_pattern")
     if isinstance(pattern, str) and pattern == "L" * (len(pattern) - 1) + "G":
         every = len(pattern)
@@ -159,41 +161,41 @@ def hunyuan(keys: Keys, name: str) -> Transformer:
 def ernie(keys: Keys, name: str) -> Transformer:
     """ERNIE 4.5: tied embeddings."""
     without(keys, "use_bias")
-    return tied(keys, plain(keys, name))
+    return tied(keys, unbiased(keys, name))
 
 
 def smollm3(keys: Keys, name: str) -> Transformer:
     """SmolLM 3: tied embeddings; layers without rotary positions count as those with them."""
     window = window_of(keys) if keys.flag("use_sliding_window", False) else 0
-    arch = tied(keys, plain(keys, name))
+    arch = tied(keys, llama(keys, name))
     return windowed(arch, window, full_layers_of(keys, arch.layers, 0) if window else [True])
 
 
 def cwm(keys: Keys, name: str) -> Transformer:
     """CWM: Llama's layers; the first of every four sees everything, the others have a window."""
-    arch = replace(plain(keys, name), attention_bias=False, output_bias=False)
+    arch = replace(llama(keys, name), attention_bias=False, output_bias=False)
     return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def granite_swa(keys: Keys, name: str) -> Transformer:
     """Granite with windows as CWM's, and a learned sink per head; tied embeddings."""
-    arch = replace(tied(keys, plain(keys, name)), attention_sinks=True)
+    arch = replace(tied(keys, llama(keys, name)), attention_sinks=True)
     return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 4, first=True))
 
 
 def helium(keys: Keys, name: str) -> Transformer:
     """Helium: no bias on attention's output."""
-    return replace(plain(keys, name), output_bias=False)
+    return replace(llama(keys, name), output_bias=False)
 
 
 def hyperclovax(keys: Keys, name: str) -> Transformer:
     """HyperCLOVA X: outputs are normed too, unless the keys say otherwise."""
-    return replace(plain(keys, name), norms_per_layer=4 if keys.flag("use_post_norm", True) else 2)
+    return replace(llama(keys, name), norms_per_layer=4 if keys.flag("use_post_norm", True) else 2)
 
 
 def seed_oss(keys: Keys, name: str) -> Transformer:
     """Seed-OSS: biases on queries, keys and values, and one of its own on the output."""
-    arch = plain(keys, name)
+    arch = llama(keys, name)
     out = keys.flag("attention_out_bias", False)
     return replace(arch, attention_bias=keys.flag("attention_bias", True), output_bias=out)
 
@@ -228,7 +230,7 @@ def starcoder2(keys: Keys, name: str) -> Transformer:
 def internlm2(keys: Keys, name: str) -> Transformer:
     """InternLM 2 and 2.5: Llama's layers; one key for the biases of attention."""
     biased = keys.flag("bias", True)
-    return replace(plain(keys, name), attention_bias=biased, output_bias=biased, mlp_bias=False)
+    return replace(plain(keys, name), attention_bias=biased, output_bias=biased)
 
 
 def bloom(keys: Keys, name: str) -> Transformer:
@@ -270,7 +272,7 @@ def internlm3(keys: Keys, name: str) -> Transformer:
 
 def arcee(keys: Keys, name: str) -> Transformer:
     """AFM: an MLP of two matrices (squared ReLU)."""
-    return replace(plain(keys, name), gated=False)
+    return replace(llama(keys, name), gated=False)
 
 
 def apertus(keys: Keys, name: str) -> Transformer:

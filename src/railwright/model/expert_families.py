@@ -17,12 +17,14 @@ from railwright.model.family_parts import (
     extra_layers,
     full_layers_of,
     last_windowed,
+    llama,
     named_layers,
     need_heads_divide,
     normed_queries,
     plain,
     routed,
     tied,
+    unbiased,
     untied,
     window_of,
     windowed,
@@ -54,7 +56,9 @@ def phimoe(keys: Keys, name: str) -> Transformer:
     head = keys.flag("lm_head_bias", False)
     if head:
         untied(keys)
-    return replace(mixtral(keys, name), norm_bias=True, head_bias=head)
+    biased = keys.flag("attention_bias", False)
+    arch = replace(mixtral(keys, name), attention_bias=biased, output_bias=biased)
+    return replace(arch, norm_bias=True, head_bias=head)
 
 
 def granitemoe(keys: Keys, name: str) -> Transformer:
@@ -77,7 +81,7 @@ def olmoe(keys: Keys, name: str) -> Transformer:
 
 def minimax_m2(keys: Keys, name: str) -> Transformer:
     """MiniMax-M2: norms over all heads of queries and keys, a bias on the router."""
-    arch = _everywhere(keys, plain(keys, name), "num_local_experts", "num_experts_per_tok")
+    arch = _everywhere(keys, unbiased(keys, name), "num_local_experts", "num_experts_per_tok")
     biased = keys.flag("use_routing_bias", True)
     return replace(arch, qk_norm=keys.flag("use_qk_norm", True), qk_norm_gains="all", router_bias=biased)
 
@@ -168,15 +172,16 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     if not keys.flag("use_mla", True):
         return deepseek_moe(keys, name)
     without(keys, "attention_bias")
-    kind, llama = keys.raw("model_type"), plain(keys, name)
+    kind = keys.raw("model_type")
+    dense = llama(keys, name) if kind == "minicpm3" else plain(keys, name)
     base = replace(
-        llama,
+        dense,
         head_dim=keys.whole("qk_nope_head_dim"),
         attention="mla",
         q_lora=keys.whole("q_lora_rank", 0),
         kv_lora=keys.whole("kv_lora_rank"),
         rope_dim=keys.whole("qk_rope_head_dim"),
-        v_head_dim=keys.whole("v_head_dim", llama.hidden // llama.heads if kind == "minicpm3" else None),
+        v_head_dim=keys.whole("v_head_dim", dense.hidden // dense.heads if kind == "minicpm3" else None),
         mtp_layers=extra_layers(keys),
     )
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
@@ -268,7 +273,8 @@ def glm4_moe(keys: Keys, name: str) -> Transformer:
 def solar_open(keys: Keys, name: str) -> Transformer:
     """Solar Open: GLM's experts in every layer, so that its class has no width of a dense MLP."""
     width = keys.raw("moe_intermediate_size")
-    return _shared_experts(keys, plain(keys.filled({"intermediate_size": width}), name), biased=True)
+    base = replace(plain(keys.filled({"intermediate_size": width}), name), output_bias=False)
+    return _shared_experts(keys, base, biased=True)
 
 
 def dots1(keys: Keys, name: str) -> Transformer:
@@ -340,7 +346,7 @@ def ernie_moe(keys: Keys, name: str) -> Transformer:
     Its extra layers have a dense MLP (vLLM, ernie_mtp.py: `mtp_block` is Llama's layer).
     """
     without(keys, "use_bias")
-    base = replace(tied(keys, plain(keys, name)), mtp_layers=extra_layers(keys), mtp_dense=True)
+    base = replace(tied(keys, unbiased(keys, name)), mtp_layers=extra_layers(keys), mtp_dense=True)
     layers, first = base.layers, keys.whole("moe_layer_start_index", 1, least=0)
     last, step = keys.whole("moe_layer_end_index", -1, least=-1), keys.whole("moe_layer_interval", 1)
     last = layers - 1 if last == -1 else last

@@ -15,13 +15,13 @@ from railwright.model import remote_families as remote
 from railwright.model import residual_families as residual
 from railwright.model import windowed_expert_families as windowed
 from railwright.model.architecture import Transformer
-from railwright.model.family_parts import plain
+from railwright.model.family_parts import llama
 from railwright.model.keys import Keys
 
 Family = Callable[[Keys, str], Transformer]
 
 FAMILIES: dict[str, Family] = {
-    "llama": plain,
+    "llama": llama,
     "mistral": dense.mistral,
     "mixtral": moe.mixtral,
     "qwen2": dense.qwen2,
@@ -71,7 +71,7 @@ FAMILIES: dict[str, Family] = {
     "olmo2": dense.olmo2,
     "olmo3": dense.olmo3,
     "olmoe": moe.olmoe,
-    "granite": plain,
+    "granite": llama,
     "granitemoe": moe.granitemoe,
     "granitemoeshared": moe.granitemoe,
     "granitemoehybrid": hybrid.granitemoehybrid,
@@ -100,7 +100,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl_moe_text": moe.qwen3_moe,
     "glm4v_text": dense.glm4,
     "glm4v_moe_text": moe.glm4_moe,
-    "emu3_text_model": plain,
+    "emu3_text_model": llama,
     "phi4_multimodal": dense.mistral,
     "phi4mm": dense.mistral,
     "olmo": dense.olmo,
@@ -112,7 +112,7 @@ FAMILIES: dict[str, Family] = {
     "hyperclovax": dense.hyperclovax,
     "jais2": dense.nemotron,
     "cwm": dense.cwm,
-    "iquestcoder": plain,
+    "iquestcoder": llama,
     "granite_swa": dense.granite_swa,
     "granitemoe_swa": moe.granitemoe_swa,
     "mistral4": moe.deepseek,

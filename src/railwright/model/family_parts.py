@@ -12,7 +12,8 @@ from railwright.model.pattern import expert_pattern, layer_kinds, window_pattern
 
 
 def plain(keys: Keys, name: str) -> Transformer:
-    """Llama's layers: two norms, rotary positions, grouped queries, a gated MLP; biases as the keys say."""
+    """Llama's layers: two norms, rotary positions, grouped queries, a gated MLP; attention's biases as the
+    key says, which not every class reads (`unbiased`)."""
     hidden, heads = keys.whole("hidden_size"), keys.whole("num_attention_heads")
     biased = keys.flag("attention_bias", False)
     return Transformer(
@@ -27,10 +28,19 @@ def plain(keys: Keys, name: str) -> Transformer:
         tied_embeddings=keys.flag("tie_word_embeddings", False),
         attention_bias=biased,
         output_bias=biased,
-        mlp_bias=keys.flag("mlp_bias", False),
         max_positions=keys.whole("max_position_embeddings", 0),
         source=keys.source(),
     )
+
+
+def llama(keys: Keys, name: str) -> Transformer:
+    """Llama itself, whose MLP may have biases too."""
+    return replace(plain(keys, name), mlp_bias=keys.flag("mlp_bias", False))
+
+
+def unbiased(keys: Keys, name: str) -> Transformer:
+    """Llama's layers in a class without biases, whatever a config says."""
+    return replace(plain(keys, name), attention_bias=False, output_bias=False)
 
 
 def gpt(

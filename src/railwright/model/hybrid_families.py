@@ -13,6 +13,7 @@ from railwright.model.architecture import Layer, LinearMixer, Transformer
 from railwright.model.expert_families import granitemoe, qwen_experts
 from railwright.model.family_parts import (
     extra_layers,
+    llama,
     named_layers,
     normed_queries,
     plain,
@@ -161,7 +162,7 @@ def _need_groups(keys: Keys, mixer: LinearMixer, key: str) -> None:
 def bamba(keys: Keys, name: str) -> Transformer:
     """Bamba: attention in the layers that attn_layer_indices names, Mamba-2 in the others; a gated MLP in
     all."""
-    arch = plain(keys, name)
+    arch = llama(keys, name)
     full = named_layers(keys, "attn_layer_indices", arch.layers)
     linear = [i not in full for i in range(arch.layers)]
     return mixed(arch, _mamba(keys, arch.hidden), linear)

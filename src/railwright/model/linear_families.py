@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright.model.architecture import LinearMixer, Transformer
-from railwright.model.family_parts import behind_dense, named_layers, plain, routed, without
+from railwright.model.family_parts import behind_dense, named_layers, plain, routed, unbiased, without
 from railwright.model.hybrid_families import linear_layers, mixed
 from railwright.model.keys import Keys
 
@@ -18,7 +18,7 @@ def minimax(keys: Keys, name: str) -> Transformer:
     """MiniMax-Text-01 and M1: lightning attention with as many heads as the attention of the other layers,
     and Mixtral's experts in all."""
     keys.need(not keys.raw("shared_intermediate_size"), "shared_intermediate_size", "it must be 0.")
-    base, experts = plain(keys, name), "num_local_experts"
+    base, experts = unbiased(keys, name), "num_local_experts"
     has = [True] * base.layers
     arch = routed(keys, base, has, experts=experts, per_token="num_experts_per_tok", width=base.ffn)
     numbers = keys.raw("attn_type_list")
