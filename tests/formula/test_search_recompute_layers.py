@@ -139,8 +139,8 @@ def test_what_would_fit_names_the_fewest_quarters_of_a_stage() -> None:
     none, two = need(), need(recompute="full", recompute_layers=2)
     own = job(batch=128, sequence=4096, micro_batch=4, pipeline=2)
     with pytest.raises(PlanError, match=r"recompute: full with recompute_layers: (2|3) ") as refused:
-        check_memory(own, DENSE, machine(4).network.fabric, two + 0.2 * (none - two))
+        check_memory(own, DENSE, machine(4).network.fabric, two + 0.2 * (none - two), machine(4).server)
     assert "recompute_layers: 1" not in str(refused.value)
     some = job(batch=128, sequence=4096, micro_batch=4, pipeline=2, recompute="full", recompute_layers=1)
     with pytest.raises(PlanError, match=r"recompute_layers: 3 |no recompute_layers"):
-        check_memory(some, DENSE, machine(4).network.fabric, need(recompute="full") * 1.03)
+        check_memory(some, DENSE, machine(4).network.fabric, need(recompute="full") * 1.03, machine(4).server)

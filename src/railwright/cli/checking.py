@@ -221,7 +221,7 @@ def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None
     fabric = machine.network.fabric
     if "attention" in job.dtype_also:
         profile_of(machine.gpu).attention_row("forward", job.dtype)
-    check_memory(job, arch, fabric, machine.gpu.hbm_bytes)
+    check_memory(job, arch, fabric, machine.gpu.hbm_bytes, machine.server)
     check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     if _may_lack_paths(machine):
         from railwright.training import simulate

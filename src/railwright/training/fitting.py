@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from railwright.catalog.parts import Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.again import has_part
 from railwright.training.cached import is_held, reserved
+from railwright.training.eras import era_of
+from railwright.training.host_memory import fits_host
+from railwright.training.hosted import unoffered
 from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
@@ -19,7 +23,7 @@ from railwright.training.schedule import schedule_name
 from railwright.training.sizes import Sizes, domain_of
 from railwright.training.stages import largest_piece, quarters
 
-MOST = 4
+MOST = 6
 """Ways out that are told."""
 
 
@@ -31,8 +35,14 @@ class Way(NamedTuple):
     micro_batch: int
 
 
-def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
-    """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit."""
+def check_memory(
+    job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server
+) -> Memory:
+    """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit.
+
+    capacity  memory of a GPU [byte]
+    server    whose host takes what is offloaded
+    """
     memory = peak_memory(job, arch, fabric, capacity)
     if memory.total <= capacity:
         return memory
@@ -42,34 +52,40 @@ def check_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: 
     raise PlanError(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
-        + _help(job, arch, fabric, capacity)
+        + _help(job, arch, fabric, capacity, server)
     )
 
 
-def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
+def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
     sizes = Sizes.of(job, fabric)
-    axes = [*_shards(job.layout, job.micro_batch, sizes), *_axes(job, arch, domain_of(job, fabric))]
-    fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity))]
+    axes = [
+        *_shards(job.layout, job.micro_batch, sizes),
+        *_axes(job, arch, domain_of(job, fabric)),
+        _offloads(job, sizes.copies),
+    ]
+    fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity, server))]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
         both = [_both(one, other) for one in a for other in b]
-        if found := _first(both, job, arch, fabric, capacity):
+        if found := _first(both, job, arch, fabric, capacity, server):
             fitting.append(found)
         if len(fitting) == MOST:
             break
     if not fitting:
         return (
-            "no step or two in tensor, pipeline, schedule, expert, context, zero, shard, recompute or "
-            "micro_batch makes it fit here; `railwright search` tries every layout. Else use more or larger "
-            "GPUs."
+            "no step or two in tensor, pipeline, schedule, expert, context, zero, shard, recompute, offload "
+            "or micro_batch makes it fit here; `railwright search` tries every layout. Else use more or "
+            "larger GPUs."
         )
     told = "; ".join(fitting[:MOST])
     return f"what would fit: {told}; `railwright search` finds the fastest that does."
 
 
-def _first(ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
+def _first(
+    ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server
+) -> str:
     """The first of some changes that fits, with the holes of the allocator; '' where none does."""
     for way in ways:
         layout = Layout(**{**job.layout.model_dump(), **way.layout})
@@ -79,8 +95,10 @@ def _first(ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric,
         except PlanError:
             continue
         memory = peak_memory(other, arch, fabric, capacity)
-        if memory.total <= capacity and is_held(
-            reserved(other, arch, fabric, memory, (memory.stage,)), capacity
+        if (
+            memory.total <= capacity
+            and is_held(reserved(other, arch, fabric, memory, (memory.stage,)), capacity)
+            and fits_host(other, arch, fabric, server)
         ):
             return f"{way.label} ({memory.total / GIB:.1f} GiB)"
     return ""
@@ -128,8 +146,7 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
         yield [way("sequence_parallel: true", sequence_parallel=True)]
     if layout.pipeline > 1 and schedule_name(layout) not in ("1f1b", "interleaved"):
         yield [way("schedule: auto", schedule="auto")]
-    states = (1, 3) if layout.pipeline == 1 else (1,)
-    if more := [way(f"zero: {stage}", zero=stage) for stage in states if stage > layout.zero]:
+    if more := [way(f"zero: {stage}", zero=stage) for stage in (1, 2, 3) if stage > layout.zero]:
         yield more
     cut = [layout.tensor * factor for factor in (2, 4, 8) if layout.tensor * factor <= server]
     if cut and (layout.sequence_parallel or not arch.is_moe):
@@ -142,6 +159,22 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
     for axis in ("pipeline", "expert", "context"):
         sizes = [getattr(layout, axis) * factor for factor in (2, 4, 8)]
         yield [way(f"{axis}: {size}", **{axis: size}) for size in sizes]
+
+
+def _offloads(job: TrainingJob, copies: int) -> list[Way]:
+    """The optimizer's states on the host, or the weights with them, as the job's framework has it.
+
+    copies  ranks with the same weights
+    """
+    away = job.layout.offload
+    if "optimizer" in away or "weights" in away:
+        return []
+    ways = [tuple(sorted({*away, more})) for more in ("optimizer", "weights")]
+    return [
+        Way(f"offload: [{', '.join(way)}]", {"offload": way}, job.micro_batch)
+        for way in ways
+        if not unoffered(era_of(job).framework, Layout(**{**job.layout.model_dump(), "offload": way}), copies)
+    ]
 
 
 def _quarters(layout: Layout, arch: Transformer) -> list[int]:

@@ -81,12 +81,13 @@ def simulate(
     """
     fabric = machine.network.fabric
     doubtful = check(job, arch, fabric)
-    memory = (check_memory if must_fit else peak_memory)(job, arch, fabric, machine.gpu.hbm_bytes)
-    host = (
-        check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
-        if must_fit
-        else host_memory(job, arch, fabric, machine.server)
-    )
+    hbm = machine.gpu.hbm_bytes
+    if must_fit:
+        memory = check_memory(job, arch, fabric, hbm, machine.server)
+        host = check_host(job, arch, fabric, machine.server, hbm)
+    else:
+        memory = peak_memory(job, arch, fabric, hbm)
+        host = host_memory(job, arch, fabric, machine.server)
     memory = replace(memory, host=host)
     groups = place(job, fabric)
     peak = job_peak(machine.gpu, job.dtype)
