@@ -22,8 +22,9 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.allocator import Allocations
 from railwright.search.blocks import Refusal, blocks
+from railwright.search.changes import changed
 from railwright.search.exact import exact_memory
-from railwright.search.explain import changed, explain, loading
+from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, framework_named, runs, runs_none
 from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
@@ -37,6 +38,7 @@ from railwright.search.screen import Screen
 from railwright.search.software import best_lacks, own_lacks, priced, spread_lacks
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.search.stopped import none_can_work, none_fits, none_is_held
+from railwright.search.walk import walk
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
@@ -112,6 +114,7 @@ def search(
     best = [run.simulated(one) for one in first]
     front = front_of([*best, *(run.simulated(one) for one in lean(run.exact.values(), run.holds))])
     own, refused = run.own()
+    strides = walk(job, own.setting, best[0].setting, arch, machine, run.pricer) if own else ()
     effort = Effort(
         run.layouts,
         run.fitting,
@@ -123,7 +126,7 @@ def search(
         screening,
         time.perf_counter() - started,
     )
-    words = explain(own, refused, best[0], machine.gpu.hbm_bytes) + loading(best[0], arch, machine)
+    words = explain(own, refused, best[0], machine.gpu.hbm_bytes, strides) + loading(best[0], arch, machine)
     data = data_parallel(best[0].job, machine.network.fabric)
     words += untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
+from railwright.search.changes import schedule_of, told
 from railwright.search.result import Candidate
-from railwright.search.space import SHARDING
-from railwright.spec.training import Layout
+from railwright.search.walk import Stride
 from railwright.training.cached import crowded, is_held, relies_on_growth
 from railwright.training.feed import feed_of
 from railwright.training.placement import place
-from railwright.training.schedule import schedule_name
 from railwright.units import show_time
 
 GIB = 2.0**30
@@ -23,6 +22,9 @@ SAME = 1e-6
 
 SMALLEST = 0.005
 """Shares that change by less than this part of the step are left out."""
+
+SINGLE = 6
+"""Changes of a walk that are told one by one."""
 
 NAMES = {
     "compute": "compute",
@@ -50,9 +52,14 @@ PLACEMENTS = {
 }
 
 
-def explain(own: Candidate | None, refused: str, best: Candidate, capacity: float) -> tuple[str, ...]:
-    """Sentences: the gain, then every share that changes by more than 0.5 % of the step, then memory, and
-    whether the holes between tensors fit beside them."""
+def explain(
+    own: Candidate | None, refused: str, best: Candidate, capacity: float, strides: Sequence[Stride] = ()
+) -> tuple[str, ...]:
+    """Sentences: the gain, change by change, then every share that changes by more than 0.5 % of the step,
+    then memory, and whether the holes between tensors fit beside them.
+
+    strides  from the own layout to the best one (`walk.walk`)
+    """
     holes = _holes("the best one", best, capacity)
     if own is None:
         return (
@@ -81,7 +88,9 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
     if abs(gain) < SAME:
         need = ", and needs less memory" if leaner else ""
         gained = f"Another layout is as fast as the one as written, {show_time(own.time)} a step{need}."
-    words = [f"{gained} What changes: {_changes(own.setting, best.setting)}."]
+    words = [f"{gained} What changes: {told(own.setting, best.setting)}."]
+    if len(strides) > 1:
+        words.append(_walked(own.time, strides))
     before, after = ({s.kind: s.exposed for s in c.step.shares} for c in (own, best))
     moved = {k: after.get(k, 0.0) - before.get(k, 0.0) for k in NAMES if k in before or k in after}
     for kind, change in sorted(moved.items(), key=lambda item: item[1]):
@@ -108,6 +117,30 @@ def explain(own: Candidate | None, refused: str, best: Candidate, capacity: floa
     return (*words, *holes)
 
 
+def _walked(start: float, strides: Sequence[Stride]) -> str:
+    """What every change brings after those before it; of the last ones, which bring least, their sum."""
+    found, here, fitted = [], start, True
+    for n, stride in enumerate(strides):
+        rest = strides[n:]
+        if n >= SINGLE and len(rest) > 1:
+            found.append(f"what is left ({len(rest)} changes) {_moved(here, rest[-1].seconds)}")
+            break
+        fits = {(True, False): ", which does not fit", (False, True): ", which fits again"}
+        found.append(
+            f"{told(stride.before, stride.after)} {_moved(here, stride.seconds)}"
+            + fits.get((fitted, stride.fits), "")
+        )
+        here, fitted = stride.seconds, stride.fits
+    return f"One change at a time, each time the one that helps most: {'; '.join(found)}."
+
+
+def _moved(before: float, after: float) -> str:
+    """How a change moves a step."""
+    if abs(after - before) < SAME * before:
+        return f"leaves {show_time(after)}"
+    return f"{'saves' if after < before else 'costs'} {show_time(abs(after - before))} ({show_time(after)})"
+
+
 def _holes(which: str, one: Candidate, capacity: float) -> tuple[str, ...]:
     """That the holes between the tensors of a layout do not fit beside them, and what helps."""
     tight = crowded(one.held, capacity) if one.held else ""
@@ -125,51 +158,10 @@ def loading(best: Candidate, arch: Transformer, machine: Machine) -> tuple[str, 
     return (f"{words} {show_time(wait)} more a step.",) if wait > 0.0 else ()
 
 
-def changed(own: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[str, ...]:
-    """Axes that are changed in effect: choices of what is not there do not count."""
-    return tuple(axis for axis in best if _differs(axis, own, best))
-
-
-def _changes(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    before, after = _effective(own), _effective(best)
-    found = [f"{a} {_show(before[a])} -> {_show(after[a])}" for a in changed(own, best)]
-    return ", ".join(found) or "nothing but the order of ranks"
-
-
-def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    needs = {
-        "context_kind": "context",
-        "overlap_cp": "context",
-        "overlap_tp": "tensor",
-        "sequence_parallel": "tensor",
-        "overlap_ep": "expert",
-        "overlap_pp": "pipeline",
-        "schedule": "pipeline",
-    }
-    if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
-        return False
-    if max(own["zero"], best["zero"]) < SHARDING.get(axis, 0):
-        return False
-    return bool(own[axis] != best[axis] and _effective(own)[axis] != _effective(best)[axis])
-
-
-def _effective(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting with what its defaults stand for: auto is 1F1B or interleaved, experts that name no cut of
-    their own are cut like the rest, and layers are counted where whole ones are computed again."""
-    inside = setting["expert_tensor"] or setting["tensor"]
-    layers = setting["recompute_layers"] if setting["recompute"] == "full" else None
-    return {**setting, "schedule": _schedule(setting), "expert_tensor": inside, "recompute_layers": layers}
-
-
-def _schedule(setting: Mapping[str, Any]) -> str:
-    layout = Layout(schedule=setting["schedule"], virtual_pipeline=setting["virtual_pipeline"])
-    return schedule_name(layout)
-
-
 def _bubble(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
-    before, after = _schedule(a), _schedule(b)
-    if all(s["pipeline"] == 1 or _schedule(s) in ONE_FORM for s in (a, b)):
+    before, after = schedule_of(a), schedule_of(b)
+    if all(s["pipeline"] == 1 or schedule_of(s) in ONE_FORM for s in (a, b)):
         return f"(p - 1) / (v m) is {_idle(best)} instead of {_idle(own)}"
     found = []
     if before != after:
@@ -285,6 +277,22 @@ def _tensor(own: Candidate, best: Candidate) -> str:
     return _that_moved("tp", found, own, best)
 
 
+def _host(own: Candidate, best: Candidate) -> str:
+    """What changes how many launches a step has; what else hides them is in the walk."""
+    a, b = own.setting, best.setting
+    found: list[Reason] = []
+    before, after = _microbatches(own), _microbatches(best)
+    if before != after:
+        found.append((f"{after} microbatches are launched instead of {before}", _less(after < before)))
+    if a["pipeline"] != b["pipeline"]:
+        fewer = b["pipeline"] > a["pipeline"]
+        cut = f"a rank launches 1/{b['pipeline']} of the layers instead of 1/{a['pipeline']}"
+        found.append((cut, _less(fewer)))
+    if (again := _again(a)) != (now := _again(b)):
+        found.append((f"recomputation, which launches again, is {now} instead of {again}", _more_again(a, b)))
+    return _that_moved("host", found, own, best)
+
+
 def _data(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
     found: list[Reason] = []
@@ -322,6 +330,12 @@ def _expert(own: Candidate, best: Candidate) -> str:
     if a["expert"] != b["expert"]:
         groups = f"expert groups of {b['expert']} instead of {a['expert']}"
         found.append((groups, _less(b["expert"] < a["expert"])))
+    (before, cut), (after, finer) = ((s["expert"], s["expert_tensor"] or s["tensor"]) for s in (a, b))
+    if (over := before * cut) != (now := after * finer) and (cut > 1 or finer > 1):
+        found.append((f"all experts lie on {now} GPUs instead of {over}", _less(now < over)))
+    if a["recompute"] != b["recompute"] and "full" in (a["recompute"], b["recompute"]):
+        again = b["recompute"] == "full"
+        found.append((f"recomputation {'repeats' if again else 'no longer repeats'} them", _less(not again)))
     if a["overlap_ep"] != b["overlap_ep"] and min(a["expert"], b["expert"]) > 1:
         turns = b["overlap_ep"]
         found.append((f"passes {'take turns' if turns else 'no longer take turns'}", _less(turns)))
@@ -345,15 +359,8 @@ REASONS: dict[str, Callable[[Candidate, Candidate], str]] = {
     "tp": _tensor,
     "dp": _data,
     "ep": _expert,
+    "host": _host,
 }
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if value is None:
-        return "all"  # of shard: every rank shares one copy; other axes have none in effect
-    return "+".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 
 def _time(seconds: float) -> str:

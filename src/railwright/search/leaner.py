@@ -14,7 +14,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.search.blocks import blocks
-from railwright.search.explain import changed
+from railwright.search.changes import changed
 from railwright.search.space import Block, Space, apply
 from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors
