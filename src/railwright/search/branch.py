@@ -33,11 +33,12 @@ from railwright.search.laws import Floats32, down
 from railwright.search.leaner import leaner, leanest, untried
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
+from railwright.search.reach import together, where_reached
 from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
 from railwright.search.software import best_lacks, own_lacks, priced, spread_lacks
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
-from railwright.search.stopped import none_can_work, none_fits, none_is_held
+from railwright.search.stopped import none_can_work, none_fits, none_is_connected, none_is_held
 from railwright.search.walk import walk
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
@@ -101,6 +102,8 @@ def search(
     if objective == "memory":
         capacity = run.least_memory()
     first, proof = run.fastest(top, capacity)
+    if not first and run.apart:
+        raise PlanError(none_is_connected(job, together(run.apart)[0]))
     if not first:
         raise PlanError(none_is_held(job, run.allocations, untried(space, job, arch, run.fabric)))
     overfull = left_out(run.overfull.values(), first, top)
@@ -142,7 +145,7 @@ def search(
         own,
         refused,
         words,
-        tuple(run.refused),
+        (*run.refused, *together(run.apart)),
         effort,
         told,
     )
@@ -158,6 +161,7 @@ class _Run:
     memory   per block, shape (X, z, o): bytes at least
     exact    layouts that were timed
     overfull  of these, which the allocator cannot hold, as far as that was asked
+    apart    classes whose groups the network does not connect, as far as they were looked into
     """
 
     job: TrainingJob
@@ -173,6 +177,7 @@ class _Run:
     memory: list[Floats32] = field(default_factory=list)
     exact: dict[tuple[int, int], Tried] = field(default_factory=dict)
     overfull: dict[tuple[int, int], Tried] = field(default_factory=dict)
+    apart: list[Refusal] = field(default_factory=list)
     layouts: int = 0
     fitting: int = 0
     refined: int = 0
@@ -302,10 +307,15 @@ class _Run:
         depth = self.depth[i][least.argmin()]
         wanted = (least <= bound * LOOK_AHEAD) & (self.depth[i] == depth)
         deeper = self.screener.passes if depth == COMPUTE else self.screener.priced
-        bounds = down(deeper(self.blocks[i], wanted))
-        self.seconds[i][wanted] = np.maximum(self.seconds[i], bounds)[wanted]
+        bounds, apart = where_reached(deeper, self.blocks[i], wanted)
+        for no in apart:
+            self.apart.append(Refusal(self.blocks[i].size // len(rest), self._said(no)))
+        self.seconds[i][wanted] = np.maximum(self.seconds[i], down(bounds))[wanted]
         self.depth[i][wanted] += 1
         rest[wanted] = np.where(np.isinf(rest), rest, self.seconds[i])[wanted]
+
+    def _said(self, no: PlanError) -> str:
+        return str(no).removeprefix(f"{self.job.name}: ")
 
     def _variants(self, i: int, place: int, capacity: float) -> list[int]:
         """Layouts at a place of a block's bounds that fit, with all that may lie on the host."""

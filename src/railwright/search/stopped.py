@@ -38,6 +38,17 @@ def none_fits(
     )
 
 
+def none_is_connected(job: TrainingJob, apart: Refusal) -> str:
+    """That every layout whose tensors fit has a group whose GPUs the network does not connect.
+
+    apart  how many were asked, and what the network said of one
+    """
+    return (
+        f"{job.name}: no layout of the space can work: of each that fits ({apart.layouts:,} were tried) the "
+        f"network does not connect all GPUs of some group; {apart.example}"
+    )
+
+
 def none_is_held(job: TrainingJob, allocations: Allocations, advice: str) -> str:
     """That the allocator has no room for any layout whose tensors fit.
 

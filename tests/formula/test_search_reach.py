@@ -1,0 +1,84 @@
+"""A search on a network that does not connect all GPUs: rail-only, with PXN off."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from railwright.catalog import load_catalog
+from railwright.collectives import Machine, NcclSettings
+from railwright.errors import PlanError
+from railwright.search import Space, search
+from railwright.search.space import apply
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from training_cases import MOE, job
+
+AXES: dict[str, tuple[object, ...]] = {
+    "tensor": (1, 2, 4, 8),
+    "pipeline": (1, 2),
+    "expert": (1, 8),
+    "expert_tensor": (None, 1),
+    "context": (1,),
+    "virtual_pipeline": (1,),
+    "schedule": ("auto",),
+    "placement": ("packed",),
+    "micro_batch": (1,),
+    "sequence_parallel": (False,),
+    "recompute": ("none",),
+    "zero": (1,),
+    "overlap_tp": (False,),
+    "overlap_ep": (False,),
+    "overlap_cp": (True,),
+    "overlap_dp": (True,),
+    "overlap_pp": (True,),
+}
+
+
+def rail_only(pxn: bool) -> Machine:
+    compute = ComputeNetwork(family="rail-only", switch="qm9700")
+    cluster = Cluster(servers=2, server="dgx-h100", compute=compute)
+    return Machine.of(cluster, load_catalog(), NcclSettings(pxn=pxn))
+
+
+def brute(own: TrainingJob, where: Machine, space: dict[str, tuple[object, ...]]) -> tuple[float, int, int]:
+    """The shortest step of a space, how many can run, and how many the network keeps from it."""
+    times, apart = [], 0
+    for values in product(*space.values()):
+        try:
+            step = simulate(apply(own, dict(zip(space, values, strict=True))), MOE, where, most_events=0)
+            times.append(step.step_time)
+        except PlanError as no:
+            apart += "cannot reach" in str(no)
+    return min(times, default=float("inf")), len(times), apart
+
+
+def test_what_the_network_does_not_connect_is_left_out() -> None:
+    where, own = rail_only(pxn=False), job(batch=64, tensor=8)
+    best, able, apart = brute(own, where, AXES)
+    assert able
+    assert apart
+    found = search(own, MOE, where, Space(AXES), steps=0)
+    assert found.best[0].time == pytest.approx(best, rel=1e-9)
+    assert any("cannot reach" in one.example for one in found.refused)
+
+
+def test_with_pxn_all_are_connected() -> None:
+    where, own = rail_only(pxn=True), job(batch=64, tensor=8)
+    best, _, apart = brute(own, where, AXES)
+    assert not apart
+    found = search(own, MOE, where, Space(AXES), steps=0)
+    assert found.best[0].time == pytest.approx(best, rel=1e-9)
+    assert not any("cannot reach" in one.example for one in found.refused)
+
+
+def test_a_space_of_nothing_else_says_so() -> None:
+    axes = {**AXES, "tensor": (4,), "expert": (4,), "expert_tensor": (None,), "pipeline": (1,)}
+    where, own = rail_only(pxn=False), job(batch=64, tensor=8)
+    assert brute(own, where, axes)[1] == 0
+    with pytest.raises(
+        PlanError, match=r"the network does not connect all GPUs of some group; .*cannot reach"
+    ):
+        search(own, MOE, where, Space(axes), steps=0)
