@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,15 @@ from railwright.study.evaluate import Workshop
 from railwright.study.rooms import money
 from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
-from railwright.training.demand import Pace, Range, demand, predicted_pace, published_pace, usual_server
+from railwright.training.demand import (
+    Pace,
+    Range,
+    above_published,
+    demand,
+    predicted_pace,
+    published_pace,
+    usual_server,
+)
 from training_cases import DENSE, changed, job, machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
@@ -103,6 +112,30 @@ def test_a_predicted_step_gives_its_own_gpu_hours() -> None:
     assert found.gpu_hours.low == pytest.approx(step.gpu_hours * step.error_low)
     assert found.gpu_hours.high == pytest.approx(step.gpu_hours * step.error_high)
     assert found.gpu_hours.low <= found.gpu_hours.middle <= found.gpu_hours.high
+
+
+def test_a_step_faster_than_nine_of_ten_published_ones_says_so_where_none_is_of_its_software() -> None:
+    """Megatron of 2025 has no record on A100, of 2022 it has; H100's are of both."""
+    a100, _ = parts("a100-sxm-80")
+    most = published_pace(DENSE, a100, "bf16").flops.high / peak_rate(a100, "bf16")
+    assert above_published(DENSE, a100, "bf16", most) == ""
+    told = above_published(DENSE, a100, "bf16", most * 1.1)
+    assert "A100 in 16-bit" in told
+    assert f"{most:.0%}" in told
+    # too few series of its own
+    assert above_published(DENSE, parts("b200-sxm")[0], "bf16", 0.99) == ""
+
+    wide = replace(DENSE, layers=16, hidden=5120, heads=40, kv_heads=40, head_dim=128, ffn=13824)
+    plan = job(sequence=4096, batch=128, micro_batch=2, zero=1)
+
+    def warned(software: str, server: str) -> bool:
+        one = plan.model_copy(update={"software": software})
+        step = simulate(one, wide, machine(2, server=server), must_fit=False)
+        return any("published series" in warning for warning in step.warnings)
+
+    assert warned("megatron-2025", "dgx-a100")
+    assert not warned("megatron-2022", "dgx-a100")
+    assert not warned("megatron-2025", "dgx-h100")
 
 
 def test_a_gpu_without_series_of_its_own_gets_all_of_its_kind() -> None:

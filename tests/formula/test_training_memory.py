@@ -15,7 +15,7 @@ from railwright.training.kept import layer_kept
 from railwright.training.memory import peak_memory
 from railwright.training.schedule import orders_of, route_of
 from railwright.training.stages import stage_shapes, tied_parameters
-from railwright.training.states import COPY, state_parts
+from railwright.training.states import COPY, GATHERED, WAITING, state_parts
 from training_cases import DENSE, MOE, job, machine
 
 MEGATRON_175B = Transformer(
@@ -377,3 +377,57 @@ def test_jax_saves_what_it_names(software: str, hidden: int) -> None:
     wanted = job(sequence=4096, zero=3, recompute="selective").model_copy(update={"software": software})
     queries = 2 * 4096 * DENSE.head_dim * (DENSE.heads + 2 * DENSE.kv_heads)
     assert layer_kept(wanted, DENSE, "dense") == hidden * 2 * 4096 * DENSE.hidden + queries
+
+
+@pytest.mark.parametrize(("reshard", "moment"), [(True, "optimizer step"), (False, "head backward")])
+def test_nothing_is_gathered_or_waits_at_the_optimizers_step(reshard: bool, moment: str) -> None:
+    """A copy of half of the gradients outweighs units of weights and gradients, but not all the weights."""
+    wanted = job(gpus=8, zero=3, shard=2, reshard=reshard, recompute="full", batch=32, sequence=256)
+    wanted = wanted.model_copy(update={"gradient_dtype": "bf16"})
+    (stage,) = peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).stages
+    assert stage.moment == moment
+    at_step = moment == "optimizer step"
+    assert (COPY in stage.parts) == at_step
+    assert all((name in stage.parts) != at_step for name in (GATHERED, WAITING))
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+@pytest.mark.parametrize("arch", [DENSE, MOE])
+def test_what_one_rank_alone_holds_is_neither_gathered_nor_reduced(arch: Transformer, zero: int) -> None:
+    """Tensor and pipeline parallelism take all 32 GPUs; torchtitan makes 16 bits of its fp32 shards all the
+    same."""
+    alone = {"tensor": 8, "pipeline": 4, "batch": 8}
+    fabric = machine(4).network.fabric
+
+    def total(stage: int, software: str = "megatron-2025") -> float:
+        one = job(zero=stage, **alone).model_copy(update={"software": software})  # type: ignore[arg-type]
+        return peak_memory(one, arch, fabric, 80e9).total
+
+    # buffers of all gradients have placeholders of single ones beside them, which shards of each have not
+    assert total(1) - 4.1e6 < total(zero) <= total(1)
+    if zero == 3:
+        parts = peak_memory(
+            job(zero=3, **alone).model_copy(update={"software": "fsdp-2025"}),  # type: ignore[arg-type]
+            arch, fabric, 80e9,
+        ).parts  # fmt: skip
+        assert parts[GATHERED] > 0
+
+
+def test_experts_of_one_rank_are_not_gathered_where_dense_parameters_are() -> None:
+    """32 ranks, an expert on each of 8 and 4 copies of it; then groups as large as all that hold experts."""
+    (shape,) = stage_shapes(MOE, job(expert=8).layout)
+    parts = state_parts(job(expert=8, zero=3, reshard=False), MOE, shape, 8)
+    dense = shape.dense_total
+    assert parts[GATHERED] == pytest.approx(2 * dense)
+    spread = state_parts(job(expert=8, zero=3, reshard=False), MOE, shape, 32)
+    assert spread[GATHERED] == pytest.approx(2 * (dense + shape.expert_total))
+
+
+def test_a_reduced_gradient_has_the_type_of_fp32_shards() -> None:
+    """Whatever it is sent in: FSDP keeps 4 bytes of it and copies nothing for the step."""
+    parts = states(zero=3, software="fsdp-2025", gradient_dtype="bf16")
+    assert parts["gradients"] == pytest.approx(4 * PARAMETERS / 32)
+    assert COPY not in parts
+    megatron = states(zero=3, gradient_dtype="bf16")
+    assert megatron["gradients"] == pytest.approx(2 * PARAMETERS / 32)
+    assert megatron[COPY] == pytest.approx(4 * PARAMETERS / 32)

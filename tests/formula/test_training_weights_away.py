@@ -49,7 +49,7 @@ def test_a_units_shard_comes_before_its_gather_and_its_gradients_leave_behind_th
     assert at["out", 0] == (14, 15)
     assert placed.duration == 15, "a pass is over when its last gradients are on the host"
     # where the host adds, it launches a unit only when the gradients of the one before are there
-    held = run(woven(tasks, order, gathers, reduces, 1, fetches, returns, blocking=True))
+    held = run(woven(tasks, order, gathers, reduces, 1, fetches, returns, waiting="returned"))
     assert held.duration == 3 * (4 + 2 + 1)
 
 

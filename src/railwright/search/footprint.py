@@ -27,7 +27,7 @@ from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.route import Chunk
 from railwright.training.sizes import data_parallel
 from railwright.training.stages import StageShape
-from railwright.training.states import AT_STEP, state_parts
+from railwright.training.states import AT_STEP, IN_PASSES, state_parts
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
 """Choices that change memory."""
@@ -86,7 +86,7 @@ class Footprint:
     fabric: Fabric
     _bounds: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _held: dict[tuple[Any, ...], Held] = field(default_factory=dict)
-    _states: dict[tuple[Any, ...], tuple[float, float]] = field(default_factory=dict)
+    _states: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict)
     _system: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
     def bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
@@ -117,9 +117,9 @@ class Footprint:
                     if which not in known:
                         known[which] = self._moments(setting, block, shape, held)
                     moving, resting = known[which]
-                    states, copy = self._of_states(setting, stage, shape, replicas)
+                    states, passing, copy = self._of_states(setting, stage, shape, replicas)
                     at = (m, slice(None), slice(None), 0, 0, 0, z, o, 0, 0)
-                    total = system + states + np.maximum(moving, copy + resting)
+                    total = system + states + np.maximum(passing + moving, copy + resting)
                     found[at] = np.maximum(found[at], total)
         return found
 
@@ -222,14 +222,15 @@ class Footprint:
 
     def _of_states(
         self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int
-    ) -> tuple[float, float]:
-        """Weights, gradients and optimizer states of a stage, and the copy made for the optimizer. [byte]"""
+    ) -> tuple[float, float, float]:
+        """Weights, gradients and optimizer states of a stage, what of them is there in passes only, and what
+        is made for the optimizer. [byte]"""
         cut = tuple(setting[a] for a in (*STAGING, *SHARDING, "context", "zero", "offload"))
         key = (*cut, folding(setting["schedule"]), stage)
         if key not in self._states:
             parts = state_parts(apply(self.job, setting), self.arch, shape, replicas)
-            copy = sum(parts.pop(name, 0.0) for name in AT_STEP)
-            self._states[key] = sum(parts.values()), copy
+            copy, passing = (sum(parts.pop(n, 0.0) for n in names) for names in (AT_STEP, IN_PASSES))
+            self._states[key] = sum(parts.values()), passing, copy
         return self._states[key]
 
     def _of_system(self, setting: Mapping[str, Any], replicas: int) -> float:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from types import MappingProxyType
+from typing import Literal
 
 from railwright.training.communication import Comm
 from railwright.training.lanes import Task
@@ -249,7 +250,7 @@ def woven(
     ahead: int,
     fetches: Mapping[int, Task] = NO_COPIES,
     returns: Mapping[int, Task] = NO_COPIES,
-    blocking: bool = False,
+    waiting: Literal["", "reduced", "returned"] = "",
 ) -> list[Task]:
     """A pass with tasks of other lanes beside it, in order of issue.
 
@@ -257,7 +258,8 @@ def woven(
     gathers  tasks that a unit's compute waits for, issued `ahead` units early
     reduces  tasks that follow a unit
     fetches, returns  a copy that a unit's gathers wait for, and one that waits for its reductions
-    blocking the next unit is launched only when the copy that returns is over
+    waiting  'reduced': the next unit is computed only when these reductions are over; 'returned': it is also
+             launched only then, when the copy that returns is
     A unit is over when it is computed and launched; copies to and from the host run beside it.
     """
     places: dict[int, list[int]] = {}
@@ -283,12 +285,10 @@ def woven(
         last[what][unit] = len(found)
         found.append(task._replace(after=after))
     gate = {unit: (place,) for unit, place in (last[FETCH] | last[GATHER]).items()}
-    gone = {
-        following: (last[RETURN][unit],)
-        for unit, following in (pairwise(order) if blocking else ())
-        if unit in last[RETURN]
-    }
-    waits = {"compute": {u: (*gate.get(u, ()), *gone.get(u, ())) for u in gate | gone}, "host": gone}
+    awaited = last[RETURN if waiting == "returned" else REDUCE] if waiting else {}
+    gone = {after: (awaited[unit],) for unit, after in pairwise(order) if unit in awaited}
+    waits = {"compute": {u: (*gate.get(u, ()), *gone.get(u, ())) for u in gate | gone}}
+    waits["host"] = gone if waiting == "returned" else {}
     for i, task in enumerate(tasks):
         if more := waits.get(task.lane, {}).get(task.layer):
             found[i] = task._replace(after=(*task.after, *more))

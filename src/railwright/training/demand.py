@@ -216,6 +216,22 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQU
     return Pace(reached.times(peak), _borrowed(row, family, gpu, over))
 
 
+def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float) -> str:
+    """What is to be said of a step that no record of its software stands behind, where it reaches more of the
+    dense peak than nine of ten published steps on that GPU; '' where it does not or too few are known."""
+    family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
+    row = _mfu().get(family)
+    if row is None or mfu <= float(row["high"]):
+        return ""
+    kind, name, width = family.split()
+    high, middle, series = float(row["high"]), float(row["middle"]), sum(row["series"].values())
+    return (
+        f"its {mfu:.0%} of the dense peak is more than nine of ten published series of {kind} models on "
+        f"{name} in {width} reach ({high:.0%}; half of {series} reach {middle:.0%}), none of them with this "
+        "software: measure a step before you plan with it."
+    )
+
+
 def _borrowed(row: dict[str, Any], family: str, gpu: Gpu, over: float) -> str:
     """The source of a share of the peak that other GPUs reached, for a GPU without one of its own.
 

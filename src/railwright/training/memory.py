@@ -18,7 +18,7 @@ from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.sizes import data_parallel, job_gpus
 from railwright.training.stages import StageShape, stage_shapes
-from railwright.training.states import AT_STEP, state_parts
+from railwright.training.states import AT_STEP, IN_PASSES, state_parts
 
 SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
@@ -102,10 +102,11 @@ def _stage(
     held = max(moments, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
+    resting = {name: size for name, size in always.items() if name not in IN_PASSES}
     beside = {BESIDE: _beside(job, arch, shape)}
     found = {
         "a layer backward": {**always, **kept, **tensors.layer_backward, **beside},
-        "optimizer step": {**always, **step},
+        "optimizer step": {**resting, **step},
     }
     passes = {"a layer backward": sum(held), "optimizer step": 0}
     at_head, at_embedding = at_ends

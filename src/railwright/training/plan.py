@@ -15,7 +15,7 @@ from railwright.training.chosen import check_chosen
 from railwright.training.divisors import divisors, working
 from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
-from railwright.training.formats import check_formats
+from railwright.training.formats import check_formats, has_fp32_shards
 from railwright.training.gpus import check_gpus, of_servers
 from railwright.training.hosted import check_offload
 from railwright.training.lora import check_adapters
@@ -328,7 +328,13 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"Transformer Engine splits attention with {what} over context ranks only with context_kind "
             f"{kinds}; {kind} is predicted all the same."
         )
-    if job.layout.zero >= 2 and job.layout.pipeline > 1:
+    copies = Sizes.of(job, fabric).copies
+    if job.layout.zero >= 2 and copies == 1 and not has_fp32_shards(job):
+        found.append(
+            f"zero: {job.layout.zero} does nothing: no two ranks hold the same parameters, so that there is "
+            "nothing to share out."
+        )
+    if job.layout.zero >= 2 and job.layout.pipeline > 1 and copies > 1:
         found.append(
             f"zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
             "parameters or gradients in every microbatch; zero: 1 does so once per step."

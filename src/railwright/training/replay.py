@@ -16,7 +16,7 @@ from railwright.training.muon import ITERATION
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.stages import StageShape
-from railwright.training.states import COPY, PASSING, STATES, moment_bytes, state_parts
+from railwright.training.states import COPY, IN_PASSES, STATES, moment_bytes, state_parts
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
 OneLayer = tuple[Layer, bool]
@@ -123,13 +123,15 @@ class Replay:
             self.take(states["gradients"])
         if copied:
             self.give(weights)
-        for name in ("gathered weights", "gradients before reduction", PASSING):
-            if states.get(name):
-                self.take(states[name])
+        self.passing = self.in_passes()
         if STATES in states:
             self.moment = moment_bytes(self.job, self.arch, self.shape, self.ranks) / 2
             self.each(states[STATES] - 2 * self.moment)
         self.always()
+
+    def in_passes(self) -> list[Block]:
+        """What is gathered, waits to be reduced or is on its way, but at the optimizer's step."""
+        return [self.take(size) for name in IN_PASSES if (size := self.states.get(name))]
 
     def always(self) -> None:
         for size in self.tensors.always.values():
@@ -282,8 +284,10 @@ class Replay:
 
     def update(self, step: int) -> None:
         """The optimizer's step, on gradients in fp32; the first one makes the moments."""
+        self.give(self.passing)
         copies = self.each(self.states.get(COPY, 0.0))
         if step == 0:
             self.each(self.moment, self.moment)
         self.once(self.states.get(ITERATION, 0.0))
         self.give(copies)
+        self.passing = self.in_passes()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import shared_by
@@ -153,15 +154,24 @@ def backward_with(
     """A backward pass that gathers parameters again where they were dropped, and reduces its gradients.
 
     The unit it begins with was not dropped; gradients of an embedding need no parameters.
-    blocking  the pass ends only when its last reduction does
+    blocking  every unit waits for the reductions of the one before, and the end of the pass for the last
     adding    gradients of earlier microbatches are there, on the host
     """
     order = tuple(reversed(units.order))
     again = {u: units.gathers[u] for u in order[1:] if u >= 0} if gather else {}
     fetches = {u: task for u, task in units.fetches.items() if u in again}
     returns = (units.added if adding else units.returns) if reduce else NO_COPIES
-    found = woven(tasks, order, again, units.reduces if reduce else {}, ahead, fetches, returns, adding)
+    waiting: Literal["", "reduced", "returned"] = "returned" if adding else "reduced" if blocking else ""
+    found = woven(tasks, order, again, units.reduces if reduce else {}, ahead, fetches, returns, waiting)
     return ending_with_dp(found) if blocking else found
+
+
+def behind(tasks: Sequence[Task], sent: Sequence[Task]) -> list[Task]:
+    """A pass whose dp tasks wait until all of it is launched and computed, and which is over only when they
+    are."""
+    last = {task.lane: i for i, task in enumerate(tasks) if task.lane in ("compute", "host")}
+    after = tuple(last.values())
+    return ending_with_dp([*tasks, *(task._replace(after=after) for task in sent)])
 
 
 def ending_with_dp(tasks: list[Task]) -> list[Task]:

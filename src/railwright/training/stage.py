@@ -25,7 +25,7 @@ from railwright.training.shards import (
     Units,
     all_gathers,
     backward_with,
-    ending_with_dp,
+    behind,
     forward_with,
     last_gathers,
 )
@@ -303,8 +303,8 @@ class Stage:
             return tasks
         if begins == "buckets":
             held = self.buckets[unit.backward_chunk]
-            found = [*tasks, *reduce_tasks(held, self.prices, data.each, data.zero, tasks)]
-            return found if data.overlapped else ending_with_dp(found)
+            sent = reduce_tasks(held, self.prices, data.each, data.zero, tasks)
+            return [*tasks, *sent] if data.overlapped else behind(tasks, sent)
         units = self.units[unit.chunk]
         if begins == "gathers":
             return forward_with(tasks, units, data.prefetch)

@@ -59,8 +59,14 @@ PASSING = "shards on their way from and to the host"
 STATES = "optimizer states"
 """Master weights and moments."""
 
+GATHERED, WAITING = "gathered weights", "gradients before reduction"
+
 AT_STEP = (COPY, BUCKETS, ITERATION)
 """Parts that are there at the optimizer's step only."""
+
+IN_PASSES = (GATHERED, WAITING, PASSING)
+"""Parts that are there in passes only: weights stay gathered until the last backward pass of a step at most,
+and by its end all gradients are reduced."""
 
 
 def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int) -> dict[str, float]:
@@ -70,6 +76,10 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
 
     ZeRO-1 shards the optimizer states over them, ZeRO-2 the gradients too, down to one bucket that waits for
     its reduction, ZeRO-3 also the weights, over `layout.shard` of them, down to the units that are gathered.
+    What one rank alone holds is neither gathered nor reduced, but for fp32 shards, of which 16 bits are made.
+    Beside these a reduced gradient has fp32 too, whatever it was sent in (PyTorch, FSDP2,
+    _fsdp_collectives.py, foreach_reduce: cast to the parameter's type; FSDP, _runtime_utils.py,
+    _cast_grad_to_param_dtype).
     Frozen weights have neither gradients nor states.  Under Muon, those of the rank with most of them.
     """
     layout, gradient = job.layout, gradient_bytes(job)
@@ -78,18 +88,21 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = dense / over + expert / expert_over
     parts = {"weights": _weights(job, shape), "gradients": gradient * (dense + expert)}
+    widened = has_fp32_shards(job) and layout.reduce_each
     if layout.zero >= 2 and layout.reduce_each:
         bucket = max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * ranks)
-        waiting = _largest_unit(shape) if layout.zero == 3 else min(bucket, dense + expert)
-        parts["gradients"] = gradient * shard
-        parts["gradients before reduction"] = gradient * waiting
+        sent = dense * (over > 1) + expert * (expert_over > 1)
+        waiting = min(_largest_unit(shape), sent) if layout.zero == 3 else min(bucket, sent)
+        parts["gradients"] = (4.0 if widened else gradient) * shard
+        parts[WAITING] = gradient * (_largest_unit(shape) if widened else waiting)
     if layout.zero == 3:
         all_dense, all_expert = shape.dense_total, shape.expert_total
         weight = ENDS_BYTES
         if has_fp32_shards(job):
             weight, master = MASTER_BYTES["fp32"], 0.0
         parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
-        parts["gathered weights"] = ENDS_BYTES * _gathered(job, shape)
+        cut = (True, True) if has_fp32_shards(job) else (over > 1, expert_over > 1)
+        parts[GATHERED] = ENDS_BYTES * _gathered(job, shape, *cut)
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
     if era_of(job).deepspeed:
@@ -102,7 +115,7 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
             by_adam = shard - _mean(groups)
             parts[STATES] = (master + moments) * weights_of(groups).fullest + (master + 2 * moments) * by_adam
             parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
-    if gradient < 4.0 and not reads_as_kept(job):
+    if gradient < 4.0 and not widened and not reads_as_kept(job):
         # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
         if era_of(job).deepspeed and layout.zero < 2:
             parts |= copied(shard, layout.zero, offload)
@@ -152,10 +165,13 @@ def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -
     return left | ({"gradients": 0.0} if job.layout.reduce_each else {})
 
 
-def _gathered(job: TrainingJob, shape: StageShape) -> float:
+def _gathered(job: TrainingJob, shape: StageShape, dense: bool, expert: bool) -> float:
     """Parameters that lie whole on a GPU at once: the unit that computes and those gathered ahead of it, or
-    all where they stay after the forward pass."""
-    units = sorted(_units(shape), reverse=True)
+    all where they stay after the forward pass.
+
+    dense, expert  whether parameters of either kind are gathered
+    """
+    units = sorted(_units(shape, dense, expert), reverse=True)
     return sum(units[: 1 + job.overlap.prefetch]) if job.layout.reshard else sum(units)
 
 
@@ -166,11 +182,11 @@ def _largest_unit(shape: StageShape) -> float:
     return max((size for chunk in shape.adapters for size in chunk), default=0.0)
 
 
-def _units(shape: StageShape) -> list[float]:
-    """Parameters of each unit of sharding: every layer, and the ends."""
+def _units(shape: StageShape, of_dense: bool = True, of_experts: bool = True) -> list[float]:
+    """Parameters of each unit of sharding: every layer, and the ends; of either kind."""
     layers = [
-        d + e
+        d * of_dense + e * of_experts
         for dense, expert in zip(shape.dense, shape.expert, strict=True)
         for d, e in zip(dense, expert, strict=True)
     ]
-    return [*layers, *(end for end in (shape.embedding, shape.head) if end)]
+    return [*layers, *(end for end in (shape.embedding, shape.head) if end and of_dense)]

@@ -22,6 +22,7 @@ from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
+from railwright.training.demand import above_published
 from railwright.training.eras import Pace, era_of, hides_sends, pace_alone, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
@@ -133,13 +134,15 @@ def simulate(
     parts = shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden)
     family, framework = family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework
     band = error_band(family, framework, fitted, launch_share(parts, step_time))
+    mfu = flops / (step_time * gpus * peak)
+    fast = "" if fitted or job.lora else above_published(arch, machine.gpu, job.dtype, mfu)
     step = StepResult(
         step_time=step_time,
         tokens=tokens,
         tokens_per_second=tokens / step_time,
         tokens_per_second_per_gpu=tokens / step_time / gpus,
         model_flops=flops,
-        mfu=flops / (step_time * gpus * peak),
+        mfu=mfu,
         shares=parts,
         memory=memory,
         collectives=used(stages[chosen].stage, placed[chosen], endings[chosen], prices),
@@ -150,7 +153,10 @@ def simulate(
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,
-        warnings=warnings_of(job, arch, machine, doubtful, host, groups, prices.servers("ep")),
+        warnings=(
+            *warnings_of(job, arch, machine, doubtful, host, groups, prices.servers("ep")),
+            *filter(None, (fast,)),
+        ),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))
