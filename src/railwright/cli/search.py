@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from railwright.cli.jobs import training_job
-from railwright.cli.studies import StudyArgument, open_study
+from railwright.cli.studies import StudyArgument, open_study, study_text
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def search(
         str | None,
         typer.Option(
             "--export",
-            help="Print the best one: megatron, nemo, torchtitan or study; of a serving job vllm, sglang, "
-            "trtllm or study.",
+            help="Print the best one: megatron, nemo, torchtitan or study (yours, with it in the job); of a "
+            "serving job vllm, sglang, trtllm or study.",
         ),
     ] = None,
     rank: Annotated[
@@ -131,6 +131,10 @@ def search(
 
         picked = _ranked(result, rank or 1)
         written = exported(picked, arch, Hosts.of(picked.job, machine), export, result.priced)
+        if export == "study":
+            from railwright.cli.exported_study import in_study
+
+            written = in_study(study_text(study), "jobs", chosen.name, written)
     if as_json:
         typer.echo(json.dumps(_plain(result) | ({"export": written} if written else {}), indent=2))
     elif written:

@@ -62,6 +62,11 @@ def search_serving_job(
         from railwright.search.serving_export import export as exported
 
         written = exported(result, export)
+        if export == "study":
+            from railwright.cli.exported_study import in_study
+            from railwright.cli.studies import study_text
+
+            written = in_study(study_text(file), "serving", chosen.name, written, rate)
     if as_json:
         found = plain(result, top, _dollars(asked, result))
         typer.echo(json.dumps(found | ({"export": written} if written else {}), indent=2))

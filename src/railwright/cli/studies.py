@@ -36,6 +36,14 @@ def open_study(name: str) -> Study:
     return study
 
 
+def study_text(name: str) -> str:
+    """The text of a study that `open_study` opened."""
+    from railwright.spec import template
+    from railwright.spec.document import read_text
+
+    return template(name) if is_template(name) else read_text(Path(name))
+
+
 def _load(name: str) -> Study:
     from railwright.spec import load_study, load_study_text, template, template_names
 

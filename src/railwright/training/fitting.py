@@ -126,7 +126,7 @@ def _axes(job: TrainingJob, arch: Transformer, server: int) -> Iterator[list[Way
         ways = [] if layout.recompute == "selective" else [way("recompute: selective", recompute="selective")]
         parts = tuple(part for part in ("mla_up_proj", "layernorm", "moe_act") if has_part(arch, part))
         if parts and layout.recompute == "none":
-            label = f"recompute: selective of {', '.join(parts)}"
+            label = f"recompute: selective with recompute_modules: [{', '.join(parts)}]"
             ways.append(way(label, recompute="selective", recompute_modules=parts))
         ways += [
             way(f"recompute: full with recompute_layers: {n}", recompute="full", recompute_layers=n)

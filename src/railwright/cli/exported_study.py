@@ -1,0 +1,55 @@
+"""A user's study with one job on the layout that a search found: the rest stays as it is written."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from typing import Any, Literal
+
+SEARCHED: dict[str, tuple[str, ...]] = {
+    "jobs": ("gpus", "micro_batch", "software", "layout", "overlap"),
+    "serving": ("layout", "replicas", "prefill", "weights", "kv", "max_batched_tokens", "max_requests"),
+}
+"""What a search sets in a job of either section, and of training jobs `--gpus`."""
+
+
+def in_study(
+    text: str, section: Literal["jobs", "serving"], name: str, fragment: str, rate: float | None = None
+) -> str:
+    """The study with the fragment's values in place of the job's own; comments and units stay.
+
+    text      of the study, which has been read without mistakes
+    name      of the job in the section
+    fragment  a section with that one job behind lines of comment, as `search.export` writes it
+    rate      of a serving job's clients, where the search had another than the study
+    """
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    yaml.width = 4096
+    if re.search(rf"^{section}:.*\n(\s*(#.*)?\n)*\s+- ", text, re.MULTILINE):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    study, found = yaml.load(text), yaml.load(fragment)[section][0]
+    job = _named(study[section], name)
+    for key in SEARCHED[section]:
+        if key not in found:
+            job.pop(key, None)
+        elif key not in job or _plain(job[key]) != _plain(found[key]):
+            job[key] = found[key]
+    if rate is not None:
+        job.setdefault("client", {})["rate"] = rate
+    into = StringIO()
+    yaml.dump(study, into)
+    said = [line for line in fragment.splitlines() if line.startswith("#")]
+    return "\n".join([*said, into.getvalue()])
+
+
+def _named(jobs: Any, name: str) -> Any:
+    """The job of a name: a list of jobs."""
+    return next(job for job in jobs if job.get("name") == name)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
