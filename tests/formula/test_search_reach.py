@@ -82,3 +82,12 @@ def test_a_space_of_nothing_else_says_so() -> None:
         PlanError, match=r"the network does not connect all GPUs of some group; .*cannot reach"
     ):
         search(own, MOE, where, Space(axes), steps=0)
+
+
+def test_the_leanest_is_the_leanest_of_those_that_are_connected() -> None:
+    """Experts over all 16 GPUs need least, and their all-to-all crosses rails."""
+    axes = {**AXES, "tensor": (2,), "expert": (1, 8), "expert_tensor": (None,), "pipeline": (1,)}
+    where, own = rail_only(pxn=False), job(batch=64, tensor=8)
+    assert brute(own, where, axes)[1:] == (1, 1)
+    found = search(own, MOE, where, Space(axes), steps=0, objective="memory")
+    assert found.best[0].setting["expert"] == 1

@@ -130,3 +130,26 @@ def test_a_search_walks_from_the_job_to_what_it_found() -> None:
     assert len(changes) > 1
     assert all(change in sentence for change in changes)
     assert sentence.endswith(f"({show_time(found.best[0].time)}).")
+
+
+def test_what_does_not_count_comes_from_the_best_one() -> None:
+    """Layers that nobody computes again would count, and be refused, under full recomputation alone."""
+    own, best = {**OWN, "recompute": "none", "recompute_layers": 99}, {**OWN, "recompute": "full"}
+
+    def seconds(setting):
+        return 2.0 if setting["recompute_layers"] is None else inf
+
+    ((before, after, took),) = steepest(own, best, seconds)
+    assert before == own
+    assert after == best
+    assert took == 2.0
+
+
+def test_a_schedule_of_stages_that_are_gone_goes_with_them() -> None:
+    """zero 3 is refused beside ZB-H1, which one stage has no use for."""
+    own = job(pipeline=4, schedule="zb-h1")
+    best, where = job(pipeline=1, zero=3), machine(2)
+    strides = walk(own, setting_of(own), setting_of(best), DENSE, where, Pricer(own, DENSE, where))
+    assert all(stride.seconds < inf for stride in strides)
+    assert strides[-1].after == setting_of(best)
+    assert strides[-1].seconds == pytest.approx(simulate(best, DENSE, where).step_time, rel=1e-9)

@@ -98,10 +98,7 @@ def search(
     run = _Run(job, arch, machine, space, progress or (lambda what, done: None), only)
     run.screen()
     screening = time.perf_counter() - started
-    capacity = machine.gpu.hbm_bytes
-    if objective == "memory":
-        capacity = run.least_memory()
-    first, proof = run.fastest(top, capacity)
+    first, proof, capacity = run.fastest(top) if objective == "time" else run.leanest(top)
     if not first and run.apart:
         raise PlanError(none_is_connected(job, together(run.apart)[0]))
     if not first:
@@ -110,7 +107,7 @@ def search(
     most = first[0].memory
     for step in range(steps):
         run.tell(f"the front, {step + 1} of {steps}", 0.9)
-        leaner, _ = run.fastest(1, min(most, capacity) * 0.85)
+        leaner, _, _ = run.fastest(1, min(most, capacity) * 0.85)
         if not leaner:
             break
         most = leaner[0].memory
@@ -129,7 +126,9 @@ def search(
         screening,
         time.perf_counter() - started,
     )
-    words = explain(own, refused, best[0], machine.gpu.hbm_bytes, strides) + loading(best[0], arch, machine)
+    words = explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, objective == "memory") + loading(
+        best[0], arch, machine
+    )
     data = data_parallel(best[0].job, machine.network.fabric)
     words += untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
@@ -237,15 +236,26 @@ class _Run:
         advice = leaner(self.space, self.job, self.arch, self.fabric, self._bounded, capacity)
         return none_fits(self.job, self.layouts, setting, need, capacity, advice)
 
-    def fastest(self, top: int, capacity: float) -> tuple[list[Tried], float]:
-        """The `top` fastest layouts within a memory that the allocator can hold, and what every layout not
-        evaluated takes at least [s], but for slower variants of these and such as cannot be held.
+    def leanest(self, top: int) -> tuple[list[Tried], float, float]:
+        """`fastest` of those that need least memory; again, where the network did not connect these."""
+        while True:
+            apart = len(self.apart)
+            found = self.fastest(top, self.least_memory())
+            if found[0] or len(self.apart) == apart:
+                return found
+
+    def fastest(self, top: int, capacity: float | None = None) -> tuple[list[Tried], float, float]:
+        """The `top` fastest layouts within a memory that the allocator can hold, what every layout not
+        evaluated takes at least [s], but for slower variants of these and such as cannot be held, and that
+        memory [byte].
+
+        capacity  of a layout; default: a GPU's
 
         The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
         looked into where its bound is least, until that belongs to a layout with all it sends.  The allocator
         is asked last, of the layouts that would be told: where it cannot hold one, the search goes on.
         """
-        listed = Listed(top)
+        listed, capacity = Listed(top), self.machine.gpu.hbm_bytes if capacity is None else capacity
         left: dict[int, Floats32] = {}
         heap: list[Entry] = []
         for i in range(len(self.blocks)):
@@ -258,7 +268,7 @@ class _Run:
                 best = listed.best()
                 full = [one for one in best if not self.holds(one)]
                 if not full:
-                    return best, heap[0][0] if heap else np.inf
+                    return best, heap[0][0] if heap else np.inf, capacity
                 for one in full:
                     self.overfull[one.block, one.at] = one
                     for entry in listed.drop(one):
@@ -329,9 +339,13 @@ class _Run:
         return found
 
     def least_memory(self) -> float:
-        """The least memory of any layout that the allocator can hold. [byte]"""
+        """The least memory of any layout that the allocator can hold, but for such as are known not to be
+        connected. [byte]"""
         best = self.machine.gpu.hbm_bytes
-        within = [np.flatnonzero(memory <= best) for memory in self.memory]
+        within = [
+            np.flatnonzero((memory <= best) & np.isfinite(seconds.min((1, 2, 3)))[:, None, None])
+            for memory, seconds in zip(self.memory, self.seconds, strict=True)
+        ]
         bounds = np.concatenate([memory.flat[at] for memory, at in zip(self.memory, within, strict=True)])
         of_block = np.repeat(np.arange(len(within)), [len(at) for at in within])
         places = np.concatenate(within)

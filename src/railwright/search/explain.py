@@ -53,12 +53,18 @@ PLACEMENTS = {
 
 
 def explain(
-    own: Candidate | None, refused: str, best: Candidate, capacity: float, strides: Sequence[Stride] = ()
+    own: Candidate | None,
+    refused: str,
+    best: Candidate,
+    capacity: float,
+    strides: Sequence[Stride] = (),
+    lean: bool = False,
 ) -> tuple[str, ...]:
     """Sentences: the gain, change by change, then every share that changes by more than 0.5 % of the step,
     then memory, and whether the holes between tensors fit beside them.
 
     strides  from the own layout to the best one (`walk.walk`)
+    lean     whether the leanest was asked for
     """
     holes = _holes("the best one", best, capacity)
     if own is None:
@@ -79,7 +85,7 @@ def explain(
     if gain > 0:
         found, much = "The best layout", f"{gain:.1%} more"
     else:
-        found = "The leanest layout" if leaner and not full else "The best of the space"
+        found = "The leanest layout" if lean and leaner and not full else "The best of the space"
         much = f"{-gain:.1%} fewer"
     gained = (
         f"{found} takes {show_time(best.time)} a step, the one as written {show_time(own.time)}: "

@@ -67,12 +67,22 @@ def steepest(
 
     seconds  of a step; infinite where a layout cannot work: then two changes are made at once, or all
     """
-    here = own
+    here = _settled(own, best)
+    before = own
     while left := changed(here, best):
         for many in sorted({1, min(2, len(left)), len(left)}):
-            ways = [{**here, **{axis: best[axis] for axis in some}} for some in combinations(left, many)]
+            ways = [
+                _settled({**here, **{axis: best[axis] for axis in some}}, best)
+                for some in combinations(left, many)
+            ]
             took, at = min((seconds(way), i) for i, way in enumerate(ways))
-            if took < inf or many == len(left):
+            if took < inf:
                 break
-        yield here, ways[at], took
-        here = ways[at]
+        yield before, ways[at], took
+        before = here = ways[at]
+
+
+def _settled(here: Setting, best: Setting) -> dict[str, Any]:
+    """A layout with what does not count between it and the best one as the best one has it, so that nothing
+    of it comes to count, or stands in the way, when the rest changes."""
+    return {**best, **{axis: here[axis] for axis in changed(here, best)}}
