@@ -135,3 +135,30 @@ def test_models_without_rotary_positions_have_nothing_to_fuse() -> None:
     bare = replace(LLAMA, position_embeddings=2048)
     names = [op.name for op in layer_operators(bare, "dense", ROWS, ROWS, unfused=("rotary",)).forward]
     assert "rotary" not in names
+
+
+@pytest.mark.parametrize("name", ["nemotron-4-15b", "nemotron-h-56b", "nemotron-3-nano-30b-a3b"])
+def test_a_squared_relu_is_two_kernels_forward_and_four_backward(name: str) -> None:
+    """relu and its square; x, twice x, times the gradient, and ReLU's: 4 and 10 passes over the elements."""
+    model = load_model(name)
+    assert model.details.activation == "relu2"
+    kind = "mlp" if name == "nemotron-h-56b" else "experts" if "nano" in name else "dense"
+
+    def kernels(*unfused: str) -> tuple[Operator, Operator]:
+        layer = layer_operators(model, kind, ROWS, ROWS, unfused=unfused)  # type: ignore[arg-type]
+        return tuple(
+            next(op for op in operators if "activation" in op.name)
+            for operators in (layer.forward, layer.backward_input)
+        )  # type: ignore[return-value]
+
+    fused, eager = kernels(), kernels("activation")
+    assert [op.launches for op in fused] == [1, 1]
+    assert [op.launches for op in eager] == [2, 4]
+    assert eager[0].bytes == 2 * fused[0].bytes
+    assert eager[1].bytes == pytest.approx(10 / 3 * fused[1].bytes)
+
+
+def test_a_gelu_without_a_gate_is_one_kernel_anyway() -> None:
+    plain = replace(LLAMA, gated=False)
+    one, other = (layer_operators(plain, "dense", ROWS, ROWS, unfused=how) for how in ((), ("activation",)))
+    assert one == other

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from railwright.model.mlp_kernels import GATED_LAUNCHES, GATED_MOVED
+from railwright.model.mlp_kernels import GATED_LAUNCHES, GATED_MOVED, SQUARED_LAUNCHES, SQUARED_MOVED
 from railwright.model.norms import GAINS, GAINS_MOVED, RMS_LAUNCHES, RMS_MOVED, kept_by_norm
 
 torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 ROWS, WIDTH = 64, 128
-NO_KERNEL = ("view", "expand", "detach", "unsqueeze", "empty", "alias", "t", "slice", "split")
+NO_KERNEL = ("view", "expand", "detach", "unsqueeze", "empty", "alias", "slice", "split")
 """Views and allocations."""
 
 
@@ -30,7 +30,8 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]
         self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         out = operation(*args, **(kwargs or {}))
-        if not operation._schema.name.removeprefix("aten::").startswith(NO_KERNEL):
+        name = operation._schema.name.removeprefix("aten::")
+        if name != "t" and not name.startswith(NO_KERNEL):
             self.launches += 1
             self.moved += sum(map(_elements, [*args, out])) / (ROWS * WIDTH)
         return out
@@ -97,6 +98,16 @@ def test_a_gated_activation() -> None:
 
     assert counted(gated, inputs) == (GATED_LAUNCHES, list(GATED_MOVED))
     assert kept(gated, inputs) == [1.0]
+
+
+def test_a_squared_relu() -> None:
+    """As NeMo and Hugging Face's transformers write it; it keeps what ReLU gives, and its input nothing."""
+
+    def squared(one: Any) -> Any:
+        return torch.pow(torch.nn.functional.relu(one), 2)
+
+    assert counted(squared, [tensor(ROWS, WIDTH)]) == (SQUARED_LAUNCHES, list(SQUARED_MOVED))
+    assert kept(squared, [tensor(ROWS, WIDTH)]) == [1.0]
 
 
 def test_an_activation_without_a_gate_and_layer_norm_are_one_kernel() -> None:

@@ -100,7 +100,7 @@ def habits_of(record: Mapping[str, str]) -> Habits:
         era: Software = "xla-2024" if software.startswith("PaXML") else "xla-2025"
         return Habits(era, source="JAX: XLA hides what it can")
     found = HABITS.get(name, HABITS[""])
-    if found is HABITS[""] and OF_2025.search(software):
+    if is_nemo_2(record):
         return replace(found, era="megatron-2025", master="fp32")
     if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
         return replace(found, era="megatron-2025-unfused")
@@ -110,6 +110,12 @@ def habits_of(record: Mapping[str, str]) -> Habits:
     if recipe_of(record).get("fused"):
         return replace(found, era="megatron-2026-06-01" if software == SPILLED_BIASES else "megatron-2026")
     return found
+
+
+def is_nemo_2(record: Mapping[str, str]) -> bool:
+    """Whether a record ran by NeMo's recipes of 2025."""
+    of_nemo = record["family"].split("-")[0] not in HABITS
+    return of_nemo and OF_2025.search(record["software"]) is not None
 
 
 def framework_of(record: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
-from railwright.measure.training_habits import DELAYED, Habits, habits_of
+from railwright.measure.training_habits import DELAYED, Habits, habits_of, is_nemo_2
 from railwright.measure.training_recipes import recipe_of
 from railwright.measure.training_scripts import OFFLOADED, graphs_of, loss_is_eager, script_of
 from railwright.measure.training_tuning import adapters, sample_length
@@ -216,6 +216,11 @@ def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
         # Megatron-Bridge v0.3.1 to v0.5.1, recipes/nemotronh: nemotron_3_nano.py sets moe_router_fusion =
         # False, nemotron_3_super.py and its provider leave it at that default
         found = (*found, "router")
+    if record["model"].startswith("nemotron") and is_nemo_2(record):
+        # NeMo 8cfedd7, collections/llm/fn/activation.py, squared_relu ('remove until we have serialization'
+        # before its commented torch.jit.script), and gpt/model/ssm.py, NemotronHConfigBase (a lambda); NeMo
+        # 1's is compiled (collections/nlp/modules/common/megatron/utils.py), Megatron-core's too
+        found = (*found, "activation")
     if record.get("unfused_rotary") == "yes":
         found = (*found, "rotary")
     if loss_is_eager(record, habits.era):
@@ -304,6 +309,8 @@ def architecture_of(record: Mapping[str, str]) -> Transformer:
         return replace(found, mtp_layers=2)
     if record["family"].startswith("bigscience"):
         return replace(found, **BIGSCIENCE)
+    if found.name.startswith("nemotron"):
+        return replace(found, details=replace(found.details, activation="relu2"))
     return found
 
 

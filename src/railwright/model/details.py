@@ -1,6 +1,7 @@
 """What a config.json says of a model beside its shape, for whoever has to tell a framework.
 
-Nothing here changes a step's time or memory.  Sources, read 2026-11-25: configuration and modelling code of
+Nothing here changes a step's time or memory, but for activations where a job runs them operation by operation
+(`mlp_kernels.splits_square`).  Sources, read 2026-11-25: configuration and modelling code of
 huggingface/transformers (5.24) of the families that are named.
 """
 
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from railwright.model.architecture import Details, Transformer
 from railwright.model.keys import Keys
 
-_ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
+_ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act")
 
 _GEMMA: dict[str, Any] = {"hidden_activation": "gelu_pytorch_tanh"}
 _CLASSES: dict[str, dict[str, Any]] = {
@@ -23,6 +24,7 @@ _CLASSES: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 256,
     },
     "gemma3_text": _GEMMA,
+    "nemotron_h": {"mlp_hidden_act": "relu2"},
 }
 """What a class takes where its file does not say it, and Llama's does not."""
 

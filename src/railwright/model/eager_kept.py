@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.model.kernels import ELEMENT
-from railwright.model.mlp_kernels import splits_activation
+from railwright.model.mlp_kernels import splits_gate
 from railwright.model.norms import kept_by_norm, more_by_norm, splits_norms
 from railwright.model.tensor_lists import Kept
 
@@ -46,7 +46,7 @@ def operation_by_operation(
     gone  of that, what recomputation drops; a norm or an activation whose result is computed again keeps
           nothing more
     """
-    norms, gates = splits_norms(arch, unfused), splits_activation(arch, unfused)
+    norms, gates = splits_norms(arch, unfused), splits_gate(arch, unfused)
     found: list[Kept] = []
     for one in kept:
         norm = NORMS.get(one.name, "")

@@ -19,23 +19,47 @@ GATED_MOVED = (5.0, 9.0)
 reads two and writes one; each of the three gradients reads two and writes one."""
 
 
-def splits_activation(arch: Transformer, unfused: tuple[Part, ...]) -> bool:
-    """Whether activations run one kernel per operation; one without a gate is one kernel anyway."""
+SQUARED = ("relu2", "squared_relu")
+"""Names of squared ReLU in config.json."""
+
+SQUARED_LAUNCHES = (2, 4)
+"""Kernels of pow(relu(x), 2), forward and backward: the gradient of pow is the product of three, x to the
+first among them (PyTorch, autograd/FunctionsManual.cpp, pow_backward), and then comes that of relu."""
+
+SQUARED_MOVED = (4.0, 10.0)
+"""Times all elements are read or written: each function reads and writes them once; x to the first and twice
+that too, the product with the gradient and ReLU's own read two and write one."""
+
+
+def splits_gate(arch: Transformer, unfused: tuple[Part, ...]) -> bool:
+    """Whether a gate's activation and its product run one kernel per operation."""
     return arch.gated and "activation" in unfused
 
 
-def activation(name: str, rows: float, width: int, gated: bool, split: bool, biased: bool = False) -> Block:
+def splits_square(arch: Transformer, unfused: tuple[Part, ...]) -> bool:
+    """Whether a squared ReLU does; other activations without a gate are one kernel anyway."""
+    return not arch.gated and "activation" in unfused and arch.details.activation in SQUARED
+
+
+def activation(
+    name: str,
+    rows: float,
+    width: int,
+    gated: bool,
+    split: tuple[tuple[int, int], tuple[float, float]] | None,
+    biased: bool = False,
+) -> Block:
     """What lies between the two products of an MLP, of `width` elements a row behind it.
 
-    split  one kernel per operation; only gated ones are more than one
+    split  kernels and elements moved, forward and backward, of one kernel per operation; None: one is all
     biased the gradient of the first product's bias is summed by a kernel of its own
     """
     up, summed = 2 * width if gated else width, 1 if biased else 0
-    if split and gated:
-        forward, backward = GATED_MOVED
-        launches = (GATED_LAUNCHES[0], GATED_LAUNCHES[1] + summed)
+    if split is not None:
+        launches, (forward, backward) = split
         back = backward * width + up * summed
-        return elementwise(name, rows, (forward - 2) * width, 2 * width, back, launches)
+        counts = (launches[0], launches[1] + summed)
+        return elementwise(name, rows, (forward - 2) * width, 2 * width, back, counts)
     back = 2 * up + width + up * summed
     return elementwise(name, rows, reads=up, writes=width, back=back, launches=(1, 1 + summed))
 
@@ -64,13 +88,21 @@ def two_products(
     up, outer = 2 * width if arch.gated else width, outside or arch.hidden
     blocks = [
         linear(f"{name} up", rows, up, outer, dtype, batch),
-        activation(f"{name} activation", rows, width, arch.gated, splits_activation(arch, unfused), biased),
+        activation(f"{name} activation", rows, width, arch.gated, _split(arch, unfused), biased),
         linear(f"{name} down", rows, outer, width, dtype, batch),
     ]
     if casts and dtype in CAST_DTYPES:
         blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
         blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=outer, writes=outer, back=0))
     return blocks
+
+
+def _split(
+    arch: Transformer, unfused: tuple[Part, ...]
+) -> tuple[tuple[int, int], tuple[float, float]] | None:
+    if splits_square(arch, unfused):
+        return SQUARED_LAUNCHES, SQUARED_MOVED
+    return (GATED_LAUNCHES, GATED_MOVED) if splits_gate(arch, unfused) else None
 
 
 def to_latents(arch: Transformer, local: int, dtype: str) -> list[Block]:

@@ -11,13 +11,11 @@ from itertools import groupby
 from shlex import quote
 
 from railwright.model.architecture import Transformer
+from railwright.model.mlp_kernels import SQUARED
 from railwright.model.pattern import is_hybrid
 
 SWIGLU = ("", "silu", "swish", "swiglu")
 """What --swiglu is; a model of which nothing is said is taken for one of these."""
-
-SQUARED = ("relu2", "squared_relu")
-"""What --squared-relu is."""
 
 
 def activation(arch: Transformer) -> list[str]:

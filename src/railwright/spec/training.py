@@ -262,7 +262,7 @@ class TrainingJob(Section):
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
         "--no-rope-fusion), router (without --moe-router-fusion), loss (without "
         "--cross-entropy-loss-fusion), norm (RMSNorm as in Hugging Face's models), activation (gated, as "
-        "there; Megatron's --no-bias-swiglu-fusion)",
+        "there; Megatron's --no-bias-swiglu-fusion; squared ReLU as in NeMo 2)",
     )
     launch_blocking: bool = Field(
         default=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
+from railwright.model.mlp_kernels import splits_square
 from railwright.model.pattern import has_dense
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
@@ -134,10 +135,10 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"unfused norm does nothing: {arch.name} has norms with biases, LayerNorm, one kernel anyway."
         )
-    if "activation" in job.unfused and not arch.gated:
+    if "activation" in job.unfused and not arch.gated and not splits_square(arch, job.unfused):
         found.append(
             f"unfused activation does nothing: {arch.name}'s MLPs have no gates, and an activation without "
-            "one is one kernel."
+            "one, squared ReLU (relu2) apart, is one kernel."
         )
     return found
 
