@@ -248,6 +248,29 @@ def test_a_predicted_step_replays_to_its_time(name: str) -> None:
     _adds_up(result)
 
 
+@pytest.mark.parametrize(
+    ("layout", "software"),
+    [
+        ({"context": 2, "tensor": 2, "placement": "expert-across"}, "megatron-2025"),
+        ({"context": 4, "tensor": 4}, "megatron-2025"),
+        ({"context": 4, "tensor": 4, "zero": 2}, "megatron-2025"),
+        ({"zero": 3, "pipeline": 2}, "megatron-2025"),
+        ({"zero": 3, "pipeline": 4, "virtual_pipeline": 2, "reshard": False}, "megatron-2025"),
+        ({"zero": 3, "pipeline": 2, "offload": ("weights",)}, "fsdp-2025"),
+    ],
+    ids=str,
+)
+def test_what_shares_nics_or_waits_for_messages_replays_to_its_time(
+    layout: dict[str, object], software: str
+) -> None:
+    """Steps of rings beside gradients, gathers of a stage before its first message, Adam on the host."""
+    one = changed(job(batch=32, sequence=4096, **layout), software=software)  # type: ignore[arg-type]
+    made, step = step_trace(one, DENSE, machine(2))
+    later = replay(made, machine(2)).time - step.step_time
+    assert later >= -1e-9 * step.step_time
+    assert later <= 1e-9 * step.step_time + (GRADIENT_NORM if one.layout.pipeline > 1 else 0.0)
+
+
 @pytest.mark.parametrize("mode", ["duplicated", "distributed"])
 @pytest.mark.parametrize("layout", [{"pipeline": 2}, {"expert": 2, "expert_tensor": 4}], ids=str)
 def test_what_an_optimizer_exchanges_is_replayed(mode: str, layout: dict[str, object]) -> None:

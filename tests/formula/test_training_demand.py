@@ -217,6 +217,8 @@ def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
         ({"availability": 0.0}, "availability is 0"),
         ({"availability": 1.5}, "availability is 1.5"),
         ({"gpus": -8}, "gpus must be above 0"),
+        ({"gpus": 10**12}, "gpus must be between 1 and 1e"),
+        ({"days": 1e-300}, "days must be between 0.001 and 36500"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change: dict[str, float], words: str) -> None:

@@ -87,7 +87,7 @@ def demand(
             gpu or [DEFAULT_GPU],
             server,
             dtype or DEFAULT_DTYPE,
-            sequence or DEFAULT_SEQUENCE,
+            DEFAULT_SEQUENCE if sequence is None else sequence,
             pue,
             availability,
         )

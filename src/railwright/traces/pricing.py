@@ -58,9 +58,11 @@ class Prices:
         whole = self._price(self._families[node.group], node.op, node.size)
         return Price(whole.seconds / node.parts, whole.wire / node.parts)
 
-    def message(self, source: int, target: int, size: float) -> Price:
-        """Of one send.  It does not share NICs with other communication (as in `training`)."""
-        return Price(self._price(self._lines[source, target, size], "sendrecv", size).seconds, 0.0)
+    def message(self, source: int, target: int, size: float, of_ring: bool = False) -> Price:
+        """Of one send.  A step of a ring shares NICs with other communication, one between stages does not
+        (as in `training`)."""
+        price = self._price(self._lines[source, target, size], "sendrecv", size)
+        return price if of_ring else Price(price.seconds, 0.0)
 
     def expect(self, messages: dict[float, set[tuple[int, int]]]) -> None:
         """Name all (source, target) by size beforehand: ranks joined by sends of one size are one group."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,6 +97,7 @@ class _Replay:
                 )
         self.prices = Prices(trace, machine, predict)
         self.place = [{node.index: i for i, node in enumerate(nodes)} for nodes in self.nodes]
+        self.rings = [_ring_steps(nodes, place) for nodes, place in zip(self.nodes, self.place, strict=True)]
         self.waiting = [[len(set(node.after)) for node in nodes] for nodes in self.nodes]
         self.followers: list[list[list[int]]] = [[[] for _ in nodes] for nodes in self.nodes]
         self.runs: list[list[Run | None]] = [[None] * len(nodes) for nodes in self.nodes]
@@ -185,7 +186,7 @@ class _Replay:
             self.meetings[node.group, self.call[rank][i]].came.append((rank, i))
             self._meet(node.group, now)
         elif node.kind == "send":
-            price = self.prices.message(rank, node.peer, node.size)
+            price = self.prices.message(rank, node.peer, node.size, i in self.rings[rank])
             self._begin(price, [(rank, i)], now, {})
         else:
             self.posted[node.peer, rank, node.tag].append((rank, i))
@@ -316,6 +317,16 @@ class _Replay:
                 return f"{where}: of its group '{node.group}' rank {missing[0]} never calls it."
             return f"{where}: an earlier collective of group '{node.group}' never starts."
         return f"{where}: rank {node.peer} never sends message {node.tag} to it."
+
+
+def _ring_steps(nodes: Sequence[Node], place: Mapping[int, int]) -> set[int]:
+    """Places of the sends that are a step of a ring: what comes with the same tag waits for them."""
+    found = set()
+    for node in nodes:
+        if node.kind == "receive":
+            before = (place[index] for index in node.after)
+            found |= {i for i in before if nodes[i].kind == "send" and nodes[i].tag == node.tag}
+    return found
 
 
 def _called(node: Node) -> str:

@@ -26,6 +26,7 @@ from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate
 from railwright.training.eras import hides_sends
+from railwright.training.result import ADAM
 from railwright.training.timeline import WAITS
 
 MOST_EVENTS = 400_000
@@ -130,6 +131,7 @@ class _Writer:
             if event.kind not in WAITS:
                 self.by_stage[event.rank].append(event)
         self.messages = self._routes()
+        self.arrivals = self._arrivals()
         sends = [size for (op, size), known in asked.items() if op == "sendrecv" and self.pipelines in known]
         self.sent = sends[0] if sends else 0.0
         self.passed_on = 0
@@ -184,7 +186,7 @@ class _Writer:
             inside = event.lane not in ("pp", "dp")
             if sends and (unit is None or (stage, unit) not in self.messages):
                 continue
-            if event.kind == "optimizer" and len(self.grid) > 1 and not agreed:
+            if event.kind in ("optimizer", ADAM) and len(self.grid) > 1 and not agreed:
                 agreed = True
                 ready = [
                     n for lane in lanes.values() if (n := lane.until(event.start + self.eps)) is not None
@@ -199,6 +201,12 @@ class _Writer:
                 after.update(received[one] for one in passes if one in arriving)
                 if self.blocking:
                     after.update(lanes["pp"].nodes[-1:])
+            if event.lane == "dp" and event.kind == "all_gather":
+                # a pass gathers its parameters, and begins with the message that it needs
+                for one in self._arrived(stage, event.start):
+                    if one in arriving and one not in received:
+                        received[one] = self._receive(put, *arriving[one], one)
+                    after.add(received[one])
             if sends:
                 done = [ended[one].until(event.start + self.eps) for one in passes]
                 after.update(node for node in done if node is not None)
@@ -230,6 +238,25 @@ class _Writer:
         if beside is not None:
             after.add(beside)
         return after
+
+    def _arrivals(self) -> list[dict[Unit, float]]:
+        """By stage, when the message of each of its passes has been sent. [s]"""
+        found: list[dict[Unit, float]] = [{} for _ in self.by_stage]
+        for (stage, unit), (to, needed, _) in self.messages.items():
+            sent = (e.end for e in self.by_stage[stage] if e.unit == unit and e.kind == "send")
+            found[to][needed] = max(sent)
+        return found
+
+    def _arrived(self, stage: int, instant: float) -> list[Unit]:
+        """Passes of a stage whose message is there (gathered, where it was cut) at an instant."""
+        more = 0.0
+        if self.gathered:
+            more = next(one for one in self.step.collectives if one.purpose == GATHER).prediction.time
+        return [
+            unit
+            for unit, end in self.arrivals[stage].items()
+            if min(abs(end - instant), abs(end + more - instant)) <= self.eps
+        ]
 
     def _draft(self, event: Event, after: tuple[int, ...], part: tuple[float, int], stage: int) -> _Draft:
         seconds = event.end - event.start

@@ -24,6 +24,14 @@ from railwright.units import number
 
 HOUR, DAY = 3600.0, 86400.0
 
+SENSIBLE = {
+    "tokens": (1.0, 1e18),
+    "sequence": (1, 2**30),
+    "days": (0.001, 36500.0),
+    "gpus": (1, 10**8),
+}
+"""What may be asked for: beyond lie slips of the pen, and figures that no number holds."""
+
 SEQUENCE = 4096
 """Of kernels where no sequence is told [token]."""
 
@@ -294,8 +302,13 @@ def _check(
             "the days."
         )
     for what, value in (("tokens", tokens), ("sequence", sequence), ("days", days), ("gpus", gpus)):
-        if value is not None and not (value > 0 and math.isfinite(value)):
+        if value is None:
+            continue
+        if not (value > 0 and math.isfinite(value)):
             raise PlanError(f"The {what} must be above 0, not {value:g}.")
+        least, most = SENSIBLE[what]
+        if not least <= value <= most:
+            raise PlanError(f"The {what} must be between {least:g} and {most:g}, not {value:g}.")
     if pue < 1.0 or not math.isfinite(pue):
         raise PlanError(
             f"The PUE is {pue:g}; a site draws at least what its machines draw, so give 1 or more."
