@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError
-from railwright.traces.comparison import compare
+from railwright.traces.comparison import OTHER, compare
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of
 from railwright.traces.kineto import Span, read
 from railwright.traces.measured import step_of
@@ -87,6 +87,13 @@ def test_an_nccl_kernels_name_is_taken_apart(name: str, parts: NcclKernel | None
             "communication",
         ),
         ("ncclDevKernel_AllGather_RING_LL(x)", "communication"),
+        # Inductor's templates of products carry the name of the operation, or of what is fused to it
+        ("triton_tem_fused_mm_add_0", "gemm"),
+        ("triton_tem_fused_addmm_relu_1", "gemm"),
+        ("triton_tem_fused__grouped_mm_2", "gemm"),
+        ("triton_tem_fused_flex_attention_0", "attention"),
+        ("triton_poi_fused_add_mul_3", "memory"),
+        ("void causal_conv1d_fwd_kernel<Causal_conv1d_fwd_kernel_traits<128, 4>>(ConvParamsBase)", "memory"),
     ],
 )
 def test_a_kernel_is_known_by_its_name(name: str, work: str) -> None:
@@ -225,6 +232,30 @@ def test_kernels_of_deepep_stand_beside_the_predicted_expert_communication(tmp_p
     assert row.measured == pytest.approx(500 * US)
     assert row.predicted > 0
     assert [(one.op, one.kind) for one in result.collectives] == [("all_to_all", "ep")]
+
+
+def test_of_collectives_at_once_the_one_of_the_inner_lane_has_the_instant(tmp_path: Path) -> None:
+    """As in a predicted step: a long exchange that began first has what an all-to-all inside it leaves, and
+    one of which nothing is known has what nobody else does."""
+    kernels = [
+        ("nvjet_tst", 1, 100, 7),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 101, 600, 20),
+        ("void deep_ep::internode::dispatch<false, 8>(int4*)", 201, 150, 21),
+        ("ncclDevKernel_Broadcast_RING_LL", 650, 100, 22),
+    ]
+    events = [
+        {"ph": "X", "cat": "kernel", "name": n, "ts": at, "dur": dur, "pid": 0, "tid": stream}
+        for n, at, dur, stream in kernels
+    ]
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    step = step_of(read(tmp_path / "profile.json"), whole=True)
+    assert sorted(len(at_once) for at_once in step.exposed_calls) == [1, 1, 2, 2]
+    result, _ = compare([step], job(gpus=16, batch=16, expert=4), MOE, machine(2))
+    rows = {row.share: row.measured / US for row in result.rows}
+    assert rows["ep communication"] == pytest.approx(150)
+    others = [rows.get(name, 0.0) for name in ("dp communication", OTHER)]
+    assert sum(others) == pytest.approx(499)
+    assert sum(row.measured for row in result.rows) == pytest.approx(step.seconds)
 
 
 def _read_one(event: dict[str, object]) -> Span:

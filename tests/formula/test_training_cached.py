@@ -16,11 +16,12 @@ from railwright.training.allocator import MIB, Allocator
 from railwright.training.cached import _plans, cached
 from railwright.training.kept import layer_kept
 from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.plan import check
 from railwright.training.replay import Replay
 from railwright.training.replay_deepspeed import DeepSpeedReplay, _reached
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.stages import stage_shapes
-from training_cases import DENSE, MOE, machine, wide
+from training_cases import DENSE, MOE, job, machine, wide
 
 FABRIC = machine(4).network.fabric
 CAPACITY = 80e9
@@ -214,3 +215,17 @@ def test_rows_of_experts_vary_as_much_as_those_that_are_routed_to_them(inside: i
     rows = 2 * inside * (2 * 4096 / 4) * 2
     most = NormalDist(1.0, sqrt((2 - 1) / rows)).inv_cdf(13 / 14)
     assert max(made) / (sum(made) / len(made)) == pytest.approx(most, rel=1e-9)
+
+
+@pytest.mark.parametrize("layout", [{"pipeline": 4, "virtual_pipeline": 2}, {"pipeline": 4}])
+def test_a_piece_without_layers_frees_its_gradient_once(layout: dict[str, int]) -> None:
+    """Six layers over eight pieces, embedding and head on the outer ones; DeepSpeed's engine of 2021."""
+    six = replace(DENSE, layers=6)
+    one = job(batch=64, **layout).model_copy(update={"software": "megatron-2021"})  # type: ignore[arg-type]
+    fabric = machine(4).network.fabric
+    check(one, six, fabric)
+    stages = peak_memory(one, six, fabric, 80e9).stages
+    for stage in stages:
+        held = cached(one, six, fabric, stage.stage)
+        assert held is not None
+        assert held.reserved >= 0.9 * (stage.total - stage.parts[SYSTEM])

@@ -198,7 +198,7 @@ def test_brute_force_where_a_copy_is_shared_by_few() -> None:
 @pytest.mark.parametrize("arch", [DENSE, MOE], ids=["dense", "experts"])
 def test_brute_force_over_groups_that_share_a_copy(arch: Transformer) -> None:
     """Groups of ranks, parameters kept or dropped, gradients reduced every time or once, in one space."""
-    axes = {"tensor": (1,) if arch is MOE else (1, 2), "pipeline": (1, 2), "recompute": ("none",)}
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "recompute": ("none",)}
     sharing = {"shard": (None, 2, 4, 8), "reshard": (True, False), "reduce_each": (True, False)}
     more = {
         "zero": (1, 2, 3),

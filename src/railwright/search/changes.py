@@ -29,7 +29,6 @@ def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool
         "sequence_parallel": "tensor",
         "overlap_ep": "expert",
         "overlap_pp": "pipeline",
-        "schedule": "pipeline",
     }
     if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
         return False

@@ -75,6 +75,7 @@ def steepest(
                 _settled({**here, **{axis: best[axis] for axis in some}}, best)
                 for some in combinations(left, many)
             ]
+            ways = [way for way in ways if changed(here, way)] or ways
             took, at = min((seconds(way), i) for i, way in enumerate(ways))
             if took < inf:
                 break

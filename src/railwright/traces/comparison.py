@@ -24,6 +24,7 @@ from railwright.traces.measured import Collective, Step
 from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.eras import era_of, pace_of
+from railwright.training.lanes import LANES
 from railwright.training.placement import GroupKind
 from railwright.training.result import ADAM
 from railwright.training.sizes import job_gpus
@@ -113,8 +114,10 @@ def compare(
     measured: dict[str, float] = defaultdict(float)
     for name, label in COMPUTE.items():
         measured[label] = step.exposed.get(name, 0.0)
-    for number, seconds in step.exposed_calls.items():
-        measured[_label(kinds[number])] += seconds
+    # of several at once the first of LANES has the instant, as in a predicted step; what is not known, last
+    order = [*LANES, ""]
+    for numbers, seconds in step.exposed_calls.items():
+        measured[_label(min((kinds[n] for n in numbers), key=order.index))] += seconds
     measured[IDLE] = step.exposed.get("idle", 0.0)
     measured[COPY] = step.exposed.get("copy", 0.0)
     expected = _predicted(predicted, job, arch, machine)

@@ -74,8 +74,9 @@ _OPTIMIZER = re.compile(
 )
 _GEMM = re.compile(
     r"(?<!fb)gemm|gemv|cutlass(?!::(?:b?float|half|tfloat))|cublas|xmma|nvjet|wgmma|matmul|cijk_|"
-    r"s\d{4,5}[a-z]*_|triton_mm|triton_tem_fused_mm|"
-    r"^aten::(mm|bmm|addmm|baddbmm|linear|_scaled_mm|_grouped_mm|conv\w*|_?convolution\w*)$|splitkreduce|conv\d?d?_",
+    r"s\d{4,5}[a-z]*_|triton_mm|triton_tem_fused_\w*mm(?![a-z])|"
+    r"^aten::(mm|bmm|addmm|baddbmm|linear|_scaled_mm|_grouped_mm|conv\w*|_?convolution\w*)$|splitkreduce|"
+    r"(?<!causal_)conv\d?d?_",
     re.IGNORECASE,
 )
 """fbgemm_gpu is a library of embeddings and permutations too; a type of CUTLASS's is in many names."""

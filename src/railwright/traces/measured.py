@@ -48,7 +48,8 @@ class Step:
 
     world     ranks of the job, where the profile says it
     busy      seconds that any span of a kind runs
-    exposed   seconds of the step by kind, communication by its index in `collectives`; adds up to `seconds`
+    exposed   seconds of the step by kind, communication by the indices in `collectives` of all that run at
+              once; adds up to `seconds`
     """
 
     file: str
@@ -59,7 +60,7 @@ class Step:
     seconds: float
     busy: dict[str, float]
     exposed: dict[str, float]
-    exposed_calls: dict[int, float]
+    exposed_calls: dict[tuple[int, ...], float]
     collectives: tuple[Collective, ...]
 
 
@@ -167,8 +168,9 @@ def _measure(
 
 def _sweep(
     spans: Sequence[Span], kinds: Sequence[Work], numbers: Sequence[int], begin: float, end: float
-) -> tuple[dict[str, float], dict[str, float], dict[int, float]]:
-    """Busy and exposed seconds by kind, and exposed seconds by collective, in one walk over all edges."""
+) -> tuple[dict[str, float], dict[str, float], dict[tuple[int, ...], float]]:
+    """Busy and exposed seconds by kind, and exposed seconds by the collectives that run at once, in one walk
+    over all edges."""
     edges: list[tuple[float, int, int]] = []
     for i, span in enumerate(spans):
         first, last = max(begin, span.start), min(end, span.end)
@@ -178,7 +180,7 @@ def _sweep(
     running: dict[Work, dict[int, None]] = {kind: {} for kind in ORDER}
     busy: dict[str, float] = defaultdict(float)
     exposed: dict[str, float] = defaultdict(float)
-    calls: dict[int, float] = defaultdict(float)
+    calls: dict[tuple[int, ...], float] = defaultdict(float)
     now = begin
     for instant, starts, i in [*edges, (end, 2, -1)]:
         passed = instant - now
@@ -188,7 +190,7 @@ def _sweep(
                 busy[kind] += passed
             exposed[active[0] if active else "idle"] += passed
             if active and active[0] == "communication":
-                calls[numbers[next(iter(running["communication"]))]] += passed
+                calls[tuple(sorted({numbers[i] for i in running["communication"]}))] += passed
             now = instant
         if starts == 1:
             running[kinds[i]][i] = None

@@ -91,7 +91,8 @@ class DeepSpeedReplay(Replay):
         first = gradient
         while flight.layers:
             gradient = self.layer_back(flight, gradient, self.gradients(unit), named=gradient is first)
-        self.give([first, *flight.more])
+        # a piece without layers hands on the gradient that came
+        self.give([*([] if gradient is first else [first]), *flight.more])
         if self.job.layout.tensor > 1:
             self.once(self.part)
         return gradient
