@@ -12,7 +12,8 @@ from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.spec.training import Overlap
 from railwright.traces import FORMATS, export, simai_export
-from railwright.traces.files import unsaid
+from railwright.traces.files import shortened, unsaid
+from railwright.training import simulate
 from training_cases import DENSE, MOE, job, machine
 
 
@@ -198,3 +199,17 @@ def test_a_served_model_has_no_trace_but_a_command(tmp_path: Path) -> None:
     said = " ".join(done.output.split())
     assert "study.yaml:9:5: serving.chat: this is a serving job" in said
     assert said.endswith("`railwright serve` predicts it.")
+
+
+def test_the_export_says_where_simai_hides_what_the_prediction_exposes() -> None:
+    """Reductions after the last pass run beside the optimizer there."""
+    exposed, hidden = (
+        simulate(job(batch=32, sequence=4096, overlap=Overlap(dp=dp)), DENSE, machine(2))
+        for dp in (False, True)
+    )
+    part = next(s.exposed for s in exposed.shares if s.kind == "dp") / exposed.step_time
+    assert part > 0.01
+    assert shortened("simai", exposed).endswith(f"its step may be up to {part:.1%} shorter.")
+    assert shortened("chakra", exposed) == ""
+    least = next(s.exposed for s in hidden.shares if s.kind == "dp") / hidden.step_time
+    assert (shortened("simai", hidden) == "") == (least < 0.01)

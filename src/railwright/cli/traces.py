@@ -50,7 +50,7 @@ def export(
     from railwright.report.trace import told
     from railwright.traces import FORMATS
     from railwright.traces import export as write
-    from railwright.traces.files import unsaid
+    from railwright.traces.files import shortened, unsaid
     from railwright.traces.step import MOST_EVENTS
     from railwright.training import simulate
     from railwright.units import show_size
@@ -73,8 +73,9 @@ def export(
     )
     if format == "perfetto" and (head := told(step.timeline)):
         print_words(head["left_out"])
-    if words := unsaid(format, chosen, machine.network.fabric):
-        print_words(words)
+    for words in (unsaid(format, chosen, machine.network.fabric), shortened(format, step)):
+        if words:
+            print_words(words)
 
 
 @commands.command("replay")
