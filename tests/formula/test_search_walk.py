@@ -153,3 +153,14 @@ def test_a_schedule_of_stages_that_are_gone_goes_with_them() -> None:
     assert all(stride.seconds < inf for stride in strides)
     assert strides[-1].after == setting_of(best)
     assert strides[-1].seconds == pytest.approx(simulate(best, DENSE, where).step_time, rel=1e-9)
+
+
+def test_a_schedule_of_stages_comes_behind_the_stages() -> None:
+    """Whatever it would bring before there are any."""
+    own, best = OWN, {**OWN, "pipeline": 4, "schedule": "zb-h1", "tensor": 4}
+
+    def seconds(setting):
+        return 5.0 - (setting["schedule"] == "zb-h1") - 0.5 * (setting["tensor"] == 4)
+
+    walked = [changed(before, after) for before, after, _ in steepest(own, best, seconds)]
+    assert walked.index(("pipeline",)) < walked.index(("schedule",))

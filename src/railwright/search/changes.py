@@ -9,6 +9,16 @@ from railwright.search.space import SHARDING
 from railwright.spec.training import Layout
 from railwright.training.schedule import schedule_name
 
+NEEDS = {
+    "context_kind": "context",
+    "overlap_cp": "context",
+    "overlap_tp": "tensor",
+    "sequence_parallel": "tensor",
+    "overlap_ep": "expert",
+    "overlap_pp": "pipeline",
+}
+"""Axes that do nothing where another is 1."""
+
 
 def changed(own: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[str, ...]:
     """Axes that are changed in effect: choices of what is not there do not count."""
@@ -22,15 +32,7 @@ def told(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
 
 
 def _differs(axis: str, own: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    needs = {
-        "context_kind": "context",
-        "overlap_cp": "context",
-        "overlap_tp": "tensor",
-        "sequence_parallel": "tensor",
-        "overlap_ep": "expert",
-        "overlap_pp": "pipeline",
-    }
-    if axis in needs and own[needs[axis]] == 1 and best[needs[axis]] == 1:
+    if axis in NEEDS and own[NEEDS[axis]] == 1 and best[NEEDS[axis]] == 1:
         return False
     if max(own["zero"], best["zero"]) < SHARDING.get(axis, 0):
         return False

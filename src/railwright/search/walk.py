@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.search.changes import changed
+from railwright.search.changes import NEEDS, changed
 from railwright.search.exact import exact_memory
 from railwright.search.pricing import Pricer
 from railwright.search.space import apply
@@ -70,17 +70,22 @@ def steepest(
     here = _settled(own, best)
     before = own
     while left := changed(here, best):
-        for many in sorted({1, min(2, len(left)), len(left)}):
-            ways = [
-                _settled({**here, **{axis: best[axis] for axis in some}}, best)
-                for some in combinations(left, many)
-            ]
+        singles = [axis for axis in left if not _early(axis, here, best)] or left
+        for some in (combinations(singles, 1), combinations(left, min(2, len(left))), [left]):
+            ways = [_settled({**here, **{axis: best[axis] for axis in axes}}, best) for axes in some]
             ways = [way for way in ways if changed(here, way)] or ways
             took, at = min((seconds(way), i) for i, way in enumerate(ways))
             if took < inf:
                 break
         yield before, ways[at], took
         before = here = ways[at]
+
+
+def _early(axis: str, here: Setting, best: Setting) -> bool:
+    """Whether a change is of something that another one has still to bring: a schedule of stages, before
+    there are any."""
+    needed = {**NEEDS, "schedule": "pipeline", "virtual_pipeline": "pipeline"}.get(axis)
+    return needed is not None and here[needed] == 1 < best[needed]
 
 
 def _settled(here: Setting, best: Setting) -> dict[str, Any]:
