@@ -93,3 +93,61 @@ def test_a_rate_asked_for_is_written() -> None:
     after = load_study_text(in_study(text, "serving", name, found, rate=7.0)).serving[0]
     assert (after.layout.tensor, after.replicas, after.client.rate) == (4, 3, 7.0)
     assert after.slo == study.serving[0].slo
+
+
+COMMENTED = """\
+railwright: 1
+name: two
+cluster: {servers: 4, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}
+jobs:
+  # the first
+  - name: first
+    model: llama-3-8b
+    sequence: 4096
+    # above the batch
+    global_batch: 128
+    tokens: 2e9
+    # above the layout
+    layout:
+      tensor: 2 # inside
+      # inside too
+      sequence_parallel: true
+    # above the overlap
+    overlap:
+      tp: true
+
+  # the second
+  - name: second
+    model: llama-3-8b
+    sequence: 8192
+    global_batch: 64
+    tokens: 15e9
+    layout:
+      tensor: 8
+
+# what may come
+variants:
+  # slower
+  - name: slow
+    set: {cluster.compute.oversubscription: 2}
+"""
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_comments_above_what_stays_stay_above_it(name: str) -> None:
+    text = in_study(COMMENTED, "jobs", name, FOUND.replace("{name}", name))
+    load_study_text(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+
+    def above(comment: str) -> str:
+        return lines[lines.index(comment) + 1]
+
+    assert above("# the first") == "- name: first"
+    assert above("# above the batch") == "global_batch: 128"
+    assert above("# above the layout") == "layout:"
+    assert above("# the second") == "- name: second"
+    assert above("# what may come") == "variants:"
+    assert above("# slower") == "- name: slow"
+    if name == "second":
+        assert above("# above the overlap") == "overlap:"
+        assert "# inside too" in lines

@@ -6,6 +6,8 @@ import re
 from io import StringIO
 from typing import Any, Literal
 
+from railwright.cli.kept_comments import laid_back, lifted
+
 SEARCHED: dict[str, tuple[str, ...]] = {
     "jobs": ("gpus", "micro_batch", "software", "layout", "overlap"),
     "serving": ("layout", "replicas", "prefill", "weights", "kv", "max_batched_tokens", "max_requests"),
@@ -29,8 +31,10 @@ def in_study(
     yaml.width = 4096
     if re.search(rf"^{section}:.*\n(\s*(#.*)?\n)*\s+- ", text, re.MULTILINE):
         yaml.indent(mapping=2, sequence=4, offset=2)
-    study, found = yaml.load(text), yaml.load(fragment)[section][0]
+    study, found = yaml.load(text.replace("\r\n", "\n")), yaml.load(fragment)[section][0]
     job = _named(study[section], name)
+    flow, keys = job.fa.flow_style(), list(job)
+    lines = {} if flow else lifted(job)
     for key in SEARCHED[section]:
         if key not in found:
             job.pop(key, None)
@@ -38,6 +42,7 @@ def in_study(
             job[key] = found[key]
     if rate is not None:
         job.setdefault("client", {})["rate"] = rate
+    laid_back(job, lines, keys)
     into = StringIO()
     yaml.dump(study, into)
     said = [line for line in fragment.splitlines() if line.startswith("#")]
