@@ -139,11 +139,11 @@ def test_zero_over_one_rank_is_told_to_do_nothing_and_not_to_exchange() -> None:
     """8 x 4 ranks of tensor and pipeline parallelism leave no two with the same parameters."""
     alone = {"tensor": 8, "pipeline": 4, "zero": 2}
     said = check(asked(**alone, global_batch=8), DENSE, machine(4).network.fabric)
-    assert any(told.startswith("zero: 2 does nothing: no two ranks") for told in said)
+    assert any(told.startswith("zero: 2 shares nothing out: no two ranks") for told in said)
     assert not any("in every microbatch" in told for told in said)
     said = check(asked(tensor=4, pipeline=4, zero=2, global_batch=8), DENSE, machine(4).network.fabric)
-    assert not any(told.startswith("zero: 2 does nothing") for told in said)
+    assert not any(told.startswith("zero: 2 shares nothing out") for told in said)
     assert any("in every microbatch" in told for told in said)
     # FSDP makes 16 bits of its fp32 shards on one rank too
     torch = asked(**{**alone, "zero": 3}, software="fsdp-2025", global_batch=8)
-    assert not any("does nothing: no two" in told for told in check(torch, DENSE, machine(4).network.fabric))
+    assert not any("shares nothing out" in told for told in check(torch, DENSE, machine(4).network.fabric))

@@ -151,3 +151,11 @@ def test_comments_above_what_stays_stay_above_it(name: str) -> None:
     if name == "second":
         assert above("# above the overlap") == "overlap:"
         assert "# inside too" in lines
+
+
+def test_variants_that_change_the_job_are_named() -> None:
+    more = "  - name: wide\n    set: {jobs.first.layout.tensor: 8}\n"
+    for name, told in (("first", True), ("second", False)):
+        text = in_study(STUDY + more, "jobs", name, FOUND.replace("{name}", name))
+        assert ("# written for the layout before, and kept: 'wide'\n" in text) == told
+        assert len(load_study_text(text).variants) == 2

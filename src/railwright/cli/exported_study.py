@@ -46,12 +46,22 @@ def in_study(
     into = StringIO()
     yaml.dump(study, into)
     said = [line for line in fragment.splitlines() if line.startswith("#")]
+    if others := _of_the_job(study, f"{section}.{name}."):
+        said.append(f"# written for the layout before, and kept: {', '.join(others)}")
     return "\n".join([*said, into.getvalue()])
 
 
 def _named(jobs: Any, name: str) -> Any:
     """The job of a name: a list of jobs."""
     return next(job for job in jobs if job.get("name") == name)
+
+
+def _of_the_job(study: Any, path: str) -> list[str]:
+    """Variants and rows of a sensitivity list that change something under a path."""
+    entries = [one for kind in ("variants", "sensitivity") for one in study.get(kind) or ()]
+    return [
+        f"'{one['name']}'" for one in entries if any(key.startswith(path) for key in one.get("set") or ())
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -235,8 +235,8 @@ def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float) -> str:
     high, middle, series = float(row["high"]), float(row["middle"]), sum(row["series"].values())
     return (
         f"its {mfu:.0%} of the dense peak is more than nine of ten published series of {kind} models on "
-        f"{name} in {width} reach ({high:.0%}; half of {series} reach {middle:.0%}), none of them with this "
-        "software: measure a step before you plan with it."
+        f"{name} in {width} reach ({high:.0%}; half of {series} reach {middle:.0%}), and no record of this "
+        f"software on {gpu.name} stands behind it: measure a step before you plan with it."
     )
 
 

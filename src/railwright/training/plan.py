@@ -330,10 +330,7 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
         )
     copies = Sizes.of(job, fabric).copies
     if job.layout.zero >= 2 and copies == 1 and not has_fp32_shards(job):
-        found.append(
-            f"zero: {job.layout.zero} does nothing: no two ranks hold the same parameters, so that there is "
-            "nothing to share out."
-        )
+        found.append(f"zero: {job.layout.zero} shares nothing out: no two ranks hold the same parameters.")
     if job.layout.zero >= 2 and job.layout.pipeline > 1 and copies > 1:
         found.append(
             f"zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
