@@ -93,6 +93,7 @@ def test_a_rate_asked_for_is_written() -> None:
     after = load_study_text(in_study(text, "serving", name, found, rate=7.0)).serving[0]
     assert (after.layout.tensor, after.replicas, after.client.rate) == (4, 3, 7.0)
     assert after.slo == study.serving[0].slo
+    assert (after.client.kind, after.client.concurrency) == ("poisson", None)
 
 
 COMMENTED = """\
@@ -159,3 +160,8 @@ def test_variants_that_change_the_job_are_named() -> None:
         text = in_study(STUDY + more, "jobs", name, FOUND.replace("{name}", name))
         assert ("# written for the layout before, and kept: 'wide'\n" in text) == told
         assert len(load_study_text(text).variants) == 2
+
+
+def test_an_export_of_an_export_has_one_head() -> None:
+    once = in_study(STUDY, "jobs", "first", FOUND.replace("{name}", "first"))
+    assert in_study(once, "jobs", "first", FOUND.replace("{name}", "first")) == once

@@ -15,6 +15,10 @@ SEARCHED: dict[str, tuple[str, ...]] = {
 """What a search sets in a job of either section, and of training jobs `--gpus`."""
 
 
+HEADS = ("# railwright; written by railwright search", "# predicted", "# written for the layout before")
+"""Lines that an export of an export has from the one before."""
+
+
 def in_study(
     text: str, section: Literal["jobs", "serving"], name: str, fragment: str, rate: float | None = None
 ) -> str:
@@ -41,18 +45,23 @@ def in_study(
         elif key not in job or _plain(job[key]) != _plain(found[key]):
             job[key] = found[key]
     if rate is not None:
-        job.setdefault("client", {})["rate"] = rate
+        client = job.setdefault("client", {})
+        client.update({"kind": "poisson", "rate": rate})
+        client.pop("concurrency", None)
     laid_back(job, lines, keys)
     into = StringIO()
     yaml.dump(study, into)
+    kept = into.getvalue().splitlines(keepends=True)
+    while kept and kept[0].startswith(HEADS):
+        kept.pop(0)
     said = [line for line in fragment.splitlines() if line.startswith("#")]
     if others := _of_the_job(study, f"{section}.{name}."):
-        said.append(f"# written for the layout before, and kept: {', '.join(others)}")
-    return "\n".join([*said, into.getvalue()])
+        said.append(f"{HEADS[-1]}, and kept: {', '.join(others)}")
+    return "\n".join([*said, "".join(kept)])
 
 
 def _named(jobs: Any, name: str) -> Any:
-    """The job of a name: a list of jobs."""
+    """The job of that name."""
     return next(job for job in jobs if job.get("name") == name)
 
 

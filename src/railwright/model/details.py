@@ -24,6 +24,7 @@ _CLASSES: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 256,
     },
     "gemma3_text": _GEMMA,
+    **{kind: {"hidden_act": "relu2"} for kind in ("nemotron", "jais2", "arcee")},
     "nemotron_h": {"mlp_hidden_act": "relu2"},
 }
 """What a class takes where its file does not say it, and Llama's does not."""

@@ -99,7 +99,7 @@ def search(
     run.screen()
     screening = time.perf_counter() - started
     first, proof, capacity = run.fastest(top) if objective == "time" else run.leanest(top)
-    if not first and run.apart:
+    if not first and run.apart and run.allocations.least_missing() is None:
         raise PlanError(none_is_connected(job, together(run.apart)[0]))
     if not first:
         raise PlanError(none_is_held(job, run.allocations, untried(space, job, arch, run.fabric)))

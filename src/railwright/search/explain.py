@@ -126,12 +126,13 @@ def explain(
 def _walked(start: float, strides: Sequence[Stride]) -> str:
     """What every change brings after those before it; of the last ones, which bring least, their sum."""
     found, here, fitted = [], start, True
+    fits = {(True, False): ", which does not fit", (False, True): ", which fits again"}
     for n, stride in enumerate(strides):
         rest = strides[n:]
         if n >= SINGLE and len(rest) > 1:
-            found.append(f"what is left ({len(rest)} changes) {_moved(here, rest[-1].seconds)}")
+            again = fits.get((fitted, rest[-1].fits), "")
+            found.append(f"what is left ({len(rest)} changes) {_moved(here, rest[-1].seconds)}{again}")
             break
-        fits = {(True, False): ", which does not fit", (False, True): ", which fits again"}
         found.append(
             f"{told(stride.before, stride.after)} {_moved(here, stride.seconds)}"
             + fits.get((fitted, stride.fits), "")
