@@ -33,7 +33,7 @@ def in_study(
 
     yaml = YAML(typ="rt")
     yaml.width = 4096
-    if re.search(rf"^{section}:.*\n(\s*(#.*)?\n)*\s+- ", text, re.MULTILINE):
+    if re.search(rf"^{section}:.*\n(?:[ \t]*(?:#.*)?\n)*[ \t]+- ", text, re.MULTILINE):
         yaml.indent(mapping=2, sequence=4, offset=2)
     study, found = yaml.load(text.replace("\r\n", "\n")), yaml.load(fragment)[section][0]
     job = _named(study[section], name)
