@@ -11,19 +11,14 @@ from railwright.spec import load_study_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-STUDY = """\
-# our cluster
+HEAD = """\
 railwright: 1
 name: two
 cluster: {servers: 4, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}
 jobs:
-  - name: first   # of this quarter
-    model: llama-3-8b
-    sequence: 4096
-    global_batch: 128
-    tokens: 2e9
-    layout: {tensor: 2, sequence_parallel: true}
-    overlap: {tp: true}
+"""
+
+SECOND = """\
   - name: second
     model: llama-3-8b
     sequence: 8192   # long
@@ -31,9 +26,20 @@ jobs:
     tokens: 15e9
     layout:
       tensor: 8
-variants:
+"""
+
+STUDY = f"""\
+# our cluster
+{HEAD}  - name: first   # of this quarter
+    model: llama-3-8b
+    sequence: 4096
+    global_batch: 128
+    tokens: 2e9
+    layout: {{tensor: 2, sequence_parallel: true}}
+    overlap: {{tp: true}}
+{SECOND}variants:
   - name: slow
-    set: {cluster.compute.oversubscription: 2}
+    set: {{cluster.compute.oversubscription: 2}}
 """
 
 FOUND = """\
@@ -96,12 +102,8 @@ def test_a_rate_asked_for_is_written() -> None:
     assert (after.client.kind, after.client.concurrency) == ("poisson", None)
 
 
-COMMENTED = """\
-railwright: 1
-name: two
-cluster: {servers: 4, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}
-jobs:
-  # the first
+COMMENTED = f"""\
+{HEAD}  # the first
   - name: first
     model: llama-3-8b
     sequence: 4096
@@ -118,19 +120,12 @@ jobs:
       tp: true
 
   # the second
-  - name: second
-    model: llama-3-8b
-    sequence: 8192
-    global_batch: 64
-    tokens: 15e9
-    layout:
-      tensor: 8
-
+{SECOND}
 # what may come
 variants:
   # slower
   - name: slow
-    set: {cluster.compute.oversubscription: 2}
+    set: {{cluster.compute.oversubscription: 2}}
 """
 
 

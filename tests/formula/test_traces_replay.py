@@ -271,6 +271,15 @@ def test_what_shares_nics_or_waits_for_messages_replays_to_its_time(
     assert later <= 1e-9 * step.step_time + (GRADIENT_NORM if one.layout.pipeline > 1 else 0.0)
 
 
+def test_messages_cut_over_tensor_ranks_replay_shorter_where_sends_block() -> None:
+    """docs/training/traces.md: up to 1.7 %; the prediction has the sender wait for the receiver's gather."""
+    layout = {"tensor": 2, "pipeline": 4, "virtual_pipeline": 2, "schedule": "zb-h1"}
+    one = changed(job(batch=32, sequence=512, **layout), software="megatron-2021")  # type: ignore[arg-type]
+    made, step = step_trace(one, DENSE, machine(2))
+    short = 1.0 - replay(made, machine(2)).time / step.step_time
+    assert 0.0 < short <= 0.017
+
+
 @pytest.mark.parametrize("mode", ["duplicated", "distributed"])
 @pytest.mark.parametrize("layout", [{"pipeline": 2}, {"expert": 2, "expert_tensor": 4}], ids=str)
 def test_what_an_optimizer_exchanges_is_replayed(mode: str, layout: dict[str, object]) -> None:

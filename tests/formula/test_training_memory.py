@@ -15,7 +15,7 @@ from railwright.training.kept import layer_kept
 from railwright.training.memory import peak_memory
 from railwright.training.schedule import orders_of, route_of
 from railwright.training.stages import stage_shapes, tied_parameters
-from railwright.training.states import COPY, GATHERED, WAITING, state_parts
+from railwright.training.states import state_parts
 from training_cases import DENSE, MOE, job, machine
 
 MEGATRON_175B = Transformer(
@@ -49,14 +49,6 @@ def test_bytes_per_parameter_are_megatrons(dtype: str, whole: float, kept: float
     assert per_parameter(dtype, 0, 32) == pytest.approx(whole)
     for data in (1, 8, 32):
         assert per_parameter(dtype, 1, data) == pytest.approx(kept + spread / data)
-
-
-def test_experts_are_sharded_over_fewer_ranks() -> None:
-    # EP8 of 32 ranks: 4 replicas of each expert, 32 of the rest
-    wanted = job(expert=8)
-    (shape,) = stage_shapes(MOE, wanted.layout)
-    states = state_parts(wanted, MOE, shape, 32)["optimizer states"]
-    assert states == pytest.approx(12 * (shape.dense_total / 32 + shape.expert_total / 4))
 
 
 @pytest.mark.parametrize("layout", [{}, {"pipeline": 4}, {"pipeline": 2, "virtual_pipeline": 2}])
@@ -113,90 +105,6 @@ def test_parts_add_up() -> None:
     assert sum(memory.parts.values()) == pytest.approx(memory.total)
 
 
-def states(ranks: int = 32, **changes: object) -> dict[str, float]:
-    """State parts of the dense model on one stage, with fields of job and layout changed."""
-    layout = {k: v for k, v in changes.items() if k in ("zero", "shard", "reduce_each", "reshard", "offload")}
-    own = {k: v for k, v in changes.items() if k not in layout}
-    wanted = job(**layout).model_copy(update=own)  # type: ignore[arg-type]
-    (shape,) = stage_shapes(DENSE, wanted.layout, wanted.lora)
-    return state_parts(wanted, DENSE, shape, ranks)
-
-
-PARAMETERS = float(count_parameters(DENSE).total)
-
-
-@pytest.mark.parametrize(
-    ("changes", "per_rank"),
-    [
-        ({}, 12),
-        ({"moment_dtype": "bf16"}, 8),
-        ({"moment_dtype": "fp8"}, 6),
-        ({"master": "remainder"}, 10),
-        ({"offload": ("optimizer",)}, 0),
-    ],
-)
-def test_optimizer_states_by_format(changes: dict[str, object], per_rank: float) -> None:
-    # fp32 master weight and moments 4 + 4 + 4; narrow moments 4 + 2 + 2 and 4 + 1 + 1; 16 bits beyond the
-    # bf16 weight 2 + 4 + 4
-    assert states(**changes).get("optimizer states", 0.0) == pytest.approx(per_rank * PARAMETERS / 32)
-
-
-def test_16_bit_gradients_are_copied_for_the_step_unless_the_optimizer_takes_them() -> None:
-    narrow = states(gradient_dtype="bf16")
-    assert narrow["gradients"] == pytest.approx(2 * PARAMETERS)
-    assert narrow[COPY] == pytest.approx(4 * PARAMETERS / 32)
-    assert COPY not in states(gradient_dtype="bf16", moment_dtype="bf16")
-    assert COPY not in states()
-
-
-@pytest.mark.parametrize(("dtype", "byte"), [("bf16", 2), ("fp8", 2), ("mxfp8", 2.0625), ("nvfp4", 3.125)])
-def test_weights_by_format(dtype: str, byte: float) -> None:
-    # embedding, head and final norm stay in 16 bits
-    (shape,) = stage_shapes(DENSE, job().layout)
-    ends = shape.embedding + shape.head
-    assert states(dtype=dtype)["weights"] == pytest.approx(2 * ends + byte * (PARAMETERS - ends))
-
-
-def test_zero_3_keeps_a_share_and_gathers_units() -> None:
-    # the head (32,000 x 1,024 and its norm) and the embedding are the largest two units: one computes, one is
-    # prefetched
-    parts = states(zero=3)
-    assert parts["weights"] == pytest.approx(2 * PARAMETERS / 32)
-    assert parts["gathered weights"] == pytest.approx(2 * (2 * 32000 * 1024 + 1024))
-    assert parts["gradients"] == pytest.approx(4 * PARAMETERS / 32)
-    assert parts["gradients before reduction"] == pytest.approx(4 * (32000 * 1024 + 1024))
-    assert states(zero=3, overlap=Overlap(prefetch=0))["gathered weights"] == pytest.approx(
-        2 * (32000 * 1024 + 1024)
-    )
-    assert states(zero=3, reshard=False)["gathered weights"] == pytest.approx(2 * PARAMETERS)
-    assert states(zero=3, shard=8)["weights"] == pytest.approx(2 * PARAMETERS / 8)
-    torch = states(zero=3, software="fsdp-2024")
-    assert torch["weights"] + torch["optimizer states"] == pytest.approx(12 * PARAMETERS / 32)
-
-
-def test_states_are_divided_inside_a_group() -> None:
-    """Of 32 ranks in groups of 8 each keeps an eighth: Megatron's distributed optimizer instances."""
-    parts = states(shard=8)
-    assert parts["optimizer states"] == pytest.approx(12 * PARAMETERS / 8)
-    assert (parts["weights"], parts["gradients"]) == (states()["weights"], states()["gradients"])
-    assert states(zero=2, shard=8)["gradients"] == pytest.approx(4 * PARAMETERS / 8)
-
-
-def test_zero_2_keeps_one_bucket_of_gradients_whole() -> None:
-    parts = states(zero=2)
-    assert parts["gradients before reduction"] == pytest.approx(4 * 40e6)
-    assert parts["weights"] == pytest.approx(2 * PARAMETERS)
-    assert states(zero=2, reduce_each=False)["gradients"] == pytest.approx(4 * PARAMETERS)
-
-
-def test_frozen_weights_have_neither_gradients_nor_states() -> None:
-    parts = states(lora=Lora(rank=16))
-    adapters = parts["gradients"] / 4
-    assert 0 < adapters < 0.02 * PARAMETERS
-    assert parts["weights"] == pytest.approx(2 * (PARAMETERS + adapters))
-    assert parts["optimizer states"] == pytest.approx(12 * adapters / 32)
-
-
 @pytest.mark.parametrize(
     ("layout", "adapters"),
     [({}, 4), ({"recompute": "selective", "recompute_modules": ("mlp",)}, 2), ({"tensor": 4}, 4)],
@@ -210,15 +118,6 @@ def test_adapters_keep_what_lies_between_their_products(layout: dict[str, object
 
     inner = 2 * 1024 * (512 - 16) * adapters * DENSE.layers
     assert activations(512) - activations(16) == pytest.approx(inner)
-
-
-@pytest.mark.parametrize(("software", "byte"), [("fsdp-2023", 4), ("fsdp-2025", 4), ("megatron-2025", 2)])
-def test_frozen_shards_have_the_type_that_weights_are_loaded_in(software: str, byte: int) -> None:
-    # llm-foundry and torchtitan load fp32 and freeze it; FSDP gathers 16 bits of it
-    parts = states(lora=Lora(rank=16), zero=3, software=software)
-    adapters = parts["gradients"] / 4 * 32
-    assert parts["weights"] == pytest.approx(byte * (PARAMETERS + adapters) / 32)
-    assert parts["gathered weights"] < 2 * PARAMETERS
 
 
 def test_a_stage_without_layers_has_no_gradient_of_adapters() -> None:
@@ -377,57 +276,3 @@ def test_jax_saves_what_it_names(software: str, hidden: int) -> None:
     wanted = job(sequence=4096, zero=3, recompute="selective").model_copy(update={"software": software})
     queries = 2 * 4096 * DENSE.head_dim * (DENSE.heads + 2 * DENSE.kv_heads)
     assert layer_kept(wanted, DENSE, "dense") == hidden * 2 * 4096 * DENSE.hidden + queries
-
-
-@pytest.mark.parametrize(("reshard", "moment"), [(True, "optimizer step"), (False, "head backward")])
-def test_nothing_is_gathered_or_waits_at_the_optimizers_step(reshard: bool, moment: str) -> None:
-    """A copy of half of the gradients outweighs units of weights and gradients, but not all the weights."""
-    wanted = job(gpus=8, zero=3, shard=2, reshard=reshard, recompute="full", batch=32, sequence=256)
-    wanted = wanted.model_copy(update={"gradient_dtype": "bf16"})
-    (stage,) = peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).stages
-    assert stage.moment == moment
-    at_step = moment == "optimizer step"
-    assert (COPY in stage.parts) == at_step
-    assert all((name in stage.parts) != at_step for name in (GATHERED, WAITING))
-
-
-@pytest.mark.parametrize("zero", [2, 3])
-@pytest.mark.parametrize("arch", [DENSE, MOE])
-def test_what_one_rank_alone_holds_is_neither_gathered_nor_reduced(arch: Transformer, zero: int) -> None:
-    """Tensor and pipeline parallelism take all 32 GPUs; torchtitan makes 16 bits of its fp32 shards all the
-    same."""
-    alone = {"tensor": 8, "pipeline": 4, "batch": 8}
-    fabric = machine(4).network.fabric
-
-    def total(stage: int, software: str = "megatron-2025") -> float:
-        one = job(zero=stage, **alone).model_copy(update={"software": software})  # type: ignore[arg-type]
-        return peak_memory(one, arch, fabric, 80e9).total
-
-    # buffers of all gradients have placeholders of single ones beside them, which shards of each have not
-    assert total(1) - 4.1e6 < total(zero) <= total(1)
-    if zero == 3:
-        parts = peak_memory(
-            job(zero=3, **alone).model_copy(update={"software": "fsdp-2025"}),  # type: ignore[arg-type]
-            arch, fabric, 80e9,
-        ).parts  # fmt: skip
-        assert parts[GATHERED] > 0
-
-
-def test_experts_of_one_rank_are_not_gathered_where_dense_parameters_are() -> None:
-    """32 ranks, an expert on each of 8 and 4 copies of it; then groups as large as all that hold experts."""
-    (shape,) = stage_shapes(MOE, job(expert=8).layout)
-    parts = state_parts(job(expert=8, zero=3, reshard=False), MOE, shape, 8)
-    dense = shape.dense_total
-    assert parts[GATHERED] == pytest.approx(2 * dense)
-    spread = state_parts(job(expert=8, zero=3, reshard=False), MOE, shape, 32)
-    assert spread[GATHERED] == pytest.approx(2 * (dense + shape.expert_total))
-
-
-def test_a_reduced_gradient_has_the_type_of_fp32_shards() -> None:
-    """Whatever it is sent in: FSDP keeps 4 bytes of it and copies nothing for the step."""
-    parts = states(zero=3, software="fsdp-2025", gradient_dtype="bf16")
-    assert parts["gradients"] == pytest.approx(4 * PARAMETERS / 32)
-    assert COPY not in parts
-    megatron = states(zero=3, gradient_dtype="bf16")
-    assert megatron["gradients"] == pytest.approx(2 * PARAMETERS / 32)
-    assert megatron[COPY] == pytest.approx(4 * PARAMETERS / 32)

@@ -19,6 +19,9 @@ GATED_MOVED = (5.0, 9.0)
 reads two and writes one; each of the three gradients reads two and writes one."""
 
 
+Split = tuple[tuple[int, int], tuple[float, float]]
+"""Kernels of what runs one for each operation, and times its elements are moved; forward and backward."""
+
 SQUARED = ("relu2", "squared_relu")
 """Names of squared ReLU in config.json."""
 
@@ -46,12 +49,12 @@ def activation(
     rows: float,
     width: int,
     gated: bool,
-    split: tuple[tuple[int, int], tuple[float, float]] | None,
+    split: Split | None,
     biased: bool = False,
 ) -> Block:
     """What lies between the two products of an MLP, of `width` elements a row behind it.
 
-    split  kernels and elements moved, forward and backward, of one kernel per operation; None: one is all
+    split  None where one kernel is all
     biased the gradient of the first product's bias is summed by a kernel of its own
     """
     up, summed = 2 * width if gated else width, 1 if biased else 0
@@ -97,9 +100,7 @@ def two_products(
     return blocks
 
 
-def _split(
-    arch: Transformer, unfused: tuple[Part, ...]
-) -> tuple[tuple[int, int], tuple[float, float]] | None:
+def _split(arch: Transformer, unfused: tuple[Part, ...]) -> Split | None:
     if splits_square(arch, unfused):
         return SQUARED_LAUNCHES, SQUARED_MOVED
     return (GATED_LAUNCHES, GATED_MOVED) if splits_gate(arch, unfused) else None

@@ -26,6 +26,7 @@ def changed(own: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def told(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+    """The axes that are changed, with both values."""
     before, after = _effective(own), _effective(best)
     found = [f"{a} {show(before[a])} -> {show(after[a])}" for a in changed(own, best)]
     return ", ".join(found) or "nothing but the order of ranks"

@@ -88,20 +88,20 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = dense / over + expert / expert_over
     parts = {"weights": _weights(job, shape), "gradients": gradient * (dense + expert)}
-    widened = has_fp32_shards(job) and layout.reduce_each
+    wide = has_fp32_shards(job)
+    widened = wide and layout.reduce_each
+    cut = (wide or over > 1, wide or expert_over > 1)
     if layout.zero >= 2 and layout.reduce_each:
         bucket = max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * ranks)
-        sent = dense * (over > 1) + expert * (expert_over > 1)
-        waiting = min(_largest_unit(shape), sent) if layout.zero == 3 else min(bucket, sent)
+        sent = dense * cut[0] + expert * cut[1]
         parts["gradients"] = (4.0 if widened else gradient) * shard
-        parts[WAITING] = gradient * (_largest_unit(shape) if widened else waiting)
+        parts[WAITING] = gradient * min(_largest_unit(shape) if layout.zero == 3 else bucket, sent)
     if layout.zero == 3:
         all_dense, all_expert = shape.dense_total, shape.expert_total
         weight = ENDS_BYTES
-        if has_fp32_shards(job):
+        if wide:
             weight, master = MASTER_BYTES["fp32"], 0.0
         parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
-        cut = (True, True) if has_fp32_shards(job) else (over > 1, expert_over > 1)
         parts[GATHERED] = ENDS_BYTES * _gathered(job, shape, *cut)
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
