@@ -242,9 +242,11 @@ class _Writer:
     def _arrivals(self) -> list[dict[Unit, float]]:
         """By stage, when the message of each of its passes has been sent. [s]"""
         found: list[dict[Unit, float]] = [{} for _ in self.by_stage]
-        for (stage, unit), (to, needed, _) in self.messages.items():
-            sent = (e.end for e in self.by_stage[stage] if e.unit == unit and e.kind == "send")
-            found[to][needed] = max(sent)
+        sent = (event for events in self.by_stage for event in events if event.kind == "send")
+        for event in sent:
+            if event.unit is not None and (event.rank, event.unit) in self.messages:
+                to, needed, _ = self.messages[event.rank, event.unit]
+                found[to][needed] = max(event.end, found[to].get(needed, 0.0))
         return found
 
     def _arrived(self, stage: int, instant: float) -> list[Unit]:
