@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.model.pattern import Layer
+from railwright.training.exchange import RECEIVED
 from railwright.training.lanes import Task
 from railwright.training.lockstep import without_waits
 from railwright.training.quick import pass_times
@@ -34,6 +35,15 @@ INPUTS = WEIGHTS
 """Passes: where all are split the second is a backward pass's input gradients, the third the rest; DualPipe
 and DualPipeV split few of them: the second is a whole one, the third input gradients alone."""
 
+ENDS = 4
+"""Parts of a chunk beside its layers: embedding, head, its input where that comes from another piece of the
+model, and its output's gradient where that does (`Exchange.received`)."""
+
+
+def ends_of(chunk: Chunk) -> list[bool]:
+    """Which of the parts beside its layers a chunk has."""
+    return [chunk.embedding, chunk.head, not chunk.embedding, not chunk.head]
+
 
 def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
     """What makes the tasks of each pass of a job's schedule."""
@@ -50,21 +60,31 @@ def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:
 
 
 def measure(work: Work, kinds: Sequence[Layer], slowdown: float) -> Floats:
-    """(pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
+    """(pass, part, law) seconds of one layer of each kind, then of the `ENDS`. [s]
 
     Where the host may be waited for, a layer is what a second one adds.
     """
-    found = np.zeros((3, len(kinds) + 2, LONE + 1))
+    found = np.zeros((3, len(kinds) + ENDS, LONE + 1))
     for which, make in makers(work).items():
         for i, kind in enumerate(kinds):
-            tasks = without_waits(make(Chunk((kind,), False, False)))
+            tasks = _between(make(Chunk((kind,), False, False)))
             found[which, i] = _laws(tasks, work, slowdown)
             if any(t.lane == "host" and t.duration for t in tasks):
-                second = _laws(without_waits(make(Chunk((kind, kind), False, False))), work, slowdown)
+                second = _laws(_between(make(Chunk((kind, kind), False, False))), work, slowdown)
                 found[which, i] = second - found[which, i]
         for i, chunk in enumerate((Chunk((), True, False), Chunk((), False, True)), len(kinds)):
-            found[which, i] = _laws(without_waits(make(chunk)), work, slowdown)
+            found[which, i] = _laws(_between(make(chunk)), work, slowdown)
+    if not work.together:  # where two passes run at once, one computes while the other gathers
+        received = work.exchange.received().seconds
+        for which, part in ((FORWARD, 2), (BACKWARD, 3)):
+            found[which, len(kinds) + part, [CHAIN, ALONE, SLOWED, BARE]] = received
     return found
+
+
+def _between(tasks: list[Task]) -> list[Task]:
+    """What a chunk's layers or its ends add to a pass: without its input's gather, and what follows it."""
+    kept = without_waits(tasks)
+    return [t._replace(duration=0.0, wire=0.0) if t.name == RECEIVED else t for t in kept]
 
 
 def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
@@ -72,7 +92,7 @@ def compute_alone(work: Work, kinds: Sequence[Layer]) -> Floats:
 
     Overlap cuts products in parts that add up to the whole, so the sum is the same under all of it.
     """
-    found = np.zeros((3, len(kinds) + 2, LONE + 1))
+    found = np.zeros((3, len(kinds) + ENDS, LONE + 1))
     parts = [
         *(Chunk((kind,), False, False) for kind in kinds),
         Chunk((), True, False),

@@ -23,11 +23,11 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kinds_present
 from railwright.search.ends import Ends, ends_of
-from railwright.search.laws import LONE, Floats, compute_alone, measure
+from railwright.search.laws import ENDS, LONE, Floats, compute_alone, measure
 from railwright.search.space import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training.communication import Prices, activation_size, gradient_bytes, stage_size
+from railwright.training.communication import Prices, gradient_bytes, stage_size
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
@@ -140,7 +140,7 @@ class Pricer:
         return Prices.shared(self.machine, self._groups[key], self.predict)
 
     def laws(self, block: Block, wanted: NDArray[np.bool_], alone: bool = False) -> Floats:
-        """(X, pass, part, law) seconds of one layer of each kind, then of embedding and head. [s]
+        """(X, pass, part, law) seconds of one layer of each kind, then of the `ENDS`. [s]
 
         Where some layers of a piece are computed again and others keep all, of one of each (`_parts`).
         wanted  which of the block's X classes of passes; the others are NaN
@@ -152,7 +152,7 @@ class Pricer:
         structure = _shaping(block.structure)
         values = [block.of(axis) for axis in PASSING]
         ways = self._ways(block)
-        found = np.full((wanted.size, 3, len(ways) * len(self.kinds) + 2, LONE + 1), np.nan)
+        found = np.full((wanted.size, 3, len(ways) * len(self.kinds) + ENDS, LONE + 1), np.nan)
         pairs = self.pairs(block) & (not alone)
         for x, index in enumerate(np.ndindex(*(len(v) for v in values))):
             if not wanted[x]:
@@ -304,11 +304,7 @@ class Pricer:
         job = apply(self.job, setting)
         if job.layout.pipeline == 1:
             return 0.0
-        prices = self.prices(job)
-        seconds = prices.time("pp", "pp send", "sendrecv", stage_size(job, self.arch), "pp")
-        if era_of(job).scatter_gather and not job.layout.sequence_parallel:
-            seconds += prices.time("pp", "pp gather", "all_gather", activation_size(job, self.arch), "tp")
-        return seconds
+        return self.prices(job).time("pp", "pp send", "sendrecv", stage_size(job, self.arch), "pp")
 
     def tied(self, setting: Mapping[str, Any]) -> float:
         """The all-reduce of a tied embedding between first and last stage. [s]"""

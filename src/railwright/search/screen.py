@@ -24,7 +24,7 @@ from railwright.search.bound import (
 )
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
-from railwright.search.laws import Floats
+from railwright.search.laws import Floats, ends_of
 from railwright.search.pairs import passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply
@@ -256,7 +256,7 @@ class Screen:
                 again = layers_again(job, self.pricer.arch, chunk)
                 ways = [chunk.layers[:again], chunk.layers[again:]]
             layers = [way.count(kind) for way in ways for kind in self.pricer.kinds]
-            rows.append([*layers, chunk.embedding, chunk.head])
+            rows.append([*layers, *ends_of(chunk)])
         return np.array(rows, float)
 
     def _sends(self, block: Block) -> Floats:

@@ -42,9 +42,6 @@ NORM, NORM_BYTES = "gradient norm", 4.0
 RING_TAGS = 1_000_000
 """Messages round a ring are numbered from here, those between stages from 0."""
 
-GATHER = "pp gather"
-"""Training's purpose of the all-gather behind a pipeline send that was cut over the tensor ranks."""
-
 
 def step_trace(
     job: TrainingJob, arch: Transformer, machine: Machine, most_events: int = MOST_EVENTS
@@ -135,7 +132,6 @@ class _Writer:
         sends = [size for (op, size), known in asked.items() if op == "sendrecv" and self.pipelines in known]
         self.sent = sends[0] if sends else 0.0
         self.passed_on = 0
-        self.gathered = any(one.purpose == GATHER for one in step.collectives)
         self.gpus = np.sort(self.grid.reshape(-1))
         self.rank_of = {int(gpu): rank for rank, gpu in enumerate(self.gpus)}
         self.families: dict[Family, dict[int, str]] = {}
@@ -250,15 +246,8 @@ class _Writer:
         return found
 
     def _arrived(self, stage: int, instant: float) -> list[Unit]:
-        """Passes of a stage whose message is there (gathered, where it was cut) at an instant."""
-        more = 0.0
-        if self.gathered:
-            more = next(one for one in self.step.collectives if one.purpose == GATHER).prediction.time
-        return [
-            unit
-            for unit, end in self.arrivals[stage].items()
-            if min(abs(end - instant), abs(end + more - instant)) <= self.eps
-        ]
+        """Passes of a stage whose message is there at an instant."""
+        return [unit for unit, end in self.arrivals[stage].items() if abs(end - instant) <= self.eps]
 
     def _draft(self, event: Event, after: tuple[int, ...], part: tuple[float, int], stage: int) -> _Draft:
         seconds = event.end - event.start
@@ -279,15 +268,9 @@ class _Writer:
         return _Draft(node, self._family(self._asked_for(event, op, size)))
 
     def _receive(self, put: Callable[[_Draft], int], source: int, tag: int, unit: Unit) -> int:
-        """The message a pass needs, gathered over the tensor ranks where it was cut over them."""
+        """The message a pass needs."""
         name = f"pp receive, microbatch {unit[2] + 1}"
-        got = put(_Draft(Node(0, name, "receive", (), 0.0, size=self.sent, tag=tag), other=source))
-        if not self.gathered:
-            return got
-        used = next(one for one in self.step.collectives if one.purpose == GATHER).prediction
-        family = self.asked[used.op, used.size][0]
-        node = Node(0, GATHER, "collective", (got,), used.time, used.op, used.size)
-        return put(_Draft(node, self._family(family)))
+        return put(_Draft(Node(0, name, "receive", (), 0.0, size=self.sent, tag=tag), other=source))
 
     def _passed_on(
         self, put: Callable[[_Draft], int], event: Event, after: tuple[int, ...], size: float, parts: int

@@ -22,7 +22,11 @@ from railwright.training.communication import (
     mixer_sizes,
     routed_size,
 )
+from railwright.training.eras import era_of
 from railwright.training.lanes import PASSED_ON
+
+RECEIVED = "pp gather"
+"""Purpose of the all-gather of a pass's input (`Exchange.received`)."""
 
 
 class Exchange:
@@ -50,6 +54,17 @@ class Exchange:
         if self.sp:
             return self.prices.comm("tp", "tp reduce-scatter", "reduce_scatter", size, "tp")
         return self.prices.comm("tp", "tp all-reduce", "all_reduce", size, "tp")
+
+    def received(self) -> Comm:
+        """What a rank got of the stage before it, gathered over the tensor ranks that it was cut over.
+
+        The receiver gathers, once its own send is done too, before it computes anything of the pass.
+        Source: Narayanan et al., SC'21, section 4.1; Megatron-LM 2021, megatron/p2p_communication.py,
+        _communicate (scatter_gather_tensors_in_pipeline).
+        """
+        if self.sp or not era_of(self.job).scatter_gather:
+            return NOTHING
+        return self.prices.comm("tp", RECEIVED, "all_gather", self.size, "tp")
 
     def _part(self, width: int | None) -> float:
         return 1.0 if width is None else width / self.arch.hidden

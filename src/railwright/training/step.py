@@ -19,7 +19,7 @@ from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import Ending, critical, shares, used
 from railwright.training.buckets import buckets_of
-from railwright.training.communication import Predict, Prices, activation_size, gradient_bytes, stage_size
+from railwright.training.communication import Predict, Prices, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
 from railwright.training.demand import above_published
@@ -210,8 +210,6 @@ def stages_of(
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")
-        if era_of(job).scatter_gather and not layout.sequence_parallel:
-            send += prices.time("pp", "pp gather", "all_gather", activation_size(job, arch), "tp")
     return staged, send
 
 

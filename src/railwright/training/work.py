@@ -180,6 +180,8 @@ class Work:
         if chunk.embedding:
             self.blocks.compute(chain, "embedding", "embedding", sum(c.forward for c in self._embedding))
             chain.communicate(self.exchange.reduction())
+        else:
+            chain.communicate(self.exchange.received())
         for i, kind in enumerate(chunk.layers):
             chain.at_layer(i)
             chain.add(self._forward_part(kind, launched))
@@ -221,6 +223,8 @@ class Work:
             self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
             self.blocks.column_backward(chain, "head backward", "head", first, whole)
             self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
+        else:
+            chain.communicate(self.exchange.received())
         again, queue = layers_again(self.job, self.arch, chunk), Queue()
         for i in reversed(range(len(chunk.layers))):
             kind, waits = chunk.layers[i], i < again and self._waits(chunk.layers[i])
