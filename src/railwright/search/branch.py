@@ -38,7 +38,7 @@ from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.screen import Screen
 from railwright.search.software import best_lacks, own_lacks, priced, spread_lacks
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
-from railwright.search.stopped import none_can_work, none_fits, none_is_connected, none_is_held
+from railwright.search.stopped import none_can_work, none_fits, none_is_carried, none_is_held
 from railwright.search.walk import walk
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
@@ -100,7 +100,7 @@ def search(
     screening = time.perf_counter() - started
     first, proof, capacity = run.fastest(top) if objective == "time" else run.leanest(top)
     if not first and run.apart and run.allocations.least_missing() is None:
-        raise PlanError(none_is_connected(job, together(run.apart)[0]))
+        raise PlanError(none_is_carried(job, together(run.apart)[0]))
     if not first:
         raise PlanError(none_is_held(job, run.allocations, untried(space, job, arch, run.fabric)))
     overfull = left_out(run.overfull.values(), first, top)

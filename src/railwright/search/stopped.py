@@ -38,14 +38,15 @@ def none_fits(
     )
 
 
-def none_is_connected(job: TrainingJob, apart: Refusal) -> str:
-    """That every layout whose tensors fit has a group whose GPUs the network does not connect.
+def none_is_carried(job: TrainingJob, apart: Refusal) -> str:
+    """That every layout whose tensors fit sends what the network cannot carry: it does not connect all GPUs
+    of a group, or is told to run an algorithm that cannot.
 
     apart  how many were asked, and what the network said of one
     """
     return (
         f"{job.name}: no layout of the space can work: of each that fits ({apart.layouts:,} were tried) the "
-        f"network does not connect all GPUs of some group; {apart.example}"
+        f"network cannot carry what some group sends; {apart.example}"
     )
 
 
