@@ -1,18 +1,17 @@
-"""The search: screen every layout, then evaluate the most promising until none left can be better.
+"""Branch and bound: screen every layout, then evaluate the most promising until none left can be better.
 
-Branch and bound: layouts are taken in the order of their lower bound; one is first bounded again with its own
-passes, then simulated.  When the next bound exceeds the best exact time, everything that was not simulated is
+Layouts are taken in the order of their lower bound; one is first bounded again with its own passes, then
+simulated.  When the next bound exceeds the best exact time, everything that was not simulated is
 slower: the bound of a layout never exceeds its exact time (docs/training/search.md, tests/property).
 """
 
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,31 +23,24 @@ from railwright.search.allocator import Allocations
 from railwright.search.blocks import Refusal, blocks
 from railwright.search.changes import changed
 from railwright.search.exact import exact_memory
-from railwright.search.explain import explain, loading
 from railwright.search.footprint import MEMORY, Footprint
-from railwright.search.frameworks import Framework, framework_named, runs, runs_none
-from railwright.search.front import Entry, Group, Listed, Tried, front_of, lean, left_out, rounded
-from railwright.search.hints import untold
+from railwright.search.frameworks import Framework, runs, runs_none
+from railwright.search.front import Entry, Group, Listed, Tried, rounded
 from railwright.search.laws import Floats32, down
-from railwright.search.leaner import leaner, leanest, untried
+from railwright.search.leaner import leaner, leanest
 from railwright.search.network import bytes_sent
 from railwright.search.pricing import PASSING, Pricer
-from railwright.search.reach import together, where_reached
-from railwright.search.result import Candidate, Effort, SearchResult
+from railwright.search.reach import where_reached
+from railwright.search.result import Candidate
 from railwright.search.screen import Screen
-from railwright.search.software import best_lacks, own_lacks, priced, spread_lacks
 from railwright.search.space import SHARDING, STRUCTURE, Block, Space, apply, setting_of
-from railwright.search.stopped import none_can_work, none_fits, none_is_carried, none_is_held
-from railwright.search.walk import walk
+from railwright.search.stopped import none_can_work, none_fits
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.formats import job_peak
 from railwright.training.quick import step_seconds
 from railwright.training.result import StepResult
-from railwright.training.sizes import data_parallel
 
-Objective = Literal["time", "memory"]
 Progress = Callable[[str, float], None]
 
 MOST_LAYOUTS = 100_000_000
@@ -64,94 +56,8 @@ LOOK_AHEAD = 1.01
 """Classes of a block whose bounds are within 1 % of the least are looked into together."""
 
 
-def search(
-    job: TrainingJob,
-    arch: Transformer,
-    machine: Machine,
-    space: Space | None = None,
-    *,
-    top: int = 10,
-    objective: Objective = "time",
-    steps: int = 3,
-    framework: str | None = None,
-    progress: Progress | None = None,
-) -> SearchResult:
-    """The best layouts of a job's model on a machine.
-
-    space      which layouts; default: `Space()`, every divisor and every choice
-    top        how many layouts to list
-    objective  'time': fastest; 'memory': fastest of those that need least
-    steps      how many leaner points the front is followed by: each the fastest layout that needs at most
-               85 % of the memory of the one before
-    framework  of `frameworks.FRAMEWORKS`: only layouts that it runs, priced with its software
-    progress   called with what is being done and the fraction done, 0..1
-
-    Raises PlanError where no layout can work, saying which constraint stops most of them, and RailwrightError
-    for a framework that is not known.
-    """
-    started = time.perf_counter()
-    only = framework_named(framework) if framework else None
-    asked, space = job, space or Space()
-    if only:
-        job, space = only.job(job), only.space(space)
-    job_peak(machine.gpu, job.dtype)  # raises
-    run = _Run(job, arch, machine, space, progress or (lambda what, done: None), only)
-    run.screen()
-    screening = time.perf_counter() - started
-    first, proof, capacity = run.fastest(top) if objective == "time" else run.leanest(top)
-    if not first and run.apart and run.allocations.least_missing() is None:
-        raise PlanError(none_is_carried(job, together(run.apart)[0]))
-    if not first:
-        raise PlanError(none_is_held(job, run.allocations, untried(space, job, arch, run.fabric)))
-    overfull = left_out(run.overfull.values(), first, top)
-    most = first[0].memory
-    for step in range(steps):
-        run.tell(f"the front, {step + 1} of {steps}", 0.9)
-        leaner, _, _ = run.fastest(1, min(most, capacity) * 0.85)
-        if not leaner:
-            break
-        most = leaner[0].memory
-    best = [run.simulated(one) for one in first]
-    front = front_of([*best, *(run.simulated(one) for one in lean(run.exact.values(), run.holds))])
-    own, refused = run.own()
-    strides = walk(job, own.setting, best[0].setting, arch, machine, run.pricer) if own else ()
-    effort = Effort(
-        run.layouts,
-        run.fitting,
-        run.pricer.passes,
-        run.pricer.asked,
-        run.refined,
-        len(run.exact),
-        len(overfull),
-        screening,
-        time.perf_counter() - started,
-    )
-    words = explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, objective == "memory") + loading(
-        best[0], arch, machine
-    )
-    data = data_parallel(best[0].job, machine.network.fabric)
-    words += untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
-    told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
-    apart = spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()
-    said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
-    words = (*filter(None, (told,)), *apart, *words, *said)
-    return SearchResult(
-        objective,
-        tuple(best),
-        front,
-        proof,
-        tuple(run.simulated(one) for one in overfull[:top]),
-        own,
-        refused,
-        words,
-        (*run.refused, *together(run.apart)),
-        effort,
-        told,
-    )
-
-
 @dataclass
-class _Run:
+class Run:
     """One search under way, as if no layout waited for its data.
 
     Legend: X classes of passes of a block, z, o, d, p its values of zero, offload, overlap_dp, overlap_pp.
@@ -160,7 +66,7 @@ class _Run:
     memory   per block, shape (X, z, o): bytes at least
     exact    layouts that were timed
     overfull  of these, which the allocator cannot hold, as far as that was asked
-    apart    classes whose groups the network does not connect, as far as they were looked into
+    apart    classes that the network cannot carry, as far as they were looked into
     """
 
     job: TrainingJob
@@ -237,7 +143,7 @@ class _Run:
         return none_fits(self.job, self.layouts, setting, need, capacity, advice)
 
     def leanest(self, top: int) -> tuple[list[Tried], float, float]:
-        """`fastest` of those that need least memory; again, where the network did not connect these."""
+        """`fastest` of those that need least memory; again, where the network cannot carry these."""
         while True:
             apart = len(self.apart)
             found = self.fastest(top, self.least_memory())
@@ -339,8 +245,8 @@ class _Run:
         return found
 
     def least_memory(self) -> float:
-        """The least memory of any layout that the allocator can hold, but for such as are known not to be
-        connected. [byte]"""
+        """The least memory of any layout that the allocator can hold, but for such as the network is known
+        not to carry. [byte]"""
         best = self.machine.gpu.hbm_bytes
         within = [
             np.flatnonzero((memory <= best) & np.isfinite(seconds.min((1, 2, 3)))[:, None, None])
