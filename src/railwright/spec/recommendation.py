@@ -35,7 +35,7 @@ class RecommendationJob(Section):
         default="auto",
         description="table-wise: a table on one GPU; column-wise: its columns over `column_shards` GPUs; "
         "row-wise: its rows over all GPUs; table-row-wise: its rows over the GPUs of one server; "
-        "auto: the faster of table-row-wise and table-wise, tables with many lookups in pieces",
+        "auto: the faster of table-row-wise and table-wise, tables with many lookups in pieces or whole",
     )
     column_shards: Annotated[int, Field(gt=0)] = Field(
         default=4, description="column-wise: pieces of each table"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import get_args
 
 import numpy as np
@@ -109,7 +110,7 @@ def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> S
 def _fastest(
     job: RecommendationJob, model: Recommender, machine: Machine, predict: Predict, kernel: KernelTime | None
 ) -> tuple[_Step, Pass]:
-    """The step with the tables where it takes least, of the domains that the job's sharding can have."""
+    """The step with the tables where it takes least, of all that the job's sharding can be."""
     gpus, per_server = gpus_of(job, machine.network.fabric)
     slowdown = constant("compute_slowdown_in_overlap") if job.overlap else 1.0
     steps = [
@@ -120,18 +121,26 @@ def _fastest(
 
 
 def _shardings(job: RecommendationJob, model: Recommender, machine: Machine) -> list[Sharding]:
-    """Those that fit; raises what the first lacks where none does."""
+    """Those that fit, each once; raises what the first lacks where none does.
+
+    'auto' has tables with many lookups in pieces, or whole: pieces share the lookups out evenly, but each
+    sends sums of all its columns, so that pieces of tables with few lookups cost more than they save.
+    """
     fabric = machine.network.fabric
     gpus, per_server = gpus_of(job, fabric)
     _check(job, gpus, fabric.num_gpus, per_server)
     job_peak(machine.gpu, job.dtype, DTYPES)
     room = machine.gpu.hbm_bytes - sum(_others(job, model, job.global_batch // gpus).values())
     found, refused = [], []
-    for within in domain_sizes(job, gpus, per_server):
+    cuts = (True, False) if job.sharding == "auto" else (False,)
+    for within, cut in product(domain_sizes(job, gpus, per_server), cuts):
         try:
-            found.append(shard(job, model, gpus, within, room))
+            tables = shard(job, model, gpus, within, room, cut=cut)
         except PlanError as no:
             refused.append(no)
+            continue
+        if tables not in found:
+            found.append(tables)
     if not found:
         raise refused[0]
     return found

@@ -64,25 +64,28 @@ class Sharding:
 
 
 def domain_sizes(job: RecommendationJob, gpus: int, per_server: int) -> tuple[int, ...]:
-    """GPUs of a domain, as the job's sharding says; 'auto' over several servers can have either."""
-    if job.sharding == "auto" and gpus > per_server:
-        return per_server, 1
+    """GPUs of a domain, as the job's sharding says; 'auto' can have either of two."""
+    if job.sharding == "auto":
+        return tuple(dict.fromkeys((min(per_server, gpus), 1)))
     within = {"row-wise": gpus, "table-row-wise": per_server}.get(job.sharding, 1)
     return (min(within, gpus),)
 
 
-def shard(job: RecommendationJob, model: Recommender, gpus: int, within: int, room: float) -> Sharding:
+def shard(
+    job: RecommendationJob, model: Recommender, gpus: int, within: int, room: float, *, cut: bool = False
+) -> Sharding:
     """Place the tables of a job over `gpus` GPUs, the heaviest first, each where least is to do.
 
     within  GPUs of a domain (`domain_sizes`)
     room    bytes of a GPU that tables and what is exchanged of them may fill
+    cut     tables with more lookups than a domain's mean are in pieces by rows, over several domains
     Raises PlanError where they do not fit, or where columns cannot be cut.
     """
     number = TABLE_BYTES[job.table_dtype]
     kept = number + STATE_BYTES[job.optimizer]
     small = [t for t, r in enumerate(model.rows) if r * model.width * number <= job.replicate_below]
     domains = gpus // within
-    pieces = _pieces(job, model, [t for t in range(len(model.rows)) if t not in set(small)], domains)
+    pieces = _pieces(job, model, [t for t in range(len(model.rows)) if t not in set(small)], domains, cut)
     weight = [p.lookups * p.width for p in pieces]
     state = ROW_STATE_BYTES[job.optimizer]
     bytes_of = [(p.rows * (p.width * kept + state)) / within for p in pieces]
@@ -118,8 +121,10 @@ def shard(job: RecommendationJob, model: Recommender, gpus: int, within: int, ro
     )
 
 
-def _pieces(job: RecommendationJob, model: Recommender, tables: Sequence[int], domains: int) -> list[Piece]:
-    """The tables, or their parts where the job asks for columns or for balance."""
+def _pieces(
+    job: RecommendationJob, model: Recommender, tables: Sequence[int], domains: int, cut: bool
+) -> list[Piece]:
+    """The tables, or their parts where the job asks for columns or those with many lookups are cut."""
     if job.sharding == "column-wise":
         if model.width % job.column_shards:
             raise PlanError(
@@ -135,7 +140,7 @@ def _pieces(job: RecommendationJob, model: Recommender, tables: Sequence[int], d
     found = []
     for t in tables:
         parts = 1
-        if job.sharding == "auto":
+        if cut:
             parts = min(domains, model.rows[t], max(1, math.ceil(model.lookups[t] / mean - 1e-9)))
         found += [Piece(t, model.rows[t] / parts, model.width, model.lookups[t] / parts)] * parts
     return found
