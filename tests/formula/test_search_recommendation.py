@@ -27,6 +27,14 @@ def test_the_first_is_the_fastest_of_all_by_their_own_steps() -> None:
     assert found.best[0].step.step_time < found.own.step.step_time
 
 
+def test_what_the_job_says_of_columns_is_tried_too() -> None:
+    own = asked(sharding="column-wise", column_shards=32)
+    found = search_recommendation(own, MODEL, machine(), {"sharding": ("column-wise",)})
+    assert found.own is not None
+    assert not found.own.changed
+    assert any(not one.changed for one in found.best)
+
+
 def test_the_leanest_comes_first_where_memory_is_asked_for() -> None:
     found = search_recommendation(asked(), MODEL, machine(), objective="memory")
     sizes = [one.step.memory.total for one in found.best]

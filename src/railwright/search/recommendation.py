@@ -21,7 +21,7 @@ from railwright.units import parse
 AXES = ("sharding", "column_shards", "replicate_below", "global_batch")
 
 SHARDS = (2, 4, 8, 16)
-"""Pieces of a table by columns that are tried where the space does not say."""
+"""Pieces of a table by columns that are tried beside the job's own where the space does not say."""
 
 SMALL = ("1 MiB", "16 MiB", "128 MiB")
 """Tables up to these sizes on every GPU, beside none and what the job says."""
@@ -91,7 +91,8 @@ def search_recommendation(
 ) -> Placements:
     """Every layout of the tables, simulated: samples a second, or memory of the fullest GPU, decide.
 
-    space  which values; default: every kind of sharding, SHARDS columns, tables of SMALL on every GPU
+    space  which values; default: every kind of sharding, SHARDS columns, tables of SMALL on every GPU, each
+           beside what the job says
 
     Raises PlanError where none can work, with why most cannot.
     """
@@ -132,11 +133,12 @@ def search_recommendation(
 def _asked(job: RecommendationJob, space: Space) -> list[RecommendationJob]:
     """Jobs of a space; columns matter to one kind of sharding only."""
     kinds = space.get("sharding", get_args(RecommendationJob.model_fields["sharding"].annotation))
+    columns = space.get("column_shards", (*SHARDS, job.column_shards))
     small = space.get("replicate_below", ("0 B", job.replicate_below, *SMALL))
     found: dict[tuple[object, ...], RecommendationJob] = {}
     for kind, below, batch in product(kinds, small, space.get("global_batch", (job.global_batch,))):
         bytes_below = parse(below, "size") if isinstance(below, str) else below
-        cut = space.get("column_shards", SHARDS) if kind == "column-wise" else (job.column_shards,)
+        cut = columns if kind == "column-wise" else (job.column_shards,)
         for pieces in cut:
             changed = dict(zip(AXES, (kind, pieces, bytes_below, batch), strict=True))
             found.setdefault(tuple(changed.values()), job.model_copy(update=changed))
