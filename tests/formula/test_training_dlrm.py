@@ -13,7 +13,7 @@ from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError, SpecError
 from railwright.model.architecture import Operator
 from railwright.model.dlrm import Recommender, bundled_recommenders, load_recommender, parse_recommender
-from railwright.model.dlrm_operators import distinct_rows
+from railwright.model.dlrm_operators import dense_blocks, distinct_rows
 from railwright.spec import load_study_text
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork
@@ -59,6 +59,16 @@ def test_dcnv2_is_the_model_of_mlperf() -> None:
     bottom = 13 * 512 + 512 + 512 * 256 + 256 + 256 * 128 + 128
     assert model.dense_parameters("bottom") == bottom
     assert load_recommender("dlrm").interacted == 128 + 27 * 26 // 2
+
+
+def test_a_cross_layer_as_wide_as_its_rank_has_its_bias_and_one_kernel_beside_its_products() -> None:
+    """Three tables and the bottom MLP: 4 vectors of 64 are 256 wide, as is the rank."""
+    model = Recommender(
+        "square", (100,) * 3, (1,) * 3, 64, 8, (64,), (1,), "dcn", cross_layers=2, cross_rank=256
+    )
+    assert model.dense_parameters("interaction") == 2 * (2 * 256 * 256 + 256)
+    named = [block.forward.name for block in dense_blocks(model, 1024, "bf16")["interaction"]]
+    assert named.count("cross") == 2
 
 
 def test_every_bundled_model_loads() -> None:

@@ -72,11 +72,10 @@ class Recommender:
 
         A low-rank cross layer has a bias on its second product only (DCN v2, arXiv 2008.13535, equation 3).
         """
-        return sum(
-            a * b + (b if p != "interaction" or b != self.cross_rank else 0)
-            for p, a, b in self.layers()
-            if part is None or p == part
-        )
+        products = [(p, a, b) for p, a, b in self.layers() if part is None or p == part]
+        crossed = self.cross_layers if part in (None, "interaction") else 0
+        biases = sum(b for p, _, b in products if p != "interaction") + crossed * self.vectors * self.width
+        return sum(a * b for _, a, b in products) + biases
 
     def flops_per_sample(self) -> float:
         """Model FLOPs of one sample, forward and backward: 6 per weight, and the pair products. [flop]

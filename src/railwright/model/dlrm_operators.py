@@ -88,7 +88,7 @@ def dense_blocks(model: Recommender, samples: int, dtype: str) -> dict[str, list
     wide = model.vectors * model.width
     for i, (part, inputs, outputs) in enumerate(model.layers()):
         found[part].append(linear(f"{part} {i + 1}", samples, outputs, inputs, dtype))
-        if part == "interaction" and outputs == wide:
+        if part == "interaction" and len(found[part]) % 3 == 2:  # the second of a cross layer's products
             found[part].append(elementwise("cross", samples, reads=3 * wide, writes=wide, back=6 * wide))
     if model.interaction == "dot":
         out = model.interacted
