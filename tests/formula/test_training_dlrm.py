@@ -176,6 +176,14 @@ def test_auto_cuts_the_table_with_most_lookups() -> None:
     assert step(ranking(), heavy).step_time < step(ranking(sharding="table-row-wise"), heavy).step_time
 
 
+def test_pieces_of_a_table_that_come_to_one_place_send_their_sums_once() -> None:
+    """Six and four lookups on two GPUs: the halves of the first table come to the GPU without the second."""
+    two = Recommender("two", (1_000_000,) * 2, (6, 4), 64, 16, (64,), (1,), "dot")
+    cut = shard(ranking(), two, 2, 1, 1e12, cut=True)
+    assert cut == shard(ranking(), two, 2, 1, 1e12)
+    assert cut.sent == 64
+
+
 @pytest.mark.parametrize("servers", [1, 2, 4])
 def test_auto_takes_the_faster_of_its_two_places(servers: int) -> None:
     """MLPerf's model on two servers took longer than on one: sums of all tables inside each server."""

@@ -7,8 +7,8 @@ batch, W columns of a piece.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from railwright.errors import PlanError
 from railwright.model.dlrm import Recommender
@@ -86,13 +86,17 @@ def shard(
     small = [t for t, r in enumerate(model.rows) if r * model.width * number <= job.replicate_below]
     domains = gpus // within
     pieces = _pieces(job, model, [t for t in range(len(model.rows)) if t not in set(small)], domains, cut)
-    weight = [p.lookups * p.width for p in pieces]
     state = ROW_STATE_BYTES[job.optimizer]
-    bytes_of = [(p.rows * (p.width * kept + state)) / within for p in pieces]
     batch = float(job.global_batch)
     named = INDEX_BYTES * BATCHES[job.overlap] / within
     sums = ELEMENT if gpus > 1 else 0.0
-    buffers = [batch * (p.width * sums + p.lookups * named) for p in pieces]
+
+    def memory(piece: Piece) -> float:
+        return piece.rows * (piece.width * kept + state) / within
+
+    def buffers(piece: Piece) -> float:
+        return batch * (piece.width * sums + piece.lookups * named)
+
     reduced = 2.0 * GRADIENT_BYTES[job.dtype]  # the gradient, and the buffer of its all-reduce
     copies = sum(model.rows[t] * (model.width * (kept + reduced) + state) for t in small)
     if copies > room:
@@ -101,21 +105,21 @@ def shard(
             f"{'takes' if len(small) == 1 else 'take'} {copies / 2**30:.1f} GiB on every GPU, more than the "
             f"{room / 2**30:.1f} GiB that each has for tables; lower replicate_below."
         )
-    filled = [a + b for a, b in zip(bytes_of, buffers, strict=True)]
-    placed = _place(job, pieces, weight, filled, buffers, domains, room - copies)
-    fullest = max(placed, key=lambda held: sum(filled[i] for i in held))
-    helds = [_held([pieces[i] for i in held], batch, within) for held in placed]
+    found = _place(job, pieces, memory, buffers, domains, room - copies)
+    placed = [_joined(held) if cut else held for held in found]
+    fullest = max(placed, key=lambda held: sum(memory(p) + buffers(p) for p in held))
+    helds = [_held(held, batch, within) for held in placed]
     traffic = [h.values * (number + 2.0) + 2.0 * h.touched * kept for h in helds]
     most = max(range(domains), key=lambda d: (traffic[d], -d))
     mean = sum(traffic) / domains
     return Sharding(
         domain_gpus=within,
         busiest=_with_copies(helds[most], model, small, batch / gpus),
-        sent=max(sum(pieces[i].width for i in held) for held in placed),
+        sent=max(sum(p.width for p in held) for held in placed),
         indices=sum(p.lookups for p in pieces),
-        received=max(sum(pieces[i].lookups for i in held) for held in placed) / within,
-        memory=copies + sum(bytes_of[i] for i in fullest),
-        buffers=sum(buffers[i] for i in fullest),
+        received=max(sum(p.lookups for p in held) for held in placed) / within,
+        memory=copies + sum(memory(p) for p in fullest),
+        buffers=sum(buffers(p) for p in fullest),
         replicated=float(sum(model.rows[t] * model.width for t in small)),
         balance=traffic[most] / mean if mean else 1.0,
     )
@@ -149,27 +153,37 @@ def _pieces(
 def _place(
     job: RecommendationJob,
     pieces: Sequence[Piece],
-    weight: Sequence[float],
-    size: Sequence[float],
-    buffers: Sequence[float],
+    memory: Callable[[Piece], float],
+    buffers: Callable[[Piece], float],
     domains: int,
     room: float,
-) -> list[list[int]]:
+) -> list[list[Piece]]:
     """Longest processing time first, among the domains that have room.
 
-    size  of each piece on a GPU, with its buffers [byte]
+    memory, buffers  of a piece on a GPU [byte]
     """
     load, full = [0.0] * domains, [0.0] * domains
-    placed: list[list[int]] = [[] for _ in range(domains)]
+    placed: list[list[Piece]] = [[] for _ in range(domains)]
+    weight = [p.lookups * p.width for p in pieces]
+    size = [memory(p) + buffers(p) for p in pieces]
     for i in sorted(range(len(pieces)), key=lambda i: (-weight[i], -size[i], i)):
         fits = [d for d in range(domains) if full[d] + size[i] <= room]
         if not fits:
-            raise _no_room(job, pieces[i], size[i], buffers[i], room, domains)
+            raise _no_room(job, pieces[i], size[i], buffers(pieces[i]), room, domains)
         best = min(fits, key=lambda d: (load[d], full[d], d))
         load[best] += weight[i]
         full[best] += size[i]
-        placed[best].append(i)
+        placed[best].append(pieces[i])
     return placed
+
+
+def _joined(held: Sequence[Piece]) -> list[Piece]:
+    """Pieces by rows of one table that came to one domain: as one, whose sums are sent once."""
+    found: dict[int, Piece] = {}
+    for p in held:
+        had = found.get(p.table, Piece(p.table, 0.0, p.width, 0.0))
+        found[p.table] = replace(had, rows=had.rows + p.rows, lookups=had.lookups + p.lookups)
+    return list(found.values())
 
 
 def _no_room(
