@@ -312,6 +312,16 @@ def test_replicated_tables_must_fit_every_gpu() -> None:
         step(ranking(replicate_below="900 TiB"), huge)
 
 
+def test_a_large_table_with_few_lookups_finds_room_that_small_ones_would_take() -> None:
+    """By lookups the two small tables go to different GPUs, and neither has room for the large one then."""
+    rows = (1_000_000, 1_000_000, 9_000_000)
+    mixed = Recommender("mixed", rows, (100, 100, 1), 64, 16, (64,), (1,), "dot")
+    placed = shard(ranking(sharding="table-wise", global_batch=64), mixed, 2, 1, 4.7e9)
+    assert placed.memory == pytest.approx(9_000_000 * 64 * 8)
+    with pytest.raises(PlanError, match=r"table 3.*none has that left"):
+        shard(ranking(sharding="table-wise", global_batch=64), mixed, 2, 1, 4.5e9)
+
+
 def test_one_gpu_has_nobody_to_share_rows_with() -> None:
     huge = Recommender("huge", (200_000_000,), (1,), 128, 16, (128,), (1,), "dot")
     with pytest.raises(PlanError, match="take more GPUs") as told:

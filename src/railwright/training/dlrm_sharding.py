@@ -158,23 +158,37 @@ def _place(
     domains: int,
     room: float,
 ) -> list[list[Piece]]:
-    """Longest processing time first, among the domains that have room.
+    """Longest processing time first, among the domains that have room; where that leaves no room for a large
+    piece with few lookups, the largest first.
 
     memory, buffers  of a piece on a GPU [byte]
     """
-    load, full = [0.0] * domains, [0.0] * domains
-    placed: list[list[Piece]] = [[] for _ in range(domains)]
     weight = [p.lookups * p.width for p in pieces]
     size = [memory(p) + buffers(p) for p in pieces]
-    for i in sorted(range(len(pieces)), key=lambda i: (-weight[i], -size[i], i)):
+    by_work = sorted(range(len(pieces)), key=lambda i: (-weight[i], -size[i], i))
+    placed, left = _fill(by_work, weight, size, domains, room)
+    if left is not None:
+        placed, still = _fill(sorted(by_work, key=lambda i: -size[i]), weight, size, domains, room)
+        if still is not None:
+            raise _no_room(job, pieces[left], size[left], buffers(pieces[left]), room, domains)
+    return [[pieces[i] for i in held] for held in placed]
+
+
+def _fill(
+    order: Sequence[int], weight: Sequence[float], size: Sequence[float], domains: int, room: float
+) -> tuple[list[list[int]], int | None]:
+    """Pieces one by one to the domain with least to do that has room, and the first that found none."""
+    load, full = [0.0] * domains, [0.0] * domains
+    placed: list[list[int]] = [[] for _ in range(domains)]
+    for i in order:
         fits = [d for d in range(domains) if full[d] + size[i] <= room]
         if not fits:
-            raise _no_room(job, pieces[i], size[i], buffers(pieces[i]), room, domains)
+            return placed, i
         best = min(fits, key=lambda d: (load[d], full[d], d))
         load[best] += weight[i]
         full[best] += size[i]
-        placed[best].append(pieces[i])
-    return placed
+        placed[best].append(i)
+    return placed, None
 
 
 def _joined(held: Sequence[Piece]) -> list[Piece]:
