@@ -24,7 +24,14 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Operator
 from railwright.model.dlrm import Recommender
-from railwright.model.dlrm_operators import INDEX_BYTES, dense_blocks, lookup_operator, update_operators
+from railwright.model.dlrm_operators import (
+    INDEX_BYTES,
+    ROW_STATE_BYTES,
+    STATE_BYTES,
+    dense_blocks,
+    lookup_operator,
+    update_operators,
+)
 from railwright.model.kernels import ELEMENT, Block
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.demand import Communicator
@@ -50,7 +57,8 @@ DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
 """Bytes per parameter of the MLPs on every GPU: weights (fp32, and fp16 beside), gradient, one accumulator of
 Adagrad, and the buffer of the all-reduce."""
 
-DENSE_UPDATE_BYTES = 20.0
+DENSE_GRADIENT_BYTES = 4.0
+DENSE_UPDATE_BYTES = DENSE_GRADIENT_BYTES + 2.0 * (4.0 + 4.0)
 """HBM bytes of an Adagrad update per dense parameter: gradient, weight and accumulator read, the last two
 written, fp32."""
 
@@ -195,10 +203,20 @@ class _Step:
         waits.append(self._reduce("bottom", bottom))
         update = list(update_operators(held, number, job.optimizer))
         self._compute("update tables", "optimizer", update, (returned,))
-        dense = self.model.dense_parameters() + self.tables.replicated
-        adagrad = Operator("adagrad", "memory", 0.0, DENSE_UPDATE_BYTES * dense, "fp32", phase="optimizer")
+        moved = DENSE_UPDATE_BYTES * self.model.dense_parameters() + self._copies_update(number)
+        adagrad = Operator("adagrad", "memory", 0.0, moved, "fp32", phase="optimizer")
         self._compute("update MLPs", "optimizer", [adagrad], tuple(w for w in waits if w >= 0))
         return self.made
+
+    def _copies_update(self, number: float) -> float:
+        """HBM bytes of updating the tables that every GPU holds: every row, in the tables' own type and
+        optimizer, from a gradient like the MLPs'.
+
+        number  bytes of one number in a table
+        """
+        optimizer = self.job.optimizer
+        state = STATE_BYTES[optimizer] + ROW_STATE_BYTES[optimizer] / self.model.width
+        return self.tables.replicated * (DENSE_GRADIENT_BYTES + 2.0 * (number + state))
 
     def _exchange_forward(self, after: int) -> int:
         """Sums to the samples they belong to: added up inside a domain, then sent to every other."""
