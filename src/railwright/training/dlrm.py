@@ -368,7 +368,7 @@ def _warnings(job: RecommendationJob, tables: Sharding, machine: Machine) -> tup
         better = (
             "`railwright search` tries every sharding"
             if job.sharding == "auto"
-            else "sharding 'auto' or 'row-wise' balances them"
+            else "sharding 'row-wise' balances them, and 'auto' does where that is faster"
         )
         found.append(f"the busiest GPUs move {tables.balance:.1f} times the mean bytes of tables; {better}.")
     pieces = RecommendationJob.model_fields["column_shards"].default
