@@ -298,6 +298,19 @@ def test_a_batch_whose_sums_do_not_fit_is_refused_with_the_way_out() -> None:
         step(ranking(sharding="row-wise", global_batch=2**24))
 
 
+@pytest.mark.parametrize(
+    ("model", "batch", "way"),
+    [
+        (SMALL, 32 * 10_000_000, "take a global_batch below 320000000 or more GPUs."),
+        (replace(SMALL, top=(2_000_000, 100_000, 1)), 32, "take smaller MLPs."),
+    ],
+)
+def test_what_fills_a_gpu_without_any_table_is_named(model: Recommender, batch: int, way: str) -> None:
+    with pytest.raises(PlanError, match=r"without any table a GPU of .* is full") as error:
+        step(ranking(global_batch=batch), model)
+    assert str(error.value).endswith(way)
+
+
 def test_replicated_tables_keep_gradients_as_the_mlps_do() -> None:
     for dtype, reduced in (("bf16", 4), ("fp16", 2)):
         few = replace(SMALL, rows=(1000,) * 64)
@@ -350,6 +363,15 @@ def test_a_broken_model_file_names_every_mistake() -> None:
     assert "rows: [3, 0] is not one; a list of whole numbers above 0 is expected" in text
     assert "interaction: missing; dot or dcn is expected" in text
     assert "top: missing; a list of whole numbers above 0 is expected: the widths of the last MLP" in text
+
+
+def test_numbers_that_no_index_names_are_refused() -> None:
+    text = "kind: recommendation\nrows: [1" + "0" * 400 + "]\nlookups: 1\nwidth: 0\ndense_features: 1\n"
+    with pytest.raises(SpecError) as error:
+        parse_recommender(text + "bottom: [4]\ntop: [1]\ninteraction: dot\n", "m.yaml", "m")
+    said = str(error.value)
+    assert "whole numbers above 0 and below 2^63 is expected: the rows of each table" in said
+    assert "ends in 4" not in said, "a width that could not be read is not held against the bottom MLP"
 
 
 def test_lookups_are_not_counted_against_rows_that_could_not_be_read() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from railwright.errors import Mistake, SpecError, among, nearest
 
@@ -141,6 +141,19 @@ ABOUT = {
 """What a field of a model file is, for who left it out."""
 
 
+MOST = 2**63 - 1
+"""The largest number of a model: 64-bit indices name its rows."""
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
+
+
+def _bounds(*values: Any) -> str:
+    """What counts are to be, with the upper bound only where that is what is wrong."""
+    return "above 0 and below 2^63" if any(isinstance(v, int) and v > MOST for v in values) else "above 0"
+
+
 class _Reading:
     """Fields of one file; mistakes are collected, and stand-in values let the reading go on."""
 
@@ -160,17 +173,15 @@ class _Reading:
         if interaction not in ("dot", "dcn"):
             given = f"{interaction!r} is not known" if "interaction" in self.data else "missing"
             self._wrong("interaction", f"{given}; dot or dcn is expected")
-        before = len(self.mistakes)
-        rows = self._list("rows")
-        counted, width = len(self.mistakes) == before, self._number("width")
+        rows, width = self._list("rows"), self._number("width")
         lookups = self.data.get("lookups")
         pooled = (
             self._list("lookups") if isinstance(lookups, list) else (self._number("lookups"),) * len(rows)
         )
         bottom, cross = self._list("bottom"), interaction == "dcn"
-        if len(pooled) != len(rows) and counted:
+        if len(pooled) != len(rows) and self._right("rows", "lookups"):
             self._wrong("lookups", f"{len(pooled)} numbers for {len(rows)} tables; give one for each, or one")
-        if bottom and bottom[-1] != width and {"bottom", "width"} <= set(self.data):
+        if bottom[-1] != width and self._right("bottom", "width"):
             self._wrong("bottom", f"ends in {bottom[-1]}, but interacts with tables of width {width}")
         return Recommender(
             name=name,
@@ -188,22 +199,24 @@ class _Reading:
 
     def _number(self, field: str) -> int:
         value = self.data.get(field)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if not _is_count(value):
             given = f"{value!r} is not one" if field in self.data else "missing"
-            self._wrong(field, f"{given}; a whole number above 0 is expected{ABOUT.get(field, '')}")
+            self._wrong(field, f"{given}; a whole number {_bounds(value)} is expected{ABOUT.get(field, '')}")
             return 1
         return value
 
     def _list(self, field: str) -> tuple[int, ...]:
         value = self.data.get(field)
-        whole = isinstance(value, list) and all(
-            isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in value
-        )
-        if not whole or not value:
+        if not isinstance(value, list) or not value or not all(map(_is_count, value)):
             given = f"{value!r} is not one" if field in self.data else "missing"
-            self._wrong(field, f"{given}; a list of whole numbers above 0 is expected{ABOUT.get(field, '')}")
+            bounds = _bounds(*value) if isinstance(value, list) else _bounds()
+            self._wrong(field, f"{given}; a list of whole numbers {bounds} is expected{ABOUT.get(field, '')}")
             return (1,)
         return tuple(value)
+
+    def _right(self, *fields: str) -> bool:
+        """Whether nothing is wrong with any of the fields, so that they can be held against each other."""
+        return not {m.field for m in self.mistakes} & set(fields)
 
     def _wrong(self, field: str, message: str) -> None:
         self.mistakes.append(Mistake(self.file, 0, 0, field, message))

@@ -138,7 +138,7 @@ def _shardings(job: RecommendationJob, model: Recommender, machine: Machine) -> 
     gpus, per_server = gpus_of(job, fabric)
     _check(job, gpus, fabric.num_gpus, per_server)
     job_peak(machine.gpu, job.dtype, DTYPES)
-    room = machine.gpu.hbm_bytes - sum(_others(job, model, job.global_batch // gpus).values())
+    room = _room(job, model, gpus, machine.gpu.hbm_bytes)
     found, refused = [], []
     cuts = (True, False) if job.sharding == "auto" else (False,)
     for within, cut in product(domain_sizes(job, gpus, per_server), cuts):
@@ -152,6 +152,22 @@ def _shardings(job: RecommendationJob, model: Recommender, machine: Machine) -> 
     if not found:
         raise refused[0]
     return found
+
+
+def _room(job: RecommendationJob, model: Recommender, gpus: int, have: float) -> float:
+    """What MLPs, activations and context leave of a GPU's memory for tables. Raises where that is none."""
+    samples = job.global_batch // gpus
+    parts = _others(job, model, samples)
+    room = have - sum(parts.values())
+    if room >= 0.0:
+        return room
+    told = ", ".join(f"{size / 2**30:.1f} GiB of {name}" for name, size in parts.items())
+    fewer = samples > 1 and room + parts["activations"] > 0.0
+    raise PlanError(
+        f"{job.name}: without any table a GPU of {have / 2**30:.1f} GiB is full, with {samples} of the "
+        f"{job.global_batch} samples: {told}; take "
+        + (f"a global_batch below {job.global_batch} or more GPUs." if fewer else "smaller MLPs.")
+    )
 
 
 def foretold_of(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
