@@ -18,6 +18,7 @@ def test_every_constant_has_unit_source_and_status() -> None:
 def test_family_is_model_gpu_and_width() -> None:
     assert family_of("moe", "h100-sxm", "bf16") == "moe H100 16-bit"
     assert family_of("dense", "a100-sxm-80", "fp8") == "dense A100 fp8"
+    assert family_of("dense", "a100-pcie-80", "bf16") == "dense A100-PCIE 16-bit", "less power, no links"
 
 
 def test_an_unvalidated_family_gets_the_band_of_its_kind_of_model() -> None:
@@ -39,8 +40,9 @@ def test_gpus_without_a_published_step_are_named() -> None:
     for gpu in ("h100-sxm", "a100-sxm-40"):
         assert unmeasured(gpu, "megatron-2025", "bf16", fitted=True) == ()
     for fitted in (True, False):
-        (told,) = unmeasured("mi250x", "megatron-2025", "bf16", fitted)
-        assert "No published training step on mi250x" in told
+        for gpu in ("mi250x", "h100-pcie", "h100-nvl", "a100-pcie-80"):
+            (told,) = unmeasured(gpu, "megatron-2025", "bf16", fitted)
+            assert f"No published training step on {gpu}" in told
 
 
 def test_software_without_a_published_step_on_a_gpu_is_named() -> None:

@@ -197,6 +197,7 @@ def test_a_study_on_a_gpu_without_records_lies_in_the_range_without_one(
             "mi250x",
             "Pace of mi250x: no published step of its own (dense, 16-bit); the share of its dense peak",
         ),
+        ("h100-pcie", "Pace of h100-pcie: no published step of its own (dense, 16-bit)"),
         ("b300-sxm", "Pace of b300-sxm: too few published steps of its own (dense, 16-bit)"),
         ("h100-sxm", "Pace of h100-sxm: published steps, "),
     ],
@@ -207,6 +208,7 @@ def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
     text = " ".join(CliRunner().invoke(app, asked).output.split())
     assert says in text
     assert ("what other GPUs (A100 to MI355X) reached" in text) is (gpu != "h100-sxm")
+    assert ("Whole runs on" in text) is (gpu == "h100-sxm"), "no maker trained on the others"
 
 
 @pytest.mark.parametrize(

@@ -107,14 +107,20 @@ def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, 
 def family_of(kind: ModelKind, gpu: str, dtype: str) -> str:
     """Steps that share kernels and constants: kind of model, GPU and width of the products.
 
-    gpu  catalogue name; its first word counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
+    gpu  catalogue name; its `model_of` counts ('h100-sxm' -> 'H100'), as in `railwright validate training`
     """
     return f"{kind} {model_of(gpu)} {width_of(dtype)}"
 
 
+CARDS = ("PCIE", "NVL")
+"""Forms in which a chip is sold with less power and without links between all GPUs of a server."""
+
+
 def model_of(gpu: str) -> str:
-    """'H100' of 'h100-sxm': a catalogue name's first word."""
-    return gpu.split("-")[0].upper()
+    """'H100' of 'h100-sxm': a catalogue name's first word; of a card with its form ('H100-PCIE'), since no
+    published step ran on one and its products run at 0.60 to 0.66 of the rate (`compute/limited.py`)."""
+    name, *rest = gpu.upper().split("-")
+    return "-".join([name, *(form for form in rest if form in CARDS)])
 
 
 def width_of(dtype: str) -> str:
