@@ -216,7 +216,9 @@ def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
     [
         ({"days": 3, "gpus": 8}, "both given"),
         ({"pue": 0.9}, "PUE is 0.9"),
+        ({"pue": 1e308}, r"PUE is 1e\+308.*give 1 to 3"),
         ({"availability": 0.0}, "availability is 0"),
+        ({"availability": 1e-300}, "availability is 1e-300.*from 0.001 to 1"),
         ({"availability": 1.5}, "availability is 1.5"),
         ({"gpus": -8}, "gpus must be above 0"),
         ({"gpus": 10**12}, "gpus must be between 1 and 1e"),

@@ -29,6 +29,8 @@ SENSIBLE = {
     "sequence": (1, 2**30),
     "days": (0.001, 36500.0),
     "gpus": (1, 10**8),
+    "pue": (1.0, 3.0),
+    "availability": (0.001, 1.0),
 }
 """What may be asked for: beyond lie slips of the pen, and figures that no number holds."""
 
@@ -309,13 +311,16 @@ def _check(
         least, most = SENSIBLE[what]
         if not least <= value <= most:
             raise PlanError(f"The {what} must be between {least:g} and {most:g}, not {value:g}.")
-    if pue < 1.0 or not math.isfinite(pue):
+    least, most = SENSIBLE["pue"]
+    if not least <= pue <= most:
         raise PlanError(
-            f"The PUE is {pue:g}; a site draws at least what its machines draw, so give 1 or more."
+            f"The PUE is {pue:g}; a site draws what its machines draw and at most a few times that, "
+            f"so give {least:g} to {most:g}."
         )
-    if not 0.0 < availability <= 1.0:
+    least, most = SENSIBLE["availability"]
+    if not least <= availability <= most:
         raise PlanError(
-            f"The availability is {availability:g}; it is a share of the time, above 0 and at most 1."
+            f"The availability is {availability:g}; it is a share of the time, from {least:g} to {most:g}."
         )
 
 
