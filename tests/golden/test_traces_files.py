@@ -29,22 +29,23 @@ num_ranks 3
 rank 0 {
 n0: calc 1500
 n1x0: send 4b to 1 tag 1
-n1x0 requires n0
 n1x1: recv 4b from 2 tag 1
-n1x1 requires n0
 n1x2: send 4b to 1 tag 1
-n1x2 requires n1x1
 n1x3: recv 4b from 2 tag 1
-n1x3 requires n1x1
 n1x4: send 4b to 1 tag 1
-n1x4 requires n1x3
 n1x5: recv 4b from 2 tag 1
-n1x5 requires n1x3
 n1x6: send 4b to 1 tag 1
-n1x6 requires n1x5
 n1x7: recv 4b from 2 tag 1
-n1x7 requires n1x5
 n1: calc 0
+n2: send 7b to 1 tag 6
+n1x0 requires n0
+n1x1 requires n0
+n1x2 requires n1x1
+n1x3 requires n1x1
+n1x4 requires n1x3
+n1x5 requires n1x3
+n1x6 requires n1x5
+n1x7 requires n1x5
 n1 requires n1x0
 n1 requires n1x1
 n1 requires n1x2
@@ -53,11 +54,11 @@ n1 requires n1x4
 n1 requires n1x5
 n1 requires n1x6
 n1 requires n1x7
-n2: send 7b to 1 tag 6
 n2 requires n1
 }
 """
-"""Four steps of a ring of three, each sending 4 of the 12 bytes on; tag 6 is message 4 behind the group's."""
+"""Four steps of a ring of three, each sending 4 of the 12 bytes on; tag 6 is message 4 behind the group's.
+What waits for what comes last: txt2bin knows only labels that it has read."""
 
 
 def test_goal() -> None:

@@ -32,6 +32,7 @@ _ANALYTICAL = shutil.which("SimAI_analytical", path=f"{SIMAI}/bin" if SIMAI else
 CASES: dict[str, tuple[bool, TrainingJob]] = {
     "tensor and pipeline": (False, job(batch=16, sequence=512, tensor=2, pipeline=2)),
     "experts": (True, job(batch=16, sequence=512, expert=4)),
+    "stages that wait for launches": (False, job(batch=16, sequence=512, pipeline=4)),
     "not overlapped": (False, job(batch=16, sequence=512, tensor=4, overlap=Overlap(dp=False, pp=False))),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
@@ -78,20 +79,33 @@ def critical_path(replayed: Replayed) -> tuple[PathShare, ...]:
 
 
 def on_one_processor(replayed: Replayed) -> StepTrace:
-    """The trace with its host's time as computing, only so long as the rank computed nothing beside it.
+    """The trace for formats in which a rank does one thing at a time: its host computes too, in turn.
 
-    For formats in which a rank does one thing at a time.
+    What a rank does alone keeps the order in which it ended, and the host's work is as long as its rank did
+    nothing else alone since the one before had ended.  So it takes as long as before on the same network.
     """
 
     def nodes(rank: int) -> tuple[Node, ...]:
         own, runs = replayed.nodes[rank], replayed.runs[rank]
-        busy = sorted((r.start, r.end) for n, r in zip(own, runs, strict=True) if n.kind == "compute")
-        found = []
-        for node, run in zip(own, runs, strict=True):
-            if node.kind in ("host", "copy"):
-                beside = sum(max(0.0, min(run.end, b) - max(run.start, a)) for a, b in busy)
-                node = replace(node, kind="compute", seconds=max(0.0, node.seconds - beside))
-            found.append(node)
+        alone = [i for i, node in enumerate(own) if node.kind in ALONE]
+        busy = sorted((runs[i].start, runs[i].end) for i in alone if own[i].kind == "compute")
+        ends = [end for _, end in busy]
+        found = list(own)
+        last, until = None, 0.0
+        for i in sorted(alone, key=lambda i: (runs[i].end, runs[i].start, i)):
+            node, run = own[i], runs[i]
+            if node.kind != "compute":
+                begin = max(run.start, until)
+                beside = 0.0
+                for start, end in busy[bisect_right(ends, begin) :]:
+                    if start >= run.end:
+                        break
+                    beside += min(run.end, end) - max(begin, start)
+                node = replace(node, kind="compute", seconds=max(0.0, run.end - begin - beside))
+            if last is not None and last not in node.after:
+                node = replace(node, after=(*node.after, last))
+            found[i] = node
+            last, until = node.index, run.end
         return tuple(found)
 
     return replace(replayed.trace, nodes=nodes)
