@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
 from railwright.traces.comparison import OTHER, compare
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of
 from railwright.traces.kineto import Span, read
@@ -256,6 +258,69 @@ def test_of_collectives_at_once_the_one_of_the_inner_lane_has_the_instant(tmp_pa
     others = [rows.get(name, 0.0) for name in ("dp communication", OTHER)]
     assert sum(others) == pytest.approx(499)
     assert sum(row.measured for row in result.rows) == pytest.approx(step.seconds)
+
+
+def _kind_of(
+    tmp_path: Path, name: str, about: dict[str, object], wanted: TrainingJob, arch: Transformer
+) -> str:
+    """What a kernel of communication behind a product is called."""
+    kernels = [("nvjet_tst", 1, 100, {}), (name, 101, 100, about)]
+    events = [{"ph": "X", "cat": "kernel", "name": n, "ts": t, "dur": d, "args": a} for n, t, d, a in kernels]
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    step = step_of(read(tmp_path / "profile.json"), whole=True)
+    (one,) = compare([step], wanted, arch, machine(4))[0].collectives
+    return one.kind
+
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind"), [({"gpus": 16}, "dp"), ({"gpus": 8, "tensor": 8}, "tp"), ({"tensor": 2}, "")], ids=str
+)
+def test_what_is_not_recorded_is_the_only_parallelism_of_the_layout(
+    tmp_path: Path, layout: dict[str, object], kind: str
+) -> None:
+    """As with gloo and older PyTorch; groups of shards and of experts that are the data-parallel ones count
+    as these."""
+    assert _kind_of(tmp_path, ALL_REDUCE, {}, job(**layout), DENSE) == kind  # type: ignore[arg-type]
+
+
+def test_a_size_that_two_parallelisms_have_names_neither(tmp_path: Path) -> None:
+    """4 ranks are tensor-parallel or data-parallel here, and their numbers were not recorded."""
+    about = {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 4}
+    about |= {"dtype": "BFloat16"}
+    assert _kind_of(tmp_path, ALL_REDUCE, about, job(gpus=16, tensor=4), DENSE) == ""
+    assert _kind_of(tmp_path, ALL_REDUCE, about, job(gpus=32, tensor=4), DENSE) == "tp"
+
+
+def test_shards_of_experts_are_data_parallel(tmp_path: Path) -> None:
+    """Of 32 GPUs shards of 8 hold experts of 4: ranks 0 and 4 share one expert's; it was a traceback."""
+    about = {"Collective name": "_reduce_scatter_base", "In msg nelems": 1024, "Out msg nelems": 512}
+    about |= {"Group size": 2, "dtype": "Float", "Process Group Ranks": "[0, 4]"}
+    name = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    assert _kind_of(tmp_path, name, about, job(gpus=32, expert=4, shard=8, zero=3), MOE) == "dp"
+
+
+def test_a_copy_to_another_gpu_is_communication() -> None:
+    """Kineto's names of CUPTI's kinds (cupti_strings.cpp)."""
+    for name, work in (
+        ("Memcpy PtoP (Device -> Device)", "communication"),
+        ("Memcpy DtoD (Device -> Device)", "memory"),
+        ("Memcpy HtoD (Pinned -> Device)", "copy"),
+    ):
+        assert work_of(Span(name, "gpu_memcpy", 0.0, 1.0, "stream 7")) == work
+
+
+def test_a_profile_without_a_gpu_says_so(tmp_path: Path) -> None:
+    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": at, "dur": 50} for at in (1, 101)]
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    step = step_of(read(tmp_path / "profile.json"), whole=True)
+    words = compare([step], job(gpus=16, batch=16), DENSE, machine(2))[0].words
+    assert words[1].startswith("No GPU is in this profile")
+    assert "No GPU" not in " ".join(
+        compare([step_of(read(FIXTURE))], job(gpus=16), DENSE, machine(2))[0].words
+    )
 
 
 def _read_one(event: dict[str, object]) -> Span:

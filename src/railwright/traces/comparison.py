@@ -42,8 +42,8 @@ IDLE = "waiting (host, pipeline)"
 COPY = "copies from and to the host"
 _KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 _OF_KIND = {
-    "expert_dp": "dp", "embedding": "dp", "shard": "dp", "copies": "dp", "mirror": "dp", "ep_local": "ep",
-    "ep_rail": "ep", "etp": "tp",
+    "expert_dp": "dp", "embedding": "dp", "shard": "dp", "expert_shard": "dp", "copies": "dp",
+    "expert_copies": "dp", "mirror": "dp", "ep_local": "ep", "ep_rail": "ep", "etp": "tp",
 }  # fmt: skip
 """Lane of a kind of groups where it has another name."""
 
@@ -218,7 +218,7 @@ def _family(one: Collective, groups: Groups) -> GroupKind | None:
         return next((name for name, _ in named if name == one.serves), None)
     if call is None:
         alike = [name for name, _ in named if name == {"all_to_all": "ep", "sendrecv": "pp"}.get(str(one.op))]
-        return alike[0] if alike else named[0][0] if len(named) == 1 else None
+        return alike[0] if alike else _only([name for name, _ in named])
     ranks = frozenset(int(text) for text in re.findall(r"\d+", call.members))
     if ranks and "..." not in call.members:
         for name, members in named:
@@ -226,7 +226,12 @@ def _family(one: Collective, groups: Groups) -> GroupKind | None:
                 return name
     usual = {"all_to_all": ("ep",), "sendrecv": ("pp",)}.get(str(one.op), ("tp", "dp", "expert_dp"))
     sized = [name for name, members in named if len(members[0]) == call.ranks]
-    return next((name for name in sized if name in usual), sized[0] if len(sized) == 1 else None)
+    return _only([name for name in sized if name in usual] or sized)
+
+
+def _only(kinds: Sequence[GroupKind]) -> GroupKind | None:
+    """The first of kinds of groups that all serve one parallelism; of several nothing says which it is."""
+    return kinds[0] if len({_OF_KIND.get(kind, kind) for kind in kinds}) == 1 else None
 
 
 def _collectives(step: Step, kinds: Sequence[str], groups: Groups, machine: Machine) -> list[CollectiveRow]:
@@ -270,6 +275,11 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str,
             else f"; the prediction's 80 % band is {predicted.error_low:.2f} to {predicted.error_high:.2f}."
         )
     ]
+    if not step.on_gpu:
+        words.append(
+            "No GPU is in this profile, so what its CPU ran stands beside the predicted kernels: of a job on "
+            "GPUs these are launches (profile with ProfilerActivity.CUDA)."
+        )
     for row in sorted(rows, key=lambda r: -abs(r.measured - r.predicted)):
         off = row.measured - row.predicted
         if abs(off) < 0.02 * predicted.step_time:
@@ -279,6 +289,6 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str,
             f"{row.share[0].upper()}{row.share[1:]}: {row.measured * 1e3:.2f} ms of the step, "
             f"{abs(off) * 1e3:.2f} ms {more} than the predicted {row.predicted * 1e3:.2f} ms."
         )
-    if len(words) == 1:
+    if len(words) == 1 + (not step.on_gpu):
         words.append("No share is off by more than 2 % of the step.")
     return tuple(words)

@@ -142,6 +142,9 @@ def nccl_kernel(name: str) -> NcclKernel | None:
 def work_of(span: Span) -> Work:
     """What a span on a device, or a CPU operator, does; what nothing else names is bound by memory."""
     if span.category in ("gpu_memcpy", "gpu_memset"):
+        # CUPTI calls a copy to another GPU PtoP: user buffers and symmetric memory move data so too
+        if "PtoP" in span.name:
+            return "communication"
         return "memory" if "DtoD" in span.name or span.category == "gpu_memset" else "copy"
     return "communication" if span.call is not None else _work(span.name)
 

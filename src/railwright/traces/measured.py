@@ -50,6 +50,7 @@ class Step:
     busy      seconds that any span of a kind runs
     exposed   seconds of the step by kind, communication by the indices in `collectives` of all that run at
               once; adds up to `seconds`
+    on_gpu    whether a device ran it; else it is the CPU's operators
     """
 
     file: str
@@ -62,6 +63,7 @@ class Step:
     exposed: dict[str, float]
     exposed_calls: dict[tuple[int, ...], float]
     collectives: tuple[Collective, ...]
+    on_gpu: bool = True
 
 
 def step_of(profile: Profile, whole: bool = False) -> Step:
@@ -162,7 +164,7 @@ def _measure(
     collectives = tuple(Collective(op, call, tuple(times[i]), of) for (op, call, of), i in calls.items())
     return Step(
         profile.file, profile.rank, profile.world, found, steps, end - begin, busy, exposed, exposed_calls,
-        collectives,
+        collectives, profile.on_gpu,
     )  # fmt: skip
 
 
