@@ -89,6 +89,7 @@ def test_an_nccl_kernels_name_is_taken_apart(name: str, parts: NcclKernel | None
             "communication",
         ),
         ("ncclDevKernel_AllGather_RING_LL(x)", "communication"),
+        ("mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)", "communication"),
         # Inductor's templates of products carry the name of the operation, or of what is fused to it
         ("triton_tem_fused_mm_add_0", "gemm"),
         ("triton_tem_fused_addmm_relu_1", "gemm"),

@@ -90,6 +90,8 @@ _MOVERS: tuple[tuple[re.Pattern[str], Op | None, str], ...] = (
         "all_to_all",
         "ep",
     ),
+    # RCCL's kernel for collectives of MSCCL; its name says the reduction alone (src/device/msccl_kernel.h)
+    (re.compile(r"\bmscclKernel_"), None, ""),
     (re.compile(r"\bk?userbuffers_(?:push|pull|send|recv)"), "sendrecv", "tp"),
     (re.compile(r"\buserbuffers_\w+_(?:rr|mc|rw)_rs"), "reduce_scatter", "tp"),
     (re.compile(r"\buserbuffers_\w+_(?:rr|mc|rw)_ag"), "all_gather", "tp"),
