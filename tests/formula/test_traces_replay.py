@@ -343,6 +343,14 @@ def test_a_simai_workload_takes_what_its_stage_takes(tmp_path: Path) -> None:
     assert replay(load(tmp_path / "work", 16), machine(2)).time == result.time
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_simai_is_told_the_pieces_of_a_stage(tmp_path: Path, pieces: int) -> None:
+    """It divides the bubble by `vpp` (Layer.cc), once the number of rows: steps were 21 % short there."""
+    one = job(batch=16, sequence=512, tensor=2, pipeline=2, virtual_pipeline=pieces)
+    export(one, DENSE, machine(2), "simai", tmp_path / "work")
+    assert simai.read(tmp_path / "work" / "case.txt").pieces == pieces
+
+
 def test_a_simai_row_ends_where_gradients_leave(tmp_path: Path) -> None:
     """A job of data parallelism alone has no other collectives: every bucket leaves beside what follows it,
     and parameters are gathered behind the optimizer."""

@@ -93,7 +93,7 @@ def _node_by_hand() -> bytes:
 
 
 SIMAI = (
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 1 pp: 1 vpp: 2 ga: 3 all_gpus: 8 "
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 1 pp: 1 vpp: 1 ga: 3 all_gpus: 8 "
     "checkpoints: 0 checkpoint_initiates: 0 pp_comm: 0\n"
     "2\n"
     "optimizer\t-1\t0\tNONE\t0\t0\tNONE\t0\t5000\tREDUCESCATTER\t4096\t100\n"

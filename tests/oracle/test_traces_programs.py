@@ -121,3 +121,8 @@ def test_simai_reads_every_row_and_finishes(name: str, tmp_path: Path) -> None:
     written = sum(part.seconds for row in rows for part in (row.forward, row.gradient, row.weight))
     # Its clock has the computing and a nanosecond a row and phase; communication is reported beside it.
     assert int(ended[1]) * 1e-9 == pytest.approx(written, abs=1e-8 * len(rows))
+    # Its bubble [us] is 1F1B's: a microbatch's part of the rows' time for every other stage.
+    line = (tmp_path / "results" / "case-EndToEnd.csv").read_text().splitlines()[1]
+    bubble = float(line.split(", ")[6].split()[0]) * 1e-6
+    stages, passes = CASES[name][1].layout.pipeline, simai.read(file).microbatches
+    assert written * (stages - 1) / passes == pytest.approx(bubble, rel=0.05)

@@ -68,7 +68,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload: sizes of the groups, microbatches, GPUs, bytes between stages, rows from top to bottom."""
+    """A workload: sizes of the groups, microbatches, GPUs, bytes between stages, rows from top to bottom.
+
+    pieces  of the model on a stage: SimAI divides the bubble by them and sends so many times (Layer.cc)
+    """
 
     tensor: int
     expert: int
@@ -77,13 +80,14 @@ class Workload:
     gpus: int
     between: int
     rows: tuple[Row, ...]
+    pieces: int = 1
 
 
 def write(work: Workload) -> str:
     """The text SimAI reads."""
     head = (
         f"{POLICY} model_parallel_NPU_group: {work.tensor} ep: {work.expert} pp: {work.pipeline} "
-        f"vpp: {len(work.rows)} ga: {work.microbatches} all_gpus: {work.gpus} checkpoints: 0 "
+        f"vpp: {work.pieces} ga: {work.microbatches} all_gpus: {work.gpus} checkpoints: 0 "
         f"checkpoint_initiates: 0 pp_comm: {work.between}\n{len(work.rows)}\n"
     )
     return head + "".join(_line(row) for row in work.rows)
@@ -139,7 +143,7 @@ def read(file: str | Path, gpus: int | None = None) -> Workload:
     if between and not _SIZE.fullmatch(between[1]):
         raise wrong(path, "line 1", f"its pp_comm is '{between[1][:20]}', not a number of bytes.")
     sent = round(float(between[1])) if between else 0
-    return Workload(tensor, expert, pipeline, microbatches, ranks, sent, tuple(rows))
+    return Workload(tensor, expert, pipeline, microbatches, ranks, sent, tuple(rows), known.get("vpp", 1))
 
 
 def step_trace(work: Workload, name: str) -> StepTrace:

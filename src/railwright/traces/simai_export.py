@@ -76,7 +76,10 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
             "a microbatch; lower micro_batch, set sequence_parallel, or export chakra."
         )
     rows = (*reversed(last), *forward, *reversed(backward))
-    return Workload(layout.tensor, layout.expert, layout.pipeline, len(passes), gpus, between, rows)
+    return Workload(
+        layout.tensor, layout.expert, layout.pipeline, len(passes), gpus, between, rows,
+        layout.virtual_pipeline,
+    )  # fmt: skip
 
 
 def _refuse_other_groups(job: TrainingJob, step: StepResult, fabric: Fabric) -> None:
