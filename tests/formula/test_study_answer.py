@@ -122,3 +122,35 @@ def test_the_page_calls_no_step_better_for_getting_less_done(batches):
     assert "A 131,072, B 16,384 tokens a step" in html
     row = html[html.index("step time</th>") :]
     assert 'class="best"' not in row[: row.index("</tr>")]
+
+
+RAILS = """
+railwright: 1
+name: rails
+cluster: {servers: 4, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700, tiers: 2}}
+jobs:
+  - {name: j, model: llama-3.1-8b, sequence: 2048, global_batch: 64, tokens: 1e9, layout: {tensor: 8}}
+variants:
+  - {name: tree, set: {cluster.compute.family: fat-tree}}
+  - {name: other switch, set: {cluster.compute.family: fat-tree, cluster.compute.switch: sn5400}}
+  - {name: hashed, set: {cluster.compute.family: fat-tree, cluster.compute.routing: ecmp}}
+  - {name: other layout, set: {cluster.compute.family: fat-tree, jobs.j.layout.tensor: 4}}
+  - {name: other layout without, set: {nccl.pxn: false, jobs.j.layout.tensor: 4}}
+  - {name: another algorithm, set: {nccl.pxn: false, nccl.algorithm: ring}}
+"""
+
+
+def test_rails_and_pxn_are_credited_with_what_they_alone_change():
+    """A fat tree of another switch, routing or layout was told as what rails are worth under the study's own
+    routing: +6.7 % for hashing the flows of Mixtral on 240 H100."""
+    third = rw.run(load_study_text(RAILS)).answer[2]
+    assert third.count("rails instead of a fat tree change training throughput by 0 %") == 1
+    assert "PXN" not in third
+
+
+def test_servers_per_leaf_come_with_the_family():
+    """Eight leaves of one unit beside one leaf for two servers: still rails beside a fat tree."""
+    study = RAILS[: RAILS.index("  - {name: tree")] + (
+        "  - {name: tree, set: {cluster.compute.family: fat-tree, cluster.compute.servers_per_group: 2}}\n"
+    )
+    assert "rails instead of a fat tree" in rw.run(load_study_text(study)).answer[2]

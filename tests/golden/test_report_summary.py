@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from railwright.report import summary
-from railwright.report.figures import show_band
+from railwright.report.figures import letter, show_band
 from railwright.study.result import VariantResult
 from railwright.units import show_time
 from report_fixture import example_result
@@ -95,6 +95,18 @@ def test_the_whole_run_is_told_with_its_range_utilisation_and_memory():
     assert "Software: megatron-2025, the default (others: railwright catalog list software)." in text
 
 
+def test_memory_is_held_against_the_gpus_of_its_own_variant():
+    """An H100 design beside one of B300 had 'which has 79.6 GiB' under both."""
+    result = example_result()
+    last = result.variants[-1]
+    job = last.jobs[0]
+    larger = replace(job.step, memory=replace(job.step.memory, capacity=2.0 * job.step.memory.capacity))
+    mixed = (*result.variants[:-1], replace(last, jobs=(replace(job, step=larger),)))
+    marks = [letter(i) for i in range(len(mixed))]
+    flat = " ".join(printed(replace(result, variants=mixed)).split())
+    assert f"which has 74.5 GiB ({', '.join(marks[:-1])}), 149 GiB ({marks[-1]})." in flat
+
+
 def test_whole_runs_of_several_jobs_say_whose_budget_is_which():
     result = example_result()
     first = result.variants[0].jobs[0]
@@ -179,8 +191,8 @@ def test_a_narrow_terminal_gets_a_block_per_variant_with_its_whole_name(width):
     text = printed(result, width)
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
-    for letter, variant in zip("ABCDE", result.variants, strict=True):
-        assert f"{letter} {variant.name} switches {variant.counts.switches:,} cables" in flat
+    for mark, variant in zip("ABCDE", result.variants, strict=True):
+        assert f"{mark} {variant.name} switches {variant.counts.switches:,} cables" in flat
 
 
 def test_a_wide_enough_terminal_keeps_the_table():

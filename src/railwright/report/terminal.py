@@ -176,9 +176,13 @@ def _whole_runs(result: Result, console: Console) -> None:
     for _, name, _, step in steps:
         budgets.setdefault(f"{show_count(step.tokens_total)} {step.unit}", {})[name] = None
     told = [f"{b} ({', '.join(of)})" for b, of in budgets.items()] if len(budgets) > 1 else list(budgets)
-    capacity = show_size(steps[0][3].memory.capacity)
+    # Variants may have other GPUs.
+    held_by: dict[str, dict[str, None]] = {}
+    for mark, _, _, step in steps:
+        held_by.setdefault(show_size(step.memory.capacity), {})[mark] = None
+    has = [f"{c} ({', '.join(of)})" for c, of in held_by.items()] if len(held_by) > 1 else list(held_by)
     console.print(
-        Text(f"For {', '.join(told)}; memory of the fullest GPU, which has {capacity}.", style="dim")
+        Text(f"For {', '.join(told)}; memory of the fullest GPU, which has {', '.join(has)}.", style="dim")
     )
     for name, held in {name: step.memory.host for _, name, _, step in steps if step.memory.host}.items():
         whose = f"{name}: " if len(names) > 1 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.spec.study import Study
+from railwright.spec.study import ComputeNetwork, Study
 from railwright.study.bottleneck import bottleneck
 from railwright.study.choosing import CLOSE, Candidate, best, candidates, close, recommended
 from railwright.study.result import Curve, SensitivityRow, VariantResult
@@ -13,6 +13,9 @@ from railwright.units import number, show_size, show_time
 
 NAMED = 4
 """Variants that are named of those of which one thing is said; the rest are counted."""
+
+DRAWN = ("family", "servers_per_group", "lengths")
+"""Fields of a network that come with its family, so that they may differ where rails stand beside a tree."""
 
 SLOWER = 4
 """What is said of slower variants; the nearest come first, and the rest are left to the table."""
@@ -127,14 +130,14 @@ def _rails_and_pxn(
     base_study, base = studies[0], variants[0]
     told: list[str] = []
     for study, variant in zip(studies[1:], variants[1:], strict=True):
-        if study.cluster.faults != base_study.cluster.faults:
-            continue
-        only_pxn = study.cluster == base_study.cluster and study.nccl.pxn != base_study.nccl.pxn
-        families = (base_study.cluster.compute.family, study.cluster.compute.family)
-        if only_pxn:
+        pxn, family = study.nccl.pxn, study.cluster.compute.family
+        families = (base_study.cluster.compute.family, family)
+        if pxn != base_study.nccl.pxn and _with(base_study, pxn=pxn) == _with(study):
             on, off = (base, variant) if base_study.nccl.pxn else (variant, base)
             told.append(_compare("PXN changes", on, off))
-        elif study.nccl == base_study.nccl and set(families) == {"rail-optimised", "fat-tree"}:
+        elif set(families) == {"rail-optimised", "fat-tree"} and _with(
+            base_study, study.cluster.compute
+        ) == _with(study):
             rails, tree = (base, variant) if families[0] == "rail-optimised" else (variant, base)
             told.append(_compare("rails instead of a fat tree change", rails, tree))
     told = [text for text in told if text]
@@ -149,6 +152,22 @@ def _rails_and_pxn(
             f"; PXN would be worth most to this job under '{most.name}': {percent(most.pxn_gain)} throughput"
         )
     return sentence + "."
+
+
+def _with(study: Study, drawn: ComputeNetwork | None = None, pxn: bool | None = None) -> tuple[object, ...]:
+    """What decides a job's time and a curve, with another's drawing of the network, or with or without PXN.
+
+    A family brings its own groups of servers and cable lengths; a switch, a routing or an oversubscription of
+    its own would be told as what rails are worth.
+    """
+    network, nccl = study.cluster.compute, study.nccl
+    if drawn is not None:
+        same = {name: getattr(drawn, name) for name in DRAWN}
+        network = network.model_copy(update=same)
+    if pxn is not None:
+        nccl = nccl.model_copy(update={"pxn": pxn})
+    cluster = study.cluster.model_copy(update={"compute": network})
+    return cluster, nccl, study.jobs, study.recommendations, study.sweeps
 
 
 def _compare(subject: str, better: VariantResult, other: VariantResult) -> str:
