@@ -10,11 +10,12 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS
+from railwright.search.export import FORMS, export
 from railwright.search.frameworks import FRAMEWORKS
+from railwright.search.result import Candidate
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from training_cases import MOE, changed, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 WIDE = replace(MOE, experts=256, experts_per_token=8, expert_ffn=256)
 """DeepSeek-V3's routing: 8 of 256 experts."""
@@ -115,7 +116,7 @@ def test_what_no_kernel_of_one_copy_runs() -> None:
 
 def test_hosts_are_those_of_the_simulation() -> None:
     four = machine(4)
-    assert Hosts.of(limited(4, expert=32), four) == Hosts(32, 4, four.gpu.name)
+    assert Hosts.of(limited(4, expert=32), four) == Hosts(32, 4, four.gpu.name, node=8)
     assert Hosts.of(limited(4, expert=8, tensor=2, expert_tensor=1), four).servers == 1
     assert Hosts.of(job(), four).servers == 1
 
@@ -155,3 +156,19 @@ def test_a_search_says_it_too() -> None:
         limited(99, expert=8), MOE, machine(1), Space({**axes, "micro_batch": (1,)}), top=1, steps=0
     )
     assert any(word.startswith("expert_nodes 99 counts as 1") for word in found.words)
+
+
+@pytest.mark.parametrize(
+    ("node", "gpus", "says"),
+    [
+        (8, 4, "on 4 GPUs of each server: --nproc-per-node 4\n"),
+        # an NVL72 is 18 trays of 4 GPUs: torchrun on a tray finds no 64
+        (4, 64, "on 64 GPUs of each server: --nproc-per-node 4 on 16 of its operating systems"),
+        (4, 66, "4 each, so that one of them runs 2 processes"),
+    ],
+)
+def test_processes_are_those_of_an_operating_system(node: int, gpus: int, says: str) -> None:
+    plain = job()
+    step = simulate(plain, DENSE, machine(2))  # only the head is of the step
+    part = changed(plain, gpus_per_server=gpus)
+    assert says in export(Candidate({}, part, step, 0.0, 0.0), DENSE, Hosts(16, node=node), "megatron")

@@ -59,6 +59,8 @@ def test_deepseek_v3_is_that_of_its_report() -> None:
     assert [found[name] for name in latent] == ["1536", "512", "128", "64", "128", "128"]
     assert "group-query-attention" not in found
     assert found["mtp-num-layers"] == "1"
+    # Megatron-LM's own conf/deepseek-ai/DeepSeek-R1.sh: without it the latents have no norms
+    assert found["qk-layernorm"] == ""
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,14 @@ class Hosts:
     servers  servers that the most spread expert group lies on
     gpu      name of the GPUs in the catalogue
     even     whether every expert group has as many ranks on each of so many servers
+    node     GPUs that one operating system has: an NVL72's are 18 trays of 4; 0 where nobody says
     """
 
     data: int
     servers: int = 1
     gpu: str = ""
     even: bool = True
+    node: int = 0
 
     @classmethod
     def of(cls, job: TrainingJob, machine: Machine) -> Hosts:
@@ -49,7 +51,8 @@ class Hosts:
         servers = groups.servers("ep")
         ranks = {n for group in groups.of("ep") for n in Counter(groups.server[group.gpus].tolist()).values()}
         even = ranks == {job.layout.expert // max(servers, 1)}
-        return cls(data_parallel(job, fabric), servers, machine.gpu.name, even)
+        node = machine.server.gpus // machine.server.hosts
+        return cls(data_parallel(job, fabric), servers, machine.gpu.name, even, node)
 
 
 def sends_one_copy(job: TrainingJob, arch: Transformer) -> bool:

@@ -53,7 +53,7 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
     if form in FRAMEWORKS:
         if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
-        head += [f"# {sentence}" for sentence in _outside(job, arch)]
+        head += [f"# {sentence}" for sentence in _outside(job, arch, hosts)]
     if form in UNSHAPED:
         head.append(f"# to add: the shape of {arch.name}, by {UNSHAPED[form]}")
     around = environment(job, arch, form, growing=bool(grows))
@@ -67,7 +67,7 @@ UNSHAPED = {
 """Frameworks that take a model by its name rather than by its sizes, and where."""
 
 
-def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
+def _outside(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """What is set, or was assumed, outside any framework's configuration."""
     found = []
     if job.gpus is not None:
@@ -76,7 +76,9 @@ def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
         first = f"{job.servers[0]} is {server_name(job.servers[0])}"
         found.append(f"on servers {', '.join(map(str, job.servers))} ({first}): list the hosts in this order")
     if job.gpus_per_server is not None:
-        found.append(f"on {job.gpus_per_server} GPUs of each server: --nproc-per-node {job.gpus_per_server}")
+        found.append(
+            f"on {job.gpus_per_server} GPUs of each server: {_launched(job.gpus_per_server, hosts.node)}"
+        )
     if job.launch_blocking:
         found.append("the host waits for every kernel: export CUDA_LAUNCH_BLOCKING=1")
     if job.expert_imbalance > 1 and arch.is_moe:
@@ -84,6 +86,15 @@ def _outside(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.data != Data():
         found.append("predicted without waiting for data")
     return found
+
+
+def _launched(gpus: int, node: int) -> str:
+    """How torchrun, which runs once per operating system, takes so many GPUs of a server."""
+    if not node or gpus <= node:
+        return f"--nproc-per-node {gpus}"
+    if gpus % node:
+        return f"its operating systems have {node} each, so that one of them runs {gpus % node} processes"
+    return f"--nproc-per-node {node} on {gpus // node} of its operating systems (trays)"
 
 
 WRITTEN = {

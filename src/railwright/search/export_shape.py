@@ -56,7 +56,10 @@ def _attention(arch: Transformer) -> list[str]:
         ]
     elif arch.kv_heads != arch.heads:
         lines += ["--group-query-attention", f"--num-query-groups {arch.kv_heads}"]
-    if arch.qk_norm and arch.qk_norm_gains in QK_NORMS:
+    if arch.attention == "mla":
+        # Megatron's latents have norms with this argument alone (gpt_layer_specs.py), its hybrids' never.
+        lines += [] if is_hybrid(arch) else [QK_NORMS["head"]]
+    elif arch.qk_norm and arch.qk_norm_gains in QK_NORMS:
         lines.append(QK_NORMS[arch.qk_norm_gains])
     if arch.attention_sinks and not arch.window_sinks:
         lines.append("--softmax-type learnable")
@@ -148,6 +151,7 @@ def _beyond(arch: Transformer) -> dict[str, bool]:
     return {
         "biases on some linear layers only": _biases(arch) not in (set(), {"qkv"}, {"qkv", "output", "mlp"}),
         "biases of the router": arch.router_bias,
+        "norms of latents": arch.attention == "mla" and is_hybrid(arch),
         "norms of queries and keys over all heads": arch.qk_norm and arch.qk_norm_gains == "all",
         "norms of values": arch.value_norm,
         "values made by the product of the keys": arch.shared_values,
