@@ -133,11 +133,13 @@ def test_reasons_are_those_that_move_a_share_as_it_moved() -> None:
     ]
     assert exposed[2] < exposed[0] < exposed[1]
     (tensor,) = [
-        w for w in between(job(**base), job(**wide, overlap=hidden), wide=True) if "tensor-parallel" in w
+        w for w in between(job(**base), job(**wide, overlap=hidden), wide=True) if "Exposed tensor" in w
     ]
     assert tensor.endswith(": shards of collectives run beside products.")
     (wider,) = [w for w in between(job(**base), job(**wide), wide=True) if "tensor-parallel" in w]
     assert wider.endswith(": groups of 4 instead of 2.")
+    slower = between(job(**base), job(**base, overlap=hidden), wide=True)
+    assert any(w.endswith("tensor-parallel communication runs beside it and slows it.") for w in slower)
     turns = between(job(expert=2), job(expert=8, overlap=Overlap(ep=True)), moe=True)
     (expert,) = [w for w in turns if "expert all-to-all" in w]
     assert ("saves" in expert) == ("take turns" in expert) == ("groups of 8" not in expert)
@@ -160,6 +162,16 @@ def test_the_list_says_how_far_to_trust_it(tmp_path) -> None:
         f"for the first {times[0]} to {times[1]}. Layouts a few per cent apart may change places" in printed
     )
     assert "net GB: what one GPU sends a step in groups that span servers" in printed
+
+
+def test_the_best_layout_has_the_warnings_that_run_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Today's Megatron on A100 PCIe: no step stands behind it, and `search` gave its range without a word."""
+    found = search(job(), DENSE, machine(2, server="server-8x-a100-pcie"), Space(FIXED), top=1, steps=0)
+    warnings = found.best[0].step.warnings
+    assert any("the error band is that of other software" in w for w in warnings)
+    _show(found)
+    words = " ".join(capsys.readouterr().out.split())
+    assert all(f"! {w}" in words for w in warnings)
 
 
 def test_groups_that_share_a_copy_are_a_change_only_where_parameters_are_shared() -> None:

@@ -257,6 +257,9 @@ def _show(result: SearchResult) -> None:
     typer.echo("")
     for sentence in result.words:
         print_words(sentence)
+    # As `run` has them: the range above may be that of other software, the step implausibly fast.
+    for warning in best[0].step.warnings:
+        print_words(f"! {warning}")
 
 
 def _trust(best: Candidate) -> str:
@@ -373,6 +376,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
         "network_bytes": one.network,
         "tokens_per_second_per_gpu": one.step.tokens_per_second_per_gpu,
         "mfu": one.step.mfu,
+        "warnings": list(one.step.warnings),
         "shares": {share.kind: share.exposed for share in one.step.shares},
         "layout": {axis: list(v) if isinstance(v, tuple) else v for axis, v in one.setting.items()},
     }

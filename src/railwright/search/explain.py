@@ -230,10 +230,9 @@ def _compute(own: Candidate, best: Candidate) -> str:
         found.append(("norms and residuals are no longer repeated on all tensor ranks", -1))
     beside = [s["tensor"] > 1 and s["overlap_tp"] for s in (a, b)]
     if beside[0] != beside[1]:
-        more = beside[1]
-        found.append(
-            (f"compute is slowed by {'more' if more else 'fewer'} overlapped sends", 1 if more else -1)
-        )
+        runs = "tensor-parallel communication runs beside it and slows it"
+        stops = "no tensor-parallel communication runs beside it"
+        found.append((runs, 1) if beside[1] else (stops, -1))
     return _that_moved("compute", found, own, best)
 
 
