@@ -85,8 +85,19 @@ def test_a_token_sent_once_per_server_is_a_job_that_says_so() -> None:
     found = steps["Tokens once per server"]
     assert found is not None
     assert found.step_time == simulate(sent, MOE, machine()).step_time
-    for other in (sent, job(expert=8), job(expert=8, gpus=8), job(tensor=2)):
+    whole = job(tensor=8, expert=8, expert_tensor=1)
+    for other in (
+        sent,
+        job(expert=8),
+        job(expert=8, gpus=8),
+        job(tensor=2),
+        whole,
+        job(expert=4, placement="spread"),
+    ):
         assert "Tokens once per server" not in {one.name for one in what_ifs(other, MOE, machine())}
+    # The second of three groups.
+    straddling = job(expert=4, gpus=12, batch=24).model_copy(update={"gpus_per_server": 6})
+    assert "Tokens once per server" in {one.name for one in what_ifs(straddling, MOE, machine())}
 
 
 def test_an_interleaved_pipeline_is_a_job_that_says_so() -> None:
@@ -120,6 +131,7 @@ def test_sharding_inside_servers_is_a_job_that_says_so() -> None:
         {"gpus": 8},  # or all
     ]
     assert not [other for other in others if name in asked(DENSE, job(**other))]
+    assert name not in asked(MOE, job(expert=2, placement="expert-across")), "neighbours are on two servers"
 
 
 def test_alike_gpus_wait_for_none() -> None:

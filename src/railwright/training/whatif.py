@@ -24,6 +24,7 @@ from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends, pace_alone, pace_of
+from railwright.training.placement import place
 from railwright.training.plan import microbatches
 from railwright.training.result import StepResult
 from railwright.training.schedule import in_pairs, schedule_name
@@ -254,12 +255,10 @@ def _balanced(job: TrainingJob, machine: Machine) -> Case | None:
 def _once_per_server(job: TrainingJob, machine: Machine) -> Case | None:
     """Kernels that send a token once to a server of its experts; None where they are used, or no token leaves
     its server."""
-    layout, domain = job.layout, domain_of(job, machine.network.fabric)
-    group = layout.expert * layout.tensor
-    inside = layout.placement == "packed" and group <= domain
-    if layout.expert == 1 or inside or job.expert_nodes is not None or _in_one_server(job, machine):
+    expert = job.layout.expert
+    if expert == 1 or job.expert_nodes is not None or place(job, machine.network.fabric).servers("ep") == 1:
         return None
-    return Case(job.model_copy(update={"expert_nodes": layout.expert}), machine)
+    return Case(job.model_copy(update={"expert_nodes": expert}), machine)
 
 
 def _interleaved(job: TrainingJob, machine: Machine) -> Case | None:
@@ -275,14 +274,16 @@ def _interleaved(job: TrainingJob, machine: Machine) -> Case | None:
 
 def _inside_servers(job: TrainingJob, machine: Machine) -> Case | None:
     """Every server has a copy of what ZeRO shards; None where nothing is sharded or groups have copies
-    already, where a server holds no two ranks or all of them, and for Muon, which shares whole matrices."""
+    already, where a server holds no two ranks or all of them or its ranks are no neighbours (expert-across),
+    and for Muon, which shares whole matrices."""
     layout, fabric = job.layout, machine.network.fabric
     sizes, here = Sizes.of(job, fabric), domain_of(job, fabric) // layout.tensor
     if layout.zero == 0 or layout.shard is not None or job.optimizer != "adam":
         return None
     if not 2 <= here < sizes.replicas or here not in sizes.shardings():
         return None
-    return laid_out(job, machine, shard=here)
+    asked = laid_out(job, machine, shard=here)
+    return asked if place(asked.job, fabric).servers("shard") == 1 else None
 
 
 def laid_out(job: TrainingJob, machine: Machine, **changes: Any) -> Case:
