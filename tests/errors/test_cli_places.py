@@ -286,6 +286,19 @@ def test_check_asks_the_network_where_gpus_may_not_reach_each_other(tmp_path: Pa
     assert "no live path leads from" in said.output
 
 
+def test_check_asks_the_network_where_nccl_is_told_what_to_run(tmp_path: Path) -> None:
+    """A tree sums up over all ranks; shards of gradients and parameters go round rings alone."""
+    file = tmp_path / "s.yaml"
+    asked = CHANGED.partition("recommendations:")[0]
+    file.write_text(asked + "nccl: {algorithm: ring}\n")
+    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 0
+    file.write_text(asked + "nccl: {algorithm: tree}\n")
+    for command in (["check", str(file)], ["run", str(file), "-o", str(tmp_path / "out")]):
+        said = CliRunner().invoke(app, command)
+        assert said.exit_code == 2
+        assert f"{file}:8:5: jobs.tune: NCCL cannot run all_gather on 16 ranks" in said.output
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

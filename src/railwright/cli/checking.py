@@ -223,16 +223,18 @@ def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None
         profile_of(machine.gpu).attention_row("forward", job.dtype)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes, machine.server)
     check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
-    if _may_lack_paths(machine):
+    if _may_refuse(machine):
         from railwright.training import simulate
 
         simulate(job, arch, machine, most_events=0)
 
 
-def _may_lack_paths(machine: Machine) -> bool:
-    """Whether two GPUs may have no way to each other: only routing a job's own messages tells."""
-    fabric = machine.network.fabric
-    return (fabric.family == "rail-only" and not machine.nccl.pxn) or bool((fabric.capacity == 0).any())
+def _may_refuse(machine: Machine) -> bool:
+    """Whether a collective may have no way: two GPUs that do not reach each other, or an algorithm or
+    protocol asked of NCCL that cannot run it.  Only pricing a job's own messages tells."""
+    fabric, asked = machine.network.fabric, machine.nccl
+    cut = (fabric.family == "rail-only" and not asked.pxn) or bool((fabric.capacity == 0).any())
+    return cut or (asked.algorithm, asked.protocol) != ("auto", "auto")
 
 
 def _check_serving(job: ServingJob, machine: Machine) -> list[str]:
