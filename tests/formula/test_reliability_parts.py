@@ -52,6 +52,16 @@ def test_the_jobs_parts_are_counted_on_its_fabric() -> None:
     assert held.leaf_servers == 2
 
 
+def test_a_spread_jobs_parts_are_those_of_its_own_servers() -> None:
+    """Eight servers of nine pairs, one under each leaf but the last, are not the first eight."""
+    fabric, job = machine().network.fabric, study().jobs[0]
+    layout = job.layout.model_copy(update={"placement": "spread"})
+    spread = job.model_copy(update={"gpus": 64, "global_batch": 128, "layout": layout})
+    named = job.model_copy(update={"servers": tuple(range(0, 16, 2)), "gpus": None, "global_batch": 128})
+    assert stock(fabric, spread) == stock(fabric, named)
+    assert stock(fabric, spread).units["leaf"] == 8
+
+
 def test_component_rates_add_up_to_the_jobs() -> None:
     held = stock(machine().network.fabric, study().jobs[0])
     parts = components(held, Reliability())

@@ -25,7 +25,7 @@ from railwright.reliability.result import Component, NetworkFault, NetworkFaults
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.placement import allocated
+from railwright.training.placement import taken
 from railwright.training.sizes import job_gpus
 
 Tell = Callable[[str], None]
@@ -121,12 +121,12 @@ def network_faults(
 
 
 def _servers(job: TrainingJob, fabric: Fabric) -> NDArray[np.int32]:
-    return np.unique(fabric.server[allocated(job, fabric)[: job_gpus(job, fabric)]])
+    return np.unique(fabric.server[taken(job, fabric)])
 
 
 def _spines_above(fabric: Fabric, job: TrainingJob) -> list[int]:
     """The live spines above the job's first leaf: those of one pod and plane."""
-    leaf = _first(fabric, Role.NODE_LEAF, int(fabric.nic_of_gpu[allocated(job, fabric)[0]]))
+    leaf = _first(fabric, Role.NODE_LEAF, int(fabric.nic_of_gpu[taken(job, fabric)[0]]))
     up = _alive(fabric) & (fabric.role == Role.LEAF_SPINE) & (fabric.a == leaf)
     return [int(spine) for spine in np.unique(fabric.b[up])]
 
@@ -140,7 +140,7 @@ def _tapers(fabric: Fabric) -> bool:
 
 def _first_of_each(fabric: Fabric, job: TrainingJob) -> list[tuple[str, str]]:
     """(component, element's name) of the first NIC, leaf, trunk cable, spine and core above the job."""
-    nic = int(fabric.nic_of_gpu[allocated(job, fabric)[0]])
+    nic = int(fabric.nic_of_gpu[taken(job, fabric)[0]])
     leaf = _first(fabric, Role.NODE_LEAF, nic)
     found = [("nic", fabric.device_name(nic)), ("leaf", fabric.device_name(leaf))]
     homes = np.flatnonzero(_alive(fabric) & (fabric.role == Role.NODE_LEAF) & (fabric.a == nic))

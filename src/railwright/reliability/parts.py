@@ -18,7 +18,7 @@ from railwright.reliability.result import Component
 from railwright.spec.reliability import Flaps, Reliability
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
-from railwright.training.placement import allocated
+from railwright.training.placement import taken
 from railwright.training.sizes import job_gpus
 
 SERVER_OUT = ("gpu", "hbm", "sdc", "nic", "link", "node", "psu", "host", "fan", "psu-drained")
@@ -47,7 +47,7 @@ class Stock:
 def stock(fabric: Fabric, job: TrainingJob, servers_per_feed: int | None = None) -> Stock:
     """Count the parts that the job's servers touch: cables, leaves, and what lies above them."""
     gpus = job_gpus(job, fabric)
-    used = np.unique(fabric.server[allocated(job, fabric)[:gpus]])
+    used = np.unique(fabric.server[taken(job, fabric)])
     servers = len(used)
     nodes = gpus / NODE_GPUS if fabric.gpus_per_server >= NODE_GPUS else float(servers)
     nics = fabric.devices(Kind.NIC)

@@ -137,8 +137,14 @@ def place(job: TrainingJob, fabric: Fabric) -> Groups:
     return known[key]
 
 
+def taken(job: TrainingJob, fabric: Fabric) -> Ints:
+    """GPU ids that a job takes, in the order of its ranks."""
+    return place(job, fabric).grid.reshape(-1)
+
+
 def allocated(job: TrainingJob, fabric: Fabric) -> Ints:
-    """GPU ids that a job may use, in the order that packed ranks fill them."""
+    """GPU ids that a job may use, in the order that packed ranks fill them: of the servers that it names,
+    else of all.  A job of fewer GPUs takes the first, or under `spread` some of every scalable unit."""
     used = domain_of(job, fabric)
     if job.servers is None and used == fabric.gpus_per_server:
         return np.arange(fabric.num_gpus, dtype=np.int32)
