@@ -262,7 +262,7 @@ def test_check_tells_what_is_wrong_with_the_study_itself_once(tmp_path: Path) ->
 
 
 def test_check_asks_the_network_where_gpus_may_not_reach_each_other(tmp_path: Path) -> None:
-    """Rails that meet nowhere, and an expert group that crosses them, without PXN or without a spine."""
+    """Rails that meet nowhere, and an expert group that crosses them, without PXN, NVLink or a spine."""
     file = tmp_path / "s.yaml"
     rails = (
         "railwright: 1\nname: rails\ncluster:\n  servers: 4\n  server: dgx-h100\n"
@@ -277,6 +277,11 @@ def test_check_asks_the_network_where_gpus_may_not_reach_each_other(tmp_path: Pa
     assert said.exit_code == 2
     assert "s.yaml:8:5: jobs.tune: " in said.output
     assert "a rail-only fabric joins each rail to itself alone; switch PXN on" in said.output
+    assert "which takes a rank of the same group on that GPU" in said.output
+    file.write_text(rails.replace("dgx-h100", "server-8x-h100-pcie"))
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert "s.yaml:8:5: jobs.tune: " in said.output
+    assert "GPUs without NVLink forward nothing for each other (PXN)" in said.output
     meet = rails.replace("rail-only", "rail-optimised") + "nccl: {pxn: false}\n"
     file.write_text(meet)
     assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 0

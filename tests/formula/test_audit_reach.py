@@ -14,8 +14,9 @@ from railwright.audit.result import GroupReach
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Role
+from railwright.network import Network, solve
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
-from railwright.traffic import Communicator
+from railwright.traffic import Communicator, all_to_all
 
 CATALOG = load_catalog()
 
@@ -66,6 +67,16 @@ def test_rail_only_needs_pxn_for_every_pair_across_rails() -> None:
     assert told["NCCL_IB_HCA"] == "=" + ",".join(f"<nic-{i}>" for i in range(8))
     assert "NCCL_ALGO" not in told
     assert "NCCL_NET_GDR_LEVEL" not in told
+
+
+def test_gpus_that_meet_over_pcie_relay_nothing() -> None:
+    """Four A100 a NIC: 12 others of a rail in three servers, 12 of the other one.  Their lanes to the host
+    (31.5 GB/s) are faster than those to their NICs (31), and no NVLink for all that."""
+    f = built("rail-only", servers=4, server="server-8x-a100-pcie")
+    (group,) = reachability(f, [world(f)]).groups
+    assert ways(group) == (32 * 7, 32 * 12, 0, 32 * 12)
+    with pytest.raises(PlanError, match=r"GPUs without NVLink forward nothing .*; choose the family"):
+        solve(Network(f), all_to_all(f, world(f), 1e6, pxn=True))
 
 
 def test_two_gpus_on_different_rails_have_no_relay() -> None:

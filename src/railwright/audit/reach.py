@@ -111,13 +111,13 @@ def _hosts(fabric: Fabric) -> _Hosts:
 
 
 def _over_nvlink(fabric: Fabric) -> Bools:
-    """(G,) whether the GPU has NVLink: a host without it is drawn with scale-up lanes at PCIe's rate."""
-    lanes = np.flatnonzero(fabric.role == Role.SCALE_UP)
-    pcie = float(fabric.rate[fabric.role == Role.PCIE].max(initial=0.0))
-    fast = np.zeros(fabric.num_gpus, bool)
-    ends = np.minimum(fabric.a[lanes], fabric.b[lanes])
-    fast[ends[fabric.rate[lanes] > pcie]] = True
-    return fast
+    """(G,) whether the GPU is joined to others by NVLink: a host without it is drawn with lanes of its PCIe
+    complex, which may be as fast as those to a NIC or faster."""
+    joined = np.zeros(fabric.num_gpus, bool)
+    if fabric.scale_up != "pcie":
+        lanes = np.flatnonzero(fabric.role == Role.SCALE_UP)
+        joined[np.minimum(fabric.a[lanes], fabric.b[lanes])] = True
+    return joined
 
 
 def _solve(hosts: _Hosts, domain: Ints, rail: Ints, place: Ints, relays: Bools) -> _Answer:

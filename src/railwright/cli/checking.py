@@ -233,7 +233,7 @@ def _may_refuse(machine: Machine) -> bool:
     """Whether a collective may have no way: two GPUs that do not reach each other, or an algorithm or
     protocol asked of NCCL that cannot run it.  Only pricing a job's own messages tells."""
     fabric, asked = machine.network.fabric, machine.nccl
-    cut = (fabric.family == "rail-only" and not asked.pxn) or bool((fabric.capacity == 0).any())
+    cut = fabric.family == "rail-only" or bool((fabric.capacity == 0).any())
     return cut or (asked.algorithm, asked.protocol) != ("auto", "auto")
 
 

@@ -283,10 +283,15 @@ def _no_way(fabric: Fabric, traffic: Traffic, flow: int, nic_out: int, nic_in: i
             f"server only, and no NIC of {name} is live on rail {wanted} (counted from 0); mend that NIC or "
             "its cable, plan without this server, or choose the family 'rail-optimised'"
         )
+    if fabric.scale_up == "pcie":
+        return (
+            f"{reason}: a rail-only fabric joins each rail to itself alone, and GPUs without NVLink forward "
+            "nothing for each other (PXN); choose the family 'rail-optimised'"
+        )
     return (
-        f"{reason}: a rail-only fabric joins each rail to itself alone; switch PXN on so that a GPU "
-        "of the source's server on the destination's rail forwards (over NVLink), or choose the family "
-        "'rail-optimised'"
+        f"{reason}: a rail-only fabric joins each rail to itself alone; switch PXN on so that a GPU of the "
+        f"source's server on rail {wanted} (counted from 0) forwards (over NVLink), which takes a rank of "
+        "the same group on that GPU, or choose the family 'rail-optimised'"
     )
 
 
