@@ -86,5 +86,7 @@ def test_the_command_lists_them_and_has_nothing_to_export(tmp_path) -> None:  # 
     assert best[0]["samples_per_s"] >= best[1]["samples_per_s"]
     table = CliRunner().invoke(app, ["search", str(file)]).output
     assert "As written:" in table
+    unknown = CliRunner().invoke(app, ["search", str(file), "--job", "rankin"])
+    assert "'ranking' has no job 'rankin'; did you mean 'ranking'?" in " ".join(unknown.output.split())
     refused = CliRunner().invoke(app, ["search", str(file), "--export", "megatron"])
     assert refused.exit_code != 0

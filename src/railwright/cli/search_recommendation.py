@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from railwright.errors import RailwrightError
+from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
     from railwright.search.recommendation import Placed, Placements
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def recommendation_wanted(asked: Study, job: str | None) -> bool:
     """Whether the search is of a recommendation job: named, or all there is of training jobs."""
-    if job is not None:
-        return job in [r.name for r in asked.recommendations] and job not in [j.name for j in asked.jobs]
-    return bool(asked.recommendations) and not asked.jobs
+    if not asked.jobs:
+        return bool(asked.recommendations) and job not in [s.name for s in asked.serving]
+    return job in [r.name for r in asked.recommendations] and job not in [j.name for j in asked.jobs]
 
 
 def search_recommendation_job(
@@ -45,6 +45,10 @@ def search_recommendation_job(
     from railwright.search import recommendation as room
     from railwright.study.evaluate import Workshop
 
+    names = [r.name for r in asked.recommendations]
+    if name is not None and name not in names:
+        hint = nearest(name, names) or f"; its jobs are {', '.join(names)}"
+        raise RailwrightError(f"'{asked.name}' has no job '{name}'{hint}")
     job = next(r for r in asked.recommendations if name in (None, r.name))
     if gpus is not None:
         job = job.model_copy(update={"gpus": gpus})

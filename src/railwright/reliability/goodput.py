@@ -70,7 +70,9 @@ def goodput(
     RailwrightError for unknown names in the reliability section, which may be left out altogether.
     """
     if not study.jobs:
-        raise PlanError("the study has no training job, so nothing is interrupted; give it one under jobs:")
+        raise PlanError(
+            "the study has no training job of a transformer, whose goodput this is; give it one under jobs:"
+        )
     asked, job = study.reliability or Reliability(), study.jobs[0]
     arch, fabric = load_model(job.model), machine.network.fabric
     tell("parts of the job")
