@@ -99,3 +99,11 @@ def test_a_path_of_gradients_says_what_the_gpu_does_beside_them() -> None:
     assert "computes for" in said
     assert "exchanges embeddings for" in said
     assert "Beside" not in " ".join(critical_path(step(16, overlap=False).timeline).sentences())  # type: ignore[union-attr]
+
+
+def test_a_path_that_waits_for_data_has_nothing_beside() -> None:
+    waits = critical_path(step(1, data={"storage": "1 GB/s"}).timeline)
+    assert waits is not None
+    said = waits.sentences()
+    assert said[0].startswith("The critical path of the step is 93 % waiting for data")
+    assert not [one for one in said if one.startswith("Beside")], "the GPU data for 71 % of the step"

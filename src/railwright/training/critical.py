@@ -148,11 +148,12 @@ class CriticalPath:
         """What the GPU does beside the largest part, where shares count that instead; else ''."""
         own = {b.kind: b.seconds / self.span for b in self.beside if b.what == what}
         lane = next((p.lane for p in self.parts if p.what == what), "")
-        others = {kind: share for kind, share in own.items() if kind != lane and share >= SHOWN}
+        words = {"compute": "computes", "emb": "exchanges embeddings", "dp": "exchanges gradients"}
+        # waiting for data is itself what the shares count
+        others = {k: s for k, s in own.items() if k in words and k != lane and s >= SHOWN}
         if not others:
             return ""
-        words = {"compute": "computes", "emb": "exchanges embeddings", "dp": "exchanges gradients"}
-        told = " and ".join(f"{words.get(k, k)} for {_percent(s)} of the step" for k, s in others.items())
+        told = " and ".join(f"{words[kind]} for {_percent(s)} of the step" for kind, s in others.items())
         return f"Beside {what} the GPU {told}, and its shares count that."
 
     def _stages(self) -> str:
