@@ -144,6 +144,15 @@ def test_zero_over_one_rank_is_told_to_do_nothing_and_not_to_exchange() -> None:
     said = check(asked(tensor=4, pipeline=4, zero=2, global_batch=8), DENSE, machine(4).network.fabric)
     assert not any(told.startswith("zero: 2 shares nothing out") for told in said)
     assert any("in every microbatch" in told for told in said)
+    # torchtitan's pipelines gather and reduce once per step
+    for once, repeats in (
+        ({}, True),
+        ({"reshard": False}, True),
+        ({"reshard": False, "reduce_each": False}, False),
+    ):
+        kept = asked(tensor=4, pipeline=4, zero=3, global_batch=8, **once)
+        said = check(kept, DENSE, machine(4).network.fabric)
+        assert any("in every microbatch" in told for told in said) == repeats
     # FSDP makes 16 bits of its fp32 shards on one rank too
     torch = asked(**{**alone, "zero": 3}, software="fsdp-2025", global_batch=8)
     assert not any("shares nothing out" in told for told in check(torch, DENSE, machine(4).network.fabric))

@@ -331,7 +331,8 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
     copies = Sizes.of(job, fabric).copies
     if job.layout.zero >= 2 and copies == 1 and not has_fp32_shards(job):
         found.append(f"zero: {job.layout.zero} shares nothing out: no two ranks hold the same parameters.")
-    if job.layout.zero >= 2 and job.layout.pipeline > 1 and copies > 1:
+    again = job.layout.reduce_each or (job.layout.zero == 3 and not job.layout.gathers_once)
+    if job.layout.zero >= 2 and job.layout.pipeline > 1 and copies > 1 and again:
         found.append(
             f"zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
             "parameters or gradients in every microbatch; zero: 1 does so once per step."
