@@ -154,6 +154,13 @@ def test_gpus_without_scale_up_meet_on_the_host(server):
     assert any("no scale-up link" in note for note in f.notes)
 
 
+def test_a_gpu_reaches_its_nic_through_the_slower_slot():
+    """An L40S has PCIe 4.0, the ConnectX-7 beside it 5.0; a B300 and its ConnectX-8 both have 6.0."""
+    for server, switch, rate in (("server-8x-l40s", "qm9700", 31.5e9), ("dgx-b300", "q3400-ra", 121e9)):
+        f = built(2, server, switch, family="single-switch")
+        assert (f.rate[f.role == Role.PCIE] == rate).all()
+
+
 def test_a_cable_runs_at_its_slower_end():
     slow_spine = built(8, family="fat-tree", servers_per_group=4, switch="sn5600", spine_switch="qm9700")
     assert (slow_spine.rate[slow_spine.role == Role.NODE_LEAF] == 50e9).all()

@@ -17,6 +17,7 @@ from railwright.model import load_model
 from railwright.spec import load_study, override
 from railwright.spec.study import Cluster, ComputeNetwork, Variant
 from railwright.spec.training import Overlap
+from railwright.study.bottleneck import exposed_between
 from railwright.study.evaluate import Workshop
 from railwright.study.result import VariantResult
 from railwright.study.sensitivity import first_job, pxn_gain, sensitivity_row, what_if_rows
@@ -273,6 +274,20 @@ def test_a_faster_network_moves_nothing_inside_servers(server: str) -> None:
     inside = [next(share.busy for share in step.shares if share.kind == "tp") for step in steps]
     assert inside == pytest.approx([inside[1]] * 3)
     assert inside[1] > 0
+
+
+def test_a_faster_nic_is_worth_nothing_behind_a_gpus_own_slot() -> None:
+    """One L40S a server sends no faster than its 31.5 GB/s, and waits for what is still between servers."""
+    base = machine(servers=2, server="server-8x-l40s")
+    plan = job(gpus=2, overlap=Overlap(dp=False)).model_copy(update={"gpus_per_server": 1})
+    lanes = base.network.fabric.role == Role.PCIE
+    assert (at_rate(base, 2.0).network.fabric.rate[lanes] == 31.5e9).all()
+    steps = [simulate(plan, DENSE, one) for one in (base, at_rate(base, 2.0))]
+    assert steps[1].step_time == pytest.approx(steps[0].step_time)
+    sent = [c.prediction for c in steps[0].collectives]
+    assert all(0 < p.busbw < 31.5e9 for p in sent)
+    waited = steps[0].exposed_share * steps[0].step_time
+    assert exposed_between(base.network.fabric, steps[0]) == pytest.approx(waited)
 
 
 def test_twice_and_half_as_fast_is_as_before() -> None:

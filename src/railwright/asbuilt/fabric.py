@@ -111,6 +111,7 @@ class _Parts:
     switch: Switch
     scale_up: float
     scale_up_name: str
+    lane: float
     notes: tuple[str, ...]
 
 
@@ -187,7 +188,7 @@ def _choose_parts(inferred: Inferred, layout: _Layout, catalog: Catalog, named: 
     notes.append(f"assumed the latency of switch '{switch.name}' and default cable lengths")
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
     rate_inside = gpu.scale_up_bandwidth or gpu.slot
-    return _Parts(server, nic, switch, rate_inside, scale_up_name(gpu), tuple(notes))
+    return _Parts(server, nic, switch, rate_inside, scale_up_name(gpu), gpu.lane_to(nic), tuple(notes))
 
 
 def _host_rate(inferred: Inferred) -> float:
@@ -218,7 +219,7 @@ def _assemble(inferred: Inferred, layout: _Layout, parts: _Parts) -> Fabric:
         (
             at * gpus + local * gpus // each,
             first[1] + at * nics + local * nics // each,
-            parts.nic.pcie_bandwidth,
+            parts.lane,
             Role.PCIE,
         ),
     ]

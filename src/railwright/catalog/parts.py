@@ -65,6 +65,13 @@ class Gpu:
         """One direction of its PCIe slot, whatever the NIC's is. [byte/s]"""
         return PCIE.get(self.generation, PCIE_5)
 
+    def lane_to(self, nic: Nic) -> float:
+        """One direction of the PCIe lane between it and a NIC: the slower of their slots. [byte/s]
+
+        Later cards than those in PCIE have the generation of the NICs beside them, PCIe 6.0 too.
+        """
+        return min(nic.pcie_bandwidth, PCIE.get(self.generation, nic.pcie_bandwidth))
+
 
 @dataclass(frozen=True)
 class Nic:

@@ -35,7 +35,7 @@ class Group:
     transport  'ib' (verbs: InfiniBand and RoCE) or 'efa'
     pcie       what one GPU sends to its neighbours where there is no NVLink [byte/s]
     min_channels, max_channels  limits set by the user; None: NCCL's own
-    nic_slot   PCIe slot of one NIC, one direction [byte/s]; None: one that never limits it
+    nic_slot   PCIe between a GPU and its NIC, one direction [byte/s]; None: one that never limits it
     """
 
     ranks: int
@@ -200,7 +200,7 @@ def _group(machine: Machine, ranks: int, nodes: int, nics: int) -> Group:
         pcie=machine.gpu.slot,
         min_channels=machine.nccl.min_channels,
         max_channels=machine.nccl.max_channels,
-        nic_slot=machine.nic.pcie_bandwidth,
+        nic_slot=machine.gpu.lane_to(machine.nic),
         links=machine.gpu.scale_up_links,
     )
 

@@ -103,7 +103,8 @@ def _pcie(order: Order, plan: Plan) -> Cables:
     server, local = lane // each, lane % each
     gpu = server * gpus + local * gpus // each
     nic = devices.first(order, plan, Kind.NIC) + server * nics + local * nics // each
-    return Cables(Role.PCIE, gpu, nic, np.zeros_like(gpu), np.zeros_like(gpu), order.nic.pcie_bandwidth, 0.0)
+    rate = order.gpu.lane_to(order.nic)
+    return Cables(Role.PCIE, gpu, nic, np.zeros_like(gpu), np.zeros_like(gpu), rate, 0.0)
 
 
 def _node_leaf(order: Order, plan: Plan) -> Cables:

@@ -196,7 +196,8 @@ def _spent(variant: VariantResult, step: StepResult) -> str:
 
 
 def exposed_between(fabric: Fabric | None, step: StepResult) -> float:
-    """Exposed communication whose busiest link is a cable between servers; the rest is inside them. [s]
+    """Exposed communication whose busiest link is a cable between servers, or the PCIe lane to a NIC on its
+    way there; the rest is inside them. [s]
 
     fabric  that the step was predicted on; None counts all as inside
     """
@@ -208,11 +209,11 @@ def exposed_between(fabric: Fabric | None, step: StepResult) -> float:
 
 
 def _between_servers(fabric: Fabric | None, step: StepResult, kind: str) -> float:
-    """Part of one kind of communication, by time, whose busiest link is a cable, not inside a server."""
+    """Part of one kind of communication, by time, whose busiest link does not join GPUs of one server."""
     seconds = {True: 0.0, False: 0.0}
     for used in step.collectives:
         limit = used.prediction.bottleneck
         if used.kind == kind and limit is not None and fabric is not None:
             role = Role(int(fabric.role[limit.link // 2]))
-            seconds[role not in (Role.SCALE_UP, Role.PCIE)] += used.count * used.prediction.time
+            seconds[role is not Role.SCALE_UP] += used.count * used.prediction.time
     return seconds[True] / total if (total := sum(seconds.values())) else 0.0

@@ -131,14 +131,16 @@ def share_changes(before: StepResult, after: StepResult) -> tuple[tuple[str, flo
 def at_rate(machine: Machine, factor: float) -> Machine:
     """The machine with NICs, their PCIe lanes, switch ports and cables `factor` times as fast.
 
-    Scale-up links, latencies and NCCL's settings stay.
+    Scale-up links, latencies, NCCL's settings and the PCIe slots of GPUs stay.
     """
     fabric = machine.network.fabric
-    faster = np.where(fabric.role == Role.SCALE_UP, 1.0, factor)
-    changed = replace(fabric, rate=fabric.rate * faster, capacity=fabric.capacity * np.repeat(faster, 2))
     nic = replace(
         machine.nic, rate=machine.nic.rate * factor, pcie_bandwidth=machine.nic.pcie_bandwidth * factor
     )
+    lane = machine.gpu.lane_to(nic) / machine.gpu.lane_to(machine.nic)
+    roles = [fabric.role == Role.SCALE_UP, fabric.role == Role.PCIE]
+    faster = np.select(roles, [1.0, lane], factor)
+    changed = replace(fabric, rate=fabric.rate * faster, capacity=fabric.capacity * np.repeat(faster, 2))
     network = replace(machine.network, fabric=changed)
     return replace(machine, network=network, nic=nic, alike=(machine.network, factor))
 
