@@ -164,8 +164,8 @@ def _check_gpus(fabric: Fabric, stays: NDArray[np.bool_]) -> None:
     if dead := silent[stays[silent]].tolist():
         names = fabric.device_name(dead[0]) + (f" and {len(dead) - 1} more" if len(dead) > 1 else "")
         raise PlanError(
-            f"{names} cannot join: every link of it has failed; a job needs all GPUs of the cluster, "
-            "so plan without that server",
+            f"{names} cannot join: every link of it has failed; each GPU of the cluster needs one, whether "
+            "a job takes it or not, so plan without that server",
             "faults",
         )
 
