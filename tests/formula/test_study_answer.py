@@ -154,3 +154,21 @@ def test_servers_per_leaf_come_with_the_family():
         "  - {name: tree, set: {cluster.compute.family: fat-tree, cluster.compute.servers_per_group: 2}}\n"
     )
     assert "rails instead of a fat tree" in rw.run(load_study_text(study)).answer[2]
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("dgx-h100", "; without spines its rails meet only over NVLink, so all that is sent between them"),
+        ("server-8x-h100-pcie", "; without spines and NVLink nothing goes from one of its rails to another."),
+        ("gh200-1", ""),  # one rail
+    ],
+)
+def test_rails_without_spines_are_said_to_meet_where_they_do(server, words):
+    """Data-parallel groups along rails need no PXN, and GPUs on PCIe have none."""
+    layout = "{tensor: 8, recompute: full}" if server != "gh200-1" else "{recompute: full, zero: 3}"
+    head = HEAD.partition("     layout:")[0].replace("dgx-h100", server)
+    head = head.replace("servers: 1", "servers: 8").replace("single-switch", "rail-only")
+    (told, *_) = rw.run(load_study_text(f"{head}     layout: {layout}}}\n")).answer
+    assert words in told
+    assert bool(words) == ("without spines" in told)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from railwright.fabric.graph import Fabric
 from railwright.spec.study import ComputeNetwork, Study
 from railwright.study.bottleneck import bottleneck
 from railwright.study.choosing import CLOSE, Candidate, best, candidates, close, recommended
@@ -70,9 +73,16 @@ def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -
             f"(within {share(CLOSE)}) and take{'s' if len(dearer) == 1 else ''} up to {_parts(extra, sized)}"
         )
     sentence += "".join(f"; {told}" for told in _slower(designs, chosen))
-    if chosen.variant.fabric is not None and chosen.variant.fabric.family == "rail-only":
-        sentence += "; without spines its rails meet only over NVLink, so every job on it depends on PXN"
-    return sentence + "."
+    return f"{sentence}{_apart(chosen.variant.fabric)}."
+
+
+def _apart(fabric: Fabric | None) -> str:
+    """What a fabric whose rails no switch joins asks of what is sent between them."""
+    if fabric is None or fabric.family != "rail-only" or len(np.unique(fabric.rail[fabric.nic_of_gpu])) == 1:
+        return ""
+    if fabric.scale_up == "pcie":
+        return "; without spines and NVLink nothing goes from one of its rails to another"
+    return "; without spines its rails meet only over NVLink, so all that is sent between them depends on PXN"
 
 
 def _slower(designs: Sequence[Candidate], chosen: Candidate) -> list[str]:
