@@ -17,7 +17,13 @@ from railwright.spec import load_study_text, template
 from railwright.study.bottleneck import Savings, savings, what_holds
 from railwright.training.constants import constant
 from railwright.training.result import COMMUNICATION
-from railwright.training.whatif import FREE_COMMUNICATION, FREE_LAUNCHES, FREE_WORK, INFINITE_COMPUTE
+from railwright.training.whatif import (
+    FREE_BETWEEN,
+    FREE_COMMUNICATION,
+    FREE_LAUNCHES,
+    FREE_WORK,
+    INFINITE_COMPUTE,
+)
 
 HEAD = "railwright: 1\nname: h\ncluster: {servers: %d, server: %s, compute: {family: %s, switch: qm9700}}\n"
 JOB = "  - {name: sft, model: llama-3.1-8b, tokens: 1e9, "
@@ -93,6 +99,27 @@ def test_long_sequences_are_held_back_by_compute_and_the_network_is_not_blamed(t
     assert result.bottleneck == "compute"
     assert result.answer[1].startswith("The network is not your bottleneck: free compute and launches would")
     assert by_thing(result)["compute"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("server", "what", "words"),
+    [
+        ("server-8x-h100-pcie", "servers", "Communication inside your servers is the bottleneck, rather"),
+        ("gh200-1", "network", "The network is your bottleneck: free communication would take"),
+    ],
+)
+def test_rings_that_wait_for_pcie_are_not_the_networks(server, what, words):
+    """They leave their servers, but NICs twice as fast shorten the step by nothing: a slot's 63 GB/s do not
+    fill four NICs of 50.  A GPU alone with its NIC waits for that."""
+    head = HEAD % (8, server, "rail-optimised")
+    job = f"jobs:\n{JOB}sequence: 2048, global_batch: 64, layout: {{zero: 3, recompute: full}}}}\n"
+    result = rw.run(load_study_text(head + job))
+    rows = {row.name: row.effect for row in result.what_ifs}
+    assert rows[FREE_BETWEEN] > 1
+    assert (rows["Network ×2"] > 0.5) == (what == "network")
+    assert result.bottleneck == what
+    assert result.answer[1].startswith(words)
+    assert ("between servers)" in result.answer[1].partition(";")[0]) == (what == "network")
 
 
 def test_short_work_is_held_back_by_the_host_which_is_said_and_warned_of(told):

@@ -66,7 +66,7 @@ VERDICTS: dict[What, str] = {
 class Savings:
     """By which share a step is shorter with one thing free, 0..1.
 
-    communication, between  all of it; that of collectives which leave a server
+    communication, between  all of it; that of collectives which leave a server, as their busiest links do
     work           kernels and the host's launches, which hide each other
     compute, launches  each of these alone
     data, adam, copy   waiting for data, the optimizer on the host, copies that nothing hides: their shares
@@ -87,14 +87,20 @@ class Savings:
         return self.communication - self.between
 
 
-def savings(step: StepResult, rows: Iterable[SensitivityRow]) -> Savings:
-    """What a step would be shorter by, from its what-ifs; a job without a row has nothing to free there."""
+def savings(step: StepResult, rows: Iterable[SensitivityRow], fabric: Fabric | None = None) -> Savings:
+    """What a step would be shorter by, from its what-ifs; a job without a row has nothing to free there.
+
+    fabric  that the step was predicted on; None counts all that leaves a server as the network's
+
+    A collective that leaves a server may wait for links inside it: rings of GPUs that meet over PCIe, or of
+    racks whose NICs together outrun NVLink.  A faster network is worth nothing there.
+    """
     saved = {r.name: 1 - r.step_time / step.step_time for r in rows if r.step_time is not None}
     waited = {s.kind: s.exposed / step.step_time for s in step.shares}
     compute, launches = saved.get(INFINITE_COMPUTE, 0.0), saved.get(FREE_LAUNCHES, 0.0)
     return Savings(
         communication=saved.get(FREE_COMMUNICATION, 0.0),
-        between=saved.get(FREE_BETWEEN, 0.0),
+        between=saved.get(FREE_BETWEEN, 0.0) * (_network_bound(fabric, step) if fabric else 1.0),
         # Without a row of both nothing is launched, or all of the step is work.
         work=saved.get(FREE_WORK, max(compute, launches)),
         compute=compute,
@@ -129,7 +135,7 @@ def bottleneck(variant: VariantResult, rows: Sequence[SensitivityRow], whose: st
     step = variant.jobs[0].step if variant.jobs else None
     if step is None:
         return ""
-    saved = savings(step, rows)
+    saved = savings(step, rows, variant.fabric)
     verdict = _verdict(saved)
     if whose:
         verdict = f"With '{whose}', {verdict[0].lower()}{verdict[1:]}"
@@ -206,6 +212,17 @@ def exposed_between(fabric: Fabric | None, step: StepResult) -> float:
         for s in step.shares
         if s.kind in COMMUNICATION and s.exposed > 0
     )
+
+
+def _network_bound(fabric: Fabric, step: StepResult) -> float:
+    """Part of the exposed time of collectives that leave a server whose busiest link is on the way out; 1
+    where none is exposed."""
+    leaving = 0.0
+    for s in step.shares:
+        used = [(c.crosses, c.count * c.prediction.time) for c in step.collectives if c.kind == s.kind]
+        if s.kind in COMMUNICATION and (total := sum(seconds for _, seconds in used)):
+            leaving += s.exposed * sum(seconds for crosses, seconds in used if crosses) / total
+    return exposed_between(fabric, step) / leaving if leaving else 1.0
 
 
 def _between_servers(fabric: Fabric | None, step: StepResult, kind: str) -> float:

@@ -165,6 +165,6 @@ def _held_back(variant: VariantResult, asked: Sequence[SensitivityRow]) -> tuple
         return variant, ""
     first, *others = variant.jobs
     assert first.step is not None
-    saved = savings(first.step, asked)
+    saved = savings(first.step, asked, variant.fabric)
     told = {"compute": saved.compute, "launches": saved.launches, "communication": saved.communication}
     return replace(variant, jobs=(replace(first, worth=tuple(told.items())), *others)), what_holds(saved)
