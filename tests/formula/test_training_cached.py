@@ -125,6 +125,30 @@ def test_frozen_weights_have_no_copy() -> None:
     assert weights < replay.memory.most_allocated < 1.2 * weights
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bytes_each"),
+    # 16 bits twice; a cast and its transpose with the former again; two copies that stay; 16 bits alone twice
+    [("bf16", 2 + 2), ("fp8", 2 + 1), ("mxfp8", 2 * (1 + 1 / 32)), ("fp8_block", 2 + 2), ("nvfp4", 2 + 2)],
+)
+def test_casts_of_weights_are_not_there_when_these_move_into_their_buffer(
+    dtype: str, bytes_each: float
+) -> None:
+    """Weights, their buffer and gradients in fp32 are all there is at once before the first pass."""
+    arch = replace(DENSE, vocab=64)
+    wanted = wide(zero=1).model_copy(update={"dtype": dtype})
+    shape = stage_shapes(arch, wanted.layout)[0]
+    replay = Replay(
+        wanted, arch, shape, 32, {("dense", True): _plans(wanted, arch, "dense")}, Allocator(expandable=True)
+    )
+    start: list[int] = []
+    replay.always = lambda: start.append(replay.memory.most_allocated)  # type: ignore[method-assign]
+    replay.start()
+    each = max(bytes_each + 4, replay.states["weights"] / shape.dense_total + 4 + 4 / 32)
+    assert start == [pytest.approx(each * shape.dense_total, rel=0.02)]
+    held = sum(size for name, size in replay.states.items() if name in ("weights", "gradients"))
+    assert replay.memory.allocated == pytest.approx(held + 4 * shape.dense_total / 32, rel=0.02)
+
+
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("pipeline", [1, 4])
 @pytest.mark.parametrize("software", ["megatron-2025", "megatron-2021"])

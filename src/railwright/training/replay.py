@@ -16,7 +16,15 @@ from railwright.training.muon import ITERATION
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.stages import StageShape
-from railwright.training.states import COPY, IN_PASSES, STATES, moment_bytes, state_parts
+from railwright.training.states import (
+    COPY,
+    IN_PASSES,
+    STATES,
+    cached_weights,
+    moment_bytes,
+    state_parts,
+    weights_in_buffer,
+)
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
 OneLayer = tuple[Layer, bool]
@@ -109,24 +117,28 @@ class Replay:
         """Weights one by one, buffers of all weights and of all gradients, and fp32 masters.
 
         Megatron's distributed optimizer (ZeRO-1) copies weights that train into their buffer; what shards
-        gradients has shards of each and no buffers.  Moments come with the first step (Megatron-LM,
-        core/distributed/param_and_grad_buffer.py; Transformer Engine, pytorch/optimizers/fused_adam.py).
+        gradients has shards of each and no buffers.  Casts of weights that are cached come with the first
+        pass, moments with the first step (Megatron-LM, core/distributed/param_and_grad_buffer.py; Transformer
+        Engine, pytorch/module/base.py, get_weight_workspace, and pytorch/optimizers/fused_adam.py).
         """
         states, zero = self.states, self.job.layout.zero
         copied = zero == 1 and not self.job.lora
-        weights = self.each(states["weights"])
-        if copied:
-            self.take(states["weights"])
+        casts = cached_weights(self.job, self.shape)
+        moved = weights_in_buffer(self.job, self.shape) if copied else 0.0
+        weights = self.each(moved)
+        self.each(states["weights"] - casts - moved)
+        if moved:
+            self.take(moved)
         if zero >= 2:
             self.each(states["gradients"])
         elif states["gradients"]:
             self.take(states["gradients"])
-        if copied:
-            self.give(weights)
+        self.give(weights)
         self.passing = self.in_passes()
         if STATES in states:
             self.moment = moment_bytes(self.job, self.arch, self.shape, self.ranks) / 2
             self.each(states[STATES] - 2 * self.moment)
+        self.each(casts / 2, casts / 2)
         self.always()
 
     def in_passes(self) -> list[Block]:

@@ -36,6 +36,14 @@ Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather for fp8 w
 MXFP8, none for blocks and for NVFP4);
 Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
 
+CACHED_BYTES = {"fp8_block": 2 * (1 + 4 / 128**2), "nvfp4": 2 * (0.5 + 1 / 16)}
+"""Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
+
+BUFFERED_BYTES = {"fp8": 1.0, "mxfp8": 0.0}
+"""Bytes of one weight of a layer in the distributed optimizer's buffer, where not 16 bits: fp8 with a scale
+per tensor without the transpose; MXFP8 none, whose gathered weights take turns with the gradients.
+Source: Megatron-LM, core/distributed/param_and_grad_buffer.py (modify_underlying_storage, shared_buffer)."""
+
 ENDS_BYTES = 2.0
 """Bytes of one weight of embedding and head, and of one gathered weight: 16 bits, but for a head in MXFP8."""
 
@@ -87,7 +95,8 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     over, expert_over = Sizes.under(layout, ranks // layout.context).over(layout.zero)
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = dense / over + expert / expert_over
-    parts = {"weights": _weights(job, shape), "gradients": gradient * (dense + expert)}
+    weights = _weights(job, shape, WEIGHT_BYTES[job.dtype])
+    parts = {"weights": weights, "gradients": gradient * (dense + expert)}
     wide = has_fp32_shards(job)
     widened = wide and layout.reduce_each
     cut = (wide or over > 1, wide or expert_over > 1)
@@ -136,17 +145,28 @@ def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: 
     return moment * fullest + by_adam * 2 * moment / (master + 2 * moment)
 
 
+def weights_in_buffer(job: TrainingJob, shape: StageShape) -> float:
+    """What of a stage's weights a distributed optimizer moves into its buffer at the start. [byte]"""
+    return _weights(job, shape, BUFFERED_BYTES.get(job.dtype, ENDS_BYTES))
+
+
+def cached_weights(job: TrainingJob, shape: StageShape) -> float:
+    """What of a stage's weights is not there before the first pass. [byte]"""
+    made = CACHED_BYTES.get(job.dtype, 0.0) * (job.layout.zero < 3)
+    return _weights(job, shape, made) - _weights(job, shape, 0.0)
+
+
 def _mean(groups: tuple[Held, ...]) -> float:
     """Weights that Muon updates of one data-parallel rank, in the mean."""
     dense, expert, _ = weights_of(groups)
     return dense / groups[0].ranks + expert / groups[-1].ranks
 
 
-def _weights(job: TrainingJob, shape: StageShape) -> float:
+def _weights(job: TrainingJob, shape: StageShape, narrow: float) -> float:
+    """`narrow`: bytes of one weight of a layer, and of a head in its format."""
     embedding = shape.embedding * sum(c.embedding for c in shape.chunks)
     head = shape.head * sum(c.head for c in shape.chunks)
     layers = shape.dense_total + shape.expert_total - embedding - head
-    narrow = WEIGHT_BYTES[job.dtype]
     of_head = narrow if "head" in job.dtype_also else ENDS_BYTES
     return ENDS_BYTES * embedding + of_head * head + narrow * layers
 
