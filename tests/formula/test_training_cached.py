@@ -149,6 +149,18 @@ def test_casts_of_weights_are_not_there_when_these_move_into_their_buffer(
     assert replay.memory.allocated == pytest.approx(held + 4 * shape.dense_total / 32, rel=0.02)
 
 
+@pytest.mark.parametrize("unfused", [(), ("norm",)])
+def test_an_mlp_that_is_a_layer_keeps_its_input_once(unfused: tuple[str, ...]) -> None:
+    """Where a norm runs operation by operation too, and its copies are made again."""
+    arch = replace(DENSE, pattern=("attention", "mlp") * 4)
+    wanted = wide(recompute="selective", recompute_modules=("mlp",))
+    wanted = wanted.model_copy(update={"unfused": unfused})
+    total = peak_memory(wanted, arch, FABRIC, CAPACITY)
+    found = cached(wanted, arch, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(total.total - total.parts[SYSTEM], rel=0.02)
+
+
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("pipeline", [1, 4])
 @pytest.mark.parametrize("software", ["megatron-2025", "megatron-2021"])

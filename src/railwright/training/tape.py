@@ -75,7 +75,7 @@ class LayerPlan:
     @cached_property
     def others(self) -> Mapping[str, float]:
         """What is kept and no tensor of the layer."""
-        own = {self.tensors.groups.get(t, t) for t in self.first_kept} | {INPUT, "layer input"}
+        own = {self.tensors.groups.get(t, t) for t in (*self.first_kept, INPUT)} | {"layer input"}
         return {n: size for n, size in self.kept.items() if n not in own and not self.again}
 
 
