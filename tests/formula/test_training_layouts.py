@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railwright.model import count_parameters, layer_operators
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.architecture import Layer, Operator, Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
@@ -305,8 +305,23 @@ def test_adapters_stand_beside_experts_that_only_expert_tensor_cuts() -> None:
     wanted = job(gpus=32, tensor=4, expert=8, expert_tensor=1, sequence_parallel=True)
     lora = Lora(rank=8)
     (shape,) = stage_shapes(arch, wanted.layout, lora)
-    widths = (1024 + 24 * 64 // 4) + (1024 // 4 + 1024)
+    widths = ((1024 + 24 * 64) + (1024 + 1024)) // 4
     assert shape.adapters == ((8.0 * widths,) * 8,)
+
+
+@pytest.mark.parametrize(("arch", "kind"), [(DENSE, "dense"), (MOE, "moe")])
+def test_tensor_ranks_hold_and_multiply_every_adapter_once(arch: Transformer, kind: Layer) -> None:
+    # both products of an adapter are cut, beside products cut by columns and by rows
+    lora = Lora(rank=8)
+    one = adapter_parameters(arch, kind, Layout(), lora)
+    assert adapter_parameters(arch, kind, Layout(tensor=4), lora) == one / 4
+    made = [
+        with_adapters(layer_operators(arch, kind, 1024, 1024, tp=tp), lora, "bf16", tp).backward_weight
+        for tp in (1, 4)
+    ]
+    whole, cut = (sum(op.flops for op in operators) for operators in made)
+    assert whole == pytest.approx(2 * 1024 * one)
+    assert cut == pytest.approx(whole / 4)
 
 
 def test_frozen_weights_have_no_weight_gradients() -> None:

@@ -54,7 +54,9 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
     if layout.context > 1:
         heads = made_as(arch, kind).heads // layout.tensor
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
-    return with_adapters(operators, job.lora, product_dtype(job)) if job.lora else operators
+    if job.lora is None:
+        return operators
+    return with_adapters(operators, job.lora, product_dtype(job), layout.tensor)
 
 
 def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:

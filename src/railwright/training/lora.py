@@ -48,6 +48,11 @@ MAKES: dict[str, frozenset[str]] = {
 }
 """Tensors that each target's product makes (`model.tensors`)."""
 
+ROWS: tuple[LoraTarget, ...] = ("attention output", "mlp down")
+"""Targets whose products tensor ranks cut by rows, others by columns.  An adapter's first product is cut as
+its target, or by its columns, the second one by its columns: no rank holds either whole.
+Source: NeMo 8cfedd7, collections/llm/peft/utils.py, ParallelLinearAdapter (linear_in, linear_out)."""
+
 THIN, SUM = (" adapter in", " adapter out"), " adapter sum"
 """Ends of the names of an adapter's two products, and of what adds their result."""
 
@@ -74,9 +79,10 @@ def targets_of(arch: Transformer) -> tuple[LoraTarget, ...]:
     return tuple(target for target, products in PRODUCTS.items() if names & set(products))
 
 
-def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOperators:
+def with_adapters(operators: LayerOperators, lora: Lora, dtype: str, tp: int = 1) -> LayerOperators:
     """A layer's operators with its weights frozen and adapters beside their targets.
 
+    tp  tensor-parallel size
     Weight gradients of the layer go away.  An adapter runs before its product, in 16 bits, and its result is
     added to the product's; where that is computed again, so is the adapter.
     """
@@ -89,9 +95,9 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str) -> LayerOpe
         if op.name not in targets:
             forward.append(op)
             continue
-        rows = op.m * op.batch
-        down = linear(f"{op.name}{THIN[0]}", rows, lora.rank, op.k, half(dtype))
-        up = linear(f"{op.name}{THIN[1]}", rows, op.n, lora.rank, half(dtype))
+        rows, (inner, outputs) = op.m * op.batch, _columns(op, lora.rank, tp)
+        down = linear(f"{op.name}{THIN[0]}", rows, inner, op.k, half(dtype))
+        up = linear(f"{op.name}{THIN[1]}", rows, outputs, lora.rank, half(dtype))
         added = elementwise(f"{op.name}{SUM}", rows, reads=2 * op.n, writes=op.n, back=0)
         again[op.name] = [down.forward, up.forward, added.forward]
         forward += [*again[op.name], op]
@@ -118,19 +124,36 @@ def frozen(operators: LayerOperators) -> LayerOperators:
 
 
 def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
-    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target, cut as its product."""
+    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target over tensor ranks."""
     routed = is_routed(layer)
     cut = (layout.tensor, layout.expert, layout.expert_tensor) if routed else (layout.tensor, 1, None)
-    return float(lora.rank * _thin_widths(arch, layer, *cut, lora.targets))
+    return float(_thin_weights(arch, layer, *cut, lora.rank, lora.targets))
 
 
 @lru_cache(maxsize=256)
-def _thin_widths(
-    arch: Transformer, layer: Layer, tp: int, ep: int, expert_tp: int | None, targets: tuple[LoraTarget, ...]
+def _thin_weights(
+    arch: Transformer,
+    layer: Layer,
+    tp: int,
+    ep: int,
+    expert_tp: int | None,
+    rank: int,
+    targets: tuple[LoraTarget, ...],
 ) -> int:
     names = {name for target in targets for name in PRODUCTS[target]}
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
-    return sum(op.k + op.n for op in operators.forward if op.name in names)
+    found = [(op, *_columns(op, rank, tp)) for op in operators.forward if op.name in names]
+    return sum(op.k * inner + rank * outputs for op, inner, outputs in found)
+
+
+def _columns(product: Operator, rank: int, tp: int) -> tuple[int, int]:
+    """Columns of an adapter's two products on one tensor rank.
+
+    product  that it stands beside, as that rank has it
+    """
+    if any(product.name in PRODUCTS[target] for target in ROWS):
+        return rank, -(-product.n // tp)
+    return -(-rank // tp), product.n
 
 
 INNER = "adapter's inner product, "
