@@ -35,6 +35,14 @@ def test_a_dense_layer_is_its_calls_and_operations() -> None:
     assert known.backward == pytest.approx(5 * MODULE + 6 * OPERATION + 4 * OPERATION)
 
 
+@pytest.mark.parametrize("window", [64, 512, 1024])
+def test_a_layer_with_a_window_calls_attention_once(window: int) -> None:
+    """Of layers with and without a window the mean one has a share of each kernel, and one call of the host."""
+    arch = replace(DENSE, sliding_window=window, full_every=2)
+    whole, mixed = (launch_times(layer_operators(a, "dense", 1024, 1024), H100) for a in (DENSE, arch))
+    assert mixed == whole
+
+
 def test_adapters_are_plain_operations_of_pytorch() -> None:
     """Beside each of 4 products two thin ones, a scaling and a sum: no module of Transformer Engine's.
 

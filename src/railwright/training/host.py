@@ -219,6 +219,8 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
         calls = min(plain, 1) if _in_a_row(operator, name) else plain
         tuned = operator.tuned * constant("host_tuned_seconds")
         return cpu * (one * (factor * calls + plain - calls) + tuned)
+    if operator.kind == "attention" and not operator.launches:
+        return 0.0  # full layers' share of the call that windowed ones count (kernels.windowed_attention)
     thin, last = name.endswith(THIN), operator.phase == "backward_weight"
     if thin and last:
         return cpu * one  # by the call that made the gradient of its input
