@@ -63,4 +63,4 @@ def test_what_the_allocator_lacks_is_foretold(monkeypatch):
     """The replay needs no step; its warning is the first that keeps a job from running at all."""
     monkeypatch.setattr("railwright.study.foretold.crowded", lambda held, capacity: "holes do not fit.")
     asked = load_study_text(WARNED)
-    assert "q, with 'As written': holes do not fit." in foretold_warnings(asked, Workshop.of(asked))
+    assert "q: holes do not fit." in foretold_warnings(asked, Workshop.of(asked))

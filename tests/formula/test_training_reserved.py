@@ -13,9 +13,12 @@ from railwright.search.explain import explain
 from railwright.search.export import export
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
+from railwright.spec import load_study_text
 from railwright.spec.training import Overlap
-from railwright.study.evaluate import with_reserved
+from railwright.study.evaluate import Workshop, with_reserved
+from railwright.study.foretold import foretold_warnings
 from railwright.study.result import JobResult
+from railwright.study.runner import run
 from railwright.training import simulate
 from railwright.training.cached import Reserved, cached, crowded, is_held, relies_on_growth, reserved
 from railwright.training.memory import GIB, peak_memory
@@ -156,6 +159,32 @@ def test_a_study_tells_what_the_allocator_holds_and_warns() -> None:
     assert [w for w in crowd.step.warnings if w.startswith("tensors fit, but PyTorch's allocator wants")]
     nothing = JobResult("case", None, "no")
     assert with_reserved(nothing, study, machine(4)) is nothing
+
+
+CROWDED = """
+railwright: 1
+name: crowded
+as_written: Tree
+cluster: {servers: 64, server: dgx-h100, compute: {family: fat-tree, switch: qm9700}}
+jobs:
+  - {name: j, model: llama-3.1-70b, sequence: 8192, global_batch: 1024, tokens: 1e12,
+     layout: {tensor: 4, pipeline: 4, virtual_pipeline: 5, sequence_parallel: true}}
+variants:
+  - {name: Rails, set: {cluster.compute.family: rail-optimised}}
+  - {name: Twice, set: {cluster.servers: 128}}
+  - {name: Wider, set: {jobs.j.layout.tensor: 8}}
+"""
+
+
+def test_the_allocator_of_every_variant_is_looked_into() -> None:
+    """Only the study as written and the recommended variant were, so that rails seemed to have the room that
+    the same job on a fat tree lacks."""
+    study = load_study_text(CROWDED)
+    result = run(study, what_if=False)
+    told = [w for w in result.warnings if "tensors fit, but PyTorch's allocator wants" in w]
+    assert [w.partition(": tensors")[0] for w in told] == ["j, with 'Tree' and 'Rails'", "j, with 'Twice'"]
+    assert [w for w in foretold_warnings(study, Workshop.of(study)) if "allocator" in w] == told
+    assert all(v.jobs[0].reserved is not None for v in result.variants)
 
 
 def test_a_search_says_what_the_allocator_holds_of_its_best_layouts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -29,7 +29,7 @@ from railwright.spec.training import TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
-from railwright.training.cached import crowded, reserved
+from railwright.training.cached import Reserved, crowded, reserved
 from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
 from railwright.training.repeats import idle_recompute
@@ -196,15 +196,20 @@ def with_timeline(job: JobResult, asked: TrainingJob | None, machine: Machine) -
     return replace(job, step=step, critical=critical_path(timeline))
 
 
-def with_reserved(job: JobResult, asked: TrainingJob | None, machine: Machine) -> JobResult:
+def with_reserved(
+    job: JobResult, asked: TrainingJob | None, machine: Machine, known: Sequence[Reserved | None] = ()
+) -> JobResult:
     """The job with what PyTorch's allocator holds, and a warning where a GPU has no room for that.
 
     asked   None for a job of another kind
+    known   what it holds of this very job, where that has been replayed
     """
     if job.step is None or asked is None:
         return job
     step = job.step
-    held = reserved(asked, architecture(asked.model), machine.network.fabric, step.memory)
+    held = (
+        known[0] if known else reserved(asked, architecture(asked.model), machine.network.fabric, step.memory)
+    )
     told = crowded(held, step.memory.capacity) if held else ""
     if told:
         step = replace(step, warnings=(*step.warnings, told))
