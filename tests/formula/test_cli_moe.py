@@ -50,6 +50,17 @@ def test_the_command_prints_both_stages_of_every_kernel():
     assert "5 group(s) of 48 GPUs on 6 node(s)" in done.output
 
 
+def test_groups_are_where_the_job_has_them():
+    """Two GPUs share each matrix of the example, so its groups of 8 take every other GPU of two servers; 8 in
+    a row, which nobody asked for, exchange over NVLink in less than a third of the time."""
+    asked = ("moe", "-c", "rail-240", "--kernel", "nccl", "--tokens", "4096")
+    placed, consecutive = run(*asked), run(*asked, "--ep", "8")
+    assert "30 group(s) of 8 GPUs on 2 node(s)" in placed.output
+    assert "nic-" in placed.output
+    assert "30 group(s) of 8 GPUs on 1 node(s)" in consecutive.output
+    assert "nic-" not in consecutive.output
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

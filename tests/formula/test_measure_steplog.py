@@ -146,6 +146,8 @@ def test_what_explains_nothing_is_not_said_to() -> None:
     found = compared(20 * [9 * predicted()])
     assert not any(one.fits for one in found.explanations)
     assert "No single change" in words(found)[1]
+    assert words(found)[1].endswith("which part is longer than predicted.")
+    assert words(compared(20 * [predicted() / 9]))[1].endswith("which part is shorter than predicted.")
 
 
 def test_slow_steps_that_come_regularly_are_told() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from railwright.collectives.moe import MoePrediction
     from railwright.collectives.moe_kernels import Stage
     from railwright.spec.study import Study
+    from railwright.spec.training import TrainingJob
 
 KERNELS = ("nccl", "deepep", "deepep-low-latency", "deepep-low-latency-rdma")
 TOKENS = (128, 4096)
@@ -50,8 +51,9 @@ def moe(
 ) -> None:
     """Predict dispatch and combine of a mixture-of-experts layer.
 
-    All GPUs of the study, in groups of consecutive ranks that run at the same time.  What is not given is
-    that of the study's first job with experts; without one it is DeepSeek-V3's layer over all GPUs.
+    In groups that run at the same time: those of the study's first job with experts, with --ep consecutive
+    GPUs of the whole study.  Widths and experts that are not given are that job's too; without one it is
+    DeepSeek-V3's layer over all GPUs.
     """
     kernels = [_kernel(name) for name in kernel or KERNELS]
     study = open_study(cluster)
@@ -59,7 +61,6 @@ def moe(
     hidden = layer.hidden if hidden is None else hidden
     topk = layer.topk if topk is None else topk
     experts = layer.experts if experts is None else experts
-    ep = layer.ep if ep is None else ep
 
     import numpy as np
 
@@ -67,16 +68,18 @@ def moe(
     from railwright.collectives import predict_dispatch
     from railwright.study.evaluate import Workshop
     from railwright.traffic.demand import Communicator
+    from railwright.training.placement import place
 
     machine = Workshop.of(study).machine(study)
     world = machine.network.fabric.num_gpus
-    size = world if ep is None else ep
-    if size < 1 or world % size:
+    placed = () if ep is not None or layer.job is None else place(layer.job, machine.network.fabric).of("ep")
+    size = (len(placed[0]) if placed else world) if ep is None else ep
+    if size < 1 or (not placed and world % size):
         raise RailwrightError(
             f"--ep {size} does not divide the {world} GPUs of the study; "
             f"give a divisor of {world}, such as {_divisor(world, size)}"
         )
-    groups = [Communicator(row) for row in np.arange(world, dtype=np.int32).reshape(-1, size)]
+    groups = placed or [Communicator(row) for row in np.arange(world, dtype=np.int32).reshape(-1, size)]
     answers: list[tuple[int, MoePrediction]] = []
     refused: dict[str, str] = {}
     for name in kernels:
@@ -123,12 +126,12 @@ def _refusals(refused: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer's widths, and how many GPUs hold its experts (None: all)."""
+    """A layer's widths, and the job whose ranks hold its experts (None: all GPUs)."""
 
     hidden: int
     topk: int
     experts: int
-    ep: int | None
+    job: TrainingJob | None
 
 
 def _layer_of(study: Study) -> _Layer:
@@ -137,9 +140,9 @@ def _layer_of(study: Study) -> _Layer:
     for job in study.jobs:
         arch = load_model(job.model)
         if arch.is_moe:
-            ep = job.layout.expert if job.layout.expert > 1 else None
-            return _Layer(arch.expert_width, arch.experts_per_token, arch.experts, ep)
-    return _Layer(hidden=7168, topk=8, experts=256, ep=None)
+            spread = job if job.layout.expert > 1 else None
+            return _Layer(arch.expert_width, arch.experts_per_token, arch.experts, spread)
+    return _Layer(hidden=7168, topk=8, experts=256, job=None)
 
 
 def table(answers: Sequence[tuple[int, MoePrediction]]) -> list[str]:

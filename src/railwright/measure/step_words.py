@@ -83,7 +83,7 @@ def _explained(found: ComparedSteps) -> list[str]:
     if not fits:
         return [
             "No single change that we know explains it; `railwright trace compare` of a PyTorch profile says "
-            "which part is longer than predicted."
+            f"which part is {'shorter' if found.ratio < 1 else 'longer'} than predicted."
         ]
     named = " or ".join(f"'{one.name}'" for one in fits)
     return [f"{named} would explain it; check that first, in the job's own settings or on the machine."]
