@@ -13,9 +13,10 @@ from railwright.measure.step_flops import LoggedFlops, logged_flops
 from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Software, TrainingJob
 from railwright.training.asif import SLIPS
 from railwright.training.cached import reserved
+from railwright.training.eras import era_of, eras
 from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
@@ -36,6 +37,13 @@ DRIFT = 0.02
 """Change from the first to the last quarter of a log that is told."""
 EXPLAINS = 0.03
 """A change explains a measured step where it is predicted so close to it."""
+PRINTED_BY: dict[str, Software] = {
+    "Megatron-LM": "megatron-2025",
+    "NeMo": "megatron-2025",
+    "torchtitan": "fsdp-2025",
+    "llm-foundry": "fsdp-2023",
+}
+"""Whose log a format is, by the newest software era in common use of the framework that prints it."""
 LEAST = 0.02
 """A change of the step below this share explains nothing."""
 TOLD = 3
@@ -144,6 +152,8 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     settled, kept = times[warm:], steps[warm:]
     predicted = simulate(job, arch, machine, must_fit=False, most_events=0)
     notes = [ramp] if ramp else []
+    if other := _another_framework(log, job):
+        notes.append(other)
     if predicted.memory.total > predicted.memory.capacity:
         notes.append(
             "by our model this job does not fit its GPUs; it ran, so its memory is predicted too large"
@@ -168,6 +178,18 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     if compared.verdict in ("as expected", NOT_JUDGED):
         return compared
     return replace(compared, explanations=_explained(compared, job, arch, machine))
+
+
+def _another_framework(log: StepLog, job: TrainingJob) -> str:
+    """What to predict with where the log is of a framework that the job's software is not; '' where it is, or
+    none of ours is known to be."""
+    theirs = PRINTED_BY.get(log.framework)
+    if theirs is None or era_of(job).framework == eras()[theirs].framework:
+        return ""
+    return (
+        f"the log is of {log.framework}, and the step is predicted as {job.software} runs it: before you "
+        f"look for a cause, give the job its software, such as {theirs} (railwright catalog list software)"
+    )
 
 
 def _same_job(log: StepLog, job: TrainingJob, gpus: int) -> None:
