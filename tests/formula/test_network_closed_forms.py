@@ -11,6 +11,7 @@ import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, ecmp_distribution, solve
+from railwright.network.bottleneck import busiest
 from railwright.traffic import Communicator, Traffic, all_to_all, ring, send_recv, tree
 
 
@@ -221,3 +222,18 @@ def test_the_bottleneck_says_why() -> None:
     assert even is not None
     assert "evenly full" in even.why
     assert fabric.kind[fabric.a[even.link // 2]] in (Kind.NIC, Kind.LEAF)
+
+
+def test_servers_without_traffic_make_no_link_of_others_crowded() -> None:
+    """A ring on two of eight servers fills its NICs evenly; where one uplink of a leaf takes all of three
+    senders, the leaf's other three are idle, and that is why."""
+    fabric = hand.make(servers=8, gpus=1, family="fat-tree", servers_per_group=4, spines=4)
+    few = solve(Network(fabric), send_recv(fabric, [0, 1], [1, 0], 1.0)).bottleneck
+    assert few is not None
+    assert few.why.endswith(", like all 2 NIC cables in use, upwards: the tier is evenly full.")
+    static = Network(fabric, "static")
+    load = solve(static, send_recv(fabric, [0, 1, 2], [4, 4, 4], 1.0)).load
+    load[np.repeat(fabric.role != Role.LEAF_SPINE, 2)] = 0.0
+    said = busiest(static, load, 3.0, lambda link: 3)
+    assert said is not None
+    assert "4.0 times the mean of the leaf-spine cables of leaves in use, upwards: dest" in said.why

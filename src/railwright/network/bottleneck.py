@@ -24,6 +24,14 @@ TIER = {
     Role.SPINE_CORE: "spine-core cables",
 }
 
+IN_USE = {
+    Role.SCALE_UP: " of GPUs in use",
+    Role.PCIE: " of GPUs in use",
+    Role.NODE_LEAF: " in use",
+    Role.LEAF_SPINE: " of leaves in use",
+    Role.SPINE_CORE: " of spines in use",
+}
+
 EVEN = 1.05
 """Load over tier mean up to which a tier counts as evenly loaded."""
 
@@ -45,10 +53,8 @@ def busiest(
     utilisation = min(float(busy[link]) / time, 1.0)
     share = demands_across(link)
     name = fabric.link_name(link)
-    peers = _peers(fabric, link)
-    return Bottleneck(
-        link, name, utilisation, share, _why(network, link, name, load, peers, share, utilisation)
-    )
+    why = _why(network, link, name, load, share, utilisation)
+    return Bottleneck(link, name, utilisation, share, why)
 
 
 def busiest_link(busy: Floats) -> int:
@@ -74,15 +80,16 @@ def _why(
     link: int,
     name: str,
     load: Floats,
-    peers: NDArray[np.int64],
     share: int,
     utilisation: float,
 ) -> str:
     fabric = network.fabric
     role = Role(int(fabric.role[link // 2]))
-    mean = float(load[peers].mean())
-    skew = float(load[link]) / mean
-    tier = f"{TIER[role]}, {_direction(fabric, link)}"
+    peers = _peers(fabric, link)
+    used = _of_used(fabric, peers, load)
+    skew = float(load[link] / load[used].mean())
+    which = "" if len(used) == len(peers) else IN_USE[role]
+    tier = f"{TIER[role]}{which}, {_direction(fabric, link)}"
     slow = fabric.capacity[link] < fabric.rate[link // 2] * (1 - 1e-9)
     demands = f"{share:,} demand{'s' if share != 1 else ''}"
     busy = f"busy {100 * utilisation:.0f} % of the time with {demands}"
@@ -90,7 +97,7 @@ def _why(
         left = fabric.capacity[link] / fabric.rate[link // 2]
         return f"{name} is {busy}; it runs at {100 * left:.0f} % of its nominal rate."
     if skew <= EVEN:
-        return f"{name} is {busy}, like all {len(peers):,} {tier}: the tier is evenly full."
+        return f"{name} is {busy}, like all {len(used):,} {tier}: the tier is evenly full."
     reason = {
         Role.NODE_LEAF: "more demands meet at this NIC than at others",
         Role.PCIE: "more demands meet at this NIC than at others",
@@ -120,6 +127,14 @@ def _peers(fabric: Fabric, link: int) -> NDArray[np.int64]:
     alike = (role == role[link]) & (fabric.capacity > 0)
     alike &= (fabric.kind[head] > fabric.kind[tail]) == (fabric.kind[head[link]] > fabric.kind[tail[link]])
     return np.flatnonzero(alike)
+
+
+def _of_used(fabric: Fabric, peers: NDArray[np.int64], load: Floats) -> NDArray[np.int64]:
+    """Those links whose end nearer to the GPUs carries anything in their direction: servers and leaves that
+    the traffic leaves alone say nothing of where it meets."""
+    tail, head = _ends(fabric)
+    lower = np.where(fabric.kind[tail[peers]] < fabric.kind[head[peers]], tail[peers], head[peers])
+    return peers[np.isin(lower, lower[load[peers] > 0])]
 
 
 def _ends(fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
