@@ -20,6 +20,7 @@ from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
+from railwright.training.sizes import microbatches
 from railwright.training.stages import layers_per_piece
 
 LINEAR: dict[str, dict[str, dict[str, Any]]] = {
@@ -53,7 +54,7 @@ COMPILED: tuple[Loss, ...] = ("fused", "compiled")
 def torchtitan(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Sections of a torchtitan TOML file."""
     layout, data = job.layout, hosts.data
-    count = job.global_batch // (data * job.micro_batch)
+    count = microbatches(job, data)
     training: dict[str, Any] = {
         "local_batch_size": job.micro_batch * (count if layout.pipeline > 1 else 1),
         "global_batch_size": job.global_batch,

@@ -19,13 +19,13 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING, folding
-from railwright.search.space import SHARDING, Block, apply
+from railwright.search.space import SHARDING, Block, apply, sizes
 from railwright.spec.training import TrainingJob
 from railwright.training.again import layers_again
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.route import Chunk
-from railwright.training.sizes import data_parallel
+from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 from railwright.training.states import AT_STEP, IN_PASSES, state_parts
 
@@ -99,11 +99,11 @@ class Footprint:
 
     def _bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
         first = block.at((0,) * len(block.choices))
-        replicas = data_parallel(apply(self.job, first), self.fabric) * block.structure["context"]
-        system = self._of_system(first, replicas)
-        sizes = [len(block.of(a)) for a in ("micro_batch", "sequence_parallel", "recompute")]
+        groups = sizes(block.structure, block.data)
+        system = self._of_system(first, groups)
+        counts = [len(block.of(a)) for a in ("micro_batch", "sequence_parallel", "recompute")]
         zeros, offloads = block.of("zero"), block.of("offload")
-        found = np.zeros((*sizes, 1, 1, 1, len(zeros), len(offloads), 1, 1))
+        found = np.zeros((*counts, 1, 1, 1, len(zeros), len(offloads), 1, 1))
         stages = len(shapes)
         for stage in sorted({0, min(1, stages - 1), stages - 1}):
             shape = shapes[stage]
@@ -117,7 +117,7 @@ class Footprint:
                     if which not in known:
                         known[which] = self._moments(setting, block, shape, held)
                     moving, resting = known[which]
-                    states, passing, copy = self._of_states(setting, stage, shape, replicas)
+                    states, passing, copy = self._of_states(setting, stage, shape, groups.replicas)
                     at = (m, slice(None), slice(None), 0, 0, 0, z, o, 0, 0)
                     total = system + states + np.maximum(passing + moving, copy + resting)
                     found[at] = np.maximum(found[at], total)
@@ -233,16 +233,14 @@ class Footprint:
             self._states[key] = sum(parts.values()), passing, copy
         return self._states[key]
 
-    def _of_system(self, setting: Mapping[str, Any], replicas: int) -> float:
+    def _of_system(self, setting: Mapping[str, Any], of: Sizes) -> float:
         """What no tensor takes, as the training room says for the same kinds of groups. [byte]"""
-        tensor, expert = setting["tensor"], setting["expert"]
-        inside = setting["expert_tensor"] or tensor
-        sizes = (tensor, setting["pipeline"], setting["context"], expert, replicas)
+        groups = (of.tensor, of.pipeline, of.context, of.expert, of.replicas, of.expert_replicas)
         # A communicator of two ranks takes less than a larger one.
-        key = tuple(min(n, 3) for n in (*sizes, replicas * tensor // (expert * inside)))
+        key = tuple(min(n, 3) for n in groups)
         if key not in self._system:
             job = apply(self.job, setting)
-            unit = data_parallel(job, self.fabric) * job.micro_batch
+            unit = of.data * job.micro_batch
             small = job.model_copy(update={"global_batch": unit * 2 * job.layout.pipeline})
             self._system[key] = peak_memory(small, self.arch, self.fabric, 0.0).parts[SYSTEM]
         return self._system[key]

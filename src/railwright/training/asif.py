@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from railwright.collectives.machine import Machine
 from railwright.spec.training import Overlap, TrainingJob
-from railwright.training.sizes import Sizes, data_parallel
+from railwright.training.sizes import Sizes
 from railwright.training.whatif import Case, Change, Question, laid_out
 
 
@@ -15,7 +15,7 @@ def _exposed(kind: str) -> Change:
     """A flag of `overlap` that is on and hides something, off."""
 
     def change(job: TrainingJob, machine: Machine) -> Case | None:
-        sizes = Sizes.under(job.layout, data_parallel(job, machine.network.fabric))
+        sizes = Sizes.of(job, machine.network.fabric)
         if not getattr(job.overlap, kind) or sizes.degrees()[kind] == 1:
             return None
         overlap = Overlap(**{**job.overlap.model_dump(), kind: False})

@@ -26,13 +26,12 @@ from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
 from railwright.training.lora import is_needed, with_inner
 from railwright.training.memory import GIB, SYSTEM
-from railwright.training.plan import microbatches
 from railwright.training.replay import Plans, Replay, layers_of
 from railwright.training.replay_deepspeed import DeepSpeedReplay
 from railwright.training.result import Memory
 from railwright.training.route import Unit
 from railwright.training.schedule import order_name, route_of, schedule
-from railwright.training.sizes import data_parallel, job_gpus
+from railwright.training.sizes import Sizes, data_parallel, microbatches, tokens_of
 from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.tape import LayerPlan
 
@@ -100,7 +99,7 @@ def cached(
     layout, era = job.layout, era_of(job)
     if era.allocator == "jax":
         return None
-    ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
+    ranks = Sizes.of(job, fabric).replicas
     order, shape = _order(job, fabric, stage), stage_shapes(arch, layout, job.lora)[stage]
     plans = _stage_plans(job, arch, shape)
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
@@ -235,9 +234,8 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True)
     plan, ranks = _plan(job, arch, kind, job.layout.recompute if again else "none"), job.layout.expert
     if not is_routed(kind) or ranks == 1 or job.expert_capacity is not None:
         return [plan]
-    tokens = job.micro_batch * job.sequence / job.layout.context
     inside = (job.layout.expert_tensor or job.layout.tensor) / job.layout.tensor
-    sent = ranks * tokens * inside * arch.experts_per_token
+    sent = ranks * tokens_of(job) * inside * arch.experts_per_token
     received = NormalDist(1.0, sqrt((ranks - 1) / sent))
     # 3 has no common factor with ROUTINGS: all of them, in no order of size
     parts = [((3 * i + 1) % ROUTINGS + 0.5) / ROUTINGS for i in range(ROUTINGS)]
@@ -250,7 +248,7 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
     tensors = layer_tensors(
         arch,
         kind,
-        job.micro_batch * job.sequence / layout.context,
+        tokens_of(job),
         job.sequence,
         whole,
         tp=layout.tensor,

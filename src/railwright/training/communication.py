@@ -20,6 +20,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.eras import era_of
 from railwright.training.placement import GroupKind, Groups
+from railwright.training.sizes import tokens_of
 from railwright.training.timeline import Lane
 
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
@@ -154,7 +155,7 @@ def gradient_bytes(job: TrainingJob) -> float:
 
 def activation_size(job: TrainingJob, arch: Transformer) -> float:
     """One layer's hidden states of one microbatch in a tensor-parallel group: b s h / c elements. [byte]"""
-    return job.micro_batch * job.sequence / job.layout.context * arch.hidden * ACTIVATION_BYTES
+    return tokens_of(job) * arch.hidden * ACTIVATION_BYTES
 
 
 def routed_size(job: TrainingJob, arch: Transformer) -> float:
@@ -174,7 +175,7 @@ def block_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float, floa
     Rows b s / c of this GPU's heads; latent attention sends the keys and values it has expanded.
     """
     tensor = job.layout.tensor
-    rows = job.micro_batch * job.sequence / job.layout.context * ACTIVATION_BYTES
+    rows = tokens_of(job) * ACTIVATION_BYTES
     heads = arch.heads / tensor
     if arch.index_topk:
         # one latent key for all heads, and the indexer's
@@ -195,7 +196,7 @@ def mixer_sizes(job: TrainingJob, arch: Transformer) -> tuple[float, float]:
     Where there are fewer heads of keys than ranks, each of them goes to several.
     """
     mixer, layout = mixer_of(arch), job.layout
-    rows = job.micro_batch * job.sequence / layout.context * ACTIVATION_BYTES / layout.tensor
+    rows = tokens_of(job) * ACTIVATION_BYTES / layout.tensor
     copies = max(layout.context * layout.tensor / mixer.key_heads, 1.0)
     repeated = FORMS[mixer.kind].projected[1] * mixer.keys * (copies - 1)
     return rows * (projected(mixer) + repeated), rows * mixer.values

@@ -30,7 +30,7 @@ from railwright.training.kept import layer_kept_parts, layers_away, weight_produ
 from railwright.training.memory import GIB, held_passes, peak_memory
 from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
-from railwright.training.sizes import Sizes, job_gpus
+from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape, stage_shapes
 
 FP32 = 4.0
@@ -131,9 +131,7 @@ def _of_rank(
 
 
 def _states(job: TrainingJob, arch: Transformer, fabric: Fabric, shape: StageShape) -> dict[str, float]:
-    layout = job.layout
-    replicas = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
-    over, of_experts = Sizes.under(layout, replicas // layout.context).over(layout.zero)
+    over, of_experts = Sizes.of(job, fabric).over(job.layout.zero)
     trained = shape.trained_dense_total / over + shape.trained_expert_total / of_experts
     rounded = _rounding(job, arch, shape, over, trained) * FP32
     # frozen weights are only there where weights are

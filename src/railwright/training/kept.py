@@ -25,6 +25,7 @@ from railwright.training.deepspeed import gradient_on_its_way
 from railwright.training.eras import eager_parts, era_of, unfuses_loss
 from railwright.training.lora import inner_kept, is_needed
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
+from railwright.training.sizes import tokens_of
 from railwright.training.stages import StageShape
 
 LOSS: dict[str, KeptLoss] = {
@@ -188,7 +189,7 @@ def layer_kept_parts(
     kept = layer_activations(
         arch,
         kind,
-        _rows(job),
+        tokens_of(job),
         job.sequence,
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
@@ -211,13 +212,17 @@ def layer_kept_parts(
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     needed = {name: size for name, size in kept.items() if is_needed(job, name)}
-    return needed | inner_kept(job, arch, kind, _rows(job))
+    return needed | inner_kept(job, arch, kind, tokens_of(job))
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:
     """A layer that runs again whole holds its output until its backward pass ends (CheckpointFunction)."""
-    split = job.layout.tensor if job.layout.sequence_parallel else 1
-    return _rows(job) * ELEMENT * arch.hidden / split if job.layout.recompute == "full" else 0.0
+    return _hidden_states(job, arch) if job.layout.recompute == "full" else 0.0
+
+
+def _hidden_states(job: TrainingJob, arch: Transformer) -> float:
+    """One layer's output on one GPU. [byte]"""
+    return tokens_of(job) * ELEMENT * arch.hidden / _split(job)
 
 
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
@@ -227,7 +232,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     behind = layer_gradient_bytes(
         arch,
         kind,
-        _rows(job),
+        tokens_of(job),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel,
         expert_tp=layout.expert_tensor if is_routed(kind) else None,
@@ -238,10 +243,8 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     working = _mixing(job, arch, kind)
     if not working:
         return behind
-    split = layout.tensor if layout.sequence_parallel else 1
-    flowing = _rows(job) * ELEMENT * arch.hidden / split
     kept = layer_kept_parts(job, arch, kind, "none")
-    return max(behind, flowing + working - sum(kept[name] for name in MLP if name in kept))
+    return max(behind, _hidden_states(job, arch) + working - sum(kept[name] for name in MLP if name in kept))
 
 
 def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
@@ -250,11 +253,11 @@ def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     if not mixer:
         return 0.0
     if mixer == "linear":
-        return _rows(job) * mixer_working(arch, tensor)[1]
+        return tokens_of(job) * mixer_working(arch, tensor)[1]
     if attention_kept(job) != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
-        return ELEMENT * _rows(job) * job.sequence * made_as(arch, kind).heads / tensor
-    return scores_once(job, arch) or index_logits(made_as(arch, kind), _rows(job), job.sequence)
+        return ELEMENT * tokens_of(job) * job.sequence * made_as(arch, kind).heads / tensor
+    return scores_once(job, arch) or index_logits(made_as(arch, kind), tokens_of(job), job.sequence)
 
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
@@ -267,7 +270,7 @@ def scores_once(job: TrainingJob, arch: Transformer) -> float:
     if job.software not in SCORES_ONCE:
         return 0.0
     heads = max(arch.heads, arch.window_heads)
-    return SCORE_BYTES * _rows(job) * job.sequence * heads / job.layout.tensor
+    return SCORE_BYTES * tokens_of(job) * job.sequence * heads / job.layout.tensor
 
 
 def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:
@@ -308,7 +311,7 @@ def _weight_products(
 
 def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
-    layout, rows, loss = job.layout, _rows(job), _loss(job)
+    layout, rows, loss = job.layout, tokens_of(job), _loss(job)
     logits = head_activation_bytes(
         arch,
         rows,
@@ -333,10 +336,9 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
 
 def _waiting(job: TrainingJob, arch: Transformer) -> float:
     """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]"""
-    layout, rows = job.layout, _rows(job)
-    split = layout.tensor if layout.sequence_parallel else 1
+    layout, rows = job.layout, tokens_of(job)
     logits = WAITING_LOGIT_BYTES[_loss(job)] * arch.vocab / layout.tensor
-    inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / split
+    inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / _split(job)
     return rows * (1 + arch.mtp_layers) * (inputs + logits)
 
 
@@ -353,7 +355,7 @@ def _sent(job: TrainingJob, arch: Transformer) -> float:
     (schedules.py, deallocate_output_tensor).
     """
     handed = era_of(job).deepspeed and job.layout.pipeline > 1
-    return _rows(job) * ELEMENT * arch.hidden / job.layout.tensor if handed else 0.0
+    return tokens_of(job) * ELEMENT * arch.hidden / job.layout.tensor if handed else 0.0
 
 
 def _received(job: TrainingJob, arch: Transformer) -> float:
@@ -369,10 +371,9 @@ def _embedded(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
     Source: Megatron-DeepSpeed at ae6277f5, megatron/mpu/layers.py, VocabParallelEmbedding.norm; DeepSpeed,
     runtime/pipe/module.py, _is_checkpointable (transformer layers only).
     """
-    split = job.layout.tensor if job.layout.sequence_parallel else 1
-    elements = _rows(job) * arch.hidden / split
+    elements = tokens_of(job) * arch.hidden / _split(job)
     norm = ELEMENT * elements if arch.embedding_norm else 0.0
-    mask = elements if DROPOUT.get(job.software) else 0.0
+    mask = elements if dropout_of(job) else 0.0
     return tuple(size for size in (norm, mask) if size)
 
 
@@ -384,9 +385,8 @@ def _neighbours(shape: StageShape) -> int:
 
 def _joined(job: TrainingJob, arch: Transformer) -> float:
     """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's."""
-    split = job.layout.tensor if job.layout.sequence_parallel else 1
     inputs = 4 + 2 * more_by_norm(arch, eager_parts(job))
-    return arch.mtp_layers * _rows(job) * inputs * ELEMENT * arch.hidden / split
+    return arch.mtp_layers * tokens_of(job) * inputs * ELEMENT * arch.hidden / _split(job)
 
 
 def _embedding(job: TrainingJob, arch: Transformer) -> dict[str, float]:
@@ -396,5 +396,6 @@ def _embedding(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     return {"gradient of the embedding": ELEMENT * arch.vocab * arch.hidden / job.layout.tensor}
 
 
-def _rows(job: TrainingJob) -> float:
-    return job.micro_batch * job.sequence / job.layout.context
+def _split(job: TrainingJob) -> int:
+    """Tensor ranks that share the rows of what lies between products."""
+    return job.layout.tensor if job.layout.sequence_parallel else 1

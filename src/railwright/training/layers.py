@@ -17,7 +17,7 @@ from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
 from railwright.training.packing import attended, samples_of
-from railwright.training.plan import rows_of
+from railwright.training.sizes import rows_of
 
 
 def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> LayerOperators:

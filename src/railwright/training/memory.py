@@ -1,4 +1,4 @@
-"""Peak memory of every pipeline stage, part by part, and what would help a job that does not fit."""
+"""Peak memory of every pipeline stage, part by part."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, each_kept, stage_activations
-from railwright.training.plan import microbatches
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
-from railwright.training.sizes import data_parallel, job_gpus
+from railwright.training.sizes import Sizes, data_parallel, microbatches
 from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.states import AT_STEP, IN_PASSES, state_parts
 
@@ -37,15 +36,14 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     A stage is fullest in one of four moments: at the backward pass of a layer while it holds the most forward
     passes, at the head's, at the gradient of its embedding, or at the optimizer's step.
     """
-    layout = job.layout
-    ranks = job_gpus(job, fabric) // (layout.tensor * layout.pipeline)
-    count = microbatches(job, data_parallel(job, fabric))
+    layout, sizes = job.layout, Sizes.of(job, fabric)
+    count = microbatches(job, sizes.data)
     order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
     held = _held(*order)
     shapes = stage_shapes(arch, layout, job.lora)
-    system = _system(job, ranks)
+    system = _system(job, sizes)
     stages = tuple(
-        _stage(job, arch, index, shape, moments, _held_at_ends(*order, index, shape), ranks, system)
+        _stage(job, arch, index, shape, moments, _held_at_ends(*order, index, shape), sizes.replicas, system)
         for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
     )
     fullest = max(stages, key=lambda s: s.total)
@@ -158,15 +156,15 @@ def _why(stage: StageMemory, stages: int) -> str:
     return f"{where} at {stage.moment}{passes}; most of it: {what}"
 
 
-def _system(job: TrainingJob, ranks: int) -> float:
+def _system(job: TrainingJob, sizes: Sizes) -> float:
     """CUDA context and the buffers of every communicator of more than one rank [byte]."""
-    layout, era = job.layout, era_of(job)
-    plain = [layout.tensor, layout.pipeline, layout.context, ranks]
-    if layout.expert > 1:
-        plain.append(ranks * layout.tensor // (layout.expert * (layout.expert_tensor or layout.tensor)))
+    era = era_of(job)
+    plain = [sizes.tensor, sizes.pipeline, sizes.context, sizes.replicas]
+    if sizes.expert > 1:
+        plain.append(sizes.expert_replicas)
     if era.deepspeed:
-        plain += communicators(layout.tensor, layout.pipeline, ranks)
+        plain += communicators(sizes.tensor, sizes.pipeline, sizes.replicas)
     total = constant("cuda_context_bytes" if era.lazy_kernels else "cuda_context_of_all_kernels_bytes")
     total += constant("communicator_of_two_bytes") * plain.count(2)
     total += constant("communicator_bytes") * sum(n > 2 for n in plain)
-    return total + (constant("all_to_all_bytes") if layout.expert > 1 else 0.0)
+    return total + (constant("all_to_all_bytes") if sizes.expert > 1 else 0.0)

@@ -23,7 +23,7 @@ from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
 from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
-from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
+from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.tensor_sizes import check_tensor
 from railwright.units import number
 
@@ -137,16 +137,6 @@ READING = {field: tuple(one for one in CHECKS if field in one.reads) for field i
 
 VARYING = tuple(one for one in CHECKS if one.reads)
 """Checks that some field of READ changes."""
-
-
-def rows_of(job: TrainingJob) -> int:
-    """Tokens of a microbatch in one tensor-parallel group: micro_batch x sequence over context ranks."""
-    return -(-job.micro_batch * job.sequence // job.layout.context)
-
-
-def microbatches(job: TrainingJob, data: int) -> int:
-    """Microbatches of one step on one data-parallel rank."""
-    return job.global_batch // (data * job.micro_batch)
 
 
 def _check_blocking(job: TrainingJob, data: int) -> None:
@@ -328,11 +318,11 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             f"Transformer Engine splits attention with {what} over context ranks only with context_kind "
             f"{kinds}; {kind} is predicted all the same."
         )
-    copies = Sizes.of(job, fabric).copies
-    if job.layout.zero >= 2 and copies == 1 and not has_fp32_shards(job):
+    sizes = Sizes.of(job, fabric)
+    if job.layout.zero >= 2 and sizes.copies == 1 and not has_fp32_shards(job):
         found.append(f"zero: {job.layout.zero} shares nothing out: no two ranks hold the same parameters.")
     again = job.layout.reduce_each or (job.layout.zero == 3 and not job.layout.gathers_once)
-    if job.layout.zero >= 2 and job.layout.pipeline > 1 and copies > 1 and again:
+    if job.layout.zero >= 2 and job.layout.pipeline > 1 and sizes.copies > 1 and again:
         found.append(
             f"zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
             "parameters or gradients in every microbatch; zero: 1 does so once per step."
@@ -358,13 +348,13 @@ def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str,
             "last stage, and counts in time and memory but not in model FLOPs."
         )
     found += packing_warnings(job)
-    found += doubts(job, arch, microbatches(job, data_parallel(job, fabric)))
+    found += doubts(job, arch, microbatches(job, sizes.data))
     if job.sequence % tensor and job.layout.sequence_parallel:
         found.append(
             f"sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "
             "frameworks pad them."
         )
-    block = job.layout.expert * (job.layout.expert_tensor or tensor)
+    block = sizes.expert * sizes.expert_tensor
     apart = job.layout.placement == "expert-across"
     if 1 < block <= domain and domain % block and job_gpus(job, fabric) > domain and not apart:
         found.append(

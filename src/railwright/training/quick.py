@@ -19,9 +19,9 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.host import AHEAD, launched_ahead
 from railwright.training.lanes import LANES, Task
-from railwright.training.plan import microbatches
 from railwright.training.route import Kind, Route
 from railwright.training.schedule import order_name, route_of, schedule
+from railwright.training.sizes import microbatches
 from railwright.training.stage import PassBook, Stage
 from railwright.training.step import endings_of, stages_of
 

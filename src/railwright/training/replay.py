@@ -15,6 +15,7 @@ from railwright.training.kept import layers_away, stage_activations
 from railwright.training.muon import ITERATION
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
+from railwright.training.sizes import tokens_of
 from railwright.training.stages import StageShape
 from railwright.training.states import (
     COPY,
@@ -73,7 +74,7 @@ class Replay:
         self.tensors = stage_activations(job, self.arch, shape)
         self.states = state_parts(job, self.arch, shape, self.ranks)
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
-        self.rows = job.micro_batch * job.sequence / job.layout.context
+        self.rows = tokens_of(job)
         self.full = ELEMENT * self.rows * self.arch.hidden
         self.weights = self._weights()
         self.flights: dict[tuple[int, int], Flight] = {}

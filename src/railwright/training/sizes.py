@@ -1,4 +1,4 @@
-"""How many GPUs a job takes, and the sizes of its groups; `placement` says which GPUs they are.
+"""How many GPUs a job takes, the sizes of its groups, and of its microbatches; `placement` says which GPUs.
 
 Legend: T, C, D, P tensor-, context-, data- and pipeline-parallel sizes; E, F expert-parallel size and
 tensor-parallel size inside an expert.
@@ -114,3 +114,18 @@ def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
     """
     layout = job.layout
     return job_gpus(job, fabric) // (layout.tensor * layout.context * layout.pipeline)
+
+
+def tokens_of(job: TrainingJob) -> float:
+    """Tokens of a microbatch in one tensor-parallel group: micro_batch x sequence over context ranks."""
+    return job.micro_batch * job.sequence / job.layout.context
+
+
+def rows_of(job: TrainingJob) -> int:
+    """The same as rows of a kernel's matrix, of which there are no parts."""
+    return -(-job.micro_batch * job.sequence // job.layout.context)
+
+
+def microbatches(job: TrainingJob, data: int) -> int:
+    """Microbatches of one step on one data-parallel rank."""
+    return job.global_batch // (data * job.micro_batch)

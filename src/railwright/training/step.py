@@ -37,11 +37,11 @@ from railwright.training.model_flops import job_flops_per_token
 from railwright.training.offload import ON_GPU, copy_times, update_on_host
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
-from railwright.training.plan import check, microbatches
+from railwright.training.plan import check
 from railwright.training.result import StepResult, launch_share
 from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
-from railwright.training.sizes import job_gpus
+from railwright.training.sizes import job_gpus, microbatches
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.update import NOTHING, update_on_gpu

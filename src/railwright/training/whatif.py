@@ -25,10 +25,9 @@ from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends, pace_alone, pace_of
 from railwright.training.placement import place
-from railwright.training.plan import microbatches
 from railwright.training.result import StepResult
 from railwright.training.schedule import in_pairs, schedule_name
-from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus
+from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.step import NONE_SLOWER, simulate
 
 SLOWER = 1.1

@@ -43,9 +43,9 @@ from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
-from railwright.training.plan import rows_of
 from railwright.training.route import Chunk
 from railwright.training.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
+from railwright.training.sizes import rows_of
 from railwright.training.weights import weight_gradients
 
 Gradients = Literal["both", "input", "weight"]
