@@ -22,6 +22,7 @@ from railwright.model.tensor_lists import with_received
 from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
 from railwright.training.allocator import Allocator
+from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
 from railwright.training.lora import is_needed, with_inner
@@ -103,8 +104,7 @@ def cached(
     order, shape = _order(job, fabric, stage), stage_shapes(arch, layout, job.lora)[stage]
     plans = _stage_plans(job, arch, shape)
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
-    # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
-    kind = DeepSpeedReplay if era.deepspeed and layout.zero < 2 else Replay
+    kind = DeepSpeedReplay if runs_engine(job) else Replay
     replay = kind(job, arch, shape, ranks, plans, memory)
     replay.start()
     second = retries = 0

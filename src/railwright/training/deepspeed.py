@@ -48,6 +48,12 @@ def communicators(tensor: int, pipeline: int, ranks: int) -> tuple[int, ...]:
     return (tensor * pipeline * ranks, tensor * pipeline, *pairs)
 
 
+def runs_engine(job: TrainingJob) -> bool:
+    """Whether DeepSpeed runs a job as it is known here: what is known of its engine is known of its
+    pipelines, which shard no gradients."""
+    return era_of(job).deepspeed and job.layout.zero < 2
+
+
 def runs_fp16_optimizer(job: TrainingJob) -> bool:
     """Whether FP16_Optimizer updates a job's weights: that of 16-bit gradients without ZeRO."""
     return era_of(job).deepspeed and job.dtype == "fp16" and not job.layout.zero
@@ -65,10 +71,10 @@ def update_operators(job: TrainingJob, held: float, replicas: int, types: AdamTy
     return (*update, Operator("fp16 optimizer", "memory", 0.0, moved * held, "fp32", phase="optimizer"))
 
 
-def second_gradients(trained: float, zero: int, gradient: float) -> dict[str, float]:
+def second_gradients(trained: float, gradient: float) -> dict[str, float]:
     """Bytes that BF16_Optimizer holds beside sums of `gradient` bytes each; it is all there is for bf16 in
     pipelines, which shard no gradients (engine.py, _configure_optimizer; pipe/engine.py, __init__)."""
-    return {SECOND_GRADIENTS: 2.0 * trained} if zero < 2 and gradient == 4.0 else {}
+    return {SECOND_GRADIENTS: 2.0 * trained} if gradient == 4.0 else {}
 
 
 def copied(shard: float, zero: int, offload: bool) -> dict[str, float]:
@@ -93,5 +99,5 @@ def gradient_on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
     largest  parameters of the stage's largest weight
     Source: zero/stage_1_and_2.py, temp_grad_buffer_for_gpu_offload.
     """
-    offload = era_of(job).deepspeed and "optimizer" in job.layout.offload and job.layout.zero < 2
+    offload = runs_engine(job) and "optimizer" in job.layout.offload
     return {"gradient on its way to the host": 2.0 * largest} if offload else {}

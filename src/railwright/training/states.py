@@ -9,10 +9,9 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import reads_as_kept
+from railwright.training.buckets import bucket_threshold
 from railwright.training.communication import gradient_bytes
-from railwright.training.constants import constant
-from railwright.training.deepspeed import BUCKETS, copied, second_gradients
-from railwright.training.eras import era_of
+from railwright.training.deepspeed import BUCKETS, copied, runs_engine, second_gradients
 from railwright.training.formats import has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, Held, held, iteration_bytes, weights_of
@@ -101,10 +100,10 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     widened = wide and layout.reduce_each
     cut = (wide or over > 1, wide or expert_over > 1)
     if layout.zero >= 2 and layout.reduce_each:
-        bucket = max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * ranks)
         sent = dense * cut[0] + expert * cut[1]
         parts["gradients"] = (4.0 if widened else gradient) * shard
-        parts[WAITING] = gradient * min(_largest_unit(shape) if layout.zero == 3 else bucket, sent)
+        waiting = _largest_unit(shape) if layout.zero == 3 else bucket_threshold(ranks)
+        parts[WAITING] = gradient * min(waiting, sent)
     if layout.zero == 3:
         all_dense, all_expert = shape.dense_total, shape.expert_total
         weight = ENDS_BYTES
@@ -114,8 +113,8 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
         parts[GATHERED] = ENDS_BYTES * _gathered(job, shape, *cut)
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
-    if era_of(job).deepspeed:
-        parts |= second_gradients(dense + expert, layout.zero, gradient)
+    if runs_engine(job):
+        parts |= second_gradients(dense + expert, gradient)
     offload = updates_on_host(job)
     if not offload:
         parts[STATES] = (master + 2 * moments) * shard
@@ -125,8 +124,7 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
             parts[STATES] = (master + moments) * weights_of(groups).fullest + (master + 2 * moments) * by_adam
             parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
     if gradient < 4.0 and not widened and not reads_as_kept(job):
-        # what is known of DeepSpeed's engine is known of its pipelines, which shard no gradients
-        if era_of(job).deepspeed and layout.zero < 2:
+        if runs_engine(job):
             parts |= copied(shard, layout.zero, offload)
         elif not offload:
             parts[COPY] = 4.0 * shard
