@@ -8,6 +8,7 @@ state of the software; its factors are fitted on published steps, per GPU genera
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from railwright.catalog.parts import Gpu
 from railwright.compute.profile import Profile, Row
 from railwright.model.eager import Loss, Part
+from railwright.model.logits import KeptLoss
 from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
@@ -60,6 +62,13 @@ class Era:
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
     loss       how its cross-entropy passes over the logits (`model.eager.LOSS_MOVED`)
+    kept_loss  what it keeps of them, over one tensor rank (`model.logits.LOGIT_BYTES`, `kept.CUT`)
+    dropout    of GPT-like models, of attention and of hidden states alike
+    scores_once  whether scores that are not fused are there in the layer at work only (`kept.scores_once`)
+    placeholders  whether autograd gets empty gradients that stay (`kept.stage_activations`)
+    saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
+    fp32_shards  whether sharded weights are the fp32 master weights themselves (`formats.has_fp32_shards`)
+    hybrid_optimizer  whether Megatron-LM's HybridDeviceOptimizer runs an optimizer on the host (`offload`)
     sums_gradients  microbatches' weight gradients are added by kernels of their own, not by the products
                (`fused.summing_gradients`)
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
@@ -83,24 +92,31 @@ class Era:
     what: str
     when: str
     attention: CoreAttention
-    flash: str
     scatter_gather: bool
-    fused_experts: str
-    spills_biases: bool
-    loss: Loss
-    sums_gradients: bool
-    async_linear: bool
-    hides_sends: Literal["never", "interleaved", "always"]
-    repeats: bool
-    fuses_yarn: bool
-    amax_over: Literal["stage", "tensor", "none"]
-    compiled_casts: bool
-    deepspeed: bool
-    allocator: Literal["segments", "growing", "jax"]
-    lazy_kernels: bool
-    launcher: Launcher
-    framework: str
     pace: dict[str, Pace]
+    flash: str = ""
+    fused_experts: str = ""
+    spills_biases: bool = False
+    loss: Loss = "compiled"
+    kept_loss: KeptLoss = "unfused"
+    dropout: float = 0.0
+    scores_once: bool = False
+    placeholders: bool = False
+    saves: tuple[str, ...] = ()
+    fp32_shards: bool = False
+    hybrid_optimizer: bool = False
+    sums_gradients: bool = False
+    async_linear: bool = False
+    hides_sends: Literal["never", "interleaved", "always"] = "always"
+    repeats: bool = True
+    fuses_yarn: bool = True
+    amax_over: Literal["stage", "tensor", "none"] = "none"
+    compiled_casts: bool = False
+    deepspeed: bool = False
+    allocator: Literal["segments", "growing", "jax"] = "segments"
+    lazy_kernels: bool = True
+    launcher: Launcher = "python"
+    framework: str = "megatron"
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
         """Whether experts run as one fused MLP on a GPU in a number format."""
@@ -222,30 +238,9 @@ def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
 def eras() -> dict[Software, Era]:
     """All eras by name, oldest first."""
     data: dict[Software, Any] = read_data("training", "eras.yaml")
-    return {
-        name: Era(
-            name,
-            row["what"],
-            row["when"],
-            row["attention"],
-            row.get("flash", ""),
-            row["scatter_gather"],
-            row.get("fused_experts", ""),
-            row.get("spills_biases", False),
-            row.get("loss", "compiled"),
-            row.get("sums_gradients", False),
-            row.get("async_linear", False),
-            row.get("hides_sends", "always"),
-            row.get("repeats", True),
-            row.get("fuses_yarn", True),
-            row.get("amax_over", "none"),
-            row.get("compiled_casts", False),
-            row.get("deepspeed", False),
-            row.get("allocator", "segments"),
-            row.get("lazy_kernels", True),
-            row.get("launcher", "python"),
-            row.get("framework", "megatron"),
-            {key: Pace(**pace) for key, pace in row["pace"].items()},
-        )
-        for name, row in data.items()
-    }
+    return {name: _era(name, **row) for name, row in data.items()}
+
+
+def _era(name: Software, *, pace: dict[str, Any], saves: Sequence[str] = (), **row: Any) -> Era:
+    """One of the file; what it leaves out is as in most eras."""
+    return Era(name, pace={key: Pace(**one) for key, one in pace.items()}, saves=tuple(saves), **row)

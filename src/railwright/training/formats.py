@@ -19,17 +19,8 @@ TOKENS = 128
 """Tokens of a rank that attention in MXFP8 wants a multiple of (Transformer Engine 2.16,
 dot_product_attention/utils.py, combine_and_quantize)."""
 
-
 DTYPES: tuple[str, ...] = get_args(TrainingJob.model_fields["dtype"].annotation)
 """Number formats that a training job may ask for."""
-
-FP32_SHARDS = ("fsdp-2023", "fsdp-2024", "fsdp-2025")
-"""Eras whose sharded weights are the fp32 master weights themselves (PyTorch FSDP, mixed precision).
-
-So are weights that LoRA froze: FSDP shards a parameter in the type it was loaded in, whether it trains or not
-(torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_dtype_attrs), and both load all of them in fp32
-(llm-foundry, models/consts.py, _MASTER_WEIGHTS_PRECISION; torchtitan, components/lora.py, whose adapters have
-the type of the weights, float32 by default: config, training.dtype)."""
 
 
 def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:
@@ -57,8 +48,14 @@ def _has(gpu: Gpu, dtype: str) -> bool:
 
 
 def has_fp32_shards(job: TrainingJob) -> bool:
-    """Whether a job's shards of the parameters are its master weights."""
-    return job.layout.zero == 3 and job.software in FP32_SHARDS
+    """Whether a job's shards of the parameters are its fp32 master weights (PyTorch FSDP, mixed precision).
+
+    So are weights that LoRA froze: FSDP shards a parameter in the type it was loaded in, whether it trains or
+    not (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_dtype_attrs), and both load all of them in
+    fp32 (llm-foundry, models/consts.py, _MASTER_WEIGHTS_PRECISION; torchtitan, components/lora.py, whose
+    adapters have the type of the weights, float32 by default: config, training.dtype).
+    """
+    return job.layout.zero == 3 and era_of(job).fp32_shards
 
 
 def check_formats(job: TrainingJob, arch: Transformer) -> None:

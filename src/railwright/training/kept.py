@@ -28,45 +28,11 @@ from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.sizes import tokens_of
 from railwright.training.stages import StageShape
 
-LOSS: dict[str, KeptLoss] = {
-    "megatron-2025": "fused",
-    "megatron-2025-unfused": "fused",
-    "megatron-2026": "fused",
-    "megatron-2026-06-01": "fused",
-    "fsdp-2024": "eager",
-    "fsdp-2025": "compiled",
-}
-"""Eras whose loss keeps 16-bit logits and writes their gradient in place (Megatron-Bridge,
-scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'), or that call PyTorch's cross entropy
-(torchtitan, fms-fsdp) or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or as
-much (flash-attn's kernel: logits and their gradient in 16 bits)."""
-
 CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
 """What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
 
-DROPOUT = {"megatron-2021": 0.1, "megatron-2022": 0.1}
-"""Dropout of GPT-like models by era (Korthikanti et al. 2022, section 4)."""
-
-SCORES_ONCE = ("megatron-2025-unfused",)
-"""Eras whose attention is not fused, but whose scores cannot have been kept: those of gpt-oss 120B at 4
-sequences of 4,096 tokens take 794 GiB, and it ran so on GPUs of 185 and 278 GiB.  They count for the layer at
-work only."""
-
 SCORE_BYTES = 4.0
 """Bytes per score of the layer at work: scores and softmax in 16 bits."""
-
-PLACEHOLDERS = ("nemo-2024", "megatron-2025", "megatron-2025-unfused")
-"""Eras with Transformer Engine's linear layers: weight gradients go straight into the main gradients, and
-autograd gets an empty 16-bit tensor instead, one per shape of weight, which is kept for good
-(pytorch/module/base.py, get_dummy_wgrad)."""
-
-SAVED = {
-    "xla-2024": ("attention norm input", "query, key, value", "mlp norm input"),
-    "xla-2025": ("attention norm input", "query, key, value"),
-}
-"""All that selective recomputation keeps of a layer under JAX, which names what it saves and computes the
-rest again from the layer's input: PaXML with the output projection (SAVE_QKV_OUT_PROJ), MaxText without it
-(save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking, gpt3 and maxtext."""
 
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product", "mlp activated"),
@@ -99,8 +65,11 @@ class StageActivations:
 
 
 def dropout_of(job: TrainingJob) -> float:
-    """The dropout that a job is predicted with, of attention and of hidden states alike."""
-    return DROPOUT.get(job.software, 0.0)
+    """The dropout that a job is predicted with, of attention and of hidden states alike.
+
+    Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.
+    """
+    return era_of(job).dropout
 
 
 def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) -> StageActivations:
@@ -206,8 +175,10 @@ def layer_kept_parts(
     )
     if recompute == "full":
         return kept
-    if recompute == "selective" and job.software in SAVED:
-        return {name: size for name, size in kept.items() if name in SAVED[job.software]}
+    if recompute == "selective" and (saves := era_of(job).saves):
+        # JAX computes the rest again from the layer's input: PaXML saves the output projection too
+        # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking
+        return {name: size for name, size in kept.items() if name in saves}
     if layout.context > 1 and layout.context_kind == "all-to-all" and "attention output" in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
@@ -262,21 +233,26 @@ def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
 
 def attention_kept(job: TrainingJob) -> CoreAttention:
     """How the core attention runs, as far as what it keeps is concerned."""
-    return "flash" if job.software in SCORES_ONCE else era_of(job).attention
+    return "flash" if era_of(job).scores_once else era_of(job).attention
 
 
 def scores_once(job: TrainingJob, arch: Transformer) -> float:
-    """Scores that only the layer at work has. [byte]"""
-    if job.software not in SCORES_ONCE:
+    """Scores that only the layer at work has, where attention is not fused and they cannot have been kept:
+    those of gpt-oss 120B at 4 sequences of 4,096 tokens take 794 GiB, and it ran so on GPUs of 185 and 278
+    GiB. [byte]"""
+    if not era_of(job).scores_once:
         return 0.0
     heads = max(arch.heads, arch.window_heads)
     return SCORE_BYTES * tokens_of(job) * job.sequence * heads / job.layout.tensor
 
 
 def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:
-    """Empty gradients, one per shape of a layer's weights."""
-    layout = job.layout
-    if job.software not in PLACEHOLDERS or layout.zero == 3 or job.lora:
+    """Empty gradients, one per shape of a layer's weights. [byte]
+
+    Weight gradients of Transformer Engine's linear layers go straight into the main gradients, and autograd
+    gets an empty 16-bit tensor instead, which is kept for good (pytorch/module/base.py, get_dummy_wgrad).
+    """
+    if not era_of(job).placeholders or job.layout.zero == 3 or job.lora:
         return 0.0
     return ELEMENT * sum(m * n for m, n in _weights(job, arch, kinds))
 
@@ -343,7 +319,14 @@ def _waiting(job: TrainingJob, arch: Transformer) -> float:
 
 
 def _loss(job: TrainingJob) -> KeptLoss:
-    kept = "unfused" if unfuses_loss(job) else LOSS.get(job.software, "unfused")
+    """What a job's loss keeps of the logits.
+
+    Transformer Engine's keeps them in 16 bits and writes their gradient in place (Megatron-Bridge,
+    scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'); torchtitan and fms-fsdp call
+    PyTorch's cross entropy, or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or
+    as much (flash-attn's kernel: logits and their gradient in 16 bits).
+    """
+    kept = "unfused" if unfuses_loss(job) else era_of(job).kept_loss
     return CUT.get(kept, kept) if job.layout.tensor > 1 else kept
 
 

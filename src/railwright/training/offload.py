@@ -15,6 +15,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import WEIGHT_BYTES, gradient_bytes
+from railwright.training.eras import era_of
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.kept import layer_kept
 
@@ -35,14 +36,11 @@ HOST_SUM = HOST_ADAM * 12.0 / 30.0
 rate of memory at which CPU Adam moves 30 (gradient, master and moments read, 16; master, moments and a
 16-bit weight written, 14). [s]"""
 
-HYBRID = ("megatron-2025", "megatron-2025-unfused", "megatron-2026", "megatron-2026-06-01")
-"""Eras whose optimizer on the host is Megatron-LM's HybridDeviceOptimizer (--optimizer-cpu-offload)."""
-
 HYBRID_BYTES = 4.0
-"""Bytes that it copies of a gradient, and of a weight: its tensors on the host are fp32, and PyTorch converts
-on the GPU where a copy does not block.  Source: Megatron-LM (d98e8a64), core/optimizer/cpu_offloading/
-hybrid_optimizer.py, _set_sub_optimizer_grads, param_copy_back_gpu_hook; PyTorch, ATen/native/cuda/Copy.cu,
-copy_kernel_cuda (conversion_device)."""
+"""Bytes that Megatron-LM's HybridDeviceOptimizer (--optimizer-cpu-offload) copies of a gradient, and of a
+weight: its tensors on the host are fp32, and PyTorch converts on the GPU where a copy does not block.
+Source: Megatron-LM (d98e8a64), core/optimizer/cpu_offloading/hybrid_optimizer.py, _set_sub_optimizer_grads,
+param_copy_back_gpu_hook; PyTorch, ATen/native/cuda/Copy.cu, copy_kernel_cuda (conversion_device)."""
 
 
 def host_link(machine: Machine) -> float:
@@ -114,7 +112,7 @@ def beside(update: HostUpdate, tensors: float) -> HostUpdate:
 def overlaps_update(job: TrainingJob) -> bool:
     """Whether an optimizer on the host copies beside its update: where the job asks for it and its software
     can."""
-    return job.overlap.offload and "optimizer" in job.layout.offload and job.software in HYBRID
+    return job.overlap.offload and "optimizer" in job.layout.offload and era_of(job).hybrid_optimizer
 
 
 def update_on_host(
@@ -128,7 +126,7 @@ def update_on_host(
     if weights_on_host(job):
         # gradients came in the backward passes, and weights go with the next pass
         return host_update(parameters, 0.0, here, machine, 0.0)
-    if job.software in HYBRID:
+    if era_of(job).hybrid_optimizer:
         found = host_update(parameters, HYBRID_BYTES, here, machine, HYBRID_BYTES)
         return beside(found, tensors) if overlaps_update(job) else found
     return host_update(parameters, gradient_bytes(job), here, machine)
