@@ -37,7 +37,7 @@ def test_a_dense_layer_is_its_calls_and_operations() -> None:
 
 @pytest.mark.parametrize("window", [64, 512, 1024])
 def test_a_layer_with_a_window_calls_attention_once(window: int) -> None:
-    """Of layers with and without a window the mean one has a share of each kernel, and one call of the host."""
+    """Of layers with and without a window the mean one has a share of each kernel, and one call."""
     arch = replace(DENSE, sliding_window=window, full_every=2)
     whole, mixed = (launch_times(layer_operators(a, "dense", 1024, 1024), H100) for a in (DENSE, arch))
     assert mixed == whole
