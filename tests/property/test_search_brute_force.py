@@ -15,7 +15,9 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.blocks import blocks
-from railwright.search.space import apply
+from railwright.search.branch import GROUP
+from railwright.search.front import rounded
+from railwright.search.space import apply, setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.cached import cached
@@ -284,6 +286,29 @@ def test_brute_force_where_memory_is_short() -> None:
             assert result.overfull[0].time == pytest.approx(just.time, rel=1e-9)
     assert left_out > 1
     assert refused
+
+
+def test_all_that_would_be_listed_if_it_could_be_held_is_told() -> None:
+    """A ring and gathered keys hold the same, so one replay says no to both: each is a row of its own."""
+    arch, base = replace(DENSE, layers=2), job(gpus=4, batch=4, sequence=16384)
+    one, axes = machine(1), {"tensor": (1, 2), "pipeline": (1,), "zero": (0, 1, 3), "micro_batch": (1, 2)}
+    fixed = {"overlap_tp": (False,), "overlap_dp": (True,), "sequence_parallel": (True,)}
+    space = Space({**axes, **fixed, "recompute": ("none", "selective")})
+    roomy = sorted(_brute(base, arch, one, space), key=lambda layout: (rounded(layout.time), layout.memory))
+    limits = sorted({layout.memory for layout in roomy})
+    told = 0
+    for limit in limits[len(limits) // 4 :: len(limits) // 4]:
+        short = replace(one, gpu=replace(one.gpu, hbm_bytes=1.02 * limit))
+        rows: dict[tuple[object, ...], Exact] = {}
+        for layout in roomy:
+            if layout.memory <= 1.02 * limit:
+                setting = setting_of(layout.job)
+                rows.setdefault(tuple(setting[axis] for axis in GROUP), layout)
+        full = [layout for layout in rows.values() if not _held(layout.job, arch, short)]
+        result = search(base, arch, short, space, top=100, steps=0)
+        assert [one.time for one in result.overfull] == pytest.approx([one.time for one in full], rel=1e-9)
+        told += len(full)
+    assert told
 
 
 def test_of_equal_times_the_leanest_is_the_best() -> None:

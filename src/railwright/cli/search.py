@@ -248,7 +248,12 @@ def _show(result: SearchResult) -> None:
         if len(shown) < count:
             typer.echo(f"and {count - len(shown)} more; --json lists the first {len(result.overfull)}")
     if len(result.front) > 1:
-        typer.echo("\nFaster, leaner or lighter on the network than any other that was simulated:\n")
+        # A listed layout can be beaten by one that another beats in time and memory, which is in no table.
+        typer.echo("")
+        print_words(
+            "Faster, leaner or lighter on the network than any other of the list, or of what was simulated "
+            "besides and no layout beats in time and memory:\n"
+        )
         settings = [one.setting for one in result.ranked]
         shown = result.front[: max(len(best), 5)]
         print_table(header, [_row(str(settings.index(one.setting) + 1), one) for one in shown])

@@ -89,6 +89,7 @@ class Run:
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
     _steps: dict[tuple[int, int], StepResult] = field(default_factory=dict)
+    _full: set[Group] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.fabric = self.machine.network.fabric
@@ -177,13 +178,14 @@ class Run:
                     return best, heap[0][0] if heap else np.inf, capacity
                 for one in full:
                     self.overfull[one.block, one.at] = one
+                    self._full.add(one.group)
                     for entry in listed.drop(one):
                         heapq.heappush(heap, entry)
                 continue
             bound, single, i, at = heapq.heappop(heap)
             if single:
                 group = self._group(i, at)
-                if self.allocations.refused(self._setting(i, at)):
+                if self._known_full(i, at):
                     continue
                 if listed.beats(group, bound):
                     listed.wait(group, (bound, single, i, at))
@@ -210,6 +212,11 @@ class Run:
     def holds(self, one: Tried) -> bool:
         """Whether the allocator can hold a layout."""
         return self.allocations.holds(self._setting(one.block, one.at), self._job(one.block, one.at))
+
+    def _known_full(self, i: int, at: int) -> bool:
+        """Whether the allocator is known to have no room for a layout, and its group has one in `overfull`:
+        those of another group may have the same tensors, and are to be told too."""
+        return self._group(i, at) in self._full and self.allocations.refused(self._setting(i, at))
 
     def _within(self, i: int, capacity: float) -> Floats32:
         """Bounds of a block, infinite where no variant fits; a copy. [s]"""
@@ -240,7 +247,7 @@ class Run:
         found = []
         for o in np.flatnonzero(self.memory[i][x, z] <= capacity).tolist():
             at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
-            if self._exact_memory(i, at) <= capacity and not self.allocations.refused(self._setting(i, at)):
+            if self._exact_memory(i, at) <= capacity and not self._known_full(i, at):
                 found.append(at)
         return found
 
