@@ -147,6 +147,9 @@ def test_refused_layouts_are_counted_with_their_reason() -> None:
     ("given", "said"),
     [
         ({"tenser": [1]}, "tenser: there is no such axis; did you mean 'tensor'?"),
+        ({"recompute_layers": ["half"]}, "write a whole number, or a word (every, quarters)"),
+        ({"recompute_layers": {"quarters": 1}}, "or a word (every, quarters)"),
+        ({"shard": ["server"]}, "write a whole number, or a word (servers)"),
         ({"tensor": []}, "tensor: the axis is empty"),
         ({"zero": [4]}, "zero: 4 is not allowed; write one of 0, 1, 2, 3"),
         ({"offload": ["optimizer"]}, "offload: 'optimizer' is no list; write a list of lists"),

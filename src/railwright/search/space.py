@@ -87,6 +87,9 @@ of the model has so many layers."""
 SERVERS = "servers"
 """Word among the values of `shard`: the ranks of one server, of two, … while there are several groups."""
 
+WORDS = {"recompute_layers": tuple(PARTS), "shard": (SERVERS,)}
+"""Axes that take words beside what a study's layout takes."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -217,7 +220,7 @@ def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
             if axis == "micro_batch":
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     wrong.append(f"{value!r} is not a whole number of sequences, 1 or more")
-            elif (axis == "recompute_layers" and value in PARTS) or (axis == "shard" and value == SERVERS):
+            elif value in WORDS.get(axis, ()):
                 continue
             elif axis.startswith("overlap_"):
                 Overlap(**{axis[8:]: value})
@@ -227,5 +230,6 @@ def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
             if axis == "offload" and not isinstance(value, tuple):
                 wrong.append(f"{value!r} is no list; write a list of lists, like [[], [optimizer]]")
             else:
-                wrong.append(flaw_of(dict(no.errors(include_url=False)[0])).message)
+                told = f", or a word ({', '.join(WORDS[axis])})" if axis in WORDS else ""
+                wrong.append(flaw_of(dict(no.errors(include_url=False)[0])).message + told)
     return wrong
