@@ -18,6 +18,7 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
 from railwright.training.communication import Predict
+from railwright.training.route import Unit
 
 DENSE = Transformer(
     name="dense-8",
@@ -182,3 +183,17 @@ def refusal(wanted: TrainingJob, arch: Transformer = DENSE, servers: int = 4) ->
     assert text.startswith("case: ")
     assert text.endswith(".")
     return text
+
+
+def in_flight(order: tuple[Unit, ...]) -> int:
+    """Most forward passes whose backward pass is still to come: sets of activations a stage holds
+    (`held.held_sets`, counted plainly).
+
+    With a split backward pass they are held until the weight gradients are done.
+    """
+    held = most = 0
+    for unit in order:
+        held += unit.kind in ("F", "FB")
+        most = max(most, held)
+        held -= unit.kind in ("B", "W", "FB")
+    return most

@@ -10,13 +10,13 @@ from railwright.training.pipeline import compose
 from railwright.training.route import Route, Unit
 from railwright.training.schedule import (
     finishing,
-    in_flight,
     interleaved,
     one_f_one_b,
     paired,
     route_under,
     schedule,
 )
+from training_cases import in_flight
 
 F, B = 1.0, 2.0
 

@@ -13,10 +13,10 @@ from railwright.training.held import held_sets
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
-from railwright.training.schedule import in_flight, orders_of, route_of
+from railwright.training.schedule import orders_of, route_of
 from railwright.training.stages import stage_shapes
 from railwright.training.states import state_parts
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, in_flight, job, machine
 
 SIZES = (1, 2, 4)
 

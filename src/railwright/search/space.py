@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from pydantic import ValidationError
+
 from railwright.errors import Mistake, SpecError, nearest
 from railwright.spec.check import flaw_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -55,9 +57,6 @@ SHARDING = {"shard": 1, "reshard": 3, "reduce_each": 2}
 """Axes of how ranks share what ZeRO shards, whose default is the job's own value alone, and the stage of ZeRO
 from which they do something."""
 
-DIVISORS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "micro_batch")
-"""Axes whose default is every number that divides what there is to divide."""
-
 FIXED: dict[str, tuple[Any, ...]] = {
     "context_kind": ("ring", "all-to-all", "all-gather"),
     "schedule": ("auto", "zb-h1", "zb-v", "dualpipe", "dualpipe-v", "gpipe"),
@@ -93,7 +92,8 @@ WORDS = {"recompute_layers": tuple(PARTS), "shard": (SERVERS,)}
 
 @dataclass(frozen=True)
 class Space:
-    """Axes and their values; an axis that is not named has its default (`AXES`, `DIVISORS`, `FIXED`).
+    """Axes and their values; an axis that is not named has its default: FIXED's, else the job's
+    own (SHARDING) or every number that divides what there is to divide.
 
     fsdp  whether defaults of `zero` and of SHARDING are what PyTorch's FSDP2 has (`Framework.fsdp`)
     """
@@ -212,8 +212,6 @@ def _listed(raw: Any) -> tuple[Any, ...]:
 
 def _refused(axis: str, values: tuple[Any, ...]) -> list[str]:
     """What the study's own types say against the values."""
-    from pydantic import ValidationError
-
     wrong = []
     for value in values:
         try:

@@ -8,7 +8,7 @@ and 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import get_args
@@ -17,7 +17,7 @@ import numpy as np
 
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
-from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.collectives.prediction import Op
 from railwright.compute import kernel_time
 from railwright.compute.limited import of_power
 from railwright.errors import PlanError
@@ -35,7 +35,9 @@ from railwright.model.dlrm_operators import (
 from railwright.model.kernels import ELEMENT, Block
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.demand import Communicator
+from railwright.training.communication import Predict
 from railwright.training.constants import constant
+from railwright.training.costs import KernelTime
 from railwright.training.dlrm_sharding import GRADIENT_BYTES, TABLE_BYTES, Sharding, domain_sizes, shard
 from railwright.training.feed import fed, feed_of_samples
 from railwright.training.formats import job_peak
@@ -43,15 +45,12 @@ from railwright.training.lanes import LANES, Pass, Task, run
 from railwright.training.result import Memory, StepResult, UsedCollective
 from railwright.training.timeline import Event, Lane, Share, Timeline
 
-Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
-KernelTime = Callable[[Operator], float]
-
 DTYPES: tuple[str, ...] = get_args(RecommendationJob.model_fields["dtype"].annotation)
 """Number formats that a recommendation job may ask for."""
 
 CONTEXT_BYTES = 3e9
-"""What the CUDA context, NCCL's buffers and the framework take of a GPU: an estimate, as docs/training.md's
-1.06 GB and 0.69 GB per communicator add up to."""
+"""What the CUDA context and NCCL's buffers take of a GPU: an estimate, as `cuda_context_bytes` and three
+times `communicator_bytes` (constants.yaml) add up to."""
 
 DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
 """Bytes per parameter of the MLPs on every GPU: weights (fp32, and fp16 beside), gradient, one accumulator of

@@ -15,6 +15,7 @@ from railwright.model.dlrm import Recommender
 from railwright.model.dlrm_operators import INDEX_BYTES, ROW_STATE_BYTES, STATE_BYTES, Held, distinct_rows
 from railwright.model.kernels import ELEMENT
 from railwright.spec.recommendation import RecommendationJob
+from railwright.training.divisors import divisors, working
 from railwright.units import number as number_of
 
 TABLE_BYTES = {"fp32": 4.0, "fp16": 2.0}
@@ -134,7 +135,7 @@ def _pieces(
             raise PlanError(
                 f"{job.name}: tables of {model.width} columns cannot be cut into column_shards = "
                 f"{job.column_shards} equal parts; "
-                f"{', '.join(str(d) for d in range(1, model.width + 1) if model.width % d == 0)} work."
+                f"{working(divisors(model.width))}."
             )
         each = model.width / job.column_shards
         return [

@@ -228,7 +228,6 @@ def exposure(spans: Sequence[Span], duration: float) -> dict[str, float]:
     An instant in which nothing runs inside a pass waits for parameters and belongs to 'dp'.
     """
     marks = sorted({0.0, duration, *(t for s in spans for t in (s.start, s.end) if 0 < t < duration)})
-    rank = {lane: i for i, lane in enumerate(LANES)}
     starts = sorted((s for s in spans if s.end > s.start), key=lambda s: s.start)
     running: list[Span] = []
     total = dict.fromkeys(LANES, 0.0)
@@ -238,6 +237,6 @@ def exposure(spans: Sequence[Span], duration: float) -> dict[str, float]:
             running.append(starts[upcoming])
             upcoming += 1
         running = [s for s in running if s.end > begin]
-        lane: Lane = min((s.task.lane for s in running), key=rank.__getitem__, default="dp")
+        lane: Lane = min((s.task.lane for s in running), key=_PLACE.__getitem__, default="dp")
         total[lane] += finish - begin
     return {str(lane): seconds for lane, seconds in total.items() if seconds}

@@ -102,10 +102,6 @@ class Groups:
         return self.of("dp")
 
     @property
-    def expert_dp(self) -> tuple[Communicator, ...]:
-        return self.of("expert_dp")
-
-    @property
     def pp(self) -> tuple[Communicator, ...]:
         return self.of("pp")
 

@@ -152,19 +152,6 @@ def schedule(stages: int, chunks: int, microbatches: int, name: str = "auto") ->
     return SCHEDULES[name](stages, chunks, microbatches)
 
 
-def in_flight(order: tuple[Unit, ...]) -> int:
-    """Most forward passes whose backward pass is still to come: sets of activations a stage holds.
-
-    With a split backward pass they are held until the weight gradients are done.
-    """
-    held = most = 0
-    for unit in order:
-        held += unit.kind in ("F", "FB")
-        most = max(most, held)
-        held -= unit.kind in ("B", "W", "FB")
-    return most
-
-
 def finishing(order: tuple[Unit, ...], chunks: int) -> frozenset[Unit]:
     """The last unit of each chunk that adds to its gradients."""
     last = {u.backward_chunk: u for u in order if u.kind in ("B", "W", "FB")}

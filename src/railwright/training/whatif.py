@@ -324,7 +324,7 @@ def _no_launches(job: TrainingJob, machine: Machine) -> Case | None:
 
 
 def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
-    return Case(job, machine, kernel=_in_no_time)
+    return Case(job, machine, kernel=kernel_in_no_time)
 
 
 def _no_work(job: TrainingJob, machine: Machine) -> Case | None:
@@ -333,10 +333,10 @@ def _no_work(job: TrainingJob, machine: Machine) -> Case | None:
     if job_gpus(job, machine.network.fabric) == 1:
         return None
     launched = _no_launches(job, machine)
-    return launched and replace(launched, kernel=_in_no_time)
+    return launched and replace(launched, kernel=kernel_in_no_time)
 
 
-def _in_no_time(operator: Operator) -> float:
+def kernel_in_no_time(operator: Operator) -> float:
     """A kernel that is free."""
     return 0.0
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator
 from railwright.model.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.placement import can_relay
-from railwright.training.dlrm import KernelTime, Predict, gpus_of, simulate_recommendation
+from railwright.training.communication import Predict
+from railwright.training.costs import KernelTime
+from railwright.training.dlrm import gpus_of, simulate_recommendation
+from railwright.training.step import slowed
 from railwright.training.whatif import (
     FREE_BETWEEN,
     FREE_COMMUNICATION,
@@ -22,6 +24,7 @@ from railwright.training.whatif import (
     at_rate,
     free_between_servers,
     in_no_time,
+    kernel_in_no_time,
 )
 from railwright.training.whatif import QUESTIONS as OF_TRANSFORMERS
 
@@ -110,15 +113,11 @@ def _one_slower(job: RecommendationJob, machine: Machine) -> Case | None:
     it; None where it is the only one."""
     if gpus_of(job, machine.network.fabric)[0] == 1:
         return None
-
-    def kernel(operator: Operator) -> float:
-        return kernel_time(operator, machine.gpu) * (1.0 if operator.kind == "memory" else SLOWER)
-
-    return Case(job, machine, kernel=kernel)
+    return Case(job, machine, kernel=slowed(lambda op: kernel_time(op, machine.gpu), SLOWER))
 
 
 def _no_kernels(job: RecommendationJob, machine: Machine) -> Case:
-    return Case(job, machine, kernel=lambda operator: 0.0)
+    return Case(job, machine, kernel=kernel_in_no_time)
 
 
 _WHY = {name: why for name, why, _ in OF_TRANSFORMERS}
