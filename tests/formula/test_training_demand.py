@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from railwright.training.demand import (
 from training_cases import DENSE, changed, job, machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "demand.md"
 PACE = Pace(Range(100e12, 125e12, 200e12), "a test")
 
 
@@ -181,13 +183,17 @@ def test_a_pace_that_is_borrowed_follows_the_gpu_s_kernels() -> None:
 def test_a_study_on_a_gpu_without_records_lies_in_the_range_without_one(
     software: str, layout: dict[str, object]
 ) -> None:
-    """MI300X: 624 TFLOP/s (462 to 757) was said by name, and 439 and 422 of studies."""
+    """MI300X; docs/training/demand.md has these figures."""
     arch, cluster = load_model("llama-3-70b"), machine(8, server="mi300x-8")
     asked = changed(job(sequence=4096, batch=128, **layout), software=software)
     step = simulate(asked, arch, cluster)
     predicted = predicted_pace(step, 64).flops.middle
     pace = published_pace(arch, cluster.gpu, "bf16").flops
     assert pace.low < predicted < pace.high
+    told = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if " on MI300X: " in line)
+    named = [f"{flops / 1e12:.0f}" for flops in (pace.middle, pace.low, pace.high, predicted)]
+    everyone = read_data("training", "mfu.yaml")["dense 16-bit"]["middle"] * peak_rate(cluster.gpu, "bf16")
+    assert {*named, f"{everyone / 1e12:.0f}"} <= set(re.findall(r"\d+", told))
 
 
 @pytest.mark.parametrize(

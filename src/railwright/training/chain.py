@@ -22,10 +22,10 @@ BEFORE = -1
 
 
 class Chain:
-    """Tasks of one (half) microbatch through one chunk, in order.
+    """Tasks of one microbatch through one chunk, in order.
 
-    Adjacent compute of one name is one task.  `segments` are cut after each expert all-to-all, so that two
-    half microbatches can take turns.
+    Adjacent compute of one name is one task.  `cuts` come after each expert all-to-all, so that two passes
+    can take turns.
     """
 
     def __init__(self) -> None:

@@ -121,7 +121,7 @@ class Exchange:
     def attend(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
         """The core attention with what context-parallel ranks exchange around it.
 
-        seconds  all of its compute, of this part of the microbatch
+        seconds  all of its compute
         Backward, gradients of keys and values travel with them round the ring, or are reduced and scattered.
         """
         if self.cp == 1:

@@ -11,7 +11,6 @@ from railwright.training.timeline import Share, Timeline
 COMMUNICATION = ("tp", "cp", "ep", "emb", "pp", "dp")
 """Kinds of shares that are communication."""
 
-
 ADAM = "adam"
 """Kind of the optimizer's update on the host, beside which the GPU waits (DeepSpeed's CPU Adam)."""
 

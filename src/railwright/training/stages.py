@@ -1,6 +1,6 @@
 """Which layers, embedding and head each pipeline stage holds, and how many parameters that is per GPU.
 
-Legend: p stages, v chunks per stage; `schedule.Route` says which piece of the model a chunk is.
+Legend: p stages, v chunks per stage; `route.Route` says which piece of the model a chunk is.
 """
 
 from __future__ import annotations

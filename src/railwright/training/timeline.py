@@ -38,13 +38,13 @@ class Event:
     """One span on one lane of one representative rank.
 
     rank    pipeline stage index (its representative GPU)
-    lane    'compute' or the communication kind: 'tp', 'ep', 'pp', 'dp'; 'host' for framework
-            time, 'copy' to and from host memory
+    lane    'compute', 'host' for launches, loading and CPU Adam, 'copy' to and from host memory, or the
+            communication kind
     kind    for colours and sums: 'attention', 'mlp', 'experts', 'forward', 'backward', 'optimizer', 'adam',
             'all_to_all', 'all_gather', 'reduce_scatter', 'send', 'bubble', 'transfer', …
     start, end  [s]
     size    nccl-tests' S of a communication; 0 for compute, and for the later parts of one in parts [byte]
-    unit    the pass it belongs to: (kind as in `schedule.Unit`, chunk, microbatch); None outside of passes
+    unit    the pass it belongs to: (kind as in `route.Unit`, chunk, microbatch); None outside of passes
     inside  of a whole pass, or of many as one, what it consists of; the dp lane has events of its own
     """
 
