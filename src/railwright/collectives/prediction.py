@@ -81,3 +81,9 @@ class CollectivePrediction:
     rare_low: float = 0.0
     rare_high: float = float("inf")
     filling: float = 0.0
+
+    @property
+    def bandwidth_bound(self) -> float:
+        """The part of `time` in which links carry the message: start-up and steps go at their own pace,
+        whatever else runs. [s]"""
+        return min(self.time, sum(term.seconds for term in self.terms if term.name == "bandwidth"))

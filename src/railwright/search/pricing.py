@@ -46,6 +46,7 @@ from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
 from railwright.training.update import update_on_gpu
+from railwright.training.whatif import in_no_time
 from railwright.training.work import Work
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
@@ -226,7 +227,7 @@ class Pricer:
             job = apply(self.job, {**first, **bare, **chosen})
             groups = self.prices(job).groups
             if groups not in self._free:
-                self._free[groups] = Prices(self.machine, groups, _free)
+                self._free[groups] = Prices(self.machine, groups, in_no_time)
             work = Work(job, self.arch, self._free[groups], self.kernel, self.pace)
             self._computes[key] = compute_alone(work, self.kinds)
         return self._computes[key]
@@ -321,8 +322,7 @@ class Pricer:
             return 0.0
         prices = self.prices(job)
         sizes = prices.groups.sizes
-        over, expert_over = sizes.over(job.layout.zero)
-        held = min(s.trained_dense_total / over + s.trained_expert_total / expert_over for s in shapes)
+        held = min(shape.trained_shard(*sizes.over(job.layout.zero)) for shape in shapes)
         size = held * gradient_bytes(job)
         return prices.time("dp", "gradients of the other copy", "all_reduce", size, "mirror")
 
@@ -348,7 +348,7 @@ class Pricer:
     def _optimizer(
         self, job: TrainingJob, shape: StageShape, prices: Prices, over: int, expert_over: int
     ) -> float:
-        held = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
+        held = shape.trained_shard(over, expert_over)
         if updates_on_host(job):
             ranks, tensors = prices.groups.grid.size, tensors_of(job, self.arch, shape, held)
             return update_on_host(job, held, ranks, self.machine, tensors).seconds + self.pace.step
@@ -376,11 +376,6 @@ class Pricer:
 def folding(schedule: str) -> str:
     """The schedule, as in the study, where it decides which pieces of the model a stage has; else ''."""
     return schedule if schedule in FOLDED else ""
-
-
-def _free(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
-    n, all_groups = len(groups[0]), len(groups)
-    return CollectivePrediction(op, size, n, all_groups, 0.0, 0.0, 0.0, "", "", (), None, 1.0, 1.0)
 
 
 def _shaping(setting: Mapping[str, Any]) -> tuple[Any, ...]:

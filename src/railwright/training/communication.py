@@ -106,14 +106,11 @@ class Prices:
         return self.known[key].prediction.time
 
     def wire(self, op: Op, size: float, kind: GroupKind) -> float:
-        """The part of a priced collective bound by NIC bandwidth, 0 inside servers. [s]
-
-        Its 'bandwidth' term: start-up and steps go at their own pace whatever else runs.
-        """
+        """The part of a priced collective bound by NIC bandwidth, 0 inside servers. [s]"""
         priced = self._asked.get((op, size, kind))
         if priced is None or not self.crosses_servers(kind):
             return 0.0
-        return min(priced.time, sum(term.seconds for term in priced.terms if term.name == "bandwidth"))
+        return priced.bandwidth_bound
 
     def crosses_servers(self, kind: GroupKind) -> bool:
         """Whether any group of a kind has ranks on several servers."""

@@ -287,8 +287,8 @@ class _Step:
         found = self.predict(self.machine, op, size, groups)
         crosses = len(set((groups[0].gpus // self.per_server).tolist())) > 1
         self.used.append(UsedCollective(name, lane, 1.0, found, lane, crosses))
-        wire = sum(t.seconds for t in found.terms if t.name == "bandwidth") if crosses else 0.0
-        return self._put(Task(lane, name, op, found.time, after, size=size, wire=min(wire, found.time)))
+        wire = found.bandwidth_bound if crosses else 0.0
+        return self._put(Task(lane, name, op, found.time, after, size=size, wire=wire))
 
     def _compute(self, name: str, kind: str, operators: Sequence[Operator], after: tuple[int, ...]) -> int:
         timed = self.kernel or (lambda op: kernel_time(op, self.machine.gpu))

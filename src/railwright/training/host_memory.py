@@ -132,7 +132,7 @@ def _of_rank(
 
 def _states(job: TrainingJob, arch: Transformer, fabric: Fabric, shape: StageShape) -> dict[str, float]:
     over, of_experts = Sizes.of(job, fabric).over(job.layout.zero)
-    trained = shape.trained_dense_total / over + shape.trained_expert_total / of_experts
+    trained = shape.trained_shard(over, of_experts)
     rounded = _rounding(job, arch, shape, over, trained) * FP32
     # frozen weights are only there where weights are
     kept = shape.dense_total / over + shape.expert_total / of_experts if weights_on_host(job) else trained

@@ -70,6 +70,11 @@ class StageShape:
         """Expert parameters with gradients and optimizer states."""
         return sum(map(sum, self.trained_expert))
 
+    def trained_shard(self, over: int, expert_over: int) -> float:
+        """Parameters with gradients and states of one GPU, dense and expert ones divided among so many ranks
+        (`Sizes.over`)."""
+        return self.trained_dense_total / over + self.trained_expert_total / expert_over
+
     @cached_property
     def _ends(self) -> float:
         held = self.embedding * sum(chunk.embedding for chunk in self.chunks)

@@ -93,7 +93,7 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     dense, expert = shape.trained_dense_total, shape.trained_expert_total
     over, expert_over = Sizes.under(layout, ranks // layout.context).over(layout.zero)
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
-    shard = dense / over + expert / expert_over
+    shard = shape.trained_shard(over, expert_over)
     weights = _weights(job, shape, WEIGHT_BYTES[job.dtype])
     parts = {"weights": weights, "gradients": gradient * (dense + expert)}
     wide = has_fp32_shards(job)

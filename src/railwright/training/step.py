@@ -244,7 +244,7 @@ def endings_of(
     ready = list(reduced)
     starts = list(reduced)
     over, expert_over = sizes.over(layout.zero)
-    held = [s.shape.trained_dense_total / over + s.shape.trained_expert_total / expert_over for s in staged]
+    held = [s.shape.trained_shard(over, expert_over) for s in staged]
     if schedule_name(layout) == "dualpipe":
         _mirror(prices, staged, [h * each for h in held], starts, ready)
     if tied:

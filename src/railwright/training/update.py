@@ -31,7 +31,7 @@ def update_on_gpu(
 
     over, expert_over  ranks among which states of dense and expert parameters are divided
     """
-    rest = shape.trained_dense_total / over + shape.trained_expert_total / expert_over
+    rest = shape.trained_shard(over, expert_over)
     muon = NOTHING
     if job.optimizer == "muon":
         groups = held(arch, job.layout, shape, over, expert_over)
