@@ -76,7 +76,7 @@ def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
     """Exposed communication of groups that leave a server, over the step; tensor groups never do here, and
     expert groups only where they are wider than a server."""
     inside = {"tp"}
-    if job.layout.expert * (job.layout.expert_tensor or job.layout.tensor) <= each:
+    if job.layout.expert * job.layout.expert_cut <= each:
         inside.add("ep")
     kinds = [kind for kind in COMMUNICATION if kind not in inside]
     return sum(s.exposed for s in step.shares if s.kind in kinds) / step.step_time

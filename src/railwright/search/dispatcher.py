@@ -74,8 +74,7 @@ def backend(job: TrainingJob, hosts: Hosts) -> str:
 
 def ranks_per_server(job: TrainingJob, hosts: Hosts) -> int:
     """Ranks that exchange tokens, tensor-parallel ones inside an expert too, on one server."""
-    inside = job.layout.expert_tensor or job.layout.tensor
-    return max(job.layout.expert * inside // max(hosts.servers, 1), 1)
+    return max(job.layout.expert * job.layout.expert_cut // max(hosts.servers, 1), 1)
 
 
 def router_groups(job: TrainingJob, arch: Transformer, hosts: Hosts) -> tuple[int, int] | None:

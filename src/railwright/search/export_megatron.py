@@ -75,7 +75,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         lines.append("--no-overlap-p2p-communication")
     if arch.is_moe:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
-        lines.append(f"--expert-tensor-parallel-size {layout.expert_tensor or layout.tensor}")
+        lines.append(f"--expert-tensor-parallel-size {layout.expert_cut}")
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
     fields = stages | _communication(job, arch, hosts) | _recomputation(job, arch) | _precision(job)
@@ -125,7 +125,7 @@ def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     }
     if arch.is_moe:
         # always: Megatron-Bridge takes 1 where it is left out, Megatron the tensor-parallel size
-        strategy["expert_tensor_parallel_size"] = layout.expert_tensor or layout.tensor
+        strategy["expert_tensor_parallel_size"] = layout.expert_cut
     strategy |= _stages(job, arch)
     optimizer = _optimizer(job) | _muon(job)
     whole = job.optimizer == "muon" and layout.zero > 0

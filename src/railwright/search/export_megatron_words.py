@@ -18,6 +18,7 @@ from railwright.search.dispatcher import (
 from railwright.search.export_hybrid import said_of_hybrids
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
+from railwright.training.adam import scales_at_once
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
 from railwright.training.unhidden import exposed_products, exposed_turns
@@ -163,9 +164,8 @@ def whole_masters(job: TrainingJob) -> str:
 def keeps_remainders(job: TrainingJob) -> bool:
     """Whether the master weights that narrow states go with are remainders of bf16 weights: Transformer
     Engine's FusedAdam keeps those (store_param_remainders), where it is the one to keep them."""
-    at_once = job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
     elsewhere = job.layout.zero >= 2 or "optimizer" in job.layout.offload
-    return job.dtype != "fp16" and not at_once and not elsewhere
+    return job.dtype != "fp16" and not scales_at_once(job) and not elsewhere
 
 
 def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ def _parallelism(job: TrainingJob, arch: Transformer, data: int) -> dict[str, An
         found["pipeline_parallel_microbatch_size"] = job.micro_batch
     if arch.is_moe:
         found["expert_parallel_degree"] = layout.expert
-        found["expert_tensor_parallel_degree"] = layout.expert_tensor or layout.tensor
+        found["expert_tensor_parallel_degree"] = layout.expert_cut
     if sends_one_copy(job, arch):
         found["expert_parallel_comm_backend"] = "deepep"
     return found

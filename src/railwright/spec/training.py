@@ -125,6 +125,11 @@ class Layout(Section):
     )
 
     @property
+    def expert_cut(self) -> int:
+        """Tensor-parallel size inside an expert: `expert_tensor`, or as the rest is cut."""
+        return self.expert_tensor or self.tensor
+
+    @property
     def gathers_once(self) -> bool:
         """Whether parameters (zero 3) are gathered once a step: a pipeline that does not drop them between a
         forward pass and its backward pass keeps them between microbatches too.

@@ -42,8 +42,12 @@ def adam_types(job: TrainingJob) -> AdamTypes:
     return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight)
 
 
+def scales_at_once(job: TrainingJob) -> bool:
+    """Whether a job multiplies in fp8 with scales that are not delayed."""
+    return job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
+
+
 def _scaled_at_once(job: TrainingJob) -> bool:
     """Whether Megatron-LM's weights are in fp8 with scales that are not delayed."""
-    if era_of(job).framework != "megatron" or era_of(job).deepspeed:
-        return False
-    return job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
+    megatron = era_of(job).framework == "megatron" and not era_of(job).deepspeed
+    return megatron and scales_at_once(job)

@@ -234,7 +234,7 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True)
     plan, ranks = _plan(job, arch, kind, job.layout.recompute if again else "none"), job.layout.expert
     if not is_routed(kind) or ranks == 1 or job.expert_capacity is not None:
         return [plan]
-    inside = (job.layout.expert_tensor or job.layout.tensor) / job.layout.tensor
+    inside = job.layout.expert_cut / job.layout.tensor
     sent = ranks * tokens_of(job) * inside * arch.experts_per_token
     received = NormalDist(1.0, sqrt((ranks - 1) / sent))
     # 3 has no common factor with ROUTINGS: all of them, in no order of size

@@ -37,7 +37,7 @@ class Exchange:
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         self.cp = job.layout.context
-        self.inside = job.layout.expert_tensor or self.tp
+        self.inside = job.layout.expert_cut
         self.size = activation_size(job, arch)
         self.gathered = self.size * narrow_gathers(job)
 

@@ -25,7 +25,7 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
             f"{job.name}: {what}, but {arch.name} is a dense model without experts; "
             "leave layout.expert at 1 and layout.expert_tensor out."
         )
-    inside = cut or job.layout.tensor
+    inside = job.layout.expert_cut
     if stage % inside:
         raise PlanError(
             f"{job.name}: layout.expert_tensor {inside} does not divide the {number(stage, 'GPU')} of a "

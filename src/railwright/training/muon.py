@@ -76,7 +76,7 @@ def held(
                 found[matrix] += matrix.count
     dense = tuple((m, n) for m, n in found.items() if not m.expert)
     experts = tuple((m, n // layout.expert) for m, n in found.items() if m.expert)
-    inside = layout.expert_tensor or layout.tensor
+    inside = layout.expert_cut
     groups = [Held(dense, layout.tensor, "tp", round(over))]
     if experts:
         group: GroupKind = "tp" if inside == layout.tensor else "etp"

@@ -89,7 +89,7 @@ class Sizes:
             data,
             layout.pipeline,
             layout.expert,
-            layout.expert_tensor or layout.tensor,
+            layout.expert_cut,
             layout.shard or data * layout.context,
         )
 
