@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from railwright.errors import PlanError
 from railwright.measure.step_compare import ComparedSteps, compare_steps
 from railwright.measure.step_words import words
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
@@ -65,6 +66,8 @@ def test_a_line_of_every_framework(tmp_path: Path, framework: str) -> None:
     assert log.framework == framework
     (found,) = log.steps
     for name, value in vars(step).items():
+        if name == "between":
+            continue  # below: test_rounded_figures_are_of_the_jobs_batch
         assert getattr(found, name) == (pytest.approx(value) if value else value), name
 
 
@@ -204,3 +207,76 @@ def test_a_line_behind_the_warm_up_is_judged() -> None:
 )
 def test_many_times_as_long_is_no_share(times: float, says: str) -> None:
     assert says in words(compared(5 * [times * predicted()]))[0]
+
+
+def test_hugging_faces_fifth_version_prints_strings(tmp_path: Path) -> None:
+    """Before, such a log was asked for nccl-tests' columns."""
+    said = (
+        "{'train_runtime': '7767', 'train_samples_per_second': '4.12', 'train_steps_per_second': '0.257', "
+        "'train_loss': '0.1762', 'epoch': '142.9'}"
+    )
+    (step,) = read_step_log(written(tmp_path, said + "\n")).steps
+    assert (step.seconds, step.samples) == (pytest.approx(1 / 0.257), pytest.approx(16.03, abs=0.01))
+
+
+@pytest.mark.parametrize("batch", [64, 480, 2048])
+@pytest.mark.parametrize("seconds", [0.3137, 1.4321, 14.049, 70.3])
+def test_rounded_figures_are_of_the_jobs_batch(tmp_path: Path, batch: int, seconds: float) -> None:
+    """Before, three decimals made 2,046 sequences of 2,048, and the log another job's or a ramp."""
+    each = f"iter time (s): {seconds:0.3f} samples/sec: {batch / seconds:0.3f}"
+    run = {
+        "train_runtime": round(1000 * seconds, 4),
+        "train_samples_per_second": round(batch / seconds, 3),
+        "train_steps_per_second": round(1 / seconds, 3),
+    }
+    for text in (f"steps: 10 loss: 2.3456 {each}", str(run)):
+        found = compare_steps(
+            read_step_log(written(tmp_path, text + "\n")), job(batch=batch), DENSE, machine()
+        )
+        assert found.measured == pytest.approx(seconds, rel=5e-4)
+
+
+def test_a_last_batch_that_is_not_full_is_no_other_job(tmp_path: Path) -> None:
+    """10,000 samples by 128 are 79 steps of 126.6 on average."""
+    run = {
+        "train_runtime": 158.0,
+        "train_samples_per_second": round(10_000 / 158, 3),
+        "train_steps_per_second": 0.5,
+        "epoch": 1.0,
+    }
+    log = read_step_log(written(tmp_path, str(run)))
+    found = compare_steps(log, job(batch=128), DENSE, machine())
+    assert found.measured == pytest.approx(128 * 158 / 10_000, rel=1e-4)
+    assert "mean of a whole run" in words(found)[0]
+    with pytest.raises(PlanError, match="a step of 127 sequences, while 'case' has global_batch: 256"):
+        compare_steps(log, job(batch=256), DENSE, machine())
+
+
+def test_a_job_started_again_on_other_gpus_is_another(tmp_path: Path) -> None:
+    """Before, what the last start said stood for the steps of the first: twice the step, 'slower'."""
+    start = "using world size: {}, tensor-model-parallel size: 2, pipeline-model-parallel size: 1\n"
+    line = " iteration {:8d}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size:   64 |\n"
+    one = 1e3 * predicted()
+    text = start.format(16) + "".join(line.format(n, 2 * one) for n in range(1, 31))
+    text += start.format(32) + "".join(line.format(n, one) for n in range(21, 41))
+    found = compare_steps(read_step_log(written(tmp_path, text)), JOB, DENSE, machine())
+    assert (found.verdict, found.first, found.count) == ("as expected", 23, 18)
+    assert words(found)[-1].startswith("30 steps left out that ran on other GPUs")
+
+
+def test_means_of_many_steps_are_not_told_as_steps() -> None:
+    one = predicted()
+    steps = tuple(
+        LoggedStep(i, 10 * i, seconds=3 * one if i % 10 == 0 else one, samples=64) for i in range(1, 101)
+    )
+    found = compare_steps(StepLog("job.log", "Megatron-LM", steps), JOB, DENSE, machine())
+    assert any(
+        said.startswith("9 means of 10 steps take over") and "every 100" in said for said in words(found)
+    )
+
+
+def test_steps_that_were_not_run_again_count_to_the_last() -> None:
+    one = predicted()
+    steps = tuple(LoggedStep(1, n, seconds=one, samples=64) for n in (*range(1, 61), *range(71, 101), 61, 62))
+    found = compare_steps(StepLog("job.log", "Megatron-LM", steps), JOB, DENSE, machine())
+    assert (found.first, found.last) == (10, 100)

@@ -84,12 +84,14 @@ class Spread:
 
     lost   share of the time that slow steps take beyond the median
     slow   how many; every  steps from one to the next where that is always the same, else 0
+    each   steps that a line tells the mean of
     p95    95 % quantile over the median; drift  last quarter over the first, less one
     """
 
     lost: float
     slow: int
     every: int
+    each: int
     p95: float
     drift: float
 
@@ -147,13 +149,18 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     _same_job(log, job, gpus)
     steps, ramp = _of_batch(log, job)
     tokens = job.global_batch * job.sequence
-    times = [step.seconds or tokens / ((step.rate or 0.0) * gpus) for step in steps]
+    times = [step.lasted(job.global_batch, tokens / gpus) for step in steps]
     warm = min(max(1, round(WARM_UP * len(steps))), len(steps) - 1)
     settled, kept = times[warm:], steps[warm:]
     predicted = simulate(job, arch, machine, must_fit=False, most_events=0)
     notes = [ramp] if ramp else []
     if other := _another_framework(log, job):
         notes.append(other)
+    if log.before:
+        notes.append(
+            f"{number(log.before, 'step')} left out that ran on other GPUs or in another layout, before the "
+            "job was started again"
+        )
     if predicted.memory.total > predicted.memory.capacity:
         notes.append(
             "by our model this job does not fit its GPUs; it ran, so its memory is predicted too large"
@@ -163,8 +170,8 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     compared = ComparedSteps(
         log,
         job.name,
-        kept[0].number,
-        kept[-1].number,
+        min(step.number for step in kept),
+        max(step.number for step in kept),
         len(kept),
         len(steps) == 1,
         measured,
@@ -216,6 +223,8 @@ def _of_batch(log: StepLog, job: TrainingJob) -> tuple[list[LoggedStep], str]:
 
     def ours(step: LoggedStep) -> bool:
         """Printed token counts have three digits."""
+        if step.between is not None:
+            return step.between[0] <= job.global_batch <= step.between[1]
         if step.samples is not None:
             return step.samples == job.global_batch
         return step.tokens is None or abs(step.tokens / tokens - 1) < 0.005
@@ -242,7 +251,8 @@ def _spread(numbers: Sequence[int], times: Sequence[float]) -> Spread:
     quarter = len(times) // 4
     drift = median(times[-quarter:]) / median(times[:quarter]) - 1 if quarter else 0.0
     every = gaps.pop() if len(gaps) == 1 and len(slow) > 2 else 0
-    return Spread(lost / sum(times), len(slow), every, quantile(times, 0.95) / middle, drift)
+    each = round(median(max(b - a, 1) for a, b in pairwise(numbers))) if len(numbers) > 1 else 1
+    return Spread(lost / sum(times), len(slow), every, each, quantile(times, 0.95) / middle, drift)
 
 
 def _explained(

@@ -55,6 +55,11 @@ def _away(change: float) -> str:
 def _verdict(found: ComparedSteps) -> str:
     step = found.predicted
     away = f"{_than(found.ratio - 1)} the predicted {show_time(step.step_time)}"
+    if found.verdict == NOT_JUDGED and found.last == 0:
+        return (
+            f"The log tells the mean of a whole run, {show_time(found.measured)} a step, {away}; its "
+            "warm-up, evaluations and checkpoints are in it, so no verdict is given."
+        )
     if found.verdict == NOT_JUDGED:
         return (
             f"The log has one line with a step, {show_time(found.measured)}, {away}; a log's first line "
@@ -93,7 +98,10 @@ def _spread(found: ComparedSteps) -> list[str]:
     spread, told = found.spread, []
     if spread.slow:
         when = f", every {spread.every} steps" if spread.every else ""
-        many = "1 step takes" if spread.slow == 1 else f"{spread.slow} steps take"
+        # A line's mean hides which of its steps was slow.
+        line = "step" if spread.each == 1 else f"mean of {spread.each} steps"
+        lines = "steps" if spread.each == 1 else f"means of {spread.each} steps"
+        many = f"1 {line} takes" if spread.slow == 1 else f"{spread.slow} {lines} take"
         cause = " (checkpoints, evaluations or garbage collection come so)" if spread.every else ""
         lost = show_share(spread.lost)
         told.append(f"{many} over one and a half times the median{when}{cause}: {lost} of the time.")

@@ -6,16 +6,22 @@ common_utils.py, report_memory; arguments.py), EleutherAI/gpt-neox (the same wor
 pytorch/callbacks/progress_printer.py; its progress bars until 24.12); pytorch/torchtitan (components/
 metrics.py, log); huggingface/nanotron (trainer.py, train_step_logs; logging/base.py, human_format);
 microsoft/DeepSpeed (runtime/pipe/engine.py, train_batch); mosaicml/composer (loggers/console_logger.py,
-callbacks/speed_monitor.py); huggingface/transformers (trainer.py, speed_metrics).
+callbacks/speed_monitor.py); huggingface/transformers (trainer_utils.py, speed_metrics; since its version 5 a
+callback prints four digits, as strings).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 MIB, GIB = 2.0**20, 2.0**30
+HALF = 0.0005
+"""What a figure that is printed with three decimals may be off."""
+DIGITS = 0.0005
+"""The share that one printed with four digits may be off."""
 NUMBER = r"([-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
 
 Told = Mapping[str, Any]
@@ -92,17 +98,36 @@ def deepspeed(text: str) -> Told | None:
     found = re.search(r"\bsteps: (\d+) loss: .*iter time \(s\): ([\d.]+) samples/sec: ([\d.]+)", text)
     if not found:
         return None
-    seconds = float(found[2])
-    return {"number": int(found[1]), "seconds": seconds, "samples": round(seconds * float(found[3]))}
+    seconds, rate = float(found[2]), float(found[3])
+    most = (seconds + HALF) * (rate + HALF)
+    return {
+        "number": int(found[1]),
+        "seconds": seconds,
+        "samples": seconds * rate,
+        "between": (max(seconds - HALF, 0.0) * max(rate - HALF, 0.0), most),
+    }
 
 
 def transformers(text: str) -> Told | None:
-    """Hugging Face's Trainer tells the mean of a whole run, once."""
-    each = _after(text, r"['\"]?train_steps_per_second['\"]?\s*[:=]")
-    samples = _after(text, r"['\"]?train_samples_per_second['\"]?\s*[:=]")
-    if not each or samples is None:
+    """Hugging Face's Trainer tells the mean of a whole run, once.
+
+    Its samples are those of the data set, while the last batch of an epoch may not be full or (of accumulated
+    gradients, once) is left out: the mean of a step's samples is the batch but for one step of an epoch.
+    """
+    named = r"['\"]?train_{}['\"]?\s*[:=]\s*['\"]?"
+    told = [
+        _after(text, named.format(name)) for name in ("steps_per_second", "samples_per_second", "runtime")
+    ]
+    steps, samples, runtime = told
+    if not steps or not samples:
         return None
-    return {"number": 0, "seconds": 1 / each, "samples": round(samples / each)}
+    epochs = max(_after(text, r"['\"]?epoch['\"]?\s*[:=]\s*['\"]?") or 1.0, 1.0)
+    each = (runtime or 0.0) * steps / epochs
+    last = 1 / each if each >= 2 else 0.0
+    least = max(samples * (1 - DIGITS) - HALF, 0.0) / (steps * (1 + DIGITS) + HALF) / (1 + last)
+    slowest = steps * (1 - DIGITS) - HALF
+    most = (samples * (1 + DIGITS) + HALF) / slowest / (1 - last) if slowest > 0 else math.inf
+    return {"number": 0, "seconds": 1 / steps, "samples": samples / steps, "between": (least, most)}
 
 
 FORMATS: tuple[tuple[str, Reader], ...] = (

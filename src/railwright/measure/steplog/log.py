@@ -14,6 +14,7 @@ class LoggedStep:
     seconds   it took
     rate      tokens of each GPU [token/s]
     samples   sequences of the step; or its `tokens`
+    between   (least, most) samples that they may be, where they are the quotient of rounded figures
     reserved  by PyTorch's allocator, at most so far, on the GPU that logs [byte]
     flop_rate of each GPU, by the framework's own count [flop/s]
     """
@@ -26,6 +27,17 @@ class LoggedStep:
     tokens: float | None = None
     reserved: float | None = None
     flop_rate: float | None = None
+    between: tuple[float, float] | None = None
+
+    def lasted(self, batch: int, tokens_each: float) -> float:
+        """Time of a step of so many sequences, and of so many tokens on each GPU. [s]
+
+        Of rounded figures that of samples has more digits than that of steps.
+        """
+        if self.seconds is None:
+            assert self.rate is not None, "a step with neither its time nor its rate"
+            return tokens_each / self.rate
+        return self.seconds * batch / self.samples if self.between and self.samples else self.seconds
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,7 @@ class StepLog:
     said       what it says of the job, by names of the study's fields: 'gpus', 'layout.tensor',
                'layout.pipeline', 'layout.context'
     reserved   by PyTorch's allocator at most, on any GPU that reports [byte]
+    before     steps that ran on other GPUs or in another layout, before the job was started again
     """
 
     file: str
@@ -44,3 +57,4 @@ class StepLog:
     steps: tuple[LoggedStep, ...]
     said: tuple[tuple[str, int], ...] = ()
     reserved: float | None = None
+    before: int = 0

@@ -55,21 +55,27 @@ def read_step_log(path: Path) -> StepLog:
         tuple(found.steps.values()),
         tuple(found.said.items()),
         max(held, default=None),
+        found.before,
     )
 
 
 @dataclass
 class _Found:
-    """What was read so far.  A job that was started again counts steps twice: the later ones stand."""
+    """What was read so far.
+
+    A job that was started again counts steps twice: the later ones stand.  Started on other GPUs or in
+    another layout it is another job, and those before it do not count.
+    """
 
     steps: dict[int, LoggedStep] = field(default_factory=dict)
     frameworks: list[str] = field(default_factory=list)
     said: dict[str, int] = field(default_factory=dict)
     reports: list[float] = field(default_factory=list)
     batch: int | None = None
+    before: int = 0
 
     def take(self, number: int, text: str) -> None:
-        self.said |= said(text)
+        self._start(said(text))
         if (held := reported(text)) is not None:
             self.reports.append(held)
         if batch := BATCH.search(text):
@@ -78,6 +84,13 @@ class _Found:
             self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
         elif told := _told(text):
             self._keep(told[0], number, told[1])
+
+    def _start(self, told: dict[str, int]) -> None:
+        if any(self.said.get(field, value) != value for field, value in told.items()):
+            self.before += len(self.steps)
+            self.steps.clear()
+            self.reports.clear()
+        self.said |= told
 
     def _keep(self, framework: str, line: int, told: Told) -> None:
         if framework not in self.frameworks:
