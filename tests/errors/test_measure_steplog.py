@@ -70,3 +70,10 @@ def test_a_text_that_is_no_log_that_is_read_is_told_which_logs_are(tmp_path: Pat
     told = " ".join((said.output + str(said.exception or "")).split())
     assert "no table of a benchmark here; expected the output of nccl-tests" in told
     assert "or a training log with lines that number steps and time them, as Megatron-LM, NeMo" in told
+
+
+def test_a_step_behind_half_a_million_lines_is_found(tmp_path: Path) -> None:
+    """Before, a training log was none whose first 400,000 lines were NCCL's words of many ranks."""
+    file = tmp_path / "job.log"
+    file.write_text("NCCL INFO Channel 00/0 : 0[0] -> 1[1]\n" * 500_000 + MEGATRON)
+    assert is_step_log(file)

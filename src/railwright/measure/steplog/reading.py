@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from railwright.errors import RailwrightError
@@ -18,14 +17,16 @@ EXPECTED = f"a training log with lines that number steps and time them, as {KNOW
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LONGEST = 4000
 """Characters of a line that are read."""
-LOOKED_AT = 400_000
-"""Lines in which a step must be found for a file to be a training log."""
 
 
 def is_step_log(path: Path) -> bool:
-    """Whether a file has a step of a training framework that is known."""
+    """Whether a file has a step of a training framework that is known.
+
+    All of it is looked through: NCCL's words of a thousand ranks, or a bar that ends in the mean of its run,
+    are more lines than any bound.
+    """
     try:
-        return any(_told(text) or composer(text) for _, text in islice(_lines(path), LOOKED_AT))
+        return any(_told(text) or composer(text) for _, text in _lines(path))
     except OSError:
         return False
 
