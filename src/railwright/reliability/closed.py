@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railwright.reliability.formulas import ettr_renewal
 
@@ -48,6 +48,14 @@ def ettr(f: Figures) -> float:
         return up * max(1 - f.elastic * f.out / f.mtti, 0.0)
     base = ettr_renewal(f.mtti, f.recovery, f.block, f.interval, f.lag)
     return base * max(1 - (f.spoiled + f.severe * f.fallback) / f.mtti, 0.0)
+
+
+def longest_recovery(f: Figures, wanted: float) -> float:
+    """Longest recovery at which `ettr` reaches a wanted share, all else as it is; below 0: none does. [s]"""
+    most = ettr(replace(f, recovery=0.0))
+    if most <= 0 or f.mtti == math.inf:
+        return math.copysign(math.inf, most - wanted)
+    return f.mtti * math.log(most / wanted)
 
 
 def goodput(f: Figures) -> float:

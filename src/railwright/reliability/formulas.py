@@ -35,13 +35,14 @@ def daly(mtti: float, block: float) -> float:
 def ettr_renewal(mtti: float, recovery: float, block: float, interval: float, lag: float = 0.0) -> float:
     """Share of the time that trains, exactly, for exponential interruptions that strike recoveries too.
 
-    lag  work beyond the last started checkpoint that a failure costs on top, because a checkpoint counts only
-         once it is whole (asynchronous writing); exact to first order in lag/M
+    lag  from a checkpoint's end to when it is whole (asynchronous writing), at most tau + C: a failure before
+         that costs its interval too.  An uptime U saves the whole part of (U - lag)/(tau + C) intervals, on
+         average e^{-lag/M} times as many as without it.
     Source: Daly, FGCS 22(3), 2006, equation 20: tau / (M e^{R/M} (e^{(tau+C)/M} - 1)).
     """
     grow = math.expm1((interval + block) / mtti)
     whole = interval / (mtti * math.exp(recovery / mtti) * grow) if grow < math.inf else 0.0
-    return max(whole - lag / mtti * whole, 0.0)
+    return whole * math.exp(-lag / mtti)
 
 
 def ettr_meta(

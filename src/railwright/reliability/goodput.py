@@ -23,7 +23,6 @@ from railwright.reliability.formulas import (
     ratio_of_mtbf,
     ratio_survival,
     ratio_up,
-    recovery_for,
 )
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
@@ -121,7 +120,7 @@ def goodput(
         ettr=closed.ettr(figures), goodput=closed.goodput(figures), losses=closed.losses(figures),
         forecast=forecast, spares=kept, wanted=wanted,
         enough=(enough, closed.goodput(covered)),
-        target=(asked.target, recovery_for(asked.target, mtti, saved.block, saved.lag)),
+        target=(asked.target, closed.longest_recovery(figures, asked.target)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),
         notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough)),

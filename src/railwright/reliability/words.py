@@ -62,8 +62,13 @@ def _target(g: Goodput) -> str:
         return f"{share} is reached with recoveries of up to {show_time(longest)}."
     if longest > 0:
         return f"{share} asks for recoveries of {show_time(longest)} or less with these checkpoints."
-    block = show_time(g.checkpoint.block)
-    return f"{share} is out of reach with checkpoints that block for {block}, however quick the recovery."
+    saved = g.checkpoint
+    costs = f"block for {show_time(saved.block)}"
+    costs += f" and are whole {show_time(saved.lag)} later" if saved.lag else ""
+    return (
+        f"{share} is out of reach with checkpoints every {show_time(saved.interval)} that {costs}, however "
+        "quick the recovery."
+    )
 
 
 def _percent(share: float) -> str:
