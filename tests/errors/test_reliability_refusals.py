@@ -57,6 +57,12 @@ def test_an_interval_shorter_than_its_checkpoint() -> None:
         ask(asking(checkpoint=hasty))
 
 
+def test_a_job_that_never_gets_on() -> None:
+    """Before, a traceback."""
+    with pytest.raises(PlanError, match=r"is interrupted every .*: it never gets on"):
+        ask(asking(interruptions=1e7))
+
+
 def test_flaps_and_shares_out_of_order() -> None:
     flaps = Flaps.model_construct(per_link_day=1.0, median=10.0, p99=2.0)
     with pytest.raises(RailwrightError, match=r"median \(10 s\) is above 0 and below the p99 \(2 s\)"):

@@ -172,3 +172,11 @@ def test_the_longest_recovery_gives_the_ratio_wanted_with_these_checkpoints(
     figures = Figures(mtti, 600.0, block, lag * interval, interval, spoiled=20.0)
     recovery = longest_recovery(figures, wanted)
     assert ettr(replace(figures, recovery=recovery)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("interval", [600.0, 1e6])
+def test_failures_beyond_what_a_float_holds_leave_no_time_to_train(interval: float) -> None:
+    """Before, a traceback."""
+    assert ettr_renewal(0.5, 900.0, 500.0, interval) == 0.0
+    assert best_interval(0.5, 500.0) == 0.5
+    assert longest_recovery(Figures(0.5, 900.0, 500.0, 0.0, interval), 0.9) == -math.inf

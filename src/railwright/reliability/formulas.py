@@ -40,9 +40,10 @@ def ettr_renewal(mtti: float, recovery: float, block: float, interval: float, la
          average e^{-lag/M} times as many as without it.
     Source: Daly, FGCS 22(3), 2006, equation 20: tau / (M e^{R/M} (e^{(tau+C)/M} - 1)).
     """
-    grow = math.expm1((interval + block) / mtti)
-    whole = interval / (mtti * math.exp(recovery / mtti) * grow) if grow < math.inf else 0.0
-    return whole * math.exp(-lag / mtti)
+    # Failures that come thousands of times as often as checkpoints leave less than a float holds.
+    each = (interval + block) / mtti
+    whole = interval / mtti * math.exp(-each) / -math.expm1(-each) if each > 0 else 1.0
+    return whole * math.exp(-(recovery + lag) / mtti)
 
 
 def ettr_meta(
@@ -82,6 +83,8 @@ def best_interval(mtti: float, block: float, least: float = 0.0) -> float:
     if block <= 0:
         return least
     y, c = min(daly(mtti, block) / mtti, 0.999), block / mtti
+    if c > 100:
+        return max(mtti, least)
     for _ in range(60):
         value = math.exp(y + c) * (1 - y) - 1
         step = value / (-y * math.exp(y + c))

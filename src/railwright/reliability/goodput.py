@@ -42,7 +42,7 @@ from railwright.reliability.words import answer
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
 from railwright.training.sizes import Sizes
-from railwright.units import show_rate
+from railwright.units import show_rate, show_time
 
 Tell = Callable[[str], None]
 SOFTWARE = ("software",)
@@ -65,8 +65,8 @@ def goodput(
     tell     called with what is being worked on
     network  simulate the step under failed network elements (a few steps of the job)
 
-    Raises PlanError where the study has no job, or no way to write a checkpoint (`written_at`);
-    RailwrightError for unknown names in the reliability section, which may be left out altogether.
+    Raises PlanError where the study has no job, no way to write a checkpoint (`written_at`), or no time to
+    train; RailwrightError for unknown names in the reliability section, which may be left out altogether.
     """
     if not study.jobs:
         raise PlanError(
@@ -97,6 +97,12 @@ def goodput(
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
     replicas = Sizes.of(job, fabric).replicas
     figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
+    if closed.ettr(figures) <= 0:
+        raise PlanError(
+            f"{job.name} on {held.gpus:,} GPUs is interrupted every {show_time(mtti)}, recovers in "
+            f"{show_time(figures.recovery)} and saves its work every {show_time(saved.interval)}: it never "
+            "gets on; give it fewer interruptions, or a shorter reliability.checkpoint.interval"
+        )
     ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("Monte Carlo")
     length = ideal / closed.ettr(figures)
