@@ -78,9 +78,7 @@ def test_a_space_of_nothing_else_says_so() -> None:
     axes = {**AXES, "tensor": (4,), "expert": (4,), "expert_tensor": (None,), "pipeline": (1,)}
     where, own = rail_only(pxn=False), job(batch=64, tensor=8)
     assert brute(own, where, axes)[1] == 0
-    with pytest.raises(
-        PlanError, match=r"the network cannot carry what some group sends; .*cannot reach"
-    ):
+    with pytest.raises(PlanError, match=r"the network cannot carry what some group sends; .*cannot reach"):
         search(own, MOE, where, Space(axes), steps=0)
 
 
