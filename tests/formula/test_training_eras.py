@@ -152,6 +152,11 @@ def test_every_factor_has_a_source() -> None:
 FUSED_LOSS = ("nemo-2024", "megatron-2025", "megatron-2026", "megatron-2026-06-01", "megatron-2025-unfused")
 
 
+def test_transformer_engine_keeps_empty_gradients_in_every_era_that_has_it() -> None:
+    """Linear layers and the fused MLP of experts alike (pytorch/module/base.py and ops, get_dummy_wgrad)."""
+    assert {name for name, era in eras().items() if era.placeholders} == set(FUSED_LOSS)
+
+
 @pytest.mark.parametrize("software", eras())
 @pytest.mark.parametrize("zero", [1, 3])
 def test_only_a_fused_loss_can_be_left_out(software: str, zero: int) -> None:

@@ -250,7 +250,8 @@ def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> fl
     """Empty gradients, one per shape of a layer's weights. [byte]
 
     Weight gradients of Transformer Engine's linear layers go straight into the main gradients, and autograd
-    gets an empty 16-bit tensor instead, which is kept for good (pytorch/module/base.py, get_dummy_wgrad).
+    gets an empty 16-bit tensor instead, which is kept for good (pytorch/module/base.py, get_dummy_wgrad;
+    pytorch/ops for the fused MLP of experts).
     """
     if not era_of(job).placeholders or job.layout.zero == 3 or job.lora:
         return 0.0
