@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dlrm_cases import SMALL, ranking, step
 from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
-from railwright.errors import PlanError, SpecError
+from railwright.errors import PlanError
 from railwright.model.architecture import Operator
-from railwright.model.dlrm import Recommender, bundled_recommenders, load_recommender, parse_recommender
+from railwright.model.dlrm import Recommender, bundled_recommenders, load_recommender
 from railwright.model.dlrm_operators import dense_blocks, distinct_rows
 from railwright.spec import load_study_text
-from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.study import run
 from railwright.training import StepResult
@@ -23,26 +23,6 @@ from railwright.training.critical import critical_path
 from railwright.training.dlrm import _Step, simulate_recommendation
 from railwright.training.dlrm_sharding import domain_sizes, shard
 from training_cases import machine, priced
-
-SMALL = Recommender(
-    name="small",
-    rows=(1_000_000,) * 64,
-    lookups=(10,) * 64,
-    width=64,
-    dense_features=16,
-    bottom=(128, 64),
-    top=(256, 1),
-    interaction="dot",
-)
-
-
-def ranking(**changes: object) -> RecommendationJob:
-    fields: dict[str, object] = {"name": "ranking", "model": "small", "global_batch": 32_768, "samples": 1e9}
-    return RecommendationJob(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def step(job: RecommendationJob, model: Recommender = SMALL, **how: object) -> StepResult:
-    return simulate_recommendation(job, model, machine(), **how)  # type: ignore[arg-type]
 
 
 def sent(found: StepResult) -> dict[str, float]:
@@ -260,28 +240,6 @@ def test_lookups_are_bound_by_memory() -> None:
     assert found.step_time == pytest.approx((read + sort + update) / 1e12)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"global_batch": 1000}, "not a multiple of the 32 GPUs; the nearest that work: 992 or 1024"),
-        ({"global_batch": 8}, "not a multiple of the 32 GPUs; the least that works: 32"),
-        ({"gpus": 64}, "the cluster has 32"),
-        ({"gpus": 12}, "not whole servers of 8; take 8 or 16"),
-        ({"sharding": "column-wise", "column_shards": 3}, "cannot be cut into column_shards = 3"),
-    ],
-)
-def test_what_cannot_work_is_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(PlanError, match=words):
-        step(ranking(**changes))
-
-
-def test_tables_that_do_not_fit_are_refused_with_what_would() -> None:
-    huge = Recommender("huge", (200_000_000,) * 8, (1,) * 8, 128, 16, (128,), (1,), "dot")
-    with pytest.raises(PlanError, match="take more GPUs or sharding 'row-wise'"):
-        step(ranking(sharding="table-wise"), huge)
-    assert step(ranking(sharding="row-wise"), huge).memory.total < 80e9
-
-
 def test_memory_holds_what_is_exchanged() -> None:
     """TorchRec's planner: indices of two batches where the next one's come beside this one, sums once."""
     for kind, columns, lookups in (("table-wise", 2 * 64, 20), ("row-wise", 64 * 64, 20)):
@@ -290,25 +248,6 @@ def test_memory_holds_what_is_exchanged() -> None:
             assert held == pytest.approx(32_768 * (columns * 2 + lookups * 8 * batches)), kind
     one = simulate_recommendation(ranking(gpus=1), replace(SMALL, rows=(1000,) * 64), machine(1))
     assert one.memory.parts["indices and sums exchanged"] == pytest.approx(32_768 * 640 * 8 * 2)
-
-
-def test_a_batch_whose_sums_do_not_fit_is_refused_with_the_way_out() -> None:
-    """2^24 samples of 64 x 64 columns in 16 bits: 137 GB of sums on every GPU."""
-    with pytest.raises(PlanError, match=r"take a global_batch below 16777216\.$"):
-        step(ranking(sharding="row-wise", global_batch=2**24))
-
-
-@pytest.mark.parametrize(
-    ("model", "batch", "way"),
-    [
-        (SMALL, 32 * 10_000_000, "take a global_batch below 320000000 or more GPUs."),
-        (replace(SMALL, top=(2_000_000, 100_000, 1)), 32, "take smaller MLPs."),
-    ],
-)
-def test_what_fills_a_gpu_without_any_table_is_named(model: Recommender, batch: int, way: str) -> None:
-    with pytest.raises(PlanError, match=r"without any table a GPU of .* is full") as error:
-        step(ranking(global_batch=batch), model)
-    assert str(error.value).endswith(way)
 
 
 def test_replicated_tables_keep_gradients_as_the_mlps_do() -> None:
@@ -330,13 +269,6 @@ def test_replicated_tables_are_updated_in_their_own_type_and_by_their_own_optimi
     assert seconds(optimizer="rowwise-adagrad") / seconds() == pytest.approx(12.125 / 20, rel=0.01)
 
 
-def test_replicated_tables_must_fit_every_gpu() -> None:
-    """Before, nobody asked where all tables are replicated, and one sharded one got less than nothing."""
-    huge = Recommender("huge", (200_000_000,) * 8, (1,) * 8, 128, 16, (128,), (1,), "dot")
-    with pytest.raises(PlanError, match=r"the 8 tables below replicate_below take .* lower replicate_below"):
-        step(ranking(replicate_below="900 TiB"), huge)
-
-
 def test_a_large_table_with_few_lookups_finds_room_that_small_ones_would_take() -> None:
     """By lookups the two small tables go to different GPUs, and neither has room for the large one then."""
     rows = (1_000_000, 1_000_000, 9_000_000)
@@ -345,60 +277,6 @@ def test_a_large_table_with_few_lookups_finds_room_that_small_ones_would_take() 
     assert placed.memory == pytest.approx(9_000_000 * 64 * 8)
     with pytest.raises(PlanError, match=r"table 3.*none has that left"):
         shard(ranking(sharding="table-wise", global_batch=64), mixed, 2, 1, 4.5e9)
-
-
-def test_one_gpu_has_nobody_to_share_rows_with() -> None:
-    huge = Recommender("huge", (200_000_000,), (1,), 128, 16, (128,), (1,), "dot")
-    with pytest.raises(PlanError, match="take more GPUs") as told:
-        step(ranking(gpus=1, sharding="table-wise"), huge)
-    assert "row-wise'" not in str(told.value).replace("'rowwise", "")
-
-
-def test_a_broken_model_file_names_every_mistake() -> None:
-    with pytest.raises(SpecError) as told:
-        parse_recommender("kind: transformer\nrows: [3, 0]\nwidht: 64\n", "mine.yaml", "mine")
-    text = str(told.value)
-    assert "kind: 'transformer'; 'recommendation' is expected" in text
-    assert "did you mean 'width'" in text
-    assert "rows: [3, 0] is not one; a list of whole numbers above 0 is expected" in text
-    assert "interaction: missing; dot or dcn is expected" in text
-    assert "top: missing; a list of whole numbers above 0 is expected: the widths of the last MLP" in text
-
-
-def test_numbers_that_no_index_names_are_refused() -> None:
-    text = "kind: recommendation\nrows: [1" + "0" * 400 + "]\nlookups: 1\nwidth: 0\ndense_features: 1\n"
-    with pytest.raises(SpecError) as error:
-        parse_recommender(text + "bottom: [4]\ntop: [1]\ninteraction: dot\n", "m.yaml", "m")
-    said = str(error.value)
-    assert "whole numbers above 0 and below 2^63 is expected: the rows of each table" in said
-    assert "ends in 4" not in said, "a width that could not be read is not held against the bottom MLP"
-
-
-def test_lookups_are_not_counted_against_rows_that_could_not_be_read() -> None:
-    fields = "kind: recommendation\nwidth: 8\ndense_features: 4\nbottom: [8]\ntop: [1]\ninteraction: dot\n"
-    with pytest.raises(SpecError) as told:
-        parse_recommender(f"{fields}rows: [0, 5]\nlookups: [10, 1]\n", "mine.yaml", "mine")
-    assert "rows: [0, 5] is not one" in str(told.value)
-    assert "lookups" not in str(told.value)
-    with pytest.raises(SpecError, match="lookups: 3 numbers for 2 tables"):
-        parse_recommender(f"{fields}rows: [2, 5]\nlookups: [10, 1, 1]\n", "mine.yaml", "mine")
-
-
-def test_uneven_tables_are_told_with_what_the_job_has_not_tried() -> None:
-    uneven = replace(SMALL, lookups=(100, *(1,) * 63))
-    said = " ".join(step(ranking(sharding="table-wise"), uneven).warnings)
-    assert "sharding 'row-wise' balances them, and 'auto' does where that is faster." in said
-    # tables of which one domain has one more than the others
-    few = replace(SMALL, rows=(1_000_000,) * 5, lookups=(10,) * 5)
-    said = " ".join(step(ranking(sharding="auto", column_shards=8), few).warnings)
-    assert "the mean bytes of tables; `railwright search` tries every sharding." in said
-    assert "column_shards does nothing while sharding is auto." in said
-    assert "column_shards" not in " ".join(step(ranking(sharding="column-wise", column_shards=8)).warnings)
-
-
-def test_an_unknown_model_offers_the_nearest() -> None:
-    with pytest.raises(SpecError, match="did you mean 'dlrm-dcnv2'"):
-        load_recommender("dlrm-dcn2")
 
 
 STUDY = """

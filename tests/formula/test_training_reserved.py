@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from railwright.catalog import load_catalog
 from railwright.search import Space, search
 from railwright.search.allocator import Allocations
 from railwright.search.dispatcher import Hosts
@@ -149,16 +150,16 @@ def test_a_study_tells_what_the_allocator_holds_and_warns() -> None:
     step = simulate(wanted, DENSE, machine(4), predict=priced(0.0))
     held = reserved(wanted, DENSE, FABRIC, step.memory)
     assert held is not None
-    study = wanted.model_copy(update={"model": DENSE_MODEL})
-    roomy = with_reserved(JobResult("case", step), study, machine(4))
+    study, shop = wanted.model_copy(update={"model": DENSE_MODEL}), Workshop(load_catalog())
+    roomy = with_reserved(JobResult("case", step), study, machine(4), shop)
     assert roomy.reserved is not None
     assert roomy.step is step
     tight = replace(step, memory=replace(step.memory, capacity=roomy.reserved.reserved + 1e9))
-    crowd = with_reserved(JobResult("case", tight), study, machine(4))
+    crowd = with_reserved(JobResult("case", tight), study, machine(4), shop)
     assert crowd.step is not None
     assert [w for w in crowd.step.warnings if w.startswith("tensors fit, but PyTorch's allocator wants")]
     nothing = JobResult("case", None, "no")
-    assert with_reserved(nothing, study, machine(4)) is nothing
+    assert with_reserved(nothing, study, machine(4), shop) is nothing
 
 
 CROWDED = """

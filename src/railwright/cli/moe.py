@@ -72,14 +72,16 @@ def moe(
 
     machine = Workshop.of(study).machine(study)
     world = machine.network.fabric.num_gpus
-    placed = () if ep is not None or layer.job is None else place(layer.job, machine.network.fabric).of("ep")
-    size = (len(placed[0]) if placed else world) if ep is None else ep
-    if size < 1 or (not placed and world % size):
-        raise RailwrightError(
-            f"--ep {size} does not divide the {world} GPUs of the study; "
-            f"give a divisor of {world}, such as {_divisor(world, size)}"
-        )
-    groups = placed or [Communicator(row) for row in np.arange(world, dtype=np.int32).reshape(-1, size)]
+    if ep is None and layer.job is not None:
+        groups = place(layer.job, machine.network.fabric).of("ep")
+    else:
+        size = world if ep is None else ep
+        if size < 1 or world % size:
+            raise RailwrightError(
+                f"--ep {size} does not divide the {world} GPUs of the study; "
+                f"give a divisor of {world}, such as {_divisor(world, size)}"
+            )
+        groups = tuple(Communicator(row) for row in np.arange(world, dtype=np.int32).reshape(-1, size))
     answers: list[tuple[int, MoePrediction]] = []
     refused: dict[str, str] = {}
     for name in kernels:
@@ -106,7 +108,8 @@ def moe(
         raise PlanError(_refusals(refused))
     nodes = answers[0][1].nodes
     typer.echo(f"# railwright {__version__}: MoE dispatch and combine predicted on {study.name}")
-    typer.echo(f"# {len(groups)} group(s) of {size} GPUs on {nodes} node(s) at once; all tokens are per GPU")
+    each = len(groups[0])
+    typer.echo(f"# {len(groups)} group(s) of {each} GPUs on {nodes} node(s) at once; all tokens are per GPU")
     typer.echo(
         f"# hidden {hidden}, top-{topk} of {experts} experts, {_format(dispatch_bytes)} dispatch, "
         f"{_format(combine_bytes)} combine, imbalance {imbalance:g}"

@@ -83,7 +83,7 @@ def best_interval(mtti: float, block: float, least: float = 0.0) -> float:
     if block <= 0:
         return least
     y, c = min(daly(mtti, block) / mtti, 0.999), block / mtti
-    if c > 100:
+    if c > 100:  # e^{-c} away from tau = M, the limit, which no float tells apart
         return max(mtti, least)
     for _ in range(60):
         value = math.exp(y + c) * (1 - y) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -33,6 +33,7 @@ from railwright.training.cached import Reserved, crowded, reserved
 from railwright.training.critical import critical_path
 from railwright.training.dlrm import simulate_recommendation
 from railwright.training.repeats import idle_recompute
+from railwright.training.result import Memory
 from railwright.training.sizes import domain_of, job_gpus
 from railwright.units import show_rate
 
@@ -63,6 +64,7 @@ class Workshop:
     others: dict[float, Workshop] = field(default_factory=dict)
     fabrics: dict[str, Fabric] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
+    replayed: dict[str, list[tuple[Memory, Reserved | None]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, study: Study) -> Workshop:
@@ -112,6 +114,19 @@ class Workshop:
         if key not in self.jobs:
             self.jobs[key] = run_job(job, self.machine(study))
         return self.jobs[key]
+
+    def reserved(self, job: TrainingJob, machine: Machine, memory: Memory) -> Reserved | None:
+        """What PyTorch's allocator holds of a job; replayed once for the same tensors, on whatever fabric.
+
+        memory  `peak_memory` of the job
+        """
+        known = self.replayed.setdefault(job.model_dump_json(), [])
+        for tensors, held in known:
+            if tensors == memory:
+                return held
+        held = reserved(job, architecture(job.model), machine.network.fabric, memory)
+        known.append((memory, held))
+        return held
 
 
 def _key(study: Study) -> str:
@@ -197,19 +212,16 @@ def with_timeline(job: JobResult, asked: TrainingJob | None, machine: Machine) -
 
 
 def with_reserved(
-    job: JobResult, asked: TrainingJob | None, machine: Machine, known: Sequence[Reserved | None] = ()
+    job: JobResult, asked: TrainingJob | None, machine: Machine, workshop: Workshop
 ) -> JobResult:
     """The job with what PyTorch's allocator holds, and a warning where a GPU has no room for that.
 
     asked   None for a job of another kind
-    known   what it holds of this very job, where that has been replayed
     """
     if job.step is None or asked is None:
         return job
     step = job.step
-    held = (
-        known[0] if known else reserved(asked, architecture(asked.model), machine.network.fabric, step.memory)
-    )
+    held = workshop.reserved(asked, machine, step.memory)
     told = crowded(held, step.memory.capacity) if held else ""
     if told:
         step = replace(step, warnings=(*step.warnings, told))

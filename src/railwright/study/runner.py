@@ -67,15 +67,14 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     failed = next((job for job in base.jobs if job.step is None), None)
     if failed is not None:
         raise PlanError(f"{failed.name}: {failed.infeasible}")
-    base = replace(base, jobs=_looked_into(study, base, workshop, ()))
+    base = replace(base, jobs=_looked_into(study, base, workshop))
     done = 1
     studies = [study]
     variants: list[VariantResult] = [base]
     for variant in study.variants:
         studies.append(override(study, variant.set))
         found = evaluate(studies[-1], variant.name, variant.why, workshop, tell)
-        before = list(zip(studies, variants, strict=False))
-        variants.append(replace(found, jobs=_looked_into(studies[-1], found, workshop, before)))
+        variants.append(replace(found, jobs=_looked_into(studies[-1], found, workshop)))
         done += 1
     tell("what sets the length of a step")
     chosen = recommended(studies, variants)
@@ -124,27 +123,15 @@ def _rooms(design: Study, variant: str, workshop: Workshop, tell: Callable[[str]
         raise PlanError(f"variant '{variant}', which trains fastest: {error}", error.field) from None
 
 
-def _looked_into(
-    study: Study, variant: VariantResult, workshop: Workshop, before: Sequence[tuple[Study, VariantResult]]
-) -> tuple[JobResult, ...]:
-    """The jobs of a variant with what their allocators hold and whether storage keeps up.
-
-    before  variants that have been looked into: the same job with the same tensors is not replayed again
-    """
+def _looked_into(study: Study, variant: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
+    """The jobs of a variant with what their allocators hold and whether storage keeps up."""
     if all(job.step is None for job in variant.jobs):
         return variant.jobs
     machine = workshop.machine(study)
-    held = [
-        (asked, job.step.memory, job.reserved)
-        for earlier, other in before
-        for asked, job in zip(_wanted(earlier), other.jobs, strict=True)
-        if job.step is not None
-    ]
     found = []
     for job, asked in zip(variant.jobs, _wanted(study), strict=True):
         trained = asked if isinstance(asked, TrainingJob) else None
-        known = [h for one, memory, h in held if job.step and one == asked and memory == job.step.memory]
-        told = with_reserved(job, trained, machine, known)
+        told = with_reserved(job, trained, machine, workshop)
         found.append(with_storage(told, asked, study, workshop.catalog, machine.network.fabric))
     return tuple(found)
 
