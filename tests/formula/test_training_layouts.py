@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from railwright.catalog import load_catalog
+from railwright.compute import kernel_time
 from railwright.model import count_parameters, layer_operators
 from railwright.model.architecture import Layer, Operator, Transformer
 from railwright.spec.lora import Lora
@@ -74,6 +76,18 @@ def test_context_ranks_share_the_work_of_a_sequence(how: str) -> None:
     for name in ("forward", "backward_input", "backward_weight"):
         flops = [sum(op.flops for op in getattr(found, name)) for found in (whole, part)]
         assert flops[0] == pytest.approx(4 * flops[1])
+
+
+def test_no_mask_cuts_a_ring_s_blocks_but_the_first() -> None:
+    """Each block has as many scores; those behind the rank's own are half the queries against all keys of the
+    block or all queries against half of them, by turns: 2/3 of the keys in the mean of what a tile costs."""
+    part = on_context_ranks(layer_operators(DENSE, "dense", 1024, 4096), "ring", 4, 1, 16)
+    blocks = [op for op in part.forward if op.name == "core attention"]
+    assert [(op.masked, op.n) for op in blocks] == [(True, 1024), *[(False, 683)] * 3]
+    assert len({op.flops for op in blocks}) == 1
+    h100 = load_catalog().gpus["h100-sxm"]
+    own, other = (kernel_time(op, h100) for op in blocks[:2])
+    assert 0.6 < other / own < 0.9
 
 
 def test_a_ring_is_hidden_where_attention_takes_as_long() -> None:

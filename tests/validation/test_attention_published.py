@@ -23,6 +23,16 @@ CAUSAL: dict[tuple[str, Phase], tuple[float, ...]] = {
 }
 """Width 128, causal, cuDNN 9.22, by sequence."""
 
+UNMASKED: dict[tuple[str, Phase], tuple[float, ...]] = {
+    ("gb200", "forward"): (1433, 1599, 1771, 1697),
+    ("gb200", "backward_input"): (1124, 1350, 1404, 1374),
+    ("gb300", "forward"): (1805, 1900, 2017, 2014),
+    ("gb300", "backward_input"): (1213, 1429, 1531, 1536),
+    ("h100-sxm", "forward"): (617, 609, 600, 595),
+    ("h100-sxm", "backward_input"): (465, 499, 518, 516),
+}
+"""Width 128 without a mask, by keys."""
+
 WINDOWED: dict[tuple[str, Phase, int], float] = {
     ("gb200", "forward", 1024): 624,
     ("gb200", "backward_input", 1024): 658,
@@ -35,10 +45,13 @@ WINDOWED: dict[tuple[str, Phase, int], float] = {
 """Width 64 with a sliding window, 16,384 tokens: 9.19 with a window of 1,024, 9.22 with one of 128."""
 
 
-def rate(gpu: str, phase: Phase, width: int, keys: int) -> float:
-    """TFLOP/s of a long attention kernel whose queries meet as many keys as those of `keys` causal tokens."""
+def rate(gpu: str, phase: Phase, width: int, keys: int, masked: bool = True) -> float:
+    """TFLOP/s of a long attention kernel whose queries meet as many keys as those of `keys` causal tokens,
+    or, without a mask, so many."""
     flops = 1e15
-    op = Operator("core attention", "attention", flops, 0.0, "bf16", 16384, keys, width, 64, phase)
+    op = Operator(
+        "core attention", "attention", flops, 0.0, "bf16", 16384, keys, width, 64, phase, masked=masked
+    )
     return flops / kernel_time(op, GPUS[gpu]) / 1e12
 
 
@@ -49,6 +62,19 @@ def test_causal_attention_of_wide_heads(gpu: str, phase: Phase) -> None:
     ]
     assert max(map(abs, errors)) < 0.10
     assert abs(sum(errors) / len(errors)) < 0.03
+
+
+@pytest.mark.parametrize(("gpu", "phase"), UNMASKED)
+def test_attention_without_a_mask(gpu: str, phase: Phase) -> None:
+    measured = UNMASKED[gpu, phase]
+    errors = [rate(gpu, phase, 128, s, False) / found - 1 for s, found in zip(SIZES, measured, strict=True)]
+    assert max(map(abs, errors)) < 0.12
+    assert abs(sum(errors) / len(errors)) < (0.10 if (gpu, phase) == ("h100-sxm", "forward") else 0.04)
+    assert all(rate(gpu, phase, 128, s, False) > rate(gpu, phase, 128, s) for s in SIZES)
+
+
+def test_a_gpu_without_such_measurements_has_one_rate() -> None:
+    assert rate("mi300x", "forward", 128, 1024, False) == rate("mi300x", "forward", 128, 1024)
 
 
 @pytest.mark.parametrize(("gpu", "phase", "window"), WINDOWED)

@@ -48,6 +48,7 @@ class Row:
     square   rate of a 128 x 128 tile over a full one; `tiny` of the smaller ones
     sustained  fraction of the dense peak that power sustains; infinite where nothing shows it
     short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
+    unmasked  number of keys where no mask cuts its tiles [token]
     softmax  time of a score's softmax over that of its products at head width 128; 0 for the others
     source   where the constants come from
     """
@@ -60,6 +61,7 @@ class Row:
     square: float = 1.0
     tiny: float = 1.0
     short: float = 0.0
+    unmasked: float = 0.0
     softmax: float = 0.0
     sustained: float = inf
 
@@ -143,6 +145,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             base.memory,
             _cite(row[phase]),
             short=row[phase]["short"],
+            unmasked=row[phase].get("unmasked", row[phase]["short"]),
             softmax=row[phase]["softmax"],
         )
         for row in (chosen, *narrow)

@@ -85,6 +85,7 @@ def constants(gpu: Gpu, profile: Profile | None = None) -> list[tuple[str, float
         found += [
             (f"attention {phase}: share of peak", row.compute, row.source),
             (f"attention {phase}: sequence of half speed [token]", row.short, row.source),
+            (f"attention {phase}: keys of half speed without a mask [token]", row.unmasked, row.source),
             (f"attention {phase}: softmax over products at head width 128", row.softmax, row.source),
         ]
     found.append(("memory-bound kernels: share of HBM bandwidth", chosen.memory.memory, chosen.memory.source))
@@ -161,7 +162,7 @@ def _scan(operator: Operator, gpu: Gpu, profile: Profile) -> float:
 
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.attention_row(operator.phase, operator.dtype)
-    short = 1.0 + row.short / max(operator.n, 1)
+    short = 1.0 + (row.short if operator.masked else row.unmasked) / max(operator.n, 1)
     bound = max(1.0, row.softmax * FULL_WIDTH / max(operator.k, 1))
     return row.fixed * operator.launches + _roofline(operator, gpu, row, operator.flops * short * bound)
 

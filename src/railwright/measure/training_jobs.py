@@ -124,10 +124,12 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
     )
 
 
-def _maxima(record: Mapping[str, str]) -> Literal["stage", "tensor"] | None:
-    """Ranks that agree on the maxima of fp8 tensors, where software beyond its era's habit scales by earlier
-    ones: all of a stage, with GPT-3 175B only the tensor ranks (NeMo v2.3.0, scripts/performance/llm/
-    pretrain_gpt3_175b.py: tp_only_amax_red)."""
+def _maxima(record: Mapping[str, str]) -> Literal["stage", "tensor", "none"] | None:
+    """Ranks that agree on the maxima of fp8 tensors, where its configuration says so or software beyond its
+    era's habit scales by earlier ones: all of a stage, with GPT-3 175B only the tensor ranks (NeMo v2.3.0,
+    scripts/performance/llm/pretrain_gpt3_175b.py: tp_only_amax_red)."""
+    if "amax" in record:
+        return record["amax"]  # type: ignore[return-value]
     if not DELAYED.match(f"{record['dtype']} {record['software']}"):
         return None
     return "tensor" if record["model"] == "gpt3-175b" else "stage"
@@ -155,13 +157,15 @@ def _flexible(record: Mapping[str, str]) -> bool:
 
 
 def _stages(record: Mapping[str, str]) -> dict[str, Any]:
-    """Layers of stages that do not divide them.
+    """Layers of stages that do not divide them, or whose ends count as layers by the record's configuration.
 
     DeepSpeed dealt bigscience's stage by stage, later with embedding and head as layers (chronicles-
     prequel.md, "Re-do" and "Rebalancing layers"); NeMo deals a round number of which the embedding is one and
     head and multi-token prediction are two (`dealt`).
     """
     layers, stages = architecture_of(record).layers, _number(record, "pp")
+    if "ends" in record:
+        return {"ends_as_layers": record["ends"]}
     if "dealt" in record:
         most = int(record["dealt"]) // stages
         return {"layers_per_stage": (most - 1, *[most] * (stages - 2), most - 2)}
@@ -259,6 +263,8 @@ def _check(record: Mapping[str, str]) -> None:
     """Refuse what this stage does not model, and records that do not say what they ran."""
     if record["model"] == "nemotron-3-super-120b-a12b" and record["dtype"] == "nvfp4":
         raise Unsupported("a format for each module, which a job cannot say")
+    if record.get("te_ops"):
+        raise Unsupported("layers of Transformer Engine's fused operations (USE_TE_OPS), which no era has")
     if record["dtype"] not in DTYPES:
         raise Unsupported(f"the record does not say in which format it ran ({record['dtype']})")
     if not record["mbs"]:

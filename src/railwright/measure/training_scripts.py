@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from railwright.measure.mlperf import configuration_of
 from railwright.spec.training import Graph
 
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
@@ -87,7 +88,9 @@ v24.11.1, nemo_megatron/gpt3_175b_hydra.yaml, grok1/grok1_314b.yaml, nemotron/ne
 
 def script_of(record: Mapping[str, str]) -> dict[str, str]:
     """Columns of a record that its scripts say, and beside them 'tokendrop', 'unfused_rotary', 'dealt',
-    'tp_overlap' and 'eager_loss'; {} for most."""
+    'tp_overlap', 'eager_loss' and what MLPerf's configurations say; {} for most."""
+    if found := configuration_of(record):
+        return dict(found)
     if record["kind"] == "lora" and record["software"] == RECIPES:
         return ADAPTED
     if record["family"].startswith("nemo-") and (record["kind"], record["model"]) in FINE_TUNED:
@@ -97,12 +100,14 @@ def script_of(record: Mapping[str, str]) -> dict[str, str]:
 
 def graphs_of(record: Mapping[str, str]) -> tuple[Graph, ...]:
     """What a record's script launches as CUDA graphs; () for most."""
+    if "graphs" in record:
+        return tuple(record["graphs"].split())  # type: ignore[arg-type]
     return GRAPHED.get((record["family"], record["software"]), ())
 
 
 def loss_is_eager(record: Mapping[str, str], era: str) -> bool:
     """Whether a record's loss is not fused."""
-    if record.get("eager_loss") == "yes":
-        return True
+    if "eager_loss" in record:
+        return record["eager_loss"] == "yes"
     eager = record["model"].startswith(EAGER_MODELS) or record["family"].startswith(EAGER_FAMILIES)
     return era == "nemo-2024" and (eager or record["software"].startswith(EAGER_RELEASES))

@@ -252,6 +252,7 @@ class Operator:
     steps     rounds of `batch` products of the shape that follow one another, as a state passes from chunk to
               chunk
     tuned     those of its launches that go through Triton's autotuner
+    masked    attention: a causal mask cuts its tiles
     """
 
     name: str
@@ -267,3 +268,4 @@ class Operator:
     launches: int = 1
     steps: int = 1
     tuned: int = 0
+    masked: bool = True

@@ -90,6 +90,13 @@ def gradients_of(found: Iterable[Cost], whole: bool) -> float:
     return sum(c.input + (c.weight if whole else 0.0) for c in found)
 
 
+WHOLE_AND_HALF = (1.0 + 2.0) / 2
+"""Mean of one over the keys of a ring's blocks that no mask cuts, where all keys count 1: half of those
+blocks have all, half have half.
+Source: Transformer Engine, dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P ("diagonal",
+"lower-triangle", "upper-triangle")."""
+
+
 def on_context_ranks(
     operators: LayerOperators, how: ContextKind, ranks: int, sequences: int, heads: int
 ) -> LayerOperators:
@@ -97,8 +104,10 @@ def on_context_ranks(
 
     sequences, heads  of the microbatch (packed samples count one by one), and query heads of this GPU
     ring        its queries against `ranks` blocks of keys in turn, each a kernel of its own: a share of the
-                FLOPs, but all queries and outputs in memory traffic.  Blocks are equally long under a causal
-                mask because every rank holds one early and one late part of the sequence.
+                FLOPs, but all queries and outputs in memory traffic.  Every rank holds one early and one
+                late part of the sequence, so that under a causal mask each block has as many scores: the
+                first is its own triangle, the others, which no mask cuts, all queries against half of the
+                keys or half of them against all, by turns.
     all-to-all  whole sequences of 1/ranks of the heads
     all-gather  its queries against all keys at once
     """
@@ -113,7 +122,10 @@ def on_context_ranks(
             return [here]
         moved = op.bytes / (1 if op.kind == "attention" else ranks)
         keys = max(op.n // ranks, 1) if op.n == op.m else op.n
-        return [replace(here, n=keys, flops=op.flops / ranks, bytes=moved)] * ranks
+        own = replace(here, n=keys, flops=op.flops / ranks, bytes=moved)
+        if op.kind != "attention" or op.n != op.m:
+            return [own] * ranks
+        return [own] + [replace(own, n=max(round(keys / WHOLE_AND_HALF), 1), masked=False)] * (ranks - 1)
 
     def each(found: tuple[Operator, ...]) -> tuple[Operator, ...]:
         return tuple(one for op in found for one in split(op))
