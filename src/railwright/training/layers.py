@@ -16,6 +16,7 @@ from railwright.training.costs import on_context_ranks
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
+from railwright.training.one_copy import has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
 from railwright.training.sizes import rows_of
 
@@ -47,6 +48,9 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = fused_by(operators, job, gpu)
     if compiled_casts(job):
         operators = with_casts(operators, job, arch.gated)
+    if has_one_copy(job, gpu):
+        split = bool({"norm", "activation"} & set(unfused_of(job, arch)))
+        operators = with_one_copy(operators, routed=routed, gated=arch.gated, split=split)
     if job.dtype in PRODUCTS:
         operators = with_block_casts(operators, job)
     if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:

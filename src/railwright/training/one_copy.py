@@ -1,0 +1,69 @@
+"""fp8 with a scale per tensor where one copy of an operand does for all products that read it.
+
+A product in fp8 on Hopper takes operands along the dimension that it sums over, so that Transformer Engine
+keeps activations, gradients and weights straight and transposed.  Products of NVIDIA's data-centre GPUs from
+Blackwell on take any layout, and its tensors there have one buffer.  Of frozen weights there are no weight
+gradients, which alone read the other copy of inputs and of gradients.
+Formats with scales per block or row have scales of their own along each dimension, and two copies everywhere.
+Source: Transformer Engine (d0067d0), pytorch/utils.py, is_non_tn_fp8_gemm_supported; tensor/float8_tensor.py,
+Float8CurrentScalingQuantizer; csrc/quantizer.cpp; module/linear.py (set_usage where no weight gradient is
+asked for).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.catalog.parts import Gpu
+from railwright.model.architecture import Operator
+from railwright.model.operators import LayerOperators
+from railwright.spec.training import TrainingJob
+from railwright.training.casts import compiled_casts
+
+ANY_LAYOUT = ("blackwell", "blackwell-ultra")
+"""Generations whose products in fp8 take operands in any layout (compute capability 10 and 11)."""
+
+WRITTEN = 3 / 4
+"""Bytes of a kernel that reads 16 bits and writes one copy in 8, over those of one that writes two."""
+
+GATED = 5 / 6
+"""The same of a gated activation, which reads twice as many elements as it writes."""
+
+NORMS = ("input norm", "mlp norm", "query norm", "key/value norm")
+ACTIVATIONS = ("mlp activation", "shared expert activation")
+"""Kernels that write what the next product reads in fp8."""
+
+
+def takes_any_layout(gpu: Gpu) -> bool:
+    """Whether products in fp8 take operands in any layout."""
+    return gpu.generation in ANY_LAYOUT
+
+
+def has_one_copy(job: TrainingJob, gpu: Gpu) -> bool:
+    """Whether a job's inputs and gradients are cast once."""
+    return job.dtype == "fp8" and not compiled_casts(job) and (takes_any_layout(gpu) or job.lora is not None)
+
+
+def with_one_copy(operators: LayerOperators, *, routed: bool, gated: bool, split: bool) -> LayerOperators:
+    """A layer's operators with one copy written instead of two.
+
+    routed  experts: their router reads the norm's output in 16 bits, and their inputs have casts of their own
+    gated   activations
+    split   norms or activations run one kernel per operation and write 16 bits
+    """
+    shares = dict.fromkeys(NORMS, WRITTEN) | dict.fromkeys(ACTIVATIONS, GATED if gated else WRITTEN)
+    if routed:
+        del shares["mlp norm"]
+    if split:
+        shares = {}
+
+    def once(op: Operator) -> Operator:
+        share = WRITTEN if op.name.endswith(" cast") else shares.get(op.name, 1.0)
+        return replace(op, bytes=op.bytes * share) if share < 1.0 else op
+
+    return replace(
+        operators,
+        forward=tuple(map(once, operators.forward)),
+        backward_input=tuple(map(once, operators.backward_input)),
+        recomputed=tuple(map(once, operators.recomputed)),
+    )
