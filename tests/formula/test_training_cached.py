@@ -149,6 +149,73 @@ def test_casts_of_weights_are_not_there_when_these_move_into_their_buffer(
     assert replay.memory.allocated == pytest.approx(held + 4 * shape.dense_total / 32, rel=0.02)
 
 
+AWAY = {"offload": ("optimizer",)}
+FEW = {"zero": 1, "recompute": "full"}
+"""States of 32 ranks and next to no activations: a job is fullest before its first step."""
+LARGE = {"layers": 16, "hidden": 4096, "ffn": 16384, "vocab": 64}
+LARGE_DENSE, LARGE_MOE = replace(DENSE, **LARGE), replace(MOE, expert_ffn=8192, **LARGE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "arch", "layout", "each"),
+    [
+        # bytes per parameter: made, in the buffer, gradient
+        ("bf16", LARGE_DENSE, {}, 2 + 2 + 4),
+        # one chunk after the other: only the last one's weights are there twice beside all gradients
+        ("bf16", LARGE_DENSE, {"pipeline": 2, "virtual_pipeline": 2, **AWAY}, 2 + 4 + 2 / 2),
+        # a cast and its transpose; the buffer has the former again
+        ("fp8", LARGE_DENSE, {}, 2 + 1 + 4),
+        # experts have a buffer of their own, where they are cut otherwise than the rest
+        ("bf16", LARGE_MOE, {"tensor": 2, "expert_tensor": 2}, 2 + 2 + 4),
+    ],
+)
+def test_weights_that_move_are_there_twice_beside_their_gradients(
+    dtype: str, arch: Transformer, layout: dict[str, object], each: float
+) -> None:
+    wanted = job(gpus=32, sequence=256, batch=128, **{**FEW, **layout}).model_copy(update={"dtype": dtype})
+    stage = peak_memory(wanted, arch, FABRIC, CAPACITY).stages[0]
+    held = stage_shapes(arch, wanted.layout)[0]
+    assert stage.moment == "the start"
+    tensors = stage.total - stage.parts[SYSTEM]
+    assert tensors == pytest.approx(each * (held.dense_total + held.expert_total), rel=0.02)
+    found = cached(wanted, arch, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(tensors, rel=0.02)
+
+
+def test_experts_move_behind_the_rest() -> None:
+    wanted = job(gpus=32, sequence=256, batch=128, expert=4, **FEW)
+    stage = peak_memory(wanted, LARGE_MOE, FABRIC, CAPACITY).stages[0]
+    held = stage_shapes(LARGE_MOE, wanted.layout)[0]
+    assert stage.moment == "the start"
+    tensors = stage.total - stage.parts[SYSTEM]
+    assert tensors == pytest.approx(6 * (held.dense_total + held.expert_total) + 2 * held.expert_total)
+    found = cached(wanted, LARGE_MOE, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(tensors, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("software", "layout"),
+    [
+        ("megatron-2022", {}),
+        ("megatron-2025", {"zero": 0}),
+        ("megatron-2025", {"zero": 2}),
+        ("fsdp-2024", {}),
+    ],
+)
+def test_other_software_moves_no_weights(software: str, layout: dict[str, object]) -> None:
+    """Megatron-LM of 2022 gathers weights in the buffer of their gradients."""
+    wanted = job(gpus=32, sequence=256, batch=128, **{**FEW, **layout}).model_copy(
+        update={"software": software}
+    )
+    stage = peak_memory(wanted, LARGE_DENSE, FABRIC, CAPACITY).stages[0]
+    assert stage.moment != "the start"
+    found = cached(wanted, LARGE_DENSE, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.03)
+
+
 @pytest.mark.parametrize("unfused", [(), ("norm",)])
 def test_an_mlp_that_is_a_layer_keeps_its_input_once(unfused: tuple[str, ...]) -> None:
     """Where a norm runs operation by operation too, and its copies are made again."""

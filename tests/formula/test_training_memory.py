@@ -95,7 +95,7 @@ def test_175b_activations_under_sequence_parallelism() -> None:
 
 
 def test_full_recompute_keeps_layer_inputs_only() -> None:
-    wanted = job(recompute="full", sequence=1024)
+    wanted = job(recompute="full", sequence=1024, zero=0)
     memory = peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9)
     assert memory.parts["activations"] == pytest.approx(2 * 1024 * DENSE.hidden * DENSE.layers)
 
@@ -210,7 +210,7 @@ def test_every_stage_has_its_peak_and_the_fullest_is_named() -> None:
 
 def test_context_ranks_share_the_rows() -> None:
     def kept(**layout: object) -> float:
-        wanted = job(sequence=1024, **layout)  # type: ignore[arg-type]
+        wanted = job(sequence=1024, zero=0, **layout)  # type: ignore[arg-type]
         return peak_memory(wanted, DENSE, machine(4).network.fabric, 80e9).parts["activations"]
 
     assert kept(context=4) == pytest.approx(kept() / 4)

@@ -66,6 +66,8 @@ class Era:
     dropout    of GPT-like models, of attention and of hidden states alike
     scores_once  whether scores that are not fused are there in the layer at work only (`kept.scores_once`)
     placeholders  whether autograd gets empty gradients that stay (`kept.stage_activations`)
+    moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
+               March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
     fp32_shards  whether sharded weights are the fp32 master weights themselves (`formats.has_fp32_shards`)
     hybrid_optimizer  whether Megatron-LM's HybridDeviceOptimizer runs an optimizer on the host (`offload`)
@@ -102,6 +104,7 @@ class Era:
     dropout: float = 0.0
     scores_once: bool = False
     placeholders: bool = False
+    moves_weights: bool = False
     saves: tuple[str, ...] = ()
     fp32_shards: bool = False
     hybrid_optimizer: bool = False

@@ -13,17 +13,21 @@ from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, each_kept, stage_activations
+from railwright.training.moved import at_start
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches
 from railwright.training.stages import StageShape, stage_shapes
-from railwright.training.states import AT_STEP, IN_PASSES, state_parts
+from railwright.training.states import AT_STEP, IN_PASSES, cached_weights, state_parts
 
 SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
 
 BESIDE = "a layer of the forward pass beside"
 """The part that a pass needs which takes turns with a backward pass, layer by layer."""
+
+START = "the start"
+"""The moment before the first step at which weights move into the optimizer's buffers."""
 
 GIB = 2.0**30
 
@@ -33,8 +37,9 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
 
     capacity  of one GPU [byte]
 
-    A stage is fullest in one of four moments: at the backward pass of a layer while it holds the most forward
-    passes, at the head's, at the gradient of its embedding, or at the optimizer's step.
+    A stage is fullest in one of five moments: at the backward pass of a layer while it holds the most forward
+    passes, at the head's, at the gradient of its embedding, at the optimizer's step, or before the first one,
+    when its weights move into the optimizer's buffers.
     """
     layout, sizes = job.layout, Sizes.of(job, fabric)
     count = microbatches(job, sizes.data)
@@ -106,7 +111,10 @@ def _stage(
         "a layer backward": {**always, **kept, **tensors.layer_backward, **beside},
         "optimizer step": {**resting, **step},
     }
-    passes = {"a layer backward": sum(held), "optimizer step": 0}
+    passes = {"a layer backward": sum(held), "optimizer step": 0, START: 0}
+    if start := at_start(job, shape, states["weights"] - cached_weights(job, shape)):
+        # NCCL's buffers come later, and the allocator gives them nothing of what it has cached
+        found[START] = {**start, SYSTEM: system}
     at_head, at_embedding = at_ends
     others: dict[str, float] = {}
     if tensors.head_backward:

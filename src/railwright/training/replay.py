@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
+from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.again import layers_again
 from railwright.training.allocator import Allocator, Block
 from railwright.training.kept import layers_away, stage_activations
+from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
@@ -24,7 +26,6 @@ from railwright.training.states import (
     cached_weights,
     moment_bytes,
     state_parts,
-    weights_in_buffer,
 )
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
@@ -76,26 +77,26 @@ class Replay:
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
         self.rows = tokens_of(job)
         self.full = ELEMENT * self.rows * self.arch.hidden
-        self.weights = self._weights()
+        self.made = self._weights()
+        self.weights = [weight for _, _, weight in self.made]
         self.flights: dict[tuple[int, int], Flight] = {}
         self.moment = 0.0
         self.layered = in_pairs(job)
         # a forward pass whose layer goes to the host beside the next backward pass of a layer
         self.leaving: tuple[Flight, Sequence[OneLayer]] | None = None
 
-    def _weights(self) -> list[float]:
-        """Parameters of the stage's weights in the order they are made; those of norms and biases are spread
-        over them."""
-        layers = [
-            weight
-            for layers in self.chunks
-            for layer in layers
-            for op in self.plans[layer][0].tensors.operators
-            for weight in op.weights
-        ]
-        first = self.shape.embedding * sum(c.embedding for c in self.shape.chunks)
-        last = self.shape.head * sum(c.head for c in self.shape.chunks)
-        return [weight for weight in (first, *layers, last) if weight]
+    def _weights(self) -> list[tuple[int, str, float]]:
+        """(chunk, part of it, parameters) of the stage's weights in the order they are made; those of norms
+        and biases are spread over them."""
+        found: list[tuple[int, str, float]] = []
+        for c, (chunk, layers) in enumerate(zip(self.shape.chunks, self.chunks, strict=True)):
+            found.append((c, "ends", self.shape.embedding * chunk.embedding))
+            for layer in layers:
+                for op in self.plans[layer][0].tensors.operators:
+                    part = "expert" if set(op.reads) & set(RECEIVED) else "dense"
+                    found += [(c, part, weight) for weight in op.weights]
+            found.append((c, "ends", self.shape.head * chunk.head))
+        return [one for one in found if one[2]]
 
     def take(self, size: float) -> Block:
         return self.memory.take(size)
@@ -105,36 +106,38 @@ class Replay:
         if size:
             self.memory.give(self.memory.take(size))
 
-    def each(self, *sizes: float) -> list[Block]:
-        """Tensors for every weight, one after another; so many bytes together of each kind."""
-        total = sum(self.weights)
-        return [self.take(size * weight / total) for weight in self.weights for size in sizes if size]
+    def each(self, *sizes: float, of: Buffer | None = None) -> list[Block]:
+        """Tensors for every weight, or for those of one buffer, one after another; so many bytes together of
+        each kind."""
+        weights = [w for c, part, w in self.made if of is None or (c == of.chunk and part in of.parts)]
+        total = sum(weights)
+        return [self.take(size * weight / total) for weight in weights for size in sizes if size]
 
     def give(self, blocks: Sequence[Block]) -> None:
         for block in blocks:
             self.memory.give(block)
 
     def start(self) -> None:
-        """Weights one by one, buffers of all weights and of all gradients, and fp32 masters.
+        """Weights one by one, buffers of weights that move and of gradients, and fp32 masters.
 
-        Megatron's distributed optimizer (ZeRO-1) copies weights that train into their buffer; what shards
-        gradients has shards of each and no buffers.  Casts of weights that are cached come with the first
-        pass, moments with the first step (Megatron-LM, core/distributed/param_and_grad_buffer.py; Transformer
-        Engine, pytorch/module/base.py, get_weight_workspace, and pytorch/optimizers/fused_adam.py).
+        Megatron's distributed optimizer moves weights that train into its buffers one after the other
+        (`moved`); what shards gradients has shards of each and no buffers.  Casts of weights that are cached
+        come with the first pass, moments with the first step (Transformer Engine, pytorch/module/base.py,
+        get_weight_workspace, and pytorch/optimizers/fused_adam.py).
         """
         states, zero = self.states, self.job.layout.zero
-        copied = zero == 1 and not self.job.lora
-        casts = cached_weights(self.job, self.shape)
-        moved = weights_in_buffer(self.job, self.shape) if copied else 0.0
-        weights = self.each(moved)
-        self.each(states["weights"] - casts - moved)
-        if moved:
-            self.take(moved)
+        casts, moved = cached_weights(self.job, self.shape), buffers(self.job, self.shape)
+        weights = [self.each(one.weights, of=one) for one in moved]
+        self.each(states["weights"] - casts - sum(one.weights for one in moved))
+        for one, blocks in zip(moved, weights, strict=True):
+            for size in (one.weights, one.gradients):
+                if size:
+                    self.take(size)
+            self.give(blocks)
         if zero >= 2:
             self.each(states["gradients"])
-        elif states["gradients"]:
+        elif states["gradients"] and not moved:
             self.take(states["gradients"])
-        self.give(weights)
         self.passing = self.in_passes()
         if STATES in states:
             self.moment = moment_bytes(self.job, self.arch, self.shape, self.ranks) / 2

@@ -38,11 +38,6 @@ Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tens
 CACHED_BYTES = {"fp8_block": 2 * (1 + 4 / 128**2), "nvfp4": 2 * (0.5 + 1 / 16)}
 """Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
 
-BUFFERED_BYTES = {"fp8": 1.0, "mxfp8": 0.0}
-"""Bytes of one weight of a layer in the distributed optimizer's buffer, where not 16 bits: fp8 with a scale
-per tensor without the transpose; MXFP8 none, whose gathered weights take turns with the gradients.
-Source: Megatron-LM, core/distributed/param_and_grad_buffer.py (modify_underlying_storage, shared_buffer)."""
-
 ENDS_BYTES = 2.0
 """Bytes of one weight of embedding and head, and of one gathered weight: 16 bits, but for a head in MXFP8."""
 
@@ -143,11 +138,6 @@ def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: 
     return moment * fullest + by_adam * 2 * moment / (master + 2 * moment)
 
 
-def weights_in_buffer(job: TrainingJob, shape: StageShape) -> float:
-    """What of a stage's weights a distributed optimizer moves into its buffer at the start. [byte]"""
-    return _weights(job, shape, BUFFERED_BYTES.get(job.dtype, ENDS_BYTES))
-
-
 def cached_weights(job: TrainingJob, shape: StageShape) -> float:
     """What of a stage's weights is not there before the first pass. [byte]"""
     made = CACHED_BYTES.get(job.dtype, 0.0) * (job.layout.zero < 3)
@@ -165,8 +155,12 @@ def _weights(job: TrainingJob, shape: StageShape, narrow: float) -> float:
     embedding = shape.embedding * sum(c.embedding for c in shape.chunks)
     head = shape.head * sum(c.head for c in shape.chunks)
     layers = shape.dense_total + shape.expert_total - embedding - head
-    of_head = narrow if "head" in job.dtype_also else ENDS_BYTES
-    return ENDS_BYTES * embedding + of_head * head + narrow * layers
+    return ENDS_BYTES * embedding + head_bytes(job, narrow) * head + narrow * layers
+
+
+def head_bytes(job: TrainingJob, narrow: float) -> float:
+    """Bytes of one weight of the head, where one of a layer takes `narrow`."""
+    return narrow if "head" in job.dtype_also else ENDS_BYTES
 
 
 def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -> dict[str, float]:
