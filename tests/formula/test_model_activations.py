@@ -161,6 +161,18 @@ def test_gradients_behind_the_activation_by_hand():
     assert layer_gradient_bytes(arch, "dense", 1, dtype="fp8") == 2 * 4096 + (2 + 4 - 1) * 14336
 
 
+def test_gradients_before_narrow_experts_by_hand():
+    # DeepSeek-V3, one row to eight experts: behind the activation 2 x 7168 + 4 x 2048 bytes each, but where
+    # rows are sorted again two gradients of 7168; each of 8 tensor ranks receives as many rows of all of them
+    arch = load_model("deepseek-v3")
+    rows = 8 * 2 * (2 * 7168)
+    assert layer_gradient_bytes(arch, "moe", 1) == 2 * 7168 + rows
+    assert layer_gradient_bytes(arch, "moe", 1, tp=8, sequence_parallel=True) == 2 * 7168 / 8 + rows
+    # Mixtral's are wide
+    arch = load_model("mixtral-8x7b")
+    assert layer_gradient_bytes(arch, "moe", 1) == 2 * 4096 + 2 * (2 * 4096 + 4 * 14336)
+
+
 @pytest.mark.parametrize(("loss", "logit"), [("fused", 2), ("unfused", 4), ("eager", 12), ("eager, cut", 16)])
 def test_bytes_of_a_logit(loss, logit):
     arch = load_model("llama-3-8b")

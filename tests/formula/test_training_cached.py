@@ -292,6 +292,17 @@ def test_a_wide_embeddings_gradient_comes_beside_what_is_held_then(hidden: bool)
     assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.01)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp8", "mxfp8"])
+def test_a_layer_of_narrow_experts_is_fullest_where_rows_are_sorted_again(dtype: str) -> None:
+    arch = replace(MOE, expert_ffn=512, vocab=64)
+    wanted = wide(tensor=4, expert=4, sequence_parallel=True).model_copy(update={"dtype": dtype})
+    stage = peak_memory(wanted, arch, FABRIC, CAPACITY).stages[0]
+    assert stage.moment == "a layer backward"
+    found = cached(wanted, arch, FABRIC, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.01)
+
+
 def test_segments_that_grow_hold_less_in_holes() -> None:
     wanted = wide(zero=1)
     plain = cached(wanted, DENSE, FABRIC, 0, expandable=False)

@@ -186,7 +186,9 @@ def layer_gradient_bytes(
     """Activation gradients alive at once, at most, in one layer's backward pass. [byte]
 
     That is behind the activation of the widest MLP: the gradients of its input and output and of the layer's
-    output, less the second product's kept input, freed by its weight gradient just before.
+    output, less the second product's kept input, freed by its weight gradient just before.  Of narrow experts
+    it is before their products, where rows are sorted by expert again: their gradients are there twice
+    (Megatron-LM, core/transformer/moe/token_dispatcher.py, combine_preprocess).
 
     trains  whether the second product has a weight gradient; a frozen one keeps no input
     """
@@ -203,8 +205,8 @@ def layer_gradient_bytes(
         return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
     etp = expert_tp or tp
     received = arch.experts_per_token * etp / tp * imbalance
-    widest = received * ELEMENT * arch.expert_width + behind(arch.expert_ffn / etp, received)
-    return rows * (flowing + widest)
+    sorted_rows = received * ELEMENT * arch.expert_width
+    return rows * (flowing + sorted_rows + max(behind(arch.expert_ffn / etp, received), sorted_rows))
 
 
 def head_activation_bytes(
