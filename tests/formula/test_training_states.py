@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.model import count_parameters
@@ -147,6 +149,30 @@ def test_what_one_rank_alone_holds_is_neither_gathered_nor_reduced(arch: Transfo
             arch, fabric, 80e9,
         ).parts  # fmt: skip
         assert parts[GATHERED] > 0
+
+
+@pytest.mark.parametrize("vocab", [32_000, 256_000])
+def test_ends_of_one_rank_have_their_gradients_under_zero_3_too(vocab: int) -> None:
+    """What Megatron's FSDP lacks beside ZeRO-0 over one rank are empty gradients alone, which its products do
+    not make: embedding and head have theirs before these are added to the sums."""
+    arch, fabric = replace(DENSE, vocab=vocab), machine(4).network.fabric
+    alone, whole = (
+        peak_memory(job(zero=zero, gpus=1), arch, fabric, 80e9).stages[0].parts for zero in (3, 0)
+    )
+    empty = whole.pop("gradient placeholders")
+    assert empty > 0
+    assert alone == pytest.approx(whole)
+    assert {"gradient of the head", "gradient of the embedding"} & set(alone)
+
+
+def test_a_units_gradients_wait_in_16_bits_for_sums_in_fp32() -> None:
+    """FSDP that reduces once a step: 4 bytes of every gradient, and 2 of those of the largest unit."""
+    parts = states(zero=3, reduce_each=False, software="fsdp-2025")
+    assert parts["gradients"] == pytest.approx(4 * PARAMETERS)
+    layer = max(stage_shapes(DENSE, job(zero=3).layout)[0].dense[0])
+    assert parts[WAITING] == pytest.approx(2 * max(layer, DENSE.vocab * DENSE.hidden), rel=1e-3)
+    # sums in 16 bits take what autograd makes as it is
+    assert WAITING not in states(zero=3, reduce_each=False, software="fsdp-2025", gradient_dtype="bf16")
 
 
 def test_experts_of_one_rank_are_not_gathered_where_dense_parameters_are() -> None:

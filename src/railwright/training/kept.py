@@ -72,8 +72,17 @@ def dropout_of(job: TrainingJob) -> float:
     return era_of(job).dropout
 
 
-def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) -> StageActivations:
-    """Activations of one stage of a job that passed `plan.check`."""
+def stage_activations(
+    job: TrainingJob, arch: Transformer, shape: StageShape, unit_waits: bool | None = None
+) -> StageActivations:
+    """Activations of one stage of a job that passed `plan.check`.
+
+    unit_waits  gradients of embedding and head are among those of one unit that wait to be reduced
+                (`states.WAITING`); default: under ZeRO-3
+    """
+    if unit_waits is None:
+        unit_waits = job.layout.zero == 3
+    end = 0.0 if unit_waits or job.lora else ELEMENT * arch.vocab * arch.hidden / job.layout.tensor
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
     kept, whole = each_kept(job, arch, kinds)
     layers = [chunk_kept(job, arch, chunk, kept, whole) for chunk in shape.chunks]
@@ -100,8 +109,8 @@ def stage_activations(job: TrainingJob, arch: Transformer, shape: StageShape) ->
             "activation gradients": flowing,
             "layer on its way to the host": max(_layer_on_its_way(job, each) for each in layers),
         },
-        _head(job, arch) if head else {},
-        _embedding(job, arch) if any(chunk.embedding for chunk in shape.chunks) else {},
+        _head(job, arch, end) if head else {},
+        {"gradient of the embedding": end} if end and any(c.embedding for c in shape.chunks) else {},
     )
 
 
@@ -286,8 +295,9 @@ def _weight_products(
     return layer_operators(arch, kind, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp).backward_weight
 
 
-def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
-    """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient."""
+def _head(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, float]:
+    """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
+    before it is added to the main one."""
     layout, rows, loss = job.layout, tokens_of(job), _loss(job)
     logits = head_activation_bytes(
         arch,
@@ -306,8 +316,8 @@ def _head(job: TrainingJob, arch: Transformer) -> dict[str, float]:
     parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
     if layout.tensor > 1 and layout.sequence_parallel:
         parts["gathered input"] = rows * ELEMENT * arch.hidden
-    if layout.zero < 3 and not job.lora:
-        parts["gradient of the head"] = ELEMENT * arch.vocab * arch.hidden / layout.tensor
+    if gradient:
+        parts["gradient of the head"] = gradient
     return parts
 
 
@@ -371,13 +381,6 @@ def _joined(job: TrainingJob, arch: Transformer) -> float:
     """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's."""
     inputs = 4 + 2 * more_by_norm(arch, eager_parts(job))
     return arch.mtp_layers * tokens_of(job) * inputs * ELEMENT * arch.hidden / _split(job)
-
-
-def _embedding(job: TrainingJob, arch: Transformer) -> dict[str, float]:
-    """The embedding's gradient before it is added to the main gradients."""
-    if job.lora or job.layout.zero == 3:
-        return {}
-    return {"gradient of the embedding": ELEMENT * arch.vocab * arch.hidden / job.layout.tensor}
 
 
 def _split(job: TrainingJob) -> int:

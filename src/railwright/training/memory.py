@@ -18,7 +18,7 @@ from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches
 from railwright.training.stages import StageShape, stage_shapes
-from railwright.training.states import AT_STEP, IN_PASSES, cached_weights, state_parts
+from railwright.training.states import AT_STEP, IN_PASSES, cached_weights, state_parts, unit_waits
 
 SYSTEM = "CUDA context and NCCL buffers"
 """The part of the memory that no tensor of the job takes."""
@@ -101,7 +101,7 @@ def _stage(
     """The fullest moment of one GPU of a stage."""
     states = state_parts(job, arch, shape, ranks)
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
-    tensors = stage_activations(job, arch, shape)
+    tensors = stage_activations(job, arch, shape, unit_waits(job, states))
     held = max(moments, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}

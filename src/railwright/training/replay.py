@@ -26,6 +26,7 @@ from railwright.training.states import (
     cached_weights,
     moment_bytes,
     state_parts,
+    unit_waits,
 )
 from railwright.training.tape import LayerPass, LayerPlan, backward, forward
 
@@ -72,8 +73,8 @@ class Replay:
         job, shape = self.job, self.shape
         self.turn = 0
         self.chunks = [layers_of(job, self.arch, chunk) for chunk in shape.chunks]
-        self.tensors = stage_activations(job, self.arch, shape)
         self.states = state_parts(job, self.arch, shape, self.ranks)
+        self.tensors = stage_activations(job, self.arch, shape, unit_waits(job, self.states))
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
         self.rows = tokens_of(job)
         self.full = ELEMENT * self.rows * self.arch.hidden

@@ -6,6 +6,8 @@ what is sharded; experts have replicas of their own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import reads_as_kept
@@ -81,7 +83,9 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     What one rank alone holds is neither gathered nor reduced, but for fp32 shards, of which 16 bits are made.
     Beside these a reduced gradient has fp32 too, whatever it was sent in (PyTorch, FSDP2,
     _fsdp_collectives.py, foreach_reduce: cast to the parameter's type; FSDP, _runtime_utils.py,
-    _cast_grad_to_param_dtype).
+    _cast_grad_to_param_dtype).  Gradients that are summed up in fp32 before they are reduced wait for that in
+    16 bits, those of one unit (_fsdp_param_group.py, post_backward; _fsdp_param.py,
+    to_accumulated_grad_if_needed).
     Frozen weights have neither gradients nor states.  Under Muon, those of the rank with most of them.
     """
     layout, gradient = job.layout, gradient_bytes(job)
@@ -106,6 +110,8 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
             weight, master = MASTER_BYTES["fp32"], 0.0
         parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
         parts[GATHERED] = ENDS_BYTES * _gathered(job, shape, *cut)
+        if wide and not layout.reduce_each and gradient == 4.0:
+            parts[WAITING] = ENDS_BYTES * min(_largest_unit(shape), dense + expert)
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
     if runs_engine(job):
@@ -124,6 +130,13 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
         elif not offload:
             parts[COPY] = 4.0 * shard
     return parts
+
+
+def unit_waits(job: TrainingJob, states: Mapping[str, float]) -> bool:
+    """Whether a whole unit's gradients wait under ZeRO-3, among them those of embedding and head, rather than
+    one weight's at a time, as where one rank alone holds a stage (Megatron-LM, core/distributed/fsdp/src/
+    megatron_fsdp/megatron_fsdp.py, _grad_acc)."""
+    return job.layout.zero == 3 and states.get(WAITING, 0.0) > 0
 
 
 def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int) -> float:
