@@ -11,7 +11,7 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
-from railwright.spec.training import Overlap
+from railwright.spec.training import Overlap, RecomputeModule
 from railwright.training.allocator import MIB, Allocator
 from railwright.training.cached import _plans, cached
 from railwright.training.kept import layer_kept
@@ -21,6 +21,7 @@ from railwright.training.replay import Replay
 from railwright.training.replay_deepspeed import DeepSpeedReplay, _reached
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.stages import stage_shapes
+from railwright.training.tape import forward
 from training_cases import DENSE, MOE, job, machine, wide
 
 FABRIC = machine(4).network.fabric
@@ -87,6 +88,27 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
         assert found is not None
         assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)
         assert found.allocated <= found.reserved <= 2 * found.allocated
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8", "mxfp8", "fp8_block", "nvfp4"])
+@pytest.mark.parametrize(
+    "modules", [(), ("core_attn",), ("mlp",), ("ops",), ("moe_act",), ("layernorm", "moe")]
+)
+def test_a_layer_holds_between_its_passes_what_is_added_up(
+    modules: tuple[RecomputeModule, ...], dtype: str
+) -> None:
+    """By operators, attention's output is among it without the copy that the projection reads."""
+    kinds: list[tuple[Transformer, Layer]] = [(DENSE, "dense"), (MOE, "moe")]
+    for arch, kind in kinds if "ops" not in modules else kinds[:1]:
+        wanted = wide(
+            recompute="selective" if modules else "none", recompute_modules=modules or ("core_attn",)
+        )
+        wanted = wanted.model_copy(update={"dtype": dtype})
+        memory = Allocator()
+        entry = memory.take(2 * 2 * 4096 * arch.hidden)
+        done, _ = forward(memory, _plans(wanted, arch, kind)[0], entry)
+        held = sum(block.size for block in done.held.values())
+        assert held == pytest.approx(layer_kept(wanted, arch, kind), rel=0.01)
 
 
 @pytest.mark.parametrize("targets", [("qkv",), ("attention output",), ("mlp up", "mlp down")])

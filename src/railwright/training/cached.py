@@ -244,7 +244,9 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True)
 
 def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute) -> LayerPlan:
     layout, era = job.layout, era_of(job)
-    whole = layer_kept_parts(job, arch, kind, "none")
+    kept = layer_kept_parts(job, arch, kind, recompute)
+    # computed again by operators, attention keeps its output without the copy that the projection reads
+    whole = {n: kept.get(n, size) for n, size in layer_kept_parts(job, arch, kind, "none").items()}
     tensors = layer_tensors(
         arch,
         kind,
@@ -272,7 +274,7 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(
         tensors,
-        layer_kept_parts(job, arch, kind, recompute),
+        kept,
         again=recompute == "full",
         gradient=ELEMENT if autograd else 0.0,
         eager=not era.compiled_casts,
