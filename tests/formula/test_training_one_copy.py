@@ -10,8 +10,12 @@ from railwright.catalog import load_catalog
 from railwright.model.architecture import Operator
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
+from railwright.training.cached import cached
 from railwright.training.layers import operators_of
-from training_cases import DENSE, MOE, job
+from railwright.training.memory import peak_memory
+from railwright.training.stages import stage_shapes
+from railwright.training.states import state_parts
+from training_cases import DENSE, MOE, job, machine
 
 GPUS = load_catalog().gpus
 LORA = Lora(rank=8, targets=("qkv",))
@@ -64,3 +68,25 @@ def test_what_reads_16_bits_is_written_so() -> None:
     eager = job(dtype="fp8").model_copy(update={"unfused": ("norm",)})
     layer = operators_of(eager, split, "dense", GPUS["b200-sxm"])
     assert {op.name: op.bytes for op in layer.forward}["mlp norm"] > 4 * 1024 * split.hidden
+
+
+def test_weights_without_a_transpose_take_a_byte() -> None:
+    """Embedding and head stay in 16 bits; the optimizer's buffer has one copy everywhere."""
+    wanted = job(dtype="fp8", zero=1)
+    (shape,) = stage_shapes(DENSE, wanted.layout)
+    two, one = (state_parts(wanted, DENSE, shape, 8, once)["weights"] for once in (False, True))
+    assert two == 2 * shape.dense_total
+    assert one == two - (shape.dense_total - shape.embedding - shape.head)
+
+
+def test_memory_and_replay_know_the_generation_of_a_cluster_s_gpus() -> None:
+    wanted = job(dtype="fp8", zero=1, gpus=8)
+    fabrics = [machine(1, server=name).network.fabric for name in ("dgx-h100", "dgx-b200")]
+    assert [fabric.generation for fabric in fabrics] == ["hopper", "blackwell"]
+    weights = [peak_memory(wanted, DENSE, fabric, 0.0).stages[0].parts["weights"] for fabric in fabrics]
+    (shape,) = stage_shapes(DENSE, wanted.layout)
+    assert weights[0] - weights[1] == shape.dense_total - shape.embedding - shape.head
+    held = [cached(wanted, DENSE, fabric, 0) for fabric in fabrics]
+    assert held[0] is not None
+    assert held[1] is not None
+    assert held[0].allocated - held[1].allocated == pytest.approx(weights[0] - weights[1], rel=0.01)

@@ -107,6 +107,7 @@ class _Layout:
 @dataclass(frozen=True)
 class _Parts:
     server: Server
+    generation: str
     nic: Nic
     switch: Switch
     scale_up: float
@@ -188,7 +189,8 @@ def _choose_parts(inferred: Inferred, layout: _Layout, catalog: Catalog, named: 
     notes.append(f"assumed the latency of switch '{switch.name}' and default cable lengths")
     gpu, nic = find(catalog.gpus, server.gpu), find(catalog.nics, server.nic)
     rate_inside = gpu.scale_up_bandwidth or gpu.slot
-    return _Parts(server, nic, switch, rate_inside, scale_up_name(gpu), gpu.lane_to(nic), tuple(notes))
+    lane = gpu.lane_to(nic)
+    return _Parts(server, gpu.generation, nic, switch, rate_inside, scale_up_name(gpu), lane, tuple(notes))
 
 
 def _host_rate(inferred: Inferred) -> float:
@@ -266,6 +268,7 @@ def _assemble(inferred: Inferred, layout: _Layout, parts: _Parts) -> Fabric:
                 if t
             },
         },
+        generation=parts.generation,
         notes=tuple(notes),
         scale_up=parts.scale_up_name,
     )

@@ -64,6 +64,7 @@ class Fabric:
     capacity  (L,) rate of each direction after faults; 0 when failed [byte/s]
     nic_of_gpu (G,) device id of the NIC that a GPU sends through
     parts     catalogue names: 'server', 'gpu', 'nic', 'leaf', 'spine', 'core'
+    generation  of its GPUs in the catalogue ('hopper'); '' without any
     latency   (N,) time to cross each device, port to port [s]; 0 for GPUs and scale-up switches
     reserved_ports  leaf ports cabled to machines outside the graph (subnet managers, storage)
     breakout  parts that ports of leaves are numbered in: leaf port p is numbered (p - 1) x breakout + 1 when
@@ -90,6 +91,7 @@ class Fabric:
     nic_of_gpu: Ints
     latency: Floats
     parts: Mapping[str, str]
+    generation: str = ""
     notes: tuple[str, ...] = ()
     reserved_ports: int = 0
     breakout: int = 1

@@ -57,6 +57,7 @@ def wire(order: Order, plan: Plan) -> Fabric:
         nic_of_gpu=(devices.first(order, plan, Kind.NIC) + nics).astype(np.int32),
         latency=devices.latencies(order, plan),
         parts=_parts(order, plan),
+        generation=order.gpu.generation if server.gpus else "",
         notes=_notes(order, plan),
         reserved_ports=plan.reserved_ports,
         breakout=order.network.breakout,

@@ -24,6 +24,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.again import layers_again
 from railwright.training.kept import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.one_copy import weighs_one_byte
 from railwright.training.route import Chunk
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
@@ -228,7 +229,9 @@ class Footprint:
         cut = tuple(setting[a] for a in (*STAGING, *SHARDING, "context", "zero", "offload"))
         key = (*cut, folding(setting["schedule"]), stage)
         if key not in self._states:
-            parts = state_parts(apply(self.job, setting), self.arch, shape, replicas)
+            job = apply(self.job, setting)
+            once = weighs_one_byte(job, self.fabric.generation)
+            parts = state_parts(job, self.arch, shape, replicas, once)
             copy, passing = (sum(parts.pop(n, 0.0) for n in names) for names in (AT_STEP, IN_PASSES))
             self._states[key] = sum(parts.values()), passing, copy
         return self._states[key]

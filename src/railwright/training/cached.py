@@ -27,6 +27,7 @@ from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
 from railwright.training.lora import is_needed, with_inner
 from railwright.training.memory import GIB, SYSTEM
+from railwright.training.one_copy import weighs_one_byte
 from railwright.training.replay import Plans, Replay, layers_of
 from railwright.training.replay_deepspeed import DeepSpeedReplay
 from railwright.training.result import Memory
@@ -105,7 +106,7 @@ def cached(
     plans = _stage_plans(job, arch, shape)
     memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
     kind = DeepSpeedReplay if runs_engine(job) else Replay
-    replay = kind(job, arch, shape, ranks, plans, memory)
+    replay = kind(job, arch, shape, ranks, weighs_one_byte(job, fabric.generation), plans, memory)
     replay.start()
     second = retries = 0
     for step in range(STEPS):

@@ -14,6 +14,7 @@ from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
 from railwright.training.kept import StageActivations, each_kept, stage_activations
 from railwright.training.moved import at_start
+from railwright.training.one_copy import weighs_one_byte
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches
@@ -48,7 +49,16 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     shapes = stage_shapes(arch, layout, job.lora)
     system = _system(job, sizes)
     stages = tuple(
-        _stage(job, arch, index, shape, moments, _held_at_ends(*order, index, shape), sizes.replicas, system)
+        _stage(
+            job,
+            arch,
+            index,
+            shape,
+            moments,
+            _held_at_ends(*order, index, shape),
+            state_parts(job, arch, shape, sizes.replicas, weighs_one_byte(job, fabric.generation)),
+            system,
+        )
         for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
     )
     fullest = max(stages, key=lambda s: s.total)
@@ -95,11 +105,10 @@ def _stage(
     shape: StageShape,
     moments: tuple[Held, ...],
     at_ends: tuple[tuple[Held, ...], tuple[Held, ...]],
-    ranks: int,
+    states: dict[str, float],
     system: float,
 ) -> StageMemory:
     """The fullest moment of one GPU of a stage."""
-    states = state_parts(job, arch, shape, ranks)
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape, unit_waits(job, states))
     held = max(moments, key=lambda m: _bytes(m, tensors))

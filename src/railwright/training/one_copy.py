@@ -34,14 +34,16 @@ ACTIVATIONS = ("mlp activation", "shared expert activation")
 """Kernels that write what the next product reads in fp8."""
 
 
-def takes_any_layout(gpu: Gpu) -> bool:
-    """Whether products in fp8 take operands in any layout."""
-    return gpu.generation in ANY_LAYOUT
+def weighs_one_byte(job: TrainingJob, generation: str) -> bool:
+    """Whether a job's weights in fp8 have one copy on GPUs of a generation; frozen ones too have two where
+    the gradients of their inputs read the other."""
+    return job.dtype == "fp8" and not compiled_casts(job) and generation in ANY_LAYOUT
 
 
 def has_one_copy(job: TrainingJob, gpu: Gpu) -> bool:
     """Whether a job's inputs and gradients are cast once."""
-    return job.dtype == "fp8" and not compiled_casts(job) and (takes_any_layout(gpu) or job.lora is not None)
+    frozen = job.dtype == "fp8" and not compiled_casts(job) and job.lora is not None
+    return frozen or weighs_one_byte(job, gpu.generation)
 
 
 def with_one_copy(operators: LayerOperators, *, routed: bool, gated: bool, split: bool) -> LayerOperators:

@@ -59,6 +59,7 @@ class Replay:
     """A stage under Megatron-LM or PyTorch's FSDP.
 
     ranks   that hold the same dense parameters
+    one_copy  whether weights in fp8 have no transpose
     plans   of each layer, taken in turn: experts receive other numbers of rows every time
     """
 
@@ -66,6 +67,7 @@ class Replay:
     arch: Transformer
     shape: StageShape
     ranks: int
+    one_copy: bool
     plans: Plans
     memory: Allocator
 
@@ -73,7 +75,7 @@ class Replay:
         job, shape = self.job, self.shape
         self.turn = 0
         self.chunks = [layers_of(job, self.arch, chunk) for chunk in shape.chunks]
-        self.states = state_parts(job, self.arch, shape, self.ranks)
+        self.states = state_parts(job, self.arch, shape, self.ranks, self.one_copy)
         self.tensors = stage_activations(job, self.arch, shape, unit_waits(job, self.states))
         self.split = job.layout.tensor if job.layout.sequence_parallel else 1
         self.rows = tokens_of(job)

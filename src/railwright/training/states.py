@@ -29,13 +29,17 @@ WEIGHT_BYTES = {
     "mxfp8": 2 * (1 + 1 / 32),
     "nvfp4": 2 + 2 * (0.5 + 1 / 16),
 }
-"""Bytes of one weight of a layer.  16 bits; fp8 keeps the weight and its transpose in one byte each; MXFP8 a
+"""Bytes of one weight of a layer.  16 bits; fp8 keeps the weight and its transpose in one byte each where
+products do not take any layout; MXFP8 a
 row- and a column-wise copy with one scale byte per 32 elements; fp8 with a scale per row 16 bits (torchao);
 with one per block 16 bits and both copies, cached over a step's microbatches, 4 bytes of scale per 128 x 128;
 NVFP4 those, and both copies in 4 bits with one scale byte per 16, cached over a step's microbatches.
 Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather for fp8 with a scale per tensor and for
 MXFP8, none for blocks and for NVFP4);
 Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
+
+ONE_COPY = 1.0
+"""Bytes of one in fp8 without a transpose."""
 
 CACHED_BYTES = {"fp8_block": 2 * (1 + 4 / 128**2), "nvfp4": 2 * (0.5 + 1 / 16)}
 """Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
@@ -73,10 +77,13 @@ IN_PASSES = (GATHERED, WAITING, PASSING)
 and by its end all gradients are reduced."""
 
 
-def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int) -> dict[str, float]:
+def state_parts(
+    job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int, one_copy: bool = False
+) -> dict[str, float]:
     """Weights, gradients and optimizer states of one GPU of a stage. [byte]
 
-    ranks  that hold the same dense parameters: data- times context-parallel size
+    ranks     that hold the same dense parameters: data- times context-parallel size
+    one_copy  whether weights in fp8 have no transpose (`one_copy.weighs_one_byte`)
 
     ZeRO-1 shards the optimizer states over them, ZeRO-2 the gradients too, down to one bucket that waits for
     its reduction, ZeRO-3 also the weights, over `layout.shard` of them, down to the units that are gathered.
@@ -93,7 +100,7 @@ def state_parts(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: i
     over, expert_over = Sizes.under(layout, ranks // layout.context).over(layout.zero)
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = shape.trained_shard(over, expert_over)
-    weights = _weights(job, shape, WEIGHT_BYTES[job.dtype])
+    weights = _weights(job, shape, ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype])
     parts = {"weights": weights, "gradients": gradient * (dense + expert)}
     wide = has_fp32_shards(job)
     widened = wide and layout.reduce_each
