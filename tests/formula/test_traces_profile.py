@@ -108,6 +108,8 @@ def test_a_kernel_is_known_by_its_name(name: str, work: str) -> None:
     [
         ("void deep_ep::intranode::combine<c10::BFloat16, 8>(int)", "all_to_all", "ep"),
         ("void deep_ep::internode_ll::dispatch<true, 7168>(void*)", "all_to_all", "ep"),
+        ("void mori::moe::EpDispatchIntraNodeKernel<hip_bfloat16>(x)", "all_to_all", "ep"),
+        ("EpCombineInterNodeV1Kernel_bf16", "all_to_all", "ep"),
         ("userbuffers_fp16_sum_inplace_gpu_mc_ag<4>(int)", "all_gather", "tp"),
         ("userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_stride", "reduce_scatter", "tp"),
         ("kuserbuffers_pushrecv(int, int)", "sendrecv", "tp"),
@@ -146,6 +148,37 @@ def test_an_event_of_no_length_has_no_instant(tmp_path: Path, event: dict[str, o
     file = tmp_path / "profile.json"
     file.write_text(json.dumps(whole))
     assert step_of(read(file)).exposed == pytest.approx(step_of(read(FIXTURE)).exposed)
+
+
+def _beside(tmp_path: Path, *more: dict[str, object]) -> Path:
+    """The fixture with more events."""
+    whole = json.loads(FIXTURE.read_text())
+    whole["traceEvents"] += [{"ph": "X", "tid": 7, **event} for event in more]
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(whole))
+    return file
+
+
+def test_an_event_that_ends_before_it_begins_is_left_out_and_told(tmp_path: Path) -> None:
+    """Of operators of the CPU, which do not count beside a GPU, nothing is said."""
+    cut = {"cat": "kernel", "pid": 0, "name": "nvjet_tst", "ts": 5_100, "dur": -3_000}
+    file = _beside(tmp_path, cut, {**cut, "cat": "cpu_op"})
+    step = step_of(read(file))
+    assert step.exposed == pytest.approx(step_of(read(FIXTURE)).exposed)
+    words = compare([step], job(gpus=16), DENSE, machine(2))[0].words
+    assert words[1].startswith("1 event left out that ends before the start")
+
+
+def test_of_several_gpus_in_one_profile_one_is_compared(tmp_path: Path) -> None:
+    """Ranks' profiles in one file: another GPU's kernels in the first one's gaps were its work, and marks of
+    both were one step."""
+    mark = {"cat": "gpu_user_annotation", "pid": 1, "name": "ProfilerStep#5", "ts": 4_000, "dur": 2_500}
+    idle = {"cat": "kernel", "pid": 1, "name": "nvjet_tst", "ts": 5_800, "dur": 200}
+    step = step_of(read(_beside(tmp_path, mark, idle)))
+    assert step.exposed == pytest.approx(step_of(read(FIXTURE)).exposed)
+    words = compare([step], job(gpus=16), DENSE, machine(2))[0].words
+    assert "Kernels of 2 GPUs are in this profile; those of GPU 0" in words[1]
+    assert "those of 1 are left out" in words[1]
 
 
 def test_a_profile_of_another_job_is_refused(tmp_path: Path) -> None:

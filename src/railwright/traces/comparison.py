@@ -280,6 +280,8 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str,
             "No GPU is in this profile, so what its CPU ran stands beside the predicted kernels: of a job on "
             "GPUs these are launches (profile with ProfilerActivity.CUDA)."
         )
+    words += step.notes
+    told = len(words)
     for row in sorted(rows, key=lambda r: -abs(r.measured - r.predicted)):
         off = row.measured - row.predicted
         if abs(off) < 0.02 * predicted.step_time:
@@ -289,6 +291,6 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str,
             f"{row.share[0].upper()}{row.share[1:]}: {row.measured * 1e3:.2f} ms of the step, "
             f"{abs(off) * 1e3:.2f} ms {more} than the predicted {row.predicted * 1e3:.2f} ms."
         )
-    if len(words) == 1 + (not step.on_gpu):
+    if len(words) == told:
         words.append("No share is off by more than 2 % of the step.")
     return tuple(words)

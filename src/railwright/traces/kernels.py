@@ -3,8 +3,9 @@
 Names: cuBLAS and CUTLASS ('sm90_xmma_gemm_…', 'nvjet_…', 'cutlass_…'), FlashAttention and cuDNN
 ('flash_fwd_…', '…fmha…'), Triton, Tensile on AMD ('Cijk_…'), NCCL and RCCL (NVIDIA/nccl,
 src/device/generate.py; older ones 'ncclKernel_AllReduce_RING_LL_Sum_float'), DeepEP (deepseek-ai/DeepEP,
-csrc/kernels), Transformer Engine's user buffers (common/comm_gemm_overlap/userbuffers/userbuffers.cu) and
-PyTorch's symmetric memory (CUDASymmetricMemoryOps.cu).
+csrc/kernels), MORI (ROCm/mori, src/ops/dispatch_combine), Transformer Engine's user buffers
+(common/comm_gemm_overlap/userbuffers/userbuffers.cu) and PyTorch's symmetric memory
+(CUDASymmetricMemoryOps.cu).
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ _MOVERS: tuple[tuple[re.Pattern[str], Op | None, str], ...] = (
         "all_to_all",
         "ep",
     ),
+    (re.compile(r"(?:\bmori::moe::|^(?:void )?)Ep(?:Dispatch|Combine)[A-Z]\w*"), "all_to_all", "ep"),
     # RCCL's kernel for collectives of MSCCL; its name says the reduction alone (src/device/msccl_kernel.h)
     (re.compile(r"\bmscclKernel_"), None, ""),
     (re.compile(r"\bk?userbuffers_(?:push|pull|send|recv)"), "sendrecv", "tp"),
@@ -101,7 +103,7 @@ _MOVERS: tuple[tuple[re.Pattern[str], Op | None, str], ...] = (
     (re.compile(r"\b(?:multimem|two_shot)\w*_reduce_scatter"), "reduce_scatter", ""),
 )
 """Kernels that move data between GPUs without NCCL: their collective, and the parallelism that they alone
-serve ('' for any).  DeepEP sends tokens to experts; user buffers overlap tensor parallelism."""
+serve ('' for any).  DeepEP and MORI send tokens to experts; user buffers overlap tensor parallelism."""
 
 
 @dataclass(frozen=True)

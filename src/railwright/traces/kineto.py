@@ -13,13 +13,15 @@ import gzip
 import json
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from railwright.traces.reading import Unreadable, finite, value_at
 from railwright.traces.refusal import wrong
+from railwright.units import number
 
 CHUNK = 1 << 20
 """What is read at once [byte]."""
@@ -56,7 +58,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One event: start and end from the trace's first event [s]; `lane` is its stream or thread."""
+    """One event: start and end from the trace's first event [s]; `lane` is its stream or thread.
+
+    process  its pid, which of what ran on a GPU is the GPU's number
+    """
 
     name: str
     category: str
@@ -64,17 +69,22 @@ class Span:
     end: float
     lane: str
     call: Call | None = None
+    process: str = ""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One rank's trace, spans by start; `rank` is None where the trace does not say it."""
+    """One rank's trace, spans by start; `rank` is None where the trace does not say it.
+
+    notes  what was left out, in words
+    """
 
     file: str
     rank: int | None
     world: int | None
     spans: tuple[Span, ...]
     on_gpu: bool
+    notes: tuple[str, ...] = ()
 
 
 def read(file: str | Path) -> Profile:
@@ -88,8 +98,12 @@ def read(file: str | Path) -> Profile:
     on_gpu = any(span.category in DEVICE for span in kept)
     if not on_gpu:
         kept = [s for s in map(_span, _events(path, head)) if s.category in ("cpu_op", *MARKS)]
+    kept, notes = _ended(kept)
     if not any(span.category not in MARKS for span in kept):
         raise wrong(path, "", "a profile without kernels and without operators; was anything profiled?")
+    if on_gpu:
+        kept, others = _of_one_gpu(kept)
+        notes += others
     first = min(span.start for span in kept)
     spans = sorted((_moved(span, first) for span in kept), key=lambda s: (s.start, s.end, s.name))
     about = head.get("distributedInfo") or {}
@@ -106,7 +120,45 @@ def read(file: str | Path) -> Profile:
         world if isinstance(world, int) else None,
         tuple(spans),
         on_gpu,
+        tuple(notes),
     )
+
+
+def _ended(spans: list[Span]) -> tuple[list[Span], list[str]]:
+    """(spans that end, what is said of others).
+
+    The profiler gives what had not ended when it stopped an end before its start (pytorch/kineto until its
+    PR 646, PyTorch's operators in 2.3 and 2.7).
+    """
+    kept = [span for span in spans if span.end >= span.start]
+    gone = len(spans) - len(kept)
+    if not gone:
+        return kept, []
+    return kept, [
+        f"{number(gone, 'event')} left out that {'ends' if gone == 1 else 'end'} before the start, as a "
+        "profiler writes what had not ended when it stopped."
+    ]
+
+
+def _of_one_gpu(spans: list[Span]) -> tuple[list[Span], list[str]]:
+    """(what ran on one GPU, and all of the host; what is said of other GPUs): a rank has one GPU.
+
+    That on which kernels take longest: a trace of several ranks has theirs too, and a rank may touch another
+    rank's GPU.
+    """
+    busy: dict[str, float] = defaultdict(float)
+    for span in spans:
+        if span.category in DEVICE:
+            busy[span.process] += span.end - span.start
+    if len(busy) < 2:
+        return spans, []
+    chosen = max(sorted(busy), key=lambda gpu: busy[gpu])
+    left = ", ".join(sorted(busy.keys() - {chosen}))
+    on_device = (*DEVICE, "gpu_user_annotation")
+    return [s for s in spans if s.process == chosen or s.category not in on_device], [
+        f"Kernels of {len(busy)} GPUs are in this profile; those of GPU {chosen}, which take longest, are "
+        f"compared, and those of {left} are left out: give each rank a profile of its own."
+    ]
 
 
 def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -158,7 +210,7 @@ def _listed(text: _Text) -> Iterator[dict[str, Any]]:
 def _mistake(event: dict[str, Any]) -> str:
     """What is wrong with an event, '' for nothing; its time and length [us] become floats."""
     start, length = _microseconds(event.get("ts")), _microseconds(event.get("dur", 0.0))
-    if start is None or length is None or length < 0:
+    if start is None or length is None:
         return "without a time and a length"
     event["ts"], event["dur"] = start, length
     args = event.get("args")
@@ -183,7 +235,7 @@ def _span(event: dict[str, Any]) -> Span:
     lane = f"stream {args['stream']}" if "stream" in args else f"thread {event.get('tid', '')}"
     return Span(
         str(event.get("name", "")), str(event.get("cat", "")).lower(), start, start + event["dur"] * 1e-6,
-        lane, _call(args),
+        lane, _call(args), str(event.get("pid", "")),
     )  # fmt: skip
 
 
@@ -202,7 +254,7 @@ def _call(args: dict[str, Any]) -> Call | None:
 
 
 def _moved(span: Span, by: float) -> Span:
-    return Span(span.name, span.category, span.start - by, span.end - by, span.lane, span.call)
+    return replace(span, start=span.start - by, end=span.end - by)
 
 
 class _Text:

@@ -51,6 +51,7 @@ class Step:
     exposed   seconds of the step by kind, communication by the indices in `collectives` of all that run at
               once; adds up to `seconds`
     on_gpu    whether a device ran it; else it is the CPU's operators
+    notes     what of the profile was left out, in words
     """
 
     file: str
@@ -64,6 +65,7 @@ class Step:
     exposed_calls: dict[tuple[int, ...], float]
     collectives: tuple[Collective, ...]
     on_gpu: bool = True
+    notes: tuple[str, ...] = ()
 
 
 def step_of(profile: Profile, whole: bool = False) -> Step:
@@ -164,7 +166,7 @@ def _measure(
     collectives = tuple(Collective(op, call, tuple(times[i]), of) for (op, call, of), i in calls.items())
     return Step(
         profile.file, profile.rank, profile.world, found, steps, end - begin, busy, exposed, exposed_calls,
-        collectives, profile.on_gpu,
+        collectives, profile.on_gpu, profile.notes,
     )  # fmt: skip
 
 
