@@ -218,6 +218,36 @@ def test_marks_of_several_streams_are_one_step(tmp_path: Path) -> None:
     assert (two.seconds, two.exposed) == (one.seconds, one.exposed)
 
 
+def test_a_step_is_what_the_host_launched_in_it(tmp_path: Path) -> None:
+    """The host is 100, 200 and 700 us ahead of three steps of 1,000 us of its device, whose marks end with
+    the forward pass: neither its marks (a median of 900 us) nor the device's are the steps."""
+    events: list[dict[str, object]] = []
+    host, device = [0, 900, 1400, 2300], [100, 1100, 2100]
+    for step, start in enumerate(device):
+        name = f"ProfilerStep#{step}"
+        begin, end = host[step : step + 2]
+        events += [
+            {"cat": "user_annotation", "pid": 9, "name": name, "ts": begin, "dur": end - begin - 1},
+            {"cat": "gpu_user_annotation", "pid": 0, "name": name, "ts": start, "dur": 300},
+        ]
+        for kernel, (at, takes) in enumerate(((0, 300), (300, 650), (950, 50))):
+            about = {"correlation": 10 * step + kernel}
+            call = {"name": "cudaLaunchKernel", "ts": begin + 20 + kernel, "dur": 2, "args": about}
+            on_gpu = {"name": "nvjet_tst", "ts": start + at, "dur": takes, "args": {"stream": 7, **about}}
+            events += [
+                {"cat": "cuda_runtime", "pid": 9, **call},
+                {"cat": "kernel", "pid": 0, **on_gpu},
+            ]
+    file = tmp_path / "profile.json"
+    for steps, found in ((3, 3), (1, 1)):
+        chosen = [e for e in events if steps == 3 or float(str(e["ts"])) < (900 if e["pid"] else 1100)]
+        file.write_text(json.dumps({"traceEvents": [{"ph": "X", **event} for event in chosen]}))
+        step = step_of(read(file))
+        assert (step.found, step.steps) == ("ProfilerStep", found)
+        assert step.seconds / US == pytest.approx(1000, rel=1e-6)
+        assert step.exposed["gemm"] / US == pytest.approx(1000, rel=1e-6)
+
+
 def test_without_marks_the_step_is_the_pattern_that_repeats(tmp_path: Path) -> None:
     whole = json.loads(FIXTURE.read_text())
     whole["traceEvents"] = [e for e in whole["traceEvents"] if "annotation" not in e.get("cat", "")]

@@ -34,6 +34,9 @@ DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 MARKS = ("user_annotation", "gpu_user_annotation")
 
+CALLS = ("_runtime", "_driver")
+"""How categories of the host's calls end: 'cuda_runtime', of ROCm too, 'cuda_driver', 'xpu_runtime'."""
+
 WIDTH = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2, "byte": 1,
     "char": 1, "int8": 1, "uint8": 1, "int": 4, "int32": 4, "long": 8, "int64": 8, "bool": 1, "short": 2,
@@ -60,7 +63,8 @@ class Call:
 class Span:
     """One event: start and end from the trace's first event [s]; `lane` is its stream or thread.
 
-    process  its pid, which of what ran on a GPU is the GPU's number
+    process   its pid, which of what ran on a GPU is the GPU's number
+    launched  when the host called for it, None where the trace does not say it or it is the host's own [s]
     """
 
     name: str
@@ -70,6 +74,7 @@ class Span:
     lane: str
     call: Call | None = None
     process: str = ""
+    launched: float | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def read(file: str | Path) -> Profile:
     """
     path = Path(file)
     head: dict[str, Any] = {}
-    kept = [span for span in map(_span, _events(path, head)) if span.category in (*DEVICE, *MARKS)]
+    kept = _launched(_events(path, head))
     on_gpu = any(span.category in DEVICE for span in kept)
     if not on_gpu:
         kept = [s for s in map(_span, _events(path, head)) if s.category in ("cpu_op", *MARKS)]
@@ -122,6 +127,28 @@ def read(file: str | Path) -> Profile:
         on_gpu,
         tuple(notes),
     )
+
+
+def _launched(events: Iterator[dict[str, Any]]) -> list[Span]:
+    """What ran on the device, with the time of the call that launched it, and annotations.
+
+    Both have CUPTI's (or ROCm's) correlation; one that calls of two processes have says nothing.
+    """
+    kept: list[tuple[Span, object]] = []
+    calls: dict[object, tuple[str, float | None]] = {}
+    for event in events:
+        span, args = _span(event), event.get("args")
+        found = args.get("correlation") if isinstance(args, dict) else None
+        if span.category in (*DEVICE, *MARKS):
+            kept.append((span, found if isinstance(found, int) else None))
+        elif isinstance(found, int) and span.category.endswith(CALLS):
+            process, _ = calls.setdefault(found, (span.process, span.start))
+            if process != span.process:
+                calls[found] = process, None
+    return [
+        replace(span, launched=calls.get(found, ("", None))[1]) if span.category in DEVICE else span
+        for span, found in kept
+    ]
 
 
 def _ended(spans: list[Span]) -> tuple[list[Span], list[str]]:
@@ -254,7 +281,8 @@ def _call(args: dict[str, Any]) -> Call | None:
 
 
 def _moved(span: Span, by: float) -> Span:
-    return replace(span, start=span.start - by, end=span.end - by)
+    launched = None if span.launched is None else span.launched - by
+    return replace(span, start=span.start - by, end=span.end - by, launched=launched)
 
 
 class _Text:

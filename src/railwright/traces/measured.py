@@ -7,6 +7,7 @@ nobody: the GPU waits for its host.  So the shares add up to the step.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,22 +109,63 @@ def _works(span: Span) -> bool:
 
 
 def _marked(profile: Profile) -> list[tuple[float, float]]:
-    """Windows of ProfilerStep#: the device's where it has them, else from one host step to the next.
+    """Windows of ProfilerStep#: of what the host launched in them where the trace says it, else the device's
+    marks where it has them, else from one host step to the next."""
+    if windows := _of_launches(profile):
+        return windows
+    for category in ("gpu_user_annotation", "user_annotation"):
+        if steps := _marks(profile, category):
+            return [(begin, end) for begin, end in _to_the_next(steps) if end > begin]
+    return []
+
+
+def _marks(profile: Profile, category: str) -> list[tuple[float, float]]:
+    """Begin and end of every ProfilerStep#.
 
     Kineto writes a device's mark once per stream that has work of the step, so marks of one name are one
     step, from the first stream's begin to the last one's end.
     """
-    for category in ("gpu_user_annotation", "user_annotation"):
-        marks: dict[str, tuple[float, float]] = {}
-        for span in profile.spans:
-            if span.category == category and span.name.startswith("ProfilerStep"):
-                begin, end = marks.get(span.name, (span.start, span.end))
-                marks[span.name] = min(begin, span.start), max(end, span.end)
-        if marks:
-            steps = sorted(marks.values())
-            ends = [begin for begin, _ in steps[1:]] + [steps[-1][1]]
-            return [(begin, end) for (begin, _), end in zip(steps, ends, strict=True) if end > begin]
-    return []
+    marks: dict[str, tuple[float, float]] = {}
+    for span in profile.spans:
+        if span.category == category and span.name.startswith("ProfilerStep"):
+            begin, end = marks.get(span.name, (span.start, span.end))
+            marks[span.name] = min(begin, span.start), max(end, span.end)
+    return sorted(marks.values())
+
+
+def _to_the_next(steps: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Each step to the begin of the next, the last to its own end."""
+    ends = [begin for begin, _ in steps[1:]] + [end for _, end in steps[-1:]]
+    return [(begin, end) for (begin, _), end in zip(steps, ends, strict=True)]
+
+
+def _of_launches(profile: Profile) -> list[tuple[float, float]]:
+    """Windows on the device of what each ProfilerStep# of the host launched, from its first work on the lane
+    that computes to that of the next step, the last to its last work; empty where launches are not recorded.
+
+    The host runs ahead of its device, and a mark on the device ends with the last kernel that the marking
+    thread launched outside of other annotations: of a single step with the forward pass.
+    """
+    steps = _marks(profile, "user_annotation")
+    known = [span for span in profile.spans if span.launched is not None]
+    busy: dict[str, float] = defaultdict(float)
+    for span in known:
+        if work_of(span) not in ("communication", "copy"):
+            busy[span.lane] += span.end - span.start
+    if not steps or not busy:
+        return []
+    computes = max(sorted(busy), key=lambda lane: busy[lane])
+    begins, ends = [first for first, _ in steps], [0.0] * len(steps)
+    first = [float("inf")] * len(steps)
+    for span in known:
+        step = bisect_right(begins, span.launched or 0.0) - 1
+        if step < 0 or (step == len(steps) - 1 and (span.launched or 0.0) > steps[-1][1]):
+            continue
+        ends[step] = max(ends[step], span.end)
+        if span.lane == computes:
+            first[step] = min(first[step], span.start)
+    found = [(begin, end) for begin, end in zip(first, ends, strict=True) if begin < end]
+    return [(begin, end) for begin, end in _to_the_next(found) if end > begin]
 
 
 def _repeated(work: Sequence[Span]) -> list[tuple[float, float]]:
