@@ -28,6 +28,14 @@ def test_no_step(tmp_path: Path) -> None:
         read_step_log(file)
 
 
+def test_losses_of_trainer_without_times(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.write_text("{'loss': 1.2, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" * 3)
+    assert not is_step_log(file)
+    with pytest.raises(RailwrightError, match="nothing that times its steps; give it with the progress bar"):
+        read_step_log(file)
+
+
 def test_no_file(tmp_path: Path) -> None:
     assert not is_step_log(tmp_path / "none.log")
     with pytest.raises(RailwrightError, match=r"cannot read '.*none\.log'"):

@@ -44,6 +44,17 @@ LINES = {
         "steps: 100 loss: 2.3456 iter time (s): 5.120 samples/sec: 200.000",
         LoggedStep(1, 100, seconds=5.12, samples=1024),
     ),
+    "MaxText": (
+        "I0811 21:55:06.119312 138304841739136 metric_logger.py:226] completed step: 9, seconds: 5.667, "
+        "TFLOP/s/device: 134.924, Tokens/s/device: 8672.758, total_weights: 196608, loss: 10.374",
+        LoggedStep(1, 9, seconds=5.667, rate=8672.758, flop_rate=134.924e12),
+    ),
+    "InternEvo": (
+        "2024-08-23 19:25:04,187 INFO pipeline.py:663 in record_current_batch_training_metrics -- "
+        "tflops=252.447 step=199 loss=0.0004 real_tgs=2055.59 tgs (tokens/gpu/second)=2511.37 "
+        "tgs/last_tgs_1=2511.30 tgs/tgs_all=2481.83 lr=1e-05 micro_num=8",
+        LoggedStep(1, 199, rate=2511.37),
+    ),
     "Hugging Face's Trainer": (
         "{'train_runtime': 1000.5, 'train_samples_per_second': 64.0, 'train_steps_per_second': 0.5}",
         LoggedStep(1, 0, seconds=2.0, samples=128),
@@ -234,6 +245,66 @@ def test_rounded_figures_are_of_the_jobs_batch(tmp_path: Path, batch: int, secon
             read_step_log(written(tmp_path, text + "\n")), job(batch=batch), DENSE, machine()
         )
         assert found.measured == pytest.approx(seconds, rel=5e-4)
+
+
+def _bar(step: int, steps: int, rate: str) -> str:
+    return f"\r {100 * step // steps:2d}%|##        | {step}/{steps} [00:09<00:10, {rate}]"
+
+
+def test_trainers_bar_tells_its_steps(tmp_path: Path) -> None:
+    """40 steps of 2 s, the first of 9; after the 20th an evaluation of 30 s.  tqdm's average is, after n
+    steps, sum(0.3 * 0.7^(n - i) * x_i) / (1 - 0.7^n); losses of training stand behind its bar."""
+    seconds = {step: {1: 9.0, 21: 32.0}.get(step, 2.0) for step in range(1, 41)}
+    text, held = _bar(0, 40, "?it/s"), 0.0
+    for step, took in seconds.items():
+        held = 0.3 * took + 0.7 * held
+        text += _bar(step, 40, f"{held / (1 - 0.7**step):.2f}s/it")
+        if step % 10 == 0:
+            text += "\r      \r{'loss': '1.2', 'grad_norm': '0.5', 'epoch': '0.1'}\n"
+            text += _bar(step, 40, f"{held / (1 - 0.7**step):.2f}s/it")
+        if step == 20:
+            text += "".join(_bar(k, 90, "3.00it/s") for k in range(1, 91)) + "\r{'eval_loss': '1.1'}\n"
+    text += _bar(40, 40, "2.93s/it") + "\n"  # the mean of all, as it is closed
+    log = read_step_log(written(tmp_path, text))
+    assert (log.framework, log.blurred, len(log.steps)) == ("Hugging Face's Trainer", True, 40)
+    for found in log.steps:
+        assert found.seconds == pytest.approx(seconds[found.number], abs=0.03)
+    job_ = job(batch=64)
+    assert compare_steps(log, job_, DENSE, machine()).measured == pytest.approx(2.0, abs=0.01)
+    told = words(compare_steps(log, job_, DENSE, machine()))
+    assert not any("one and a half" in one for one in told)
+    assert any("moving averages" in one for one in told)
+    assert any("None of our software is fitted to steps of Hugging Face's Trainer" in one for one in told)
+
+
+def test_trainers_announced_steps_and_batch_count(tmp_path: Path) -> None:
+    """Of a stream without losses the bar's length is known from the announcement, and so is the batch."""
+    head = (
+        "[INFO|trainer.py] >>   Total train batch size (w. parallel, distributed & accumulation) = 1,024\n"
+        "[INFO|trainer.py] >>   Total optimization steps = 3,000\n"
+    )
+    bars = "".join(f"Map: {_bar(k, 50, '9.00it/s')[1:]}\n" for k in range(1, 9))
+    bars += "".join(_bar(k, 3000, "2.00it/s") for k in range(1, 9))
+    log = read_step_log(written(tmp_path, head + bars))
+    assert [step.seconds for step in log.steps] == pytest.approx([0.5] * 8, abs=1e-6)
+    with pytest.raises(
+        PlanError, match=r"ran another job than the study's: global_batch 1024 \('case': 64\)"
+    ):
+        compare_steps(log, job(batch=64), DENSE, machine())
+
+
+def test_maxtexts_tokens_are_of_the_jobs_batch(tmp_path: Path) -> None:
+    """64 sequences of 1,024 tokens on 32 GPUs are 2,048 each; steps of a growing batch do not count."""
+    line = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 100.000, Tokens/s/device: {:.3f}, loss: 1\n"
+    ramp = "[Rampup Batch Size Phase], completed step: 0, seconds: 9.000, total_weights: 9, loss: 1.0\n"
+    one = job(batch=64)
+    tokens = 2048
+    text = ramp + "".join(line.format(n, 1.5, tokens / 1.5) for n in range(1, 12))
+    log = read_step_log(written(tmp_path, text))
+    found = compare_steps(log, one, DENSE, machine())
+    assert (found.first, found.last, found.measured) == (2, 11, 1.5)  # the first is the warm-up
+    with pytest.raises(PlanError, match=f"a step of {tokens} tokens on each GPU, while 'case' has"):
+        compare_steps(log, job(batch=32), DENSE, machine())
 
 
 def test_a_last_batch_that_is_not_full_is_no_other_job(tmp_path: Path) -> None:

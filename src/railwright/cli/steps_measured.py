@@ -59,6 +59,7 @@ def plain(found: ComparedSteps) -> dict[str, Any]:
         if found.flops is None
         else {"logged": found.flops.logged, "counted": dict(found.flops.counted)},
         "spread": {
+            "moving_averages": found.log.blurred,
             "p95_over_median": spread.p95,
             "drift": spread.drift,
             "slow_steps": spread.slow,

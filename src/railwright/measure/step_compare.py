@@ -10,6 +10,7 @@ from statistics import median
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.measure.step_flops import LoggedFlops, logged_flops
+from railwright.measure.steplog.formats import HALF
 from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
@@ -41,6 +42,7 @@ PRINTED_BY: dict[str, Software] = {
     "Megatron-LM": "megatron-2025",
     "NeMo": "megatron-2025",
     "torchtitan": "fsdp-2025",
+    "MaxText": "xla-2025",
     "llm-foundry": "fsdp-2023",
 }
 """Whose log a format is, by the newest software era in common use of the framework that prints it."""
@@ -147,7 +149,7 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     fabric = machine.network.fabric
     gpus = job_gpus(job, fabric)
     _same_job(log, job, gpus)
-    steps, ramp = _of_batch(log, job)
+    steps, ramp = _of_batch(log, job, gpus)
     tokens = job.global_batch * job.sequence
     times = [step.lasted(job.global_batch, tokens / gpus) for step in steps]
     warm = min(max(1, round(WARM_UP * len(steps))), len(steps) - 1)
@@ -188,10 +190,14 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
 
 
 def _another_framework(log: StepLog, job: TrainingJob) -> str:
-    """What to predict with where the log is of a framework that the job's software is not; '' where it is, or
-    none of ours is known to be."""
+    """What to predict with where the log is of a framework that the job's software is not; '' where it is."""
     theirs = PRINTED_BY.get(log.framework)
-    if theirs is None or era_of(job).framework == eras()[theirs].framework:
+    if theirs is None:
+        return (
+            f"none of our software is fitted to steps of {log.framework}: the step is predicted as "
+            f"{job.software} runs it, and may differ by more than its range"
+        )
+    if era_of(job).framework == eras()[theirs].framework:
         return ""
     return (
         f"the log is of {log.framework}, and the step is predicted as {job.software} runs it: before you "
@@ -203,6 +209,7 @@ def _same_job(log: StepLog, job: TrainingJob, gpus: int) -> None:
     """Raise PlanError where the log says another number of GPUs or another layout."""
     ours = {
         "gpus": gpus,
+        "global_batch": job.global_batch,
         "layout.tensor": job.layout.tensor,
         "layout.pipeline": job.layout.pipeline,
         "layout.context": job.layout.context,
@@ -217,7 +224,7 @@ def _same_job(log: StepLog, job: TrainingJob, gpus: int) -> None:
         )
 
 
-def _of_batch(log: StepLog, job: TrainingJob) -> tuple[list[LoggedStep], str]:
+def _of_batch(log: StepLog, job: TrainingJob, gpus: int) -> tuple[list[LoggedStep], str]:
     """(the steps of the job's batch, a note where others were left out). Raises PlanError where none is."""
     tokens = job.global_batch * job.sequence
 
@@ -227,20 +234,32 @@ def _of_batch(log: StepLog, job: TrainingJob) -> tuple[list[LoggedStep], str]:
             return step.between[0] <= job.global_batch <= step.between[1]
         if step.samples is not None:
             return step.samples == job.global_batch
+        if step.seconds is not None and step.rate is not None:
+            return abs(step.seconds * step.rate * gpus / tokens - 1) < 0.005 + HALF / step.seconds
         return step.tokens is None or abs(step.tokens / tokens - 1) < 0.005
 
     steps = [step for step in log.steps if ours(step)]
     others = [step for step in log.steps if not ours(step)]
     if not steps:
-        one = others[-1]
-        ran = f"{one.samples:.0f} sequences" if one.samples is not None else f"{one.tokens:.0f} tokens"
-        wants = f"{job.global_batch} sequences of {job.sequence} tokens"
+        ran = _batch(others[-1])
+        wants = f"{job.global_batch} sequences of {job.sequence} tokens, {tokens / gpus:.0f} on each GPU"
         raise PlanError(
-            f"{log.file}:{one.line}: a step of {ran}, while '{job.name}' has global_batch: {wants}; change "
-            "the study to what ran"
+            f"{log.file}:{others[-1].line}: a step of {ran}, while '{job.name}' has global_batch: {wants}; "
+            "change the study to what ran"
         )
     note = f"{number(len(others), 'step')} of another batch left out (a ramp)" if others else ""
     return steps, note
+
+
+def _batch(step: LoggedStep) -> str:
+    """What a step had, in words."""
+    if step.samples is not None:
+        return f"{step.samples:.0f} sequences"
+    if step.between is not None:
+        return f"{step.between[0]:.0f} to {step.between[1]:.0f} sequences"
+    if step.seconds is not None and step.rate is not None:
+        return f"{step.seconds * step.rate:.0f} tokens on each GPU"
+    return f"{step.tokens:.0f} tokens"
 
 
 def _spread(numbers: Sequence[int], times: Sequence[float]) -> Spread:

@@ -90,10 +90,10 @@ def logged_flops(
 
 
 def _another(log: StepLog, steps: Sequence[LoggedStep]) -> tuple[str, ...]:
-    """What may be another job's.  Of a rate in tokens the batch and the GPUs cancel out; where the log says
-    them, they are the study's (`step_compare`)."""
+    """What may be another job's.  Beside a rate in tokens the batch and the GPUs cancel out; where the log
+    says them, they are the study's (`step_compare`)."""
     found = ["model", "sequence"]
-    if all(step.seconds is not None for step in steps):
+    if all(step.seconds is not None and step.rate is None for step in steps):
         if all(step.samples is None and step.tokens is None for step in steps):
             found.append("batch")
         if "gpus" not in dict(log.said):

@@ -96,7 +96,12 @@ def _explained(found: ComparedSteps) -> list[str]:
 
 def _spread(found: ComparedSteps) -> list[str]:
     spread, told = found.spread, []
-    if spread.slow:
+    if found.log.blurred:
+        told.append(
+            "Its times are worked out of the progress bar's rounded moving averages: how single steps differ "
+            "is not told."
+        )
+    elif spread.slow:
         when = f", every {spread.every} steps" if spread.every else ""
         # A line's mean hides which of its steps was slow.
         line = "step" if spread.each == 1 else f"mean of {spread.each} steps"
@@ -105,7 +110,7 @@ def _spread(found: ComparedSteps) -> list[str]:
         cause = " (checkpoints, evaluations or garbage collection come so)" if spread.every else ""
         lost = show_share(spread.lost)
         told.append(f"{many} over one and a half times the median{when}{cause}: {lost} of the time.")
-    if STEADY < spread.p95 < SLOW:
+    if STEADY < spread.p95 < SLOW and not found.log.blurred:
         told.append(
             f"The 95 % quantile is {spread.p95:.2f} times the median, where healthy jobs stay below "
             f"{STEADY:g}: look for GPUs that are slow at times, loaders that cannot keep up, or other jobs "

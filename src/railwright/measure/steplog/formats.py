@@ -6,8 +6,10 @@ common_utils.py, report_memory; arguments.py), EleutherAI/gpt-neox (the same wor
 pytorch/callbacks/progress_printer.py; its progress bars until 24.12); pytorch/torchtitan (components/
 metrics.py, log); huggingface/nanotron (trainer.py, train_step_logs; logging/base.py, human_format);
 microsoft/DeepSpeed (runtime/pipe/engine.py, train_batch); mosaicml/composer (loggers/console_logger.py,
-callbacks/speed_monitor.py); huggingface/transformers (trainer_utils.py, speed_metrics; since its version 5 a
-callback prints four digits, as strings).
+callbacks/speed_monitor.py); huggingface/transformers 5.24 (trainer.py; trainer_utils.py, speed_metrics;
+trainer_callback.py, ProgressCallback, which since version 5 prints four digits, as strings), whose bar tqdm
+draws (4.70, std.py, EMA); modelscope/ms-swift (trainers/patcher.py); AI-Hypercomputer/maxtext e591f30c
+(common/metric_logger.py); InternLM/InternEvo c628a8c8 (train/pipeline.py, its record of metrics).
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ HALF = 0.0005
 DIGITS = 0.0005
 """The share that one printed with four digits may be off."""
 NUMBER = r"([-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
+
+TRAINER = "Hugging Face's Trainer"
 
 Told = Mapping[str, Any]
 """Fields of a `LoggedStep`."""
@@ -108,6 +112,27 @@ def deepspeed(text: str) -> Told | None:
     }
 
 
+def maxtext(text: str) -> Told | None:
+    """MaxText: the step's time, and the tokens a second that its batch makes of it; steps of a batch that
+    grows have their time alone and do not count."""
+    found = re.search(r"\bcompleted step: (\d+), seconds: ([\d.]+),", text)
+    rate, tera = _after(text, r"Tokens/s/device:"), _after(text, r"TFLOP/s/device:")
+    if not found or (rate is None and tera is None):
+        return None
+    return {
+        "number": int(found[1]),
+        "seconds": float(found[2]),
+        "rate": rate,
+        "flop_rate": tera and tera * 1e12,
+    }
+
+
+def internevo(text: str) -> Told | None:
+    """InternEvo: tokens a second of each GPU.  Its TFLOP/s have a formula of their own."""
+    number, rate = _after(text, r"\bstep="), _after(text, r"\btgs \(tokens/gpu/second\)=")
+    return None if number is None or rate is None else {"number": int(number), "rate": rate}
+
+
 def transformers(text: str) -> Told | None:
     """Hugging Face's Trainer tells the mean of a whole run, once.
 
@@ -136,8 +161,56 @@ FORMATS: tuple[tuple[str, Reader], ...] = (
     ("torchtitan", torchtitan),
     ("nanotron", nanotron),
     ("DeepSpeed's pipeline engine", deepspeed),
-    ("Hugging Face's Trainer", transformers),
+    ("MaxText", maxtext),
+    ("InternEvo", internevo),
+    (TRAINER, transformers),
 )
+
+_LABEL = r"^(?:\[[^\]]*\]:?\s*|\d+:\s+)*"
+"""What launchers put before a line: '[rank0]:', '[default0]:', '0: '."""
+_BAR = re.compile(_LABEL + r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[^,\]]*,\s*(\d+\.?\d*)(s/it|it/s)\]")
+_LOSS = re.compile(r"\{'(?:loss|train_runtime)': ")
+
+
+def bar(text: str) -> tuple[int, int, float] | None:
+    """(step, steps in all, seconds a step) that a progress bar without a name tells, or ms-swift's 'Train'.
+
+    Trainer draws its training and its evaluations so.  The time is the moving average of `unblurred`. [s]
+    """
+    found = _BAR.search(text)
+    if found is None or not float(found[3]):
+        return None
+    rate = float(found[3])
+    return int(found[1]), int(found[2]), rate if found[4] == "s/it" else 1 / rate
+
+
+NEWEST = 0.3
+"""Share of the last step in tqdm's moving average (`smoothing`)."""
+
+
+def unblurred(averages: Mapping[int, float]) -> dict[int, float]:
+    """Times of steps from tqdm's moving averages; the average itself where the step before is missing. [s]
+
+    Of n values x the average is the sum of (1 - a)^(n-i) x_i a, divided by what it is of ones, 1 - (1 - a)^n.
+    """
+    sums = {step: mean * (1 - (1 - NEWEST) ** step) for step, mean in averages.items()}
+    found = {
+        step: (held - (1 - NEWEST) * sums[step - 1]) / NEWEST if step - 1 in sums else averages[step]
+        for step, held in sums.items()
+    }
+    return {step: seconds for step, seconds in found.items() if seconds > 0.0}
+
+
+def trains(text: str) -> bool:
+    """Whether Trainer writes of training here, so that the bar before is that of training."""
+    return _LOSS.search(text) is not None
+
+
+def steps_in_all(text: str) -> int | None:
+    """The steps that Trainer announces."""
+    found = _after(text, r"\bTotal optimization steps =")
+    return None if found is None else int(found)
+
 
 BATCH = re.compile(r"\[batch=(\d+)(?:/\d+)?\]:")
 """Composer's line before the metrics of a batch, which stand on lines of their own."""
@@ -149,9 +222,10 @@ def composer(text: str) -> float | None:
 
 
 def said(text: str) -> dict[str, int]:
-    """What a line says of the job: Megatron's first words."""
+    """What a line says of the job: Megatron's first words, or the batch that Trainer announces."""
     if "using world size" not in text:
-        return {}
+        whole = _after(text, r"\bTotal train batch size \(w\. parallel, distributed & accumulation\) =")
+        return {} if whole is None else {"global_batch": int(whole)}
     told = {
         "gpus": r"using world size:",
         "layout.tensor": r"\btensor-model-parallel size:",

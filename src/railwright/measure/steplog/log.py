@@ -12,7 +12,7 @@ class LoggedStep:
     line      in the file, 1-based
     number    of the step, as the framework counts
     seconds   it took
-    rate      tokens of each GPU [token/s]
+    rate      tokens of each GPU [token/s]; beside `seconds` it tells the batch
     samples   sequences of the step; or its `tokens`
     between   (least, most) samples that they may be, where they are the quotient of rounded figures
     reserved  by PyTorch's allocator, at most so far, on the GPU that logs [byte]
@@ -46,10 +46,11 @@ class StepLog:
 
     framework  that wrote it, in words
     steps      in file order
-    said       what it says of the job, by names of the study's fields: 'gpus', 'layout.tensor',
-               'layout.pipeline', 'layout.context'
+    said       what it says of the job, by names of the study's fields: 'gpus', 'global_batch',
+               'layout.tensor', 'layout.pipeline', 'layout.context'
     reserved   by PyTorch's allocator at most, on any GPU that reports [byte]
     before     steps that ran on other GPUs or in another layout, before the job was started again
+    blurred    its times are worked out of rounded moving averages, so that single ones say little
     """
 
     file: str
@@ -58,3 +59,4 @@ class StepLog:
     said: tuple[tuple[str, int], ...] = ()
     reserved: float | None = None
     before: int = 0
+    blurred: bool = False

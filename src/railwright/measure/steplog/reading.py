@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import RailwrightError
-from railwright.measure.steplog.formats import BATCH, FORMATS, Told, composer, reported, said
+from railwright.measure.steplog.formats import (
+    BATCH,
+    FORMATS,
+    TRAINER,
+    Told,
+    bar,
+    composer,
+    reported,
+    said,
+    steps_in_all,
+    trains,
+    unblurred,
+)
 from railwright.measure.steplog.log import LoggedStep, StepLog
 
 KNOWN = ", ".join(name for name, _ in FORMATS) + ", llm-foundry"
@@ -25,10 +38,16 @@ def is_step_log(path: Path) -> bool:
     All of it is looked through: NCCL's words of a thousand ranks, or a bar that ends in the mean of its run,
     are more lines than any bound.
     """
+    found = _Found()
     try:
-        return any(_told(text) or composer(text) for _, text in _lines(path))
+        for number, text in _lines(path):
+            found.take(number, text)
+            if found.steps:
+                return True
     except OSError:
         return False
+    found.settle()
+    return bool(found.steps)
 
 
 def read_step_log(path: Path) -> StepLog:
@@ -43,6 +62,12 @@ def read_step_log(path: Path) -> StepLog:
             found.take(number, text)
     except OSError as error:
         raise RailwrightError(f"cannot read '{path}': {error.strerror or error}") from None
+    found.settle()
+    if not found.steps and found.trained:
+        raise RailwrightError(
+            f"{path}: has losses of {TRAINER} and nothing that times its steps; give it with the progress "
+            "bar (both streams of the job, 2>&1), or to its end (train_steps_per_second)"
+        )
     if not found.steps:
         raise RailwrightError(f"{path}: has no training step; expected {EXPECTED}")
     if len(found.frameworks) > 1:
@@ -57,6 +82,7 @@ def read_step_log(path: Path) -> StepLog:
         tuple(found.said.items()),
         max(held, default=None),
         found.before,
+        found.blurred,
     )
 
 
@@ -66,6 +92,8 @@ class _Found:
 
     A job that was started again counts steps twice: the later ones stand.  Started on other GPUs or in
     another layout it is another job, and those before it do not count.
+    bars  (line, average) at every step of Trainer's progress bars, by their length; only the training's
+          counts, which Trainer announces, or whose stations stand before what it tells of training
     """
 
     steps: dict[int, LoggedStep] = field(default_factory=dict)
@@ -74,6 +102,11 @@ class _Found:
     reports: list[float] = field(default_factory=list)
     batch: int | None = None
     before: int = 0
+    bars: dict[int, dict[int, tuple[int, float]]] = field(default_factory=dict)
+    last_bar: int | None = None
+    trained: Counter[int | None] = field(default_factory=Counter)
+    announced: int | None = None
+    blurred: bool = False
 
     def take(self, number: int, text: str) -> None:
         self._start(said(text))
@@ -85,12 +118,46 @@ class _Found:
             self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
         elif told := _told(text):
             self._keep(told[0], number, told[1])
+        self._draw(number, text)
+
+    def _draw(self, line: int, text: str) -> None:
+        """Progress bars of Trainer, and what tells which of them is the training's."""
+        if (station := bar(text)) is not None:
+            step, self.last_bar, seconds = station
+            held = self.bars.setdefault(self.last_bar, {})
+            # drawn again it says the same, and at its end the mean of all
+            if step != next(reversed(held), None):
+                held.pop(step, None)
+                held[step] = line, seconds
+        elif trains(text):
+            self.trained[self.last_bar] += 1
+        elif (total := steps_in_all(text)) is not None:
+            self.announced = total
+
+    def settle(self) -> None:
+        """Steps of Trainer's training bar in place of the mean that it tells at its end."""
+        mine: list[int | None] = [bar for bar, _ in self.trained.most_common(1)]
+        if self.announced in self.bars:
+            mine = [self.announced]
+        held = self.bars.get(mine[0], {}) if mine and mine[0] is not None else {}
+        if not held or (self.frameworks and self.frameworks != [TRAINER]):
+            return
+        mean = self.steps.get(0)
+        between = None if mean is None else mean.between
+        self.frameworks, self.blurred = [TRAINER], True
+        times = unblurred({step: average for step, (_, average) in held.items()})
+        self.steps = {
+            step: LoggedStep(held[step][0], step, seconds=seconds, between=between)
+            for step, seconds in times.items()
+        }
 
     def _start(self, told: dict[str, int]) -> None:
         if any(self.said.get(field, value) != value for field, value in told.items()):
             self.before += len(self.steps)
             self.steps.clear()
             self.reports.clear()
+            self.bars.clear()
+            self.trained.clear()
         self.said |= told
 
     def _keep(self, framework: str, line: int, told: Told) -> None:
