@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from railwright.errors import SpecError
 from railwright.export.protobuf import data, delimited, number
 from railwright.traces import load, replay
 from training_cases import machine, priced
@@ -47,6 +48,31 @@ def test_a_trace_converted_from_pytorch(tmp_path: Path) -> None:
     assert trace.nodes(0)[3].size == 2e6
     assert [group.ranks for group in trace.groups.values()] == [(0, 1)]
     assert replay(trace, machine(1), priced(1e9)).time == pytest.approx(40e-6 + 1e-3 + 20e-6 + 1e-3)
+
+
+def test_a_root_that_the_converter_took_out_is_waited_for_by_none(tmp_path: Path) -> None:
+    """The converter takes the root out and leaves its number, 0, as the caller of the thread's node; data of
+    a node that is not there is refused."""
+    thread = number(1, 7) + data(2, b"[pytorch|profiler|execution_trace|thread]") + number(3, 4)
+    for field, lost in ((4, False), (5, True)):
+        node = thread + attribute("is_cpu_op", 27, 1) + number(field, 0) + number(7, 10)
+        (tmp_path / "chakra.0.et").write_bytes(b"".join(delimited([data(1, b"0.0.4"), node])))
+        if lost:
+            with pytest.raises(SpecError, match="waits for node 0, which is not in the file"):
+                load(tmp_path, 8).nodes(0)
+        else:
+            assert load(tmp_path, 8).nodes(0)[0].after == ()
+
+
+def test_copies_to_and_from_the_host_leave_the_gpus_lane_free(tmp_path: Path) -> None:
+    """A copy of 5 ms beside a kernel of 1 ms: the converter calls both computing."""
+    copy = number(1, 11) + data(2, b"Memcpy HtoD (Pinned -> Device)") + number(3, 4) + number(5, 8)
+    file = converted(0, GROUPS.replace("[0, 1]", "[0]").replace('"group_size": 2', '"group_size": 1'))
+    more = copy + number(7, 5000) + attribute("is_cpu_op", 27, 0) + attribute("stream", 9, 8)
+    (tmp_path / "chakra.0.et").write_bytes(file + b"".join(delimited([more])))
+    trace = load(tmp_path, 8)
+    assert trace.nodes(0)[-1].kind == "copy"
+    assert replay(trace, machine(1), priced(1e9)).time == pytest.approx(40e-6 + 5e-3)
 
 
 def test_groups_without_a_description_are_told_apart_by_their_shape(tmp_path: Path) -> None:

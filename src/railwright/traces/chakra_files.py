@@ -25,13 +25,17 @@ _SIGNED, _ZIGZAG, _PLAIN = (7, 9), (15, 17), (11, 13, 27)
 
 @dataclass
 class Raw:
-    """A node as it lies in a file, at a byte, or a character of JSON; attributes by name."""
+    """A node as it lies in a file, at a byte, or a character of JSON; attributes by name.
+
+    after, callers  nodes that it waits for: its data's, and those that called it
+    """
 
     at: int
     index: int = 0
     name: str = ""
     kind: int = 0
     after: list[int] = field(default_factory=list)
+    callers: list[int] = field(default_factory=list)
     micros: int = 0
     inputs: str = ""
     attributes: dict[str, int | float | str] = field(default_factory=dict)
@@ -87,7 +91,9 @@ def _raw(message: bytes, at: int) -> Raw:
             raw.name = value.decode()
         elif number == chakra.TYPE and isinstance(value, int):
             raw.kind = value
-        elif number in (chakra.CONTROL, chakra.DATA):
+        elif number == chakra.CONTROL:
+            raw.callers += unpacked(kind, value)
+        elif number == chakra.DATA:
             raw.after += unpacked(kind, value)
         elif number == chakra.DURATION and isinstance(value, int):
             raw.micros = value
@@ -192,7 +198,8 @@ def _from_json(file: Path, message: dict[str, Any], at: int) -> Raw:
             whole(said.get("id", 0)),
             str(said.get("name", "")),
             _kind(said.get("type", 0)),
-            [whole(d) for field in ("ctrl_deps", "data_deps") for d in _list(said, field)],
+            [whole(d) for d in _list(said, "data_deps")],
+            [whole(d) for d in _list(said, "ctrl_deps")],
             whole(said.get("duration_micros", 0)),
             str(_by_proto_name(said.get("inputs", {})).get("values", "")),
             unit="character",

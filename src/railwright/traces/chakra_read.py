@@ -23,6 +23,9 @@ NAME = re.compile(r"(\d+)\.(?:et|json)(?:\.gz)?$")
 UNDESCRIBED = "undefined"
 """PyTorch's description of a group that was made without one (distributed_c10d.py, new_group)."""
 
+HOST_COPIES = ("Memcpy HtoD", "Memcpy DtoH")
+"""How copies from and to the host are named in traces converted from PyTorch's, as CUPTI names them."""
+
 _OPS = {number: op for op, number in chakra.COMM_TYPE.items()}
 
 
@@ -180,6 +183,9 @@ def _nodes(
                 raw.where,
                 f"node {raw.index} ('{raw.name}') waits for node {lost}, which is not in the file.",
             )
+        # Chakra's converter takes out a root that no data waits for, and leaves its number in what it called
+        # (src/converter/pytorch_converter.py, remove_dangling_nodes).
+        raw.after = [caller for caller in raw.callers if caller in known] + raw.after
         found.append(_node(file, rank, raw, groups, everyone))
     return tuple(found)
 
@@ -197,7 +203,8 @@ def _node(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: G
         )
     kinds: dict[int, Kind] = {chakra.SEND: "send", chakra.RECEIVE: "receive", chakra.COLLECTIVE: "collective"}
     alone: Kind = "host" if attributes.get("is_cpu_op") or raw.kind <= 1 else "compute"
-    kind = kinds.get(raw.kind, "copy" if attributes.get(chakra.COPY) else alone)
+    copies = attributes.get(chakra.COPY) or (alone == "compute" and raw.name.startswith(HOST_COPIES))
+    kind = kinds.get(raw.kind, "copy" if copies else alone)
     node = Node(raw.index, raw.name, kind, tuple(dict.fromkeys(raw.after)), seconds)
     if kind in ALONE:
         return node
