@@ -36,6 +36,23 @@ def test_losses_of_trainer_without_times(tmp_path: Path) -> None:
         read_step_log(file)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(TaskRunner pid=16292) step:2 - actor/lr:0.0 - timing_s/gen:74.02 - timing_s/step:96.551",
+        "{'loss': 0.0, 'grad_norm': 0.1, 'completions/mean_length': 256.0, 'reward': 0.5, 'epoch': 0.01}",
+    ],
+)
+def test_steps_of_reinforcement_learning(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "job.log"
+    file.write_text(f"  2%|#  | 2/100 [01:36<10:00, 96.55s/it]\n{line}\n")
+    assert is_step_log(file)
+    with pytest.raises(
+        RailwrightError, match=r"job\.log:2: a step of reinforcement learning, which generates"
+    ):
+        read_step_log(file)
+
+
 def test_no_file(tmp_path: Path) -> None:
     assert not is_step_log(tmp_path / "none.log")
     with pytest.raises(RailwrightError, match=r"cannot read '.*none\.log'"):

@@ -293,6 +293,14 @@ def test_trainers_announced_steps_and_batch_count(tmp_path: Path) -> None:
         compare_steps(log, job(batch=64), DENSE, machine())
 
 
+def test_a_bar_and_its_losses_may_share_a_line(tmp_path: Path) -> None:
+    """Where the two streams of a job meet without carriage returns."""
+    told = "{'loss': '1.2', 'epoch': '0.1'}\n"
+    text = "".join(_bar(step, 200, "20.20s/it")[1:] + told for step in range(1, 5))
+    log = read_step_log(written(tmp_path, text))
+    assert [step.seconds for step in log.steps] == pytest.approx([20.2] * 4)
+
+
 def test_maxtexts_tokens_are_of_the_jobs_batch(tmp_path: Path) -> None:
     """64 sequences of 1,024 tokens on 32 GPUs are 2,048 each; steps of a growing batch do not count."""
     line = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 100.000, Tokens/s/device: {:.3f}, loss: 1\n"

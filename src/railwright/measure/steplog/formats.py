@@ -206,6 +206,14 @@ def trains(text: str) -> bool:
     return _LOSS.search(text) is not None
 
 
+def generates(text: str) -> bool:
+    """Whether a step of reinforcement learning is told of, which generates its samples before it trains.
+
+    TRL's (trainer/grpo_trainer.py: 'completions/mean_length', once 'completion_length') or verl's.
+    """
+    return re.search(r"'completions?[/_](?:mean_)?length'|\btiming_s/gen:", text) is not None
+
+
 def steps_in_all(text: str) -> int | None:
     """The steps that Trainer announces."""
     found = _after(text, r"\bTotal optimization steps =")

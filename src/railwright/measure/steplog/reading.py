@@ -16,6 +16,7 @@ from railwright.measure.steplog.formats import (
     Told,
     bar,
     composer,
+    generates,
     reported,
     said,
     steps_in_all,
@@ -42,7 +43,7 @@ def is_step_log(path: Path) -> bool:
     try:
         for number, text in _lines(path):
             found.take(number, text)
-            if found.steps:
+            if found.steps or found.generates:
                 return True
     except OSError:
         return False
@@ -62,6 +63,12 @@ def read_step_log(path: Path) -> StepLog:
             found.take(number, text)
     except OSError as error:
         raise RailwrightError(f"cannot read '{path}': {error.strerror or error}") from None
+    if found.generates:
+        raise RailwrightError(
+            f"{path}:{found.generates}: a step of reinforcement learning, which generates its samples before "
+            "it trains on them: a training job's step is a part of it; give a log of pre-training "
+            "or fine-tuning"
+        )
     found.settle()
     if not found.steps and found.trained:
         raise RailwrightError(
@@ -94,6 +101,7 @@ class _Found:
     another layout it is another job, and those before it do not count.
     bars  (line, average) at every step of Trainer's progress bars, by their length; only the training's
           counts, which Trainer announces, or whose stations stand before what it tells of training
+    generates  first line of a step that generates its samples, 0 where there is none
     """
 
     steps: dict[int, LoggedStep] = field(default_factory=dict)
@@ -107,8 +115,11 @@ class _Found:
     trained: Counter[int | None] = field(default_factory=Counter)
     announced: int | None = None
     blurred: bool = False
+    generates: int = 0
 
     def take(self, number: int, text: str) -> None:
+        if not self.generates and generates(text):
+            self.generates = number
         self._start(said(text))
         if (held := reported(text)) is not None:
             self.reports.append(held)
@@ -129,9 +140,9 @@ class _Found:
             if step != next(reversed(held), None):
                 held.pop(step, None)
                 held[step] = line, seconds
-        elif trains(text):
+        if trains(text):
             self.trained[self.last_bar] += 1
-        elif (total := steps_in_all(text)) is not None:
+        if (total := steps_in_all(text)) is not None:
             self.announced = total
 
     def settle(self) -> None:
