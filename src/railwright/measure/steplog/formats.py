@@ -116,8 +116,10 @@ def maxtext(text: str) -> Told | None:
     """MaxText: the step's time, and the tokens a second that its batch makes of it; steps of a batch that
     grows have their time alone and do not count."""
     found = re.search(r"\bcompleted step: (\d+), seconds: ([\d.]+),", text)
+    if not found:
+        return None
     rate, tera = _after(text, r"Tokens/s/device:"), _after(text, r"TFLOP/s/device:")
-    if not found or (rate is None and tera is None):
+    if rate is None and tera is None:
         return None
     return {
         "number": int(found[1]),
@@ -129,7 +131,8 @@ def maxtext(text: str) -> Told | None:
 
 def internevo(text: str) -> Told | None:
     """InternEvo: tokens a second of each GPU.  Its TFLOP/s have a formula of their own."""
-    number, rate = _after(text, r"\bstep="), _after(text, r"\btgs \(tokens/gpu/second\)=")
+    rate = _after(text, r"\btgs \(tokens/gpu/second\)=")
+    number = None if rate is None else _after(text, r"\bstep=")
     return None if number is None or rate is None else {"number": int(number), "rate": rate}
 
 
@@ -177,7 +180,7 @@ def bar(text: str) -> tuple[int, int, float] | None:
 
     Trainer draws its training and its evaluations so.  The time is the moving average of `unblurred`. [s]
     """
-    found = _BAR.search(text)
+    found = _BAR.match(text) if "%|" in text else None
     if found is None or not float(found[3]):
         return None
     rate = float(found[3])
@@ -203,7 +206,7 @@ def unblurred(averages: Mapping[int, float]) -> dict[int, float]:
 
 def trains(text: str) -> bool:
     """Whether Trainer writes of training here, so that the bar before is that of training."""
-    return _LOSS.search(text) is not None
+    return "{'" in text and _LOSS.search(text) is not None
 
 
 def generates(text: str) -> bool:
@@ -211,12 +214,14 @@ def generates(text: str) -> bool:
 
     TRL's (trainer/grpo_trainer.py: 'completions/mean_length', once 'completion_length') or verl's.
     """
-    return re.search(r"'completions?[/_](?:mean_)?length'|\btiming_s/gen:", text) is not None
+    if "timing_s/gen:" in text:
+        return True
+    return "'completion" in text and re.search(r"'completions?[/_](?:mean_)?length'", text) is not None
 
 
 def steps_in_all(text: str) -> int | None:
     """The steps that Trainer announces."""
-    found = _after(text, r"\bTotal optimization steps =")
+    found = _after(text, "Total optimization steps =") if "optimization" in text else None
     return None if found is None else int(found)
 
 
@@ -231,9 +236,11 @@ def composer(text: str) -> float | None:
 
 def said(text: str) -> dict[str, int]:
     """What a line says of the job: Megatron's first words, or the batch that Trainer announces."""
-    if "using world size" not in text:
-        whole = _after(text, r"\bTotal train batch size \(w\. parallel, distributed & accumulation\) =")
+    if "Total train batch size" in text:
+        whole = _after(text, r"Total train batch size \(w\. parallel, distributed & accumulation\) =")
         return {} if whole is None else {"global_batch": int(whole)}
+    if "using world size" not in text:
+        return {}
     told = {
         "gpus": r"using world size:",
         "layout.tensor": r"\btensor-model-parallel size:",
