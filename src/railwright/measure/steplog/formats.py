@@ -171,17 +171,24 @@ FORMATS: tuple[tuple[str, Reader], ...] = (
 
 _LABEL = r"^(?:\[[^\]]*\]:?\s*|\d+:\s+)*"
 """What launchers put before a line: '[rank0]:', '[default0]:', '0: '."""
-_BAR = re.compile(_LABEL + r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[^,\]]*,\s*(\d+\.?\d*)(s/it|it/s)\]")
+_BAR = re.compile(
+    _LABEL + r"\s*\d+%\|[^|]*\|\s*(\d{1,12})/(\d{1,12})\s*\[[\d:]+<[^,\]]*,\s*(\d+\.?\d*|\?)(s/it|it/s)\]"
+)
 _LOSS = re.compile(r"\{'(?:loss|train_runtime)': ")
 
 
 def bar(text: str) -> tuple[int, int, float] | None:
     """(step, steps in all, seconds a step) that a progress bar without a name tells, or ms-swift's 'Train'.
 
-    Trainer draws its training and its evaluations so.  The time is the moving average of `unblurred`. [s]
+    Trainer draws its training and its evaluations so.  The time is the moving average of `unblurred`, and 0
+    where the bar begins. [s]
     """
     found = _BAR.match(text) if "%|" in text else None
-    if found is None or not float(found[3]):
+    if found is None or (found[3] == "?") != (int(found[1]) == 0):
+        return None
+    if found[3] == "?":
+        return 0, int(found[2]), 0.0
+    if not float(found[3]):
         return None
     rate = float(found[3])
     return int(found[1]), int(found[2]), rate if found[4] == "s/it" else 1 / rate
@@ -189,6 +196,14 @@ def bar(text: str) -> tuple[int, int, float] | None:
 
 NEWEST = 0.3
 """Share of the last step in tqdm's moving average (`smoothing`)."""
+
+
+def faded(step: int) -> int:
+    """Steps until a bar that begins with so many at once, which ran before a restart, tells a step's time.
+
+    They weigh 0.3 (1 - 0.3)^n of its average after n more; from a thousandth of a step on nobody sees them.
+    """
+    return math.ceil(math.log(NEWEST * step / 0.001) / -math.log(1 - NEWEST))
 
 
 def unblurred(averages: Mapping[int, float]) -> dict[int, float]:

@@ -16,6 +16,7 @@ from railwright.measure.steplog.formats import (
     Told,
     bar,
     composer,
+    faded,
     generates,
     reported,
     said,
@@ -29,6 +30,8 @@ KNOWN = ", ".join(name for name, _ in FORMATS) + ", llm-foundry"
 EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
 """What is asked of a training log."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+RESTARTED = 20
+"""A bar whose first station is beyond this step goes on behind a restart."""
 LONGEST = 4000
 """Characters of a line that are read."""
 
@@ -101,6 +104,8 @@ class _Found:
     another layout it is another job, and those before it do not count.
     bars  (line, average) at every step of Trainer's progress bars, by their length; only the training's
           counts, which Trainer announces, or whose stations stand before what it tells of training
+    begun, from_step  bars that were just begun, and the step from which one that goes on behind a restart
+          tells times
     generates  first line of a step that generates its samples, 0 where there is none
     """
 
@@ -112,6 +117,8 @@ class _Found:
     before: int = 0
     bars: dict[int, dict[int, tuple[int, float]]] = field(default_factory=dict)
     last_bar: int | None = None
+    begun: set[int] = field(default_factory=set)
+    from_step: Counter[int] = field(default_factory=Counter)
     trained: Counter[int | None] = field(default_factory=Counter)
     announced: int | None = None
     blurred: bool = False
@@ -135,9 +142,15 @@ class _Found:
         """Progress bars of Trainer, and what tells which of them is the training's."""
         if (station := bar(text)) is not None:
             step, self.last_bar, seconds = station
+            if step == 0:
+                self.begun.add(self.last_bar)
+                return
+            if self.last_bar in self.begun:
+                self.begun.discard(self.last_bar)
+                self.from_step[self.last_bar] = step + faded(step) if step > RESTARTED else 0
             held = self.bars.setdefault(self.last_bar, {})
             # drawn again it says the same, and at its end the mean of all
-            if step != next(reversed(held), None):
+            if step >= self.from_step[self.last_bar] and step != next(reversed(held), None):
                 held.pop(step, None)
                 held[step] = line, seconds
         if trains(text):
