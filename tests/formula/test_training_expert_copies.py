@@ -10,7 +10,9 @@ from math import comb
 import pytest
 
 from railwright.collectives.machine import Machine
+from railwright.collectives.moe_routing import exchanged
 from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
@@ -89,6 +91,28 @@ def test_the_group_on_the_most_servers_counts() -> None:
     wanted = limited(4, expert=6, gpus=24).model_copy(update={"global_batch": 24})
     for servers in ((0, 1, 2), (2, 0, 1)):
         found = asked(wanted.model_copy(update={"servers": servers}), arch)
-        # in unequal parts: no rails
-        assert found[6,] == pytest.approx(holders(24, 2, 4) * ROUTED)
+        # Ranks 4 to 7 and 16 to 19 are on two servers each, two ranks there and four: the two get of every
+        # token on the four one copy, if any of its 4 experts is among their 8.
+        sent = 1 - comb(16, 4) / comb(24, 4)
+        assert found[6,] * (4 / 6) == pytest.approx(4 / 2 * sent * ROUTED)
         assert found[2, 4, 6] == pytest.approx(holders(24, 6, 4) * ROUTED)
+
+
+def test_a_small_part_of_a_group_receives_for_few_what_many_send() -> None:
+    small = 1 - comb(48, 8) / comb(64, 8)
+    assert exchanged(64, (4, 12), 8, None).between * (12 / 16) == pytest.approx(12 / 4 * small)
+    assert exchanged(64, (8, 8), 8, None).between == pytest.approx(holders(64, 2, 8))
+    # without a limit nothing is sent twice, and never more than by an all-to-all of every copy
+    for parts in ((1, 15), (4, 12), (3, 5, 8), (8, 8)):
+        sent = exchanged(64, parts, 8, None)
+        assert sent.between <= 8
+        assert sent.inside == pytest.approx(holders(64, 16, 8))
+
+
+def test_servers_that_hold_too_few_experts_are_never_kept() -> None:
+    # Of 1 and 3 ranks with 4 experts each, one server takes all 6 of a token: the larger one.
+    sent = exchanged(16, (1, 3), 6, 1)
+    assert sent.between == pytest.approx(4 / 3)
+    assert sent.inside == pytest.approx(4 / 3 * holders(12, 3, 6))
+    with pytest.raises(PlanError, match="do not fit"):
+        exchanged(16, (1, 1, 2), 9, 1)

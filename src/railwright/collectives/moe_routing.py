@@ -5,8 +5,12 @@ E experts spread evenly, k of them per token, drawn uniformly without repetition
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import expm1, lgamma
+from functools import cache
+from itertools import product
+from math import comb, expm1, lgamma, prod
 
 from railwright.errors import PlanError
 
@@ -17,10 +21,7 @@ def distinct_groups(experts: int, groups: int, topk: int) -> float:
     experts  E, spread evenly over `groups` (E / groups each)
     Each group is missed with probability C(E - E/groups, k) / C(E, k) (hypergeometric, closed form).
     """
-    missed = experts - experts // groups
-    if topk > missed:
-        return float(groups)
-    return groups * -expm1(_log_choose(missed, topk) - _log_choose(experts, topk))
+    return groups * _hit(experts, experts // groups, topk)
 
 
 def nodes_kept(nodes: int, topk: int, limit: int | None) -> int:
@@ -73,6 +74,74 @@ def copies(experts: int, topk: int, nodes: int, ranks_per_node: int, nodes_limit
         remote_nodes=at_nodes * (nodes - 1) / nodes,
         lane=at_ranks * (ranks_per_node - 1) / ranks_per_node,
     )
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What ranks exchange where a token goes once to each node and is passed on there, in copies of a token.
+
+    between  of an all-to-all over all ranks, whose busiest NIC sends or receives as much as this exchange's
+    inside   of an all-to-all over the ranks of one node
+    """
+
+    between: float
+    inside: float
+
+
+@cache
+def exchanged(experts: int, parts: tuple[int, ...], topk: int, limit: int | None) -> Exchanged:
+    """Copies that a group's ranks exchange, however many of them lie on each node.
+
+    parts  ranks of the group on each node; every rank holds as many experts
+    limit  M: nodes that a token's experts may lie on; None: any
+
+    A node of r of the n ranks holds r / n of the experts, and a token goes there with chance p, whichever
+    rank it is on.  Its copies are spread evenly over the r ranks, so that each NIC there receives
+    (n - r) p / r: most in the smallest node, more than any NIC sends.  An all-to-all of p n / r copies, of
+    which (n - r) / n leave, loads it alike.  Where all nodes hold as many ranks, p n / r are the different
+    nodes of a token and the load of every NIC is exact; else those of larger nodes have less.  Combine sends
+    the same back.
+    With a limit M nodes are kept, drawn in proportion to the experts they hold together: then every expert is
+    as likely as any other.
+    Raises PlanError where no M nodes hold k experts.
+    """
+    ranks = sum(parts)
+    each = experts // ranks
+    sets = [s for s in _kept(parts, nodes_kept(len(parts), topk, limit)) if sum(s[1]) * each >= topk]
+    if not sets:
+        raise PlanError(
+            f"topk = {topk} experts do not fit on {limit} of {len(parts)} nodes that hold "
+            f"{', '.join(str(part * each) for part in parts)}; raise the limit or lower topk."
+        )
+    most = sum(ways * sum(kept) for ways, kept in sets)
+    between = inside = 0.0
+    for part, count in Counter(parts).items():
+        node = rank = 0.0
+        for ways, kept in sets:
+            pool = sum(kept)
+            # Of all nodes of this size those that are among the kept ones.
+            chance = ways * pool / most * kept.count(part) / count
+            node += chance * _hit(pool * each, part * each, topk)
+            rank += chance * _hit(pool * each, each, topk)
+        between = max(between, node * ranks / part)
+        inside = max(inside, rank * ranks)
+    return Exchanged(between, inside)
+
+
+def _kept(parts: tuple[int, ...], kept: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Sizes of every different choice of `kept` nodes, and how many ways lead to it."""
+    sizes = Counter(parts)
+    for taken in product(*(range(min(count, kept) + 1) for count in sizes.values())):
+        if sum(taken) == kept:
+            ways = prod(comb(count, n) for count, n in zip(sizes.values(), taken, strict=True))
+            yield ways, tuple(size for size, n in zip(sizes, taken, strict=True) for _ in range(n))
+
+
+def _hit(experts: int, held: int, topk: int) -> float:
+    """Chance that any of k experts drawn without repetition is one of `held`."""
+    if topk > experts - held:
+        return 1.0
+    return -expm1(_log_choose(experts - held, topk) - _log_choose(experts, topk))
 
 
 def _log_choose(n: int, k: int) -> float:

@@ -73,7 +73,7 @@ class Prices:
     predict: Predict
     known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
-    _servers: dict[GroupKind, int] = field(default_factory=dict)
+    _parts: dict[GroupKind, frozenset[tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def shared(cls, machine: Machine, groups: Groups, predict: Predict) -> Prices:
@@ -84,7 +84,7 @@ class Prices:
         kept = _SHARED.setdefault(machine, WeakKeyDictionary()).setdefault(groups, _Kept())
         if len(kept.asked) > _MOST_ASKED:
             kept.asked.clear()
-        return cls(machine, groups, predict, {}, kept.asked, kept.servers)
+        return cls(machine, groups, predict, {}, kept.asked, kept.parts)
 
     def comm(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> Comm:
         """One collective that all groups of `kind` run at the same time."""
@@ -118,9 +118,13 @@ class Prices:
 
     def servers(self, kind: GroupKind) -> int:
         """Servers that the most spread group of a kind lies on; 0 without such groups."""
-        if kind not in self._servers:
-            self._servers[kind] = self.groups.servers(kind)
-        return self._servers[kind]
+        return max(map(len, self.parts(kind)), default=0)
+
+    def parts(self, kind: GroupKind) -> frozenset[tuple[int, ...]]:
+        """Ranks on each of its servers of every group of a kind (`Groups.parts`)."""
+        if kind not in self._parts:
+            self._parts[kind] = self.groups.parts(kind)
+        return self._parts[kind]
 
 
 @dataclass
@@ -128,7 +132,7 @@ class _Kept:
     """What jobs placed alike have asked the network."""
 
     asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
-    servers: dict[GroupKind, int] = field(default_factory=dict)
+    parts: dict[GroupKind, frozenset[tuple[int, ...]]] = field(default_factory=dict)
 
 
 _SHARED: WeakKeyDictionary[Machine, WeakKeyDictionary[Groups, _Kept]] = WeakKeyDictionary()

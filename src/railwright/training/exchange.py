@@ -6,7 +6,7 @@ sp: sequence parallelism.
 
 from __future__ import annotations
 
-from railwright.collectives.moe_routing import distinct_groups, nodes_kept
+from railwright.collectives.moe_routing import exchanged
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -77,7 +77,9 @@ class Exchange:
         what that takes longer comes after (DeepEP's high-throughput kernels; DeepSeek-V3, arXiv 2412.19437,
         section 3.2.2).  Inside it goes once to every GPU with any of its experts (DeepEP, csrc/kernels/
         layout.cu: tokens are counted per rank, not per expert), all of them on the servers it goes to.  Both
-        are one kernel, which the host launches once.
+        are one kernel, which the host launches once.  A group that lies on its servers in unequal parts has
+        no rails: its ranks spread a server's tokens over all who are there (`exchanged`), which such kernels
+        do not run and NICs cannot do with less.
         """
         if self.job.layout.expert == 1:
             return ()
@@ -85,14 +87,15 @@ class Exchange:
         limit = self.job.expert_nodes
         if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
-        servers, ranks = self.prices.servers("ep"), self.job.layout.expert
-        top = self.arch.experts_per_token
-        kept = nodes_kept(servers, top, limit)
-        experts, gpus = self.arch.experts * kept // servers, max(ranks * kept // servers, 1)
-        local = size * distinct_groups(experts, gpus, top) / top
-        if servers == 1:
+        parts, top = self.prices.parts("ep"), self.arch.experts_per_token
+        copies = {p: exchanged(self.arch.experts, p, top, limit) for p in parts}
+        local = size * max(sent.inside for sent in copies.values()) / top
+        # What leaves of an all-to-all where most does: all groups are priced at one size, the busiest NIC's.
+        leaving = {p: 1 - p[0] / sum(p) for p in parts}
+        most = max(leaving.values())
+        if not most:
             return (self.prices.comm("ep", purpose, "all_to_all", local, "ep"),)
-        share = distinct_groups(experts, kept, top) / top
+        share = max(sent.between * leaving[p] for p, sent in copies.items()) / most / top
         between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep_rail")
         inside = self.prices.comm("ep", purpose + PASSED_ON, "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)

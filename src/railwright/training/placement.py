@@ -10,6 +10,7 @@ a rank generator of its own for experts).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -86,8 +87,12 @@ class Groups:
 
     def servers(self, kind: GroupKind) -> int:
         """Servers that the most spread group of a kind lies on; 0 without such groups."""
-        on = (len(set(self.server[group.gpus].tolist())) for group in self.of(kind))
-        return max(on, default=0)
+        return max(map(len, self.parts(kind)), default=0)
+
+    def parts(self, kind: GroupKind) -> frozenset[tuple[int, ...]]:
+        """Ranks on each of its servers, fewest first, of every group of a kind; of groups alike once."""
+        on = (Counter(self.server[group.gpus].tolist()) for group in self.of(kind))
+        return frozenset(tuple(sorted(ranks.values())) for ranks in on)
 
     @property
     def tp(self) -> tuple[Communicator, ...]:
