@@ -94,7 +94,20 @@ def test_servers_with_different_numbers_of_experts_are_told() -> None:
     assert (hosts.servers, hosts.even) == (2, False)
     found, told = megatron(one, arch, hosts)
     assert not any("router" in line for line in found)
-    assert any("lies unevenly on up to 2" in line for line in told)
+    assert any("lies unevenly on up to 2, where neither DeepEP nor HybridEP runs" in line for line in told)
+    assert not any("HYBRID_EP_RANKS" in line for line in told)
+    lines = FORMS["torchtitan"][1](one, arch, hosts)
+    assert any("where neither DeepEP nor HybridEP runs" in line for line in lines)
+
+
+def test_groups_on_one_server_and_on_two_equal_halves_are_told() -> None:
+    """Groups of 4 on 6 GPUs of each server: a router's groups would be those of two servers."""
+    one = changed(limited(1, expert=4, gpus=12), gpus_per_server=6, global_batch=24)
+    hosts = Hosts.of(one, machine(2))
+    assert (hosts.servers, hosts.even, hosts.apart) == (2, False, False)
+    _, told = megatron(one, replace(WIDE, experts=240), hosts)
+    assert any("a token's experts on at most 1 servers" in line for line in told)
+    assert any("HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=2" in line for line in told)
 
 
 def test_hybridep_is_told_the_ranks_of_a_server() -> None:

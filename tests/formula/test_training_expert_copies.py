@@ -116,3 +116,19 @@ def test_servers_that_hold_too_few_experts_are_never_kept() -> None:
     assert sent.inside == pytest.approx(4 / 3 * holders(12, 3, 6))
     with pytest.raises(PlanError, match="do not fit"):
         exchanged(16, (1, 1, 2), 9, 1)
+
+
+def test_where_no_kernel_sends_one_copy_is_said() -> None:
+    def said(one: TrainingJob, where: Machine) -> list[str]:
+        found = simulate(one, WIDE, where, predict=priced(50e9), kernel=roofline).warnings
+        return [text for text in found if "HybridEP" in text]
+
+    # 32 ranks on servers of which 7 GPUs run: 7, 7, 7, 7 and 4
+    (text,) = said(limited(4, expert=32, gpus=32).model_copy(update={"gpus_per_server": 7}), machine(5))
+    assert "in unequal parts (4 and 7 and 7 and 7 and 7)" in text
+    (text,) = said(limited(4, expert=16), machine(4, server="server-8x-h100-pcie"))
+    assert "NVLink, which h100-pcie has not" in text
+    # groups of 4 on 6 GPUs of each server: 4, 2 and 2, 4
+    equal = limited(4, expert=4, gpus=12).model_copy(update={"gpus_per_server": 6, "global_batch": 24})
+    assert not said(equal, machine(4))
+    assert not said(limited(4, expert=32), machine(4))

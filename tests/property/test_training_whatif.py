@@ -99,6 +99,9 @@ def test_a_token_sent_once_per_server_is_a_job_that_says_so() -> None:
     # The second of three groups.
     straddling = job(expert=4, gpus=12, batch=24).model_copy(update={"gpus_per_server": 6})
     assert "Tokens once per server" in {one.name for one in what_ifs(straddling, MOE, machine())}
+    # and not on unequal parts, which their kernels do not take: 4, 3 and 1, 2 and 2
+    uneven = job(expert=4, gpus=12, batch=24).model_copy(update={"gpus_per_server": 7})
+    assert "Tokens once per server" not in {one.name for one in what_ifs(uneven, MOE, machine())}
 
 
 def test_an_interleaved_pipeline_is_a_job_that_says_so() -> None:

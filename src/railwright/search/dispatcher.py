@@ -9,13 +9,13 @@ training/flex_dispatcher_backend.py; deepseek-ai/DeepEP dd758ca, csrc/kernels/le
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from railwright.collectives.machine import Machine
 from railwright.collectives.moe_routing import nodes_kept
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
+from railwright.training.experts import in_unequal_parts
 from railwright.training.placement import place
 from railwright.training.sizes import data_parallel
 
@@ -34,6 +34,7 @@ class Hosts:
     servers  servers that the most spread expert group lies on
     gpu      name of the GPUs in the catalogue
     even     whether every expert group has as many ranks on each of so many servers
+    apart    whether some group has more ranks on one of its servers than on another
     node     GPUs that one operating system has: an NVL72's are 18 trays of 4; 0 where nobody says
     """
 
@@ -42,6 +43,7 @@ class Hosts:
     gpu: str = ""
     even: bool = True
     node: int = 0
+    apart: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob, machine: Machine) -> Hosts:
@@ -49,10 +51,11 @@ class Hosts:
         fabric = machine.network.fabric
         groups = place(job, fabric)
         servers = groups.servers("ep")
-        ranks = {n for group in groups.of("ep") for n in Counter(groups.server[group.gpus].tolist()).values()}
-        even = ranks == {job.layout.expert // max(servers, 1)}
+        parts = groups.parts("ep")
+        even = {n for part in parts for n in part} == {job.layout.expert // max(servers, 1)}
+        apart = bool(in_unequal_parts(parts))
         node = machine.server.gpus // machine.server.hosts
-        return cls(data_parallel(job, fabric), servers, machine.gpu.name, even, node)
+        return cls(data_parallel(job, fabric), servers, machine.gpu.name, even, node, apart)
 
 
 def sends_one_copy(job: TrainingJob, arch: Transformer) -> bool:
@@ -95,10 +98,14 @@ def limits(job: TrainingJob, arch: Transformer, hosts: Hosts) -> bool:
 
 
 def unequal(job: TrainingJob, arch: Transformer, hosts: Hosts) -> str:
-    """That a limit cannot be told to a router, as a sentence; '' where it can, or there is none."""
+    """What unequal parts of expert groups keep a framework from, as a sentence; '' where nothing is."""
+    if not sends_one_copy(job, arch):
+        return ""
+    group = f"an expert group of {job.layout.expert} ranks lies unevenly on up to {hosts.servers}"
+    if hosts.apart:
+        return f"one copy to each server: {group}, where neither DeepEP nor HybridEP runs"
     if not limits(job, arch, hosts) or router_groups(job, arch, hosts):
         return ""
     return (
-        f"a token's experts on at most {job.expert_nodes} servers: an expert group of {job.layout.expert} "
-        f"ranks lies unevenly on up to {hosts.servers}, and a router's groups are equal"
+        f"a token's experts on at most {job.expert_nodes} servers: {group}, and a router's groups are equal"
     )

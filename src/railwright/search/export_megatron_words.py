@@ -74,6 +74,8 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """What the kernels that send one copy to each server want beside their arguments."""
     if not sends_one_copy(job, arch):
         return []
+    if hosts.apart:
+        return [unequal(job, arch, hosts)]
     which = backend(job, hosts)
     found = {
         "deepep": ["DeepEP must be installed; before Megatron core 0.16 its argument is --moe-enable-deepep"],

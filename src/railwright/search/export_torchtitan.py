@@ -221,6 +221,8 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """
     if not sends_one_copy(job, arch):
         return []
+    if hosts.apart:
+        return [unequal(job, arch, hosts)]
     found = [
         "DeepEP must be installed; torchtitan's llama4 and deepseek_v3 run with it, its other models not"
     ]

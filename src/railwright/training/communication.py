@@ -73,7 +73,6 @@ class Prices:
     predict: Predict
     known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
-    _parts: dict[GroupKind, frozenset[tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def shared(cls, machine: Machine, groups: Groups, predict: Predict) -> Prices:
@@ -81,10 +80,10 @@ class Prices:
 
         `predict` must be the same function every time: a job's answers are the next one's.
         """
-        kept = _SHARED.setdefault(machine, WeakKeyDictionary()).setdefault(groups, _Kept())
-        if len(kept.asked) > _MOST_ASKED:
-            kept.asked.clear()
-        return cls(machine, groups, predict, {}, kept.asked, kept.parts)
+        kept = _SHARED.setdefault(machine, WeakKeyDictionary()).setdefault(groups, {})
+        if len(kept) > _MOST_ASKED:
+            kept.clear()
+        return cls(machine, groups, predict, {}, kept)
 
     def comm(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> Comm:
         """One collective that all groups of `kind` run at the same time."""
@@ -114,28 +113,12 @@ class Prices:
 
     def crosses_servers(self, kind: GroupKind) -> bool:
         """Whether any group of a kind has ranks on several servers."""
-        return self.servers(kind) > 1
-
-    def servers(self, kind: GroupKind) -> int:
-        """Servers that the most spread group of a kind lies on; 0 without such groups."""
-        return max(map(len, self.parts(kind)), default=0)
-
-    def parts(self, kind: GroupKind) -> frozenset[tuple[int, ...]]:
-        """Ranks on each of its servers of every group of a kind (`Groups.parts`)."""
-        if kind not in self._parts:
-            self._parts[kind] = self.groups.parts(kind)
-        return self._parts[kind]
+        return self.groups.servers(kind) > 1
 
 
-@dataclass
-class _Kept:
-    """What jobs placed alike have asked the network."""
-
-    asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
-    parts: dict[GroupKind, frozenset[tuple[int, ...]]] = field(default_factory=dict)
-
-
-_SHARED: WeakKeyDictionary[Machine, WeakKeyDictionary[Groups, _Kept]] = WeakKeyDictionary()
+Asked = dict[tuple[Op, float, GroupKind], CollectivePrediction]
+"""What jobs placed alike have asked the network."""
+_SHARED: WeakKeyDictionary[Machine, WeakKeyDictionary[Groups, Asked]] = WeakKeyDictionary()
 _MOST_ASKED = 20_000
 """Answers kept for one placement: a search over sizes must not fill the memory."""
 

@@ -87,7 +87,7 @@ class Exchange:
         limit = self.job.expert_nodes
         if limit is None:
             return (self.prices.comm("ep", purpose, "all_to_all", size, "ep"),)
-        parts, top = self.prices.parts("ep"), self.arch.experts_per_token
+        parts, top = self.prices.groups.parts("ep"), self.arch.experts_per_token
         copies = {p: exchanged(self.arch.experts, p, top, limit) for p in parts}
         local = size * max(sent.inside for sent in copies.values()) / top
         # What leaves of an all-to-all where most does: all groups are priced at one size, the busiest NIC's.

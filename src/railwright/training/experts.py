@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -89,6 +92,38 @@ def beyond_reach(job: TrainingJob, arch: Transformer, servers: int) -> list[str]
         f"server{'s' if servers > 1 else ''} and a token goes to {arch.experts_per_token} experts; "
         "one copy goes to each server, and no limit is left."
     ]
+
+
+def beyond_kernels(
+    job: TrainingJob, arch: Transformer, gpu: Gpu, parts: Collection[tuple[int, ...]]
+) -> list[str]:
+    """That no kernel sends one copy to each server where a job says so; nothing where some do.
+
+    parts  as in `in_unequal_parts`
+    Source: deepseek-ai/DeepEP, csrc/kernels/legacy/internode.cu (rank r is on server r // 8; forwarders pass
+    on over NVLink), and its branch hybrid-ep (a group's size over that of an NVLink domain are its nodes).
+    """
+    if not arch.is_moe or job.expert_nodes is None or job.layout.expert == 1:
+        return []
+    found = []
+    if not gpu.scale_up_bandwidth:
+        found.append(
+            f"expert_nodes: DeepEP and HybridEP pass tokens on over NVLink, which {gpu.name} has not; leave "
+            "it out for NCCL's all-to-all."
+        )
+    if uneven := in_unequal_parts(parts):
+        found.append(
+            f"expert_nodes: an expert group of {job.layout.expert} ranks lies on servers in unequal parts "
+            f"({' and '.join(map(str, uneven[0]))}), which neither DeepEP nor HybridEP takes; predicted is "
+            "what NICs of the smallest part must receive. Give gpus_per_server or layout.expert so that "
+            "parts are equal."
+        )
+    return found
+
+
+def in_unequal_parts(parts: Collection[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Those of `Groups.parts` with more ranks on one server than on another."""
+    return sorted(part for part in parts if part[0] != part[-1])
 
 
 def _check_load(job: TrainingJob, arch: Transformer) -> None:

@@ -10,7 +10,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.constants import unmeasured
 from railwright.training.eras import pace_alone
-from railwright.training.experts import beyond_reach
+from railwright.training.experts import beyond_kernels, beyond_reach
 from railwright.training.host_memory import check_host, host_warnings
 from railwright.training.placement import Groups, place
 from railwright.training.plan import check
@@ -26,7 +26,7 @@ def foretold(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[str
     doubtful = check(job, arch, fabric)
     host = check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
-    return warnings_of(job, arch, machine, doubtful, host, groups, groups.servers("ep"))
+    return warnings_of(job, arch, machine, doubtful, host, groups)
 
 
 def warnings_of(
@@ -36,18 +36,17 @@ def warnings_of(
     doubtful: Sequence[str],
     host: HostMemory | None,
     groups: Groups,
-    servers: int,
 ) -> tuple[str, ...]:
     """Warnings from what is known of a placed job.
 
     doubtful  what `plan.check` warns of
-    servers   that the most spread expert group lies on
     """
     fitted = pace_alone(job, machine.gpu).records > 0
     return (
         *doubtful,
         *host_warnings(host, machine.server),
-        *beyond_reach(job, arch, servers),
+        *beyond_reach(job, arch, groups.servers("ep")),
+        *beyond_kernels(job, arch, machine.gpu, groups.parts("ep")),
         *groups.notes,
         *of_power(machine.gpu, machine.server),
         *unmeasured(machine.gpu.name, job.software, job.dtype, fitted),

@@ -75,6 +75,7 @@ class Groups:
     sizes: Sizes
     notes: tuple[str, ...] = ()
     _made: dict[str, tuple[Communicator, ...]] = field(default_factory=dict, repr=False)
+    _parts: dict[str, frozenset[tuple[int, ...]]] = field(default_factory=dict, repr=False)
 
     def of(self, kind: GroupKind) -> tuple[Communicator, ...]:
         """All groups of one kind; none where the layout has no such groups."""
@@ -91,8 +92,10 @@ class Groups:
 
     def parts(self, kind: GroupKind) -> frozenset[tuple[int, ...]]:
         """Ranks on each of its servers, fewest first, of every group of a kind; of groups alike once."""
-        on = (Counter(self.server[group.gpus].tolist()) for group in self.of(kind))
-        return frozenset(tuple(sorted(ranks.values())) for ranks in on)
+        if kind not in self._parts:
+            on = (Counter(self.server[group.gpus].tolist()) for group in self.of(kind))
+            self._parts[kind] = frozenset(tuple(sorted(ranks.values())) for ranks in on)
+        return self._parts[kind]
 
     @property
     def tp(self) -> tuple[Communicator, ...]:

@@ -154,7 +154,7 @@ def simulate(
         error_high=band.high,
         error_source=band.source,
         warnings=(
-            *warnings_of(job, arch, machine, doubtful, host, groups, prices.servers("ep")),
+            *warnings_of(job, arch, machine, doubtful, host, groups),
             *filter(None, (fast,)),
         ),
         stage=chosen,

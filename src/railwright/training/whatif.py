@@ -24,6 +24,7 @@ from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends, pace_alone, pace_of
+from railwright.training.experts import in_unequal_parts
 from railwright.training.placement import place
 from railwright.training.result import StepResult
 from railwright.training.schedule import in_pairs, schedule_name
@@ -254,10 +255,14 @@ def _balanced(job: TrainingJob, machine: Machine) -> Case | None:
 
 
 def _once_per_server(job: TrainingJob, machine: Machine) -> Case | None:
-    """Kernels that send a token once to a server of its experts; None where they are used, or no token leaves
-    its server."""
+    """Kernels that send a token once to a server of its experts; None where they are used, where no token
+    leaves its server, and where they do not run: without NVLink, or where a group has more ranks on one
+    server than on another."""
     expert = job.layout.expert
-    if expert == 1 or job.expert_nodes is not None or place(job, machine.network.fabric).servers("ep") == 1:
+    if expert == 1 or job.expert_nodes is not None or not machine.gpu.scale_up_bandwidth:
+        return None
+    parts = place(job, machine.network.fabric).parts("ep")
+    if max(map(len, parts)) == 1 or in_unequal_parts(parts):
         return None
     return Case(job.model_copy(update={"expert_nodes": expert}), machine)
 
