@@ -13,15 +13,14 @@ from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
 from railwright.training.chosen import check_chosen
 from railwright.training.divisors import divisors, working
-from railwright.training.doubts import doubts
 from railwright.training.experts import check_experts
-from railwright.training.formats import check_formats, has_fp32_shards
-from railwright.training.gpus import check_gpus, of_servers
+from railwright.training.formats import check_formats
+from railwright.training.gpus import check_gpus
 from railwright.training.hosted import check_offload
+from railwright.training.layout_doubts import layout_doubts
 from railwright.training.lora import check_adapters
 from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
-from railwright.training.packing import packing_warnings
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.tensor_sizes import check_tensor
@@ -34,7 +33,7 @@ MOST_MICROBATCHES = 100_000
 def check(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     """Refuse a layout that cannot work (PlanError); return warnings about a doubtful one, unnamed."""
     refuse(job, arch, fabric)
-    return _warnings(job, arch, fabric)
+    return layout_doubts(job, arch, fabric)
 
 
 def refuse(
@@ -294,71 +293,3 @@ def check_sharding(job: TrainingJob, data: int) -> None:
             "that hold the same parameters, and those that hold the same experts cannot be divided among "
             f"them ({sizes.expert_replicas}); {which}."
         )
-
-
-def _warnings(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
-    found = [*arch.notes, *of_servers(job, fabric)]
-    tensor, context = job.layout.tensor, job.layout.context
-    domain = domain_of(job, fabric)
-    if tensor > domain:
-        found.append(
-            f"tensor parallelism of {tensor} spans {tensor // domain} servers of "
-            f"{domain} GPUs; its collectives cross the network in every layer."
-        )
-    if context > 1 and job.sequence % (2 * context):
-        found.append(
-            f"sequences of {job.sequence} tokens are not a multiple of 2 x context = "
-            f"{2 * context}; frameworks pad them."
-        )
-    kind, sinks = job.layout.context_kind, arch.attention_sinks or arch.window_sinks
-    windows = arch.sliding_window and not arch.window_chunked and kind == "ring"
-    if context > 1 and (windows or (sinks and kind != "all-to-all")):
-        what, kinds = ("sinks", "all-to-all") if sinks else ("windows", "all-to-all or all-gather")
-        found.append(
-            f"Transformer Engine splits attention with {what} over context ranks only with context_kind "
-            f"{kinds}; {kind} is predicted all the same."
-        )
-    sizes = Sizes.of(job, fabric)
-    if job.layout.zero >= 2 and sizes.copies == 1 and not has_fp32_shards(job):
-        found.append(f"zero: {job.layout.zero} shares nothing out: no two ranks hold the same parameters.")
-    again = job.layout.reduce_each or (job.layout.zero == 3 and not job.layout.gathers_once)
-    if job.layout.zero >= 2 and job.layout.pipeline > 1 and sizes.copies > 1 and again:
-        found.append(
-            f"zero: {job.layout.zero} with {job.layout.pipeline} pipeline stages exchanges "
-            "parameters or gradients in every microbatch; zero: 1 does so once per step."
-        )
-    if arch.max_positions and job.sequence > arch.max_positions:
-        found.append(
-            f"sequences of {job.sequence} tokens are longer than the {arch.max_positions} "
-            f"positions {arch.name} was made for."
-        )
-    if arch.attention == "gqa" and tensor > arch.kv_heads:
-        found.append(
-            f"tensor parallelism of {tensor} is more than the {arch.kv_heads} key-value heads of "
-            f"{arch.name}; each is kept on {tensor // arch.kv_heads} GPUs."
-        )
-    if arch.is_moe and tensor > 1 and not job.layout.sequence_parallel:
-        found.append(
-            "Megatron runs experts under tensor parallelism only with sequence_parallel; the "
-            "expert layers are predicted as if each GPU routed its own 1/tensor of the tokens."
-        )
-    if arch.mtp_layers:
-        found.append(
-            f"multi-token prediction of {arch.name} (layers beyond its own: {arch.mtp_layers}) lies on the "
-            "last stage, and counts in time and memory but not in model FLOPs."
-        )
-    found += packing_warnings(job)
-    found += doubts(job, arch, microbatches(job, sizes.data))
-    if job.sequence % tensor and job.layout.sequence_parallel:
-        found.append(
-            f"sequences of {job.sequence} tokens are not a multiple of layout.tensor = {tensor}; "
-            "frameworks pad them."
-        )
-    block = sizes.expert * sizes.expert_tensor
-    apart = job.layout.placement == "expert-across"
-    if 1 < block <= domain and domain % block and job_gpus(job, fabric) > domain and not apart:
-        found.append(
-            f"expert groups of {block} GPUs do not divide the {domain} GPUs of a server, so some "
-            f"straddle two; gpus_per_server {domain // block * block} keeps them inside."
-        )
-    return tuple(found)
