@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
 from railwright.reliability import goodput, read_trace
-from railwright.reliability.formulas import recovery_for
 from railwright.reliability.replay import figures, spares, stepfun
 from railwright.spec.reliability import Checkpoint, FaultTrace, Flaps
 from railwright.spec.study import Study
@@ -67,8 +66,6 @@ def test_flaps_and_shares_out_of_order() -> None:
     flaps = Flaps.model_construct(per_link_day=1.0, median=10.0, p99=2.0)
     with pytest.raises(RailwrightError, match=r"median \(10 s\) is above 0 and below the p99 \(2 s\)"):
         ask(asking(flaps=flaps))
-    with pytest.raises(PlanError, match="between 0 and 1"):
-        recovery_for(1.5, 3600.0, 10.0)
     with pytest.raises(RailwrightError, match="between 0 and 1"):
         spares(stepfun(), 100, 4.0, 1.0)
 

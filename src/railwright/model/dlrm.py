@@ -6,14 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from railwright.errors import Mistake, SpecError, among, nearest
+
+Part = Literal["bottom", "interaction", "top"]
 
 FIELDS = (
     *("kind", "width", "dense_features", "bottom", "interaction", "cross_layers", "cross_rank", "top"),
     *("rows", "lookups", "source"),
 )
+
+
+class Product(NamedTuple):
+    """A dense product of a recommender.
+
+    part     'bottom', 'interaction' or 'top'
+    inputs, outputs  widths
+    crosses  whether its result multiplies the interaction's input and is added to the layer's: the second
+             product of a low-rank cross layer
+    """
+
+    part: Part
+    inputs: int
+    outputs: int
+    crosses: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,38 +70,42 @@ class Recommender:
             return self.vectors * self.width
         return self.width + self.vectors * (self.vectors - 1) // 2
 
-    def layers(self) -> tuple[tuple[str, int, int], ...]:
-        """(part, inputs, outputs) of every dense product; parts are 'bottom', 'interaction', 'top'."""
-        found = [
-            ("bottom", a, b) for a, b in zip((self.dense_features, *self.bottom), self.bottom, strict=False)
-        ]
-        if self.interaction == "dcn":
-            wide = self.vectors * self.width
-            for _ in range(self.cross_layers):
-                found += [("interaction", wide, self.cross_rank), ("interaction", self.cross_rank, wide)]
-        return (
-            *found,
-            *(("top", a, b) for a, b in zip((self.interacted, *self.top), self.top, strict=False)),
+    def products(self, part: Part | None = None) -> tuple[Product, ...]:
+        """Every dense product, or those of one part, in the order of a forward pass."""
+        wide = self.vectors * self.width
+        down, up = (
+            Product("interaction", wide, self.cross_rank),
+            Product("interaction", self.cross_rank, wide, crosses=True),
         )
+        every = (
+            *_mlp("bottom", self.dense_features, self.bottom),
+            *((down, up) * self.cross_layers if self.interaction == "dcn" else ()),
+            *_mlp("top", self.interacted, self.top),
+        )
+        return tuple(product for product in every if part in (None, product.part))
 
-    def dense_parameters(self, part: str | None = None) -> int:
+    def dense_parameters(self, part: Part | None = None) -> int:
         """Weights and biases of the dense products, of one part or of all.
 
         A low-rank cross layer has a bias on its second product only (DCN v2, arXiv 2008.13535, equation 3).
         """
-        products = [(p, a, b) for p, a, b in self.layers() if part is None or p == part]
-        crossed = self.cross_layers if part in (None, "interaction") else 0
-        biases = sum(b for p, _, b in products if p != "interaction") + crossed * self.vectors * self.width
-        return sum(a * b for _, a, b in products) + biases
+        products = self.products(part)
+        biased = (p for p in products if p.part != "interaction" or p.crosses)
+        return sum(p.inputs * p.outputs for p in products) + sum(p.outputs for p in biased)
 
     def flops_per_sample(self) -> float:
         """Model FLOPs of one sample, forward and backward: 6 per weight, and the pair products. [flop]
 
         Adding up looked-up rows is a FLOP per byte or less and not counted, as MLPerf's reference does not.
         """
-        products = 6.0 * sum(a * b for _, a, b in self.layers())
+        products = 6.0 * sum(p.inputs * p.outputs for p in self.products())
         pairs = 6.0 * self.vectors**2 * self.width if self.interaction == "dot" else 0.0
         return products + pairs
+
+
+def _mlp(part: Part, inputs: int, widths: tuple[int, ...]) -> tuple[Product, ...]:
+    """An MLP's products: `inputs` wide, then as wide as it says."""
+    return tuple(Product(part, a, b) for a, b in zip((inputs, *widths), widths, strict=False))
 
 
 def bundled_recommenders() -> tuple[str, ...]:

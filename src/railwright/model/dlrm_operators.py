@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from railwright.model.architecture import Operator
-from railwright.model.dlrm import Recommender
+from railwright.model.dlrm import Part, Recommender
 from railwright.model.kernels import ELEMENT, Block, elementwise, linear
 
 INDEX_BYTES = 8.0
@@ -77,19 +77,20 @@ def update_operators(held: Held, table_bytes: float, optimizer: str) -> tuple[Op
     )
 
 
-def dense_blocks(model: Recommender, samples: int, dtype: str) -> dict[str, list[Block]]:
+def dense_blocks(model: Recommender, samples: int, dtype: str) -> dict[Part, list[Block]]:
     """Products and element-wise kernels of 'bottom', 'interaction' and 'top' for `samples` of one GPU.
 
     Activation functions and biases are fused into the products (cuBLASLt epilogues).
     A dot interaction reads all vectors and writes one number per pair; a cross layer multiplies and adds
     after its second product.
     """
-    found: dict[str, list[Block]] = {"bottom": [], "interaction": [], "top": []}
+    found: dict[Part, list[Block]] = {"bottom": [], "interaction": [], "top": []}
     wide = model.vectors * model.width
-    for i, (part, inputs, outputs) in enumerate(model.layers()):
-        found[part].append(linear(f"{part} {i + 1}", samples, outputs, inputs, dtype))
-        if part == "interaction" and len(found[part]) % 3 == 2:  # the second of a cross layer's products
-            found[part].append(elementwise("cross", samples, reads=3 * wide, writes=wide, back=6 * wide))
+    for i, one in enumerate(model.products()):
+        blocks = found[one.part]
+        blocks.append(linear(f"{one.part} {i + 1}", samples, one.outputs, one.inputs, dtype))
+        if one.crosses:
+            blocks.append(elementwise("cross", samples, reads=3 * wide, writes=wide, back=6 * wide))
     if model.interaction == "dot":
         out = model.interacted
         found["interaction"].append(

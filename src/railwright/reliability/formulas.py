@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 
-from railwright.errors import PlanError
-
 
 def job_mtti(nodes: float, per_1000_node_days: float) -> float:
     """Mean time to interruption of a job on so many nodes. [s]  Series system of independent nodes."""
@@ -92,14 +90,3 @@ def best_interval(mtti: float, block: float, least: float = 0.0) -> float:
         if abs(step) < 1e-14:
             break
     return max(y * mtti, least)
-
-
-def recovery_for(wanted: float, mtti: float, block: float, least: float = 0.0) -> float:
-    """Longest recovery at which the best interval reaches a wanted ETTR; below 0 where none does. [s]
-
-    Raises PlanError for a wanted share outside 0..1.
-    """
-    if not 0 < wanted < 1:
-        raise PlanError(f"a wanted training-time ratio lies between 0 and 1, not {wanted:g}")
-    interval = best_interval(mtti, block, least) or 1e-6 * mtti
-    return mtti * math.log(ettr_renewal(mtti, 0.0, block, interval) / wanted)

@@ -23,7 +23,7 @@ from railwright.compute.limited import of_power
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Operator
-from railwright.model.dlrm import Recommender
+from railwright.model.dlrm import Part, Recommender
 from railwright.model.dlrm_operators import (
     INDEX_BYTES,
     ROW_STATE_BYTES,
@@ -49,8 +49,8 @@ DTYPES: tuple[str, ...] = get_args(RecommendationJob.model_fields["dtype"].annot
 """Number formats that a recommendation job may ask for."""
 
 CONTEXT_BYTES = 3e9
-"""What the CUDA context and NCCL's buffers take of a GPU: an estimate, as `cuda_context_bytes` and three
-times `communicator_bytes` (constants.yaml) add up to."""
+"""What the CUDA context and NCCL's buffers take of a GPU: an estimate; `cuda_context_bytes` and three
+communicators of `communicator_bytes` (constants.yaml) are 3.1e9."""
 
 DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
 """Bytes per parameter of the MLPs on every GPU: weights (fp32, and fp16 beside), gradient, one accumulator of
@@ -264,7 +264,7 @@ class _Step:
         each = most * INDEX_BYTES * self.job.global_batch
         return self._communicate("indices, all-to-all", "all_to_all", each, self._world(), ())
 
-    def _reduce(self, part: str, after: int) -> int:
+    def _reduce(self, part: Part, after: int) -> int:
         """Gradients of one part of the MLPs; those of replicated tables go with the interaction's."""
         numbers = self.model.dense_parameters(part)
         if part == "interaction":
@@ -348,7 +348,7 @@ def _events(done: Pass) -> tuple[Event, ...]:
 
 def _others(job: RecommendationJob, model: Recommender, samples: int) -> dict[str, float]:
     """Memory beside the tables [byte]: MLPs, activations kept for the backward pass, context."""
-    widths = sum(b for _, _, b in model.layers()) + 2 * model.vectors * model.width
+    widths = sum(p.outputs for p in model.products()) + 2 * model.vectors * model.width
     return {
         "MLPs and their states": DENSE_STATE_BYTES[job.dtype] * model.dense_parameters(),
         "activations": 2.0 * ELEMENT * samples * widths,
