@@ -18,7 +18,8 @@ from railwright.catalog import load_catalog
 from railwright.compute.time import peak_rate
 from railwright.measure.machines import SERVER_OF_GPU
 from railwright.measure.training import records
-from railwright.measure.training_jobs import DTYPES, architectures
+from railwright.measure.training_jobs import DTYPES
+from railwright.measure.training_models import architectures
 from railwright.model import flops_per_token
 from railwright.training.constants import width_of
 

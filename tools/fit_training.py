@@ -36,7 +36,8 @@ from railwright.collectives import predict
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of
 from railwright.measure.vtrain import PACE as SINGLE
 from railwright.measure.vtrain import TRACED
 from railwright.training.communication import Prices

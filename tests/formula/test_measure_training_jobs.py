@@ -8,7 +8,8 @@ from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_habits import habits_of
-from railwright.measure.training_jobs import RACK, architecture_of, architectures, job_of, machine_for
+from railwright.measure.training_jobs import RACK, job_of, machine_for
+from railwright.measure.training_models import architecture_of, architectures
 from railwright.measure.training_recipes import recipe_of
 from railwright.training.layers import unfused_of
 

@@ -9,7 +9,8 @@ import pytest
 from railwright.catalog import find, load_catalog
 from railwright.compute import profile_of
 from railwright.measure.training import records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of
 from railwright.model import layer_operators
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras

@@ -19,7 +19,8 @@ from railwright.compute.gemm import Shape, gemm_seconds
 from railwright.compute.profile import profile_of
 from railwright.compute.time import kernel_time, peak_rate
 from railwright.measure.training import family_of, record_row, records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of
 from railwright.model.architecture import Operator, Phase
 from railwright.training import simulate
 from railwright.training.eras import Pace, waiting

@@ -10,8 +10,9 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
+from railwright.measure.machines import Unsupported
 from railwright.measure.training import record_row, records
-from railwright.measure.training_jobs import HYBRIDS, Unsupported
+from railwright.measure.training_models import HYBRIDS
 from railwright.model import count_parameters, flops_per_token, load_model
 from railwright.model.architecture import LinearMixer
 from railwright.model.delta import delta_blocks

@@ -11,7 +11,7 @@ from railwright.catalog import load_catalog
 from railwright.compute.profile import profile_of
 from railwright.compute.time import kernel_times
 from railwright.measure.machines import machine_of
-from railwright.measure.training_jobs import architectures
+from railwright.measure.training_models import architectures
 from railwright.model.kernels import linear
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import Layout, TrainingJob

@@ -12,7 +12,8 @@ import pytest
 from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
 from railwright.measure.training import memory_rows, records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.cached import cached
 from railwright.training.memory import GIB, SYSTEM, peak_memory

@@ -19,7 +19,8 @@ from scipy.stats import spearmanr
 from railwright.measure.korthikanti import korthikanti_rows
 from railwright.measure.table import Row
 from railwright.measure.training import record_row, records
-from railwright.measure.training_jobs import architecture_of, architectures, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of, architectures
 from railwright.training import simulate
 
 SLOW = -0.10

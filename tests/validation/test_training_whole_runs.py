@@ -31,7 +31,8 @@ import pytest
 
 from railwright.measure.machines import machine_of
 from railwright.measure.training import records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate

@@ -108,7 +108,7 @@ def _training() -> tuple[tuple[str, str, tuple[int, ...], str, int, int, float, 
     """(kind, GPU, shape, dtype, sequence, GPUs, tokens/s per GPU, source) of every usable record."""
     from railwright.measure.machines import Unsupported
     from railwright.measure.training import records
-    from railwright.measure.training_jobs import architecture_of
+    from railwright.measure.training_models import architecture_of
 
     rows = []
     for row in records():

@@ -15,7 +15,8 @@ from railwright.errors import PlanError
 from railwright.measure.korthikanti import korthikanti_rows
 from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row, Skipped
-from railwright.measure.training_jobs import DTYPES, architecture_of, architectures, job_of, machine_for
+from railwright.measure.training_jobs import DTYPES, job_of, machine_for
+from railwright.measure.training_models import architecture_of, architectures
 from railwright.measure.training_reasons import reason_of
 from railwright.measure.unseen_runs import unseen_rows
 from railwright.measure.vtrain import single_rows

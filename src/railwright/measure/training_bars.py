@@ -11,7 +11,7 @@ from railwright.measure.bands import LEVEL
 from railwright.measure.table import Row, Skipped, quantile
 from railwright.measure.training_bands import Named, coverage
 from railwright.measure.training_habits import framework_of
-from railwright.measure.training_jobs import architectures
+from railwright.measure.training_models import architectures
 from railwright.measure.unseen_runs import RUNS, frameworks_of_runs, groups_of_runs
 
 STEPS = "training "

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import lru_cache
-from importlib import resources
 from typing import Any, Literal
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.training_habits import DELAYED, Habits, habits_of, is_nemo_2
+from railwright.measure.training_models import HYBRIDS, architecture_of
 from railwright.measure.training_recipes import recipe_of
 from railwright.measure.training_scripts import OFFLOADED, graphs_of, loss_is_eager, script_of
 from railwright.measure.training_tuning import adapters, sample_length
-from railwright.model import load_model
-from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.constants import width_of
@@ -59,6 +53,9 @@ NICS = {"bigscience": 4, "vtrain": 4}
 takes a ring with four and a tree with eight of half the rate (nccl-tests issues 152 and 175 beside NCCL issue
 812).  Jean Zay: as above.  vTrain's 800 Gb/s of InfiniBand are taken for four HDR adapters (inferred: its
 article does not count them in what we read; 200 Gb/s is the generation's, and eight would be 1,600)."""
+
+BY_MODULE = (("nemotron-3-super-120b-a12b", "nvfp4"),)
+"""Models and formats that stand for another format in each module, which a job cannot say."""
 
 VARIANTS = {("torchtitan", "H100"): "H100-96"}
 """GPUs that are not their name's usual ones: Meta's H100 with HBM2e (torchtitan, benchmarks/)."""
@@ -216,11 +213,12 @@ def _experts(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
 def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
     """What layers run without fused kernels: as its script says, else as its software does."""
     found = habits.unfused
-    if record["model"].startswith("nemotron-3-"):
+    arch = architecture_of(record)
+    if record["model"] in HYBRIDS:
         # Megatron-Bridge v0.3.1 to v0.5.1, recipes/nemotronh: nemotron_3_nano.py sets moe_router_fusion =
         # False, nemotron_3_super.py and its provider leave it at that default
         found = (*found, "router")
-    if record["model"].startswith("nemotron") and is_nemo_2(record):
+    if arch.details.activation == "relu2" and is_nemo_2(record):
         # NeMo 8cfedd7, collections/llm/fn/activation.py, squared_relu ('remove until we have serialization'
         # before its commented torch.jit.script), and gpt/model/ssm.py, NemotronHConfigBase (a lambda); NeMo
         # 1's is compiled (collections/nlp/modules/common/megatron/utils.py), Megatron-core's too
@@ -229,7 +227,7 @@ def _unfused(record: Mapping[str, str], habits: Habits) -> tuple[Part, ...]:
         found = (*found, "rotary")
     if loss_is_eager(record, habits.era):
         found = (*found, "loss")
-    return found if architecture_of(record).is_moe else tuple(part for part in found if part != "router")
+    return found if arch.is_moe else tuple(part for part in found if part != "router")
 
 
 def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
@@ -261,7 +259,7 @@ def _recompute(record: Mapping[str, str]) -> dict[str, Any]:
 
 def _check(record: Mapping[str, str]) -> None:
     """Refuse what this stage does not model, and records that do not say what they ran."""
-    if record["model"] == "nemotron-3-super-120b-a12b" and record["dtype"] == "nvfp4":
+    if (record["model"], record["dtype"]) in BY_MODULE:
         raise Unsupported("a format for each module, which a job cannot say")
     if record.get("te_ops"):
         raise Unsupported("layers of Transformer Engine's fused operations (USE_TE_OPS), which no era has")
@@ -275,96 +273,3 @@ def _check(record: Mapping[str, str]) -> None:
 
 def _number(record: Mapping[str, str], column: str) -> int:
     return int(float(record[column])) if record[column] else 1
-
-
-@lru_cache(maxsize=1)
-def architectures() -> Mapping[str, Transformer]:
-    """The architectures that the training records name."""
-    data = resources.files("railwright.measure").joinpath("data")
-    found: dict[str, Any] = {}
-    for name in ("training_models.json", "training_read_models.json"):
-        found |= json.loads(data.joinpath(name).read_text(encoding="utf-8"))
-    named = {name: _transformer(name, m) for name, m in found.items() if not m.get("hybrid")}
-    return named | {name: load_model(name) for name in BUNDLED}
-
-
-HYBRIDS = ("nemotronh-56b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b")
-"""Models with linear layers: in no fit, whose factors would stand for what their layers lack."""
-
-BUNDLED = ("llama-2-13b", "llama-4-scout", "mixtral-8x22b", "mixtral-8x7b", "qwen2.5-7b", *HYBRIDS)
-"""Models of the records whose architectures come with the project: of the rows that we read ourselves, and
-those whose layers the table of architectures does not say."""
-
-
-def architecture_of(record: Mapping[str, str]) -> Transformer:
-    """The record's architecture. Raises Unsupported for one whose layers are not known."""
-    if record["model"] not in architectures():
-        raise Unsupported("a model whose layers are not in the table of architectures")
-    found = architectures()[record["model"]]
-    if (
-        found.name == "deepseek-v3"
-        and record["family"].startswith(("mbridge", "dgxc"))
-        and "w-o-mtp" not in record["id"]
-    ):
-        # Megatron-Bridge, recipes/deepseek/deepseek_v3.py, and NeMo, recipes/deepseek_v3.py: one
-        # multi-token-prediction layer by default
-        return replace(found, mtp_layers=1)
-    if found.name == "nemotron-3-super-120b-a12b":
-        # Megatron-Bridge v0.5.1, recipes/nemotronh/nemotron_3_super.py: mtp_num_layers = 2, one layer that
-        # runs twice (mtp_use_repeated_layer); its weights are counted twice here
-        return replace(found, mtp_layers=2)
-    if record["family"].startswith("bigscience"):
-        return replace(found, **BIGSCIENCE)
-    if found.name.startswith("nemotron"):
-        return replace(found, details=replace(found.details, activation="relu2"))
-    return found
-
-
-BIGSCIENCE: dict[str, Any] = {"position_embeddings": 0, "alibi": True, "embedding_norm": True}
-"""What all of bigscience's runs of February 2022 asked for beside their sizes: --position-embedding-type
-alibi and --embed-layernorm (train/tr11-200B-ml/tr11-200B-ml.slurm from 6 February, 0b536e8, to 28 February,
-1a13e1f)."""
-
-LEARNED, LEARNED_POSITIONS = re.compile(r"gpt3?-\d|megatron-|mpt-"), 2048
-"""Models without rotary positions, and rows of their table; all tie the output matrix to the embedding.
-Sources: Megatron-LM before 2023 knew no other; NeMo, collections/llm/gpt/model/base.py, GPTConfig
-(position_embedding_type, share_embeddings_and_output_weights); llm-foundry, configuration_mpt.py,
-learned_pos_emb, and modeling_mpt.py of 2023, whose logits are those of wte.weight. bigscience's ALiBi adds
-its bias to the scores inside their kernel: no kernel either."""
-
-
-def _transformer(name: str, m: Mapping[str, Any]) -> Transformer:
-    """One record's architecture under our names."""
-    mla = m.get("mla") or {}
-    return Transformer(
-        name=name,
-        layers=m["layers"],
-        hidden=m["hidden"],
-        vocab=m["vocab"],
-        heads=m["heads"],
-        kv_heads=m["kv_heads"],
-        head_dim=mla.get("nope", m["head_dim"]),
-        ffn=m["ffn"],
-        gated=m["glu"],
-        attention="mla" if mla else "gqa",
-        q_lora=mla.get("q_lora", 0),
-        kv_lora=mla.get("kv_lora", 0),
-        rope_dim=mla.get("rope", 0),
-        v_head_dim=mla.get("v", 0),
-        experts=m.get("experts", 0),
-        experts_per_token=m.get("topk", 0),
-        expert_ffn=m.get("moe_ffn", 0),
-        shared_experts=m.get("shared_experts", 0),
-        shared_ffn=m.get("shared_experts", 0) * m.get("moe_ffn", 0),
-        dense_layers=min(m.get("first_dense_layers", 0), m["layers"]),
-        sliding_window=128 if "sliding window 128" in m["attn"] else 0,
-        full_every=2 if "alternate" in m["attn"] else 0,
-        expert_groups=8 if name.startswith("deepseek-v") else 1,
-        router_bias=name == "deepseek-v3",
-        # openai/gpt-oss, model.py: mlp1_bias, mlp2_bias; RotaryEmbedding, _compute_concentration_and_inv_freq
-        mlp_bias=name.startswith("gpt-oss"),
-        yarn=name.startswith("gpt-oss"),
-        position_embeddings=LEARNED_POSITIONS if LEARNED.match(name) else 0,
-        tied_embeddings=bool(LEARNED.match(name)),
-        source=m.get("source", ""),
-    )
