@@ -193,3 +193,18 @@ def test_megatron_copies_beside_its_update_where_it_is_asked_to() -> None:
     other = step(True, "nemo-2024")
     assert other.step_time == step(False, "nemo-2024").step_time
     assert any("overlap.offload does nothing" in said for said in other.warnings)
+
+
+def test_the_link_of_a_host_is_its_grace_cpus_or_a_pcie_slot() -> None:
+    """NVLink-C2C has 900 GB/s both ways, 450 in one, for a Grace CPU's GPUs: one of a GH200, two of a GB200;
+    another Arm CPU has a GPU in a PCIe slot (5.0 x16, 63 GB/s, of which 88 % are reached)."""
+    plain = ComputeNetwork(family="fat-tree", switch="qm9700")
+    alone, rack = (
+        Machine.of(Cluster(servers=2, server=server, compute=plain), load_catalog(), NcclSettings())
+        for server in ("gh200-1", "gb200-nvl72")
+    )
+    assert host_link(alone) == 450e9
+    assert host_link(rack) == 225e9
+    one = machine(1)
+    arm = replace(one, server=replace(one.server, cpu="arm"))
+    assert host_link(arm) == host_link(one) == pytest.approx(55.4e9, rel=0.01)

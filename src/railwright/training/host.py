@@ -25,8 +25,8 @@ Launcher = Literal["python", "inductor", "native"]
 """What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
 layer, or a compiled program without Python (XLA)."""
 
-GRACE = ("gb", "gh")
-"""GPUs of these names are launched for by a Grace CPU."""
+GRACE = {"gb": 2, "gh": 1}
+"""How GPUs of a Grace CPU, which launches for them, begin their names, and how many of them share one."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,12 @@ def launch_times(
 
 def cpu_factor(gpu: Gpu) -> float:
     """Time of the CPU that launches for a GPU over that of the sources' CPU (Xeon)."""
-    return constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
+    return constant("host_grace_ratio") if sharing_grace(gpu) else 1.0
+
+
+def sharing_grace(gpu: Gpu) -> int:
+    """GPUs that share a GPU's Grace CPU; 0 where it has another one."""
+    return next((count for begin, count in GRACE.items() if gpu.name.lower().startswith(begin)), 0)
 
 
 def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:

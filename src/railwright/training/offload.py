@@ -16,6 +16,7 @@ from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import WEIGHT_BYTES, gradient_bytes
 from railwright.training.eras import era_of
+from railwright.training.host import sharing_grace
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.kept import layer_kept
 
@@ -23,9 +24,9 @@ PCIE_SHARE = 55.4 / 63.0
 """Copies from host to GPU over the nominal rate of PCIe 5.0 x16: 55.4 of 63 GB/s, as nvbandwidth measures
 (NVIDIA, nvbandwidth, README, sample output)."""
 
-CHIP_TO_CHIP = 225e9
-"""NVLink-C2C between a Grace CPU and each of its two GPUs, one direction: 900 GB/s both ways over two GPUs.
-Source: NVIDIA, GB200 NVL72, product page. [byte/s]"""
+CHIP_TO_CHIP = 450e9
+"""NVLink-C2C of a Grace CPU to all of its GPUs, one direction: 900 GB/s both ways.
+Source: NVIDIA, GH200 Grace Hopper Superchip and GB200 NVL72, product pages. [byte/s]"""
 
 HOST_ADAM = 2.57 / 10e9
 """Host time per parameter of DeepSpeed's CPU Adam with all cores of a server: 2.57 s for 10 billion.
@@ -44,9 +45,10 @@ param_copy_back_gpu_hook; PyTorch, ATen/native/cuda/Copy.cu, copy_kernel_cuda (c
 
 
 def host_link(machine: Machine) -> float:
-    """Rate between one GPU and its host, one direction: its own PCIe slot, whatever the NIC's. [byte/s]"""
-    if machine.server.cpu == "arm":
-        return CHIP_TO_CHIP
+    """Rate between one GPU and its host, one direction: its part of its Grace CPU's NVLink-C2C, else its own
+    PCIe slot, whatever the NIC's. [byte/s]"""
+    if sharing := sharing_grace(machine.gpu):
+        return CHIP_TO_CHIP / sharing
     return PCIE_SHARE * machine.gpu.slot
 
 
