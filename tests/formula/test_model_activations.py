@@ -7,7 +7,6 @@ import pytest
 from railwright.errors import PlanError
 from railwright.model import (
     head_activation_bytes,
-    layer_activation_bytes,
     layer_activations,
     layer_gradient_bytes,
     layer_operators,
@@ -19,8 +18,13 @@ GPT = load_model("gpt-3-175b")
 TRILLION = replace(GPT, layers=128, hidden=25600, heads=160, kv_heads=160, head_dim=160, ffn=102400)
 
 
+def kept_bytes(*layer, **how):
+    """All that a layer keeps. [byte]"""
+    return sum(layer_activations(*layer, **how).values())
+
+
 def korthikanti(arch, **kwargs):
-    return layer_activation_bytes(arch, "dense", 2048, 2048, attention="unfused", dropout=0.1, **kwargs)
+    return kept_bytes(arch, "dense", 2048, 2048, attention="unfused", dropout=0.1, **kwargs)
 
 
 @pytest.mark.parametrize("arch", [GPT, TRILLION])
@@ -52,8 +56,8 @@ def test_figure_1_of_korthikanti(arch, stages, chunks, none, selective):
 def test_flash_attention_replaces_the_scores_by_one_number_per_head_and_row():
     # per row and head 5*s bytes of scores, softmax and mask become one fp32 log-sum-exp
     rows = sequence = 2048
-    flash = layer_activation_bytes(GPT, "dense", rows, sequence)
-    unfused = layer_activation_bytes(GPT, "dense", rows, sequence, attention="unfused")
+    flash = kept_bytes(GPT, "dense", rows, sequence)
+    unfused = kept_bytes(GPT, "dense", rows, sequence, attention="unfused")
     assert unfused - flash == rows * GPT.heads * (5 * sequence - 4)
 
 
@@ -61,7 +65,7 @@ def test_a_llama_layer_by_hand():
     # Llama-3-8B, one row, bytes: norm and qkv inputs 2*2*4096; q and output 2*2*4096, k and v 2*2*1024;
     # log-sum-exp 4*32; norm and mlp inputs 2*2*4096; gate, up, product 3*2*14336; no dropout masks
     expected = 4 * 4096 + (4 * 4096 + 4 * 1024 + 4 * 32) + 4 * 4096 + 6 * 14336
-    assert layer_activation_bytes(load_model("llama-3-8b"), "dense", 1, 8192) == expected
+    assert kept_bytes(load_model("llama-3-8b"), "dense", 1, 8192) == expected
 
 
 def test_a_mixtral_layer_by_hand():
@@ -71,7 +75,7 @@ def test_a_mixtral_layer_by_hand():
     attention = 4 * 4096 + 4 * 4096 + 4 * 1024 + 4 * 32
     experts = 4 * 4096 + 8 * 8 + 2 * (2 * 4096 + 6 * 14336)
     arch = load_model("mixtral-8x7b")
-    assert layer_activation_bytes(arch, "moe", 1, 4096, ep=8) == attention + experts
+    assert kept_bytes(arch, "moe", 1, 4096, ep=8) == attention + experts
 
 
 def test_latent_attention_by_hand():
@@ -79,13 +83,13 @@ def test_latent_attention_by_hand():
     # 2*2*(1536+512) and the rotary key 2*64; per head q and k of 192, v and output of 128; log-sum-exp
     attention = 4 * 7168 + 4 * (1536 + 512) + 2 * 64 + 128 * 2 * (2 * 192 + 2 * 128) + 4 * 128
     dense = 4 * 7168 + 6 * 18432
-    assert layer_activation_bytes(load_model("deepseek-v3"), "dense", 1, 4096) == attention + dense
+    assert kept_bytes(load_model("deepseek-v3"), "dense", 1, 4096) == attention + dense
 
 
 def test_the_busiest_gpu_keeps_more():
     arch = load_model("mixtral-8x7b")
-    even = layer_activation_bytes(arch, "moe", 4096, 4096, ep=8)
-    worst = layer_activation_bytes(arch, "moe", 4096, 4096, ep=8, imbalance=1.5)
+    even = kept_bytes(arch, "moe", 4096, 4096, ep=8)
+    worst = kept_bytes(arch, "moe", 4096, 4096, ep=8, imbalance=1.5)
     assert worst - even == pytest.approx(0.5 * 4096 * 2 * (2 * 4096 + 6 * 14336))
 
 
@@ -102,7 +106,7 @@ def test_a_llama_layer_in_narrow_formats_by_hand(dtype, byte):
     # the four products are kept in the narrow format with its scales
     sixteen = 2 * 2 * 4096 + 2 * (4096 + 2 * 1024) + 2 * 4096 + 4 * 32 + 2 * 2 * 14336
     narrow = byte * (4096 + 4096 + 4096 + 14336)
-    kept = layer_activation_bytes(load_model("llama-3-8b"), "dense", 1, 8192, dtype=dtype)
+    kept = kept_bytes(load_model("llama-3-8b"), "dense", 1, 8192, dtype=dtype)
     assert kept == pytest.approx(sixteen + narrow)
 
 
@@ -122,15 +126,15 @@ def test_a_llama_layer_in_narrow_formats_by_hand(dtype, byte):
 )
 def test_recomputing_a_part_drops_its_tensors(module, layer, gone):
     arch = load_model("deepseek-v3")
-    none = layer_activation_bytes(arch, layer, 1, 4096, ep=8)
-    some = layer_activation_bytes(arch, layer, 1, 4096, ep=8, recompute="selective", modules=(module,))
+    none = kept_bytes(arch, layer, 1, 4096, ep=8)
+    some = kept_bytes(arch, layer, 1, 4096, ep=8, recompute="selective", modules=(module,))
     assert none - some == gone
 
 
 def test_a_norm_fused_with_its_product_is_no_part_of_its_own():
     arch = load_model("llama-3-8b")
-    some = layer_activation_bytes(arch, "dense", 1, 8192, recompute="selective", modules=("layernorm",))
-    assert some == layer_activation_bytes(arch, "dense", 1, 8192)
+    some = kept_bytes(arch, "dense", 1, 8192, recompute="selective", modules=("layernorm",))
+    assert some == kept_bytes(arch, "dense", 1, 8192)
     assert layer_operators(arch, "dense", 8, 8, modules=("layernorm", "mla_up_proj")).recomputed == ()
 
 
@@ -138,7 +142,7 @@ def test_every_second_product_by_hand():
     # torchtitan's checkpoint by operators, Llama-3-8B, one row: the layer's input, q, v, attention output and
     # log-sum-exp, gate and down outputs
     arch = load_model("llama-3-8b")
-    kept = layer_activation_bytes(arch, "dense", 1, 8192, recompute="selective", modules=("ops",))
+    kept = kept_bytes(arch, "dense", 1, 8192, recompute="selective", modules=("ops",))
     assert kept == 2 * 4096 + 2 * (4096 + 1024) + 2 * 4096 + 4 * 32 + 2 * 14336 + 2 * 4096
     again = layer_operators(arch, "dense", 8, 8, modules=("ops",)).recomputed
     products = {op.name: op.n for op in again if op.kind == "gemm"}

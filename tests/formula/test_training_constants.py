@@ -61,6 +61,11 @@ def test_a_step_that_waits_for_launches_has_their_band() -> None:
     assert "steps that wait for launches" in bound.source
 
 
+def test_bands_are_kept_by_what_decides_them_so_that_many_steps_fill_no_memory() -> None:
+    near, far = (error_band("dense H100 16-bit", "megatron", True, share) for share in (0.1234, 0.1235))
+    assert near is far
+
+
 def test_a_step_carries_the_band_of_its_family() -> None:
     result = simulate(job(expert=8), MOE, machine(4), predict=priced(50e9), kernel=roofline)
     band = error_band("moe H100 16-bit", "megatron", True, result.launch_share)

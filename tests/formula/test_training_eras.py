@@ -10,6 +10,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import profile_of
 from railwright.errors import SpecError
+from railwright.shipped import read_data
 from railwright.spec import load_study_text, override, template
 from railwright.spec.training import Overlap, Software
 from railwright.training import simulate
@@ -172,3 +173,10 @@ def test_only_a_fused_loss_can_be_left_out(software: str, zero: int) -> None:
     else:
         assert (other.step_time, other.memory) == (one.step_time, one.memory)
         assert len(told) == 1
+
+
+def test_the_attention_kernels_that_an_era_names_are_measured_ones() -> None:
+    """`compute.profile_of` takes the usual kernel where it has no row, as it does for other GPUs: of a name
+    that no row has, nobody would hear."""
+    measured = {row.get("kernel") for row in read_data("compute", "attention.yaml")["rows"]}
+    assert all(set(era.flash.split()) <= measured for era in eras().values())

@@ -10,7 +10,7 @@ from railwright.model import (
     count_parameters,
     flops_per_token,
     head_operators,
-    layer_activation_bytes,
+    layer_activations,
     layer_operators,
     layer_parameters,
 )
@@ -19,6 +19,11 @@ from railwright.model.pattern import layer_kinds
 from railwright.model.sparse import PROJECTIONS
 
 POWERS = (1, 2, 4, 8)
+
+
+def kept_bytes(*layer, **how):
+    """All that a layer keeps. [byte]"""
+    return sum(layer_activations(*layer, **how).values())
 
 
 @st.composite
@@ -175,7 +180,7 @@ def test_layers_with_heads_of_their_own_add_up_to_the_closed_form(arch, tp, sequ
     count = count_parameters(arch)
     whole = sum(layer_parameters(arch, layer).total for layer in layer_kinds(arch))
     assert whole + count.embedding + count.head + arch.hidden * (1 + arch.embedding_norm) == count.total
-    assert all(layer_activation_bytes(arch, layer, rows, sequence, tp=tp) > 0 for layer in layer_kinds(arch))
+    assert all(kept_bytes(arch, layer, rows, sequence, tp=tp) > 0 for layer in layer_kinds(arch))
 
 
 def named(operators, *names):
@@ -235,10 +240,7 @@ def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
     )
     for part in ("forward", "backward_input", "backward_weight"):
         assert gemm_flops(getattr(two, part)) <= gemm_flops(getattr(one, part)) * (1 + 1e-12)
-    memory = [
-        layer_activation_bytes(arch, layer, 512, 256, tp=t, sequence_parallel=spread)
-        for t in (tp, min(2 * tp, 8))
-    ]
+    memory = [kept_bytes(arch, layer, 512, 256, tp=t, sequence_parallel=spread) for t in (tp, min(2 * tp, 8))]
     assert memory[1] <= memory[0] * (1 + 1e-12)
 
 
@@ -247,9 +249,7 @@ def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
 def test_recompute_never_keeps_more(arch, tp, spread, attention):
     layer = kinds(arch)[0][0]
     none, selective, full = (
-        layer_activation_bytes(
-            arch, layer, 512, 256, tp=tp, sequence_parallel=spread, recompute=r, attention=attention
-        )
+        kept_bytes(arch, layer, 512, 256, tp=tp, sequence_parallel=spread, recompute=r, attention=attention)
         for r in ("none", "selective", "full")
     )
     assert full < selective < none
@@ -278,9 +278,7 @@ def test_no_part_moves_launches_or_keeps_less_one_kernel_per_operation(arch, tp,
                 assert other.bytes >= one.bytes
                 assert other.launches >= one.launches
         kept = [
-            layer_activation_bytes(
-                arch, layer, 256, 256, tp=tp, recompute=how, modules=(again,), unfused=tuple(u)
-            )
+            kept_bytes(arch, layer, 256, 256, tp=tp, recompute=how, modules=(again,), unfused=tuple(u))
             for u in (less, all_of_it)
         ]
         assert kept[1] >= kept[0]
@@ -292,5 +290,5 @@ def test_memory_and_work_grow_with_rows(arch, times):
     layer = kinds(arch)[0][0]
     one, many = (layer_operators(arch, layer, 256 * n, 256) for n in (1, times))
     assert abs(gemm_flops(many.forward) - times * gemm_flops(one.forward)) <= 1e-9 * gemm_flops(many.forward)
-    one_bytes, many_bytes = (layer_activation_bytes(arch, layer, 256 * n, 256) for n in (1, times))
+    one_bytes, many_bytes = (kept_bytes(arch, layer, 256 * n, 256) for n in (1, times))
     assert many_bytes == times * one_bytes

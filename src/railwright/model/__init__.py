@@ -2,7 +2,6 @@
 
 from railwright.model.activations import (
     head_activation_bytes,
-    layer_activation_bytes,
     layer_activations,
     layer_gradient_bytes,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "flops_per_token",
     "head_activation_bytes",
     "head_operators",
-    "layer_activation_bytes",
     "layer_activations",
     "layer_gradient_bytes",
     "layer_operators",

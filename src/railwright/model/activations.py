@@ -129,48 +129,6 @@ def layer_activations(
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
 
-def layer_activation_bytes(
-    arch: Transformer,
-    layer: Layer,
-    rows: float,
-    sequence: int,
-    *,
-    tp: int = 1,
-    sequence_parallel: bool = False,
-    ep: int = 1,
-    expert_tp: int | None = None,
-    imbalance: float = 1.0,
-    recompute: Recompute = "none",
-    modules: tuple[str, ...] = ("core_attn",),
-    attention: CoreAttention = "flash",
-    dropout: float = 0.0,
-    dtype: str = "bf16",
-    narrow: bool = False,
-    unfused: tuple[Part, ...] = (),
-) -> float:
-    """Sum of `layer_activations`. [byte]"""
-    return sum(
-        layer_activations(
-            arch,
-            layer,
-            rows,
-            sequence,
-            tp=tp,
-            sequence_parallel=sequence_parallel,
-            ep=ep,
-            expert_tp=expert_tp,
-            imbalance=imbalance,
-            recompute=recompute,
-            modules=modules,
-            attention=attention,
-            dropout=dropout,
-            dtype=dtype,
-            narrow=narrow,
-            unfused=unfused,
-        ).values()
-    )
-
-
 def layer_gradient_bytes(
     arch: Transformer,
     layer: Layer,

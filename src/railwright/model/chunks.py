@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railwright.model.architecture import LinearMixer, Operator, Phase
@@ -87,8 +86,3 @@ def block(forward: Operator, *backward: Operator) -> Block:
 def _phase(name: str) -> Phase:
     """Kernels of the backward pass are named after the forward one, and what they are behind a comma."""
     return "backward_input" if ", " in name else "forward"
-
-
-def flops_of(operators: Sequence[Operator]) -> float:
-    """FLOPs of the products in chunks among some operators. [flop]"""
-    return sum(op.flops for op in operators if op.kind == "scan")

@@ -82,13 +82,13 @@ class Keys:
             return default
         return value
 
-    def alike(self, key: str, default: int | None = None, *, least: int = 1) -> int:
+    def alike(self, key: str, default: int | None = None) -> int:
         """As `whole`, or a list that says it once per layer (Hunyuan); unequal ones are a mistake."""
         value = self.raw(key)
         if not isinstance(value, list) or not value:
-            return self.whole(key, default, least=least)
+            return self.whole(key, default)
         self.need(value == value[:1] * len(value), key, "layers that differ in it are not supported.")
-        return self._part({key: value[0]}, "").whole(key, least=least)
+        return self._part({key: value[0]}, "").whole(key)
 
     def filled(self, defaults: Mapping[str, Any]) -> Keys:
         """These keys with `defaults` for those that are not there; a null is there."""

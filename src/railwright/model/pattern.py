@@ -148,11 +148,6 @@ def num_moe_layers(arch: Transformer) -> int:
     return num_layers(arch, mlp="moe")
 
 
-def num_dense_layers(arch: Transformer) -> int:
-    """Layers with a dense MLP, without the extra ones."""
-    return num_layers(arch, mlp="dense")
-
-
 def stage_kinds(arch: Transformer, stages: int) -> tuple[Layer, ...]:
     """The layers of the last of so many pipeline stages, the fullest of them: the leading ones are dense.
 

@@ -134,10 +134,12 @@ def has_part(arch: Transformer, module: str) -> bool:
     """Whether a model has the part of a layer that a name of `recompute_modules` stands for."""
     latent = arch.attention == "mla"
     return {
+        "core_attn": True,
         "layernorm": latent or arch.is_moe,
         "mla_up_proj": latent,
         "mlp": has_dense(arch),
         "moe": arch.is_moe,
         "moe_act": arch.is_moe,
         "shared_experts": arch.is_moe and arch.shared_ffn > 0,
-    }.get(module, True)
+        "ops": True,
+    }[module]

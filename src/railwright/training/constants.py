@@ -50,7 +50,6 @@ DECIDES = 0.25
 launches are off by more than kernels (measure/training_bands.py, `launches`)."""
 
 
-@cache
 def error_band(family: str, framework: str, fitted: bool = True, launches: float = 0.0) -> ErrorBand:
     """The error band of a job: what is the wider at each end of two, or of more.
 
@@ -59,13 +58,19 @@ def error_band(family: str, framework: str, fitted: bool = True, launches: float
     fitted     whether that era has published steps on this GPU; else all of its kind of model count too
     launches   share of the step in which its GPU waits for launches; from DECIDES on all steps that do count
     """
+    return _band(family, framework, fitted, launches >= DECIDES)
+
+
+@cache
+def _band(family: str, framework: str, fitted: bool, waits: bool) -> ErrorBand:
+    """`waits`: for launches, so much that they decide; kept by each step's share the cache would grow."""
     data, kind = _read("error_band"), family.split()[0]
     band = _banded(data["families"].get(family) or data["kinds"][kind])
     if row := data["frameworks"].get(f"{kind} {framework}"):
         band = _widened(band, framework, _banded(row))
     if not fitted:
         band = _widened(band, f"all {kind} models", _banded(data["kinds"][kind]))
-    if launches >= DECIDES:
+    if waits:
         band = _widened(band, "steps that wait for launches", _banded(data["launches"]["all"]))
     return band
 

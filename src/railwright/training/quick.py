@@ -19,10 +19,10 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.host import AHEAD, launched_ahead
 from railwright.training.lanes import LANES, Task
-from railwright.training.route import Kind, Route
+from railwright.training.route import Kind, Route, Unit
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import microbatches
-from railwright.training.stage import PassBook, Stage
+from railwright.training.stage import Begins, PassBook, Stage
 from railwright.training.step import endings_of, stages_of
 
 Arrays = tuple[NDArray[Any], ...]
@@ -147,7 +147,7 @@ class _Templates:
         self.number: dict[Any, int] = {}
         self.lists: list[list[Task]] = []
 
-    def add(self, key: Any, stage: Stage, unit: Any, begins: str | None) -> int:
+    def add(self, key: Any, stage: Stage, unit: Unit, begins: Begins | None) -> int:
         """Number of a unit's tasks, with the dp tasks it begins."""
         if key not in self.number:
             self.number[key] = len(self.lists)
@@ -192,7 +192,7 @@ def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, qui
         begins[i] = templates.add(_key(stage, unit, begun), stage, unit, begun) if begun is not None else -1
 
 
-def _key(stage: Stage, unit: Any, begun: str) -> Any:
+def _key(stage: Stage, unit: Unit, begun: Begins) -> Any:
     """What decides a pass with the dp tasks it begins."""
     return stage.chunks_of(unit), unit.kind, begun, stage.buckets[unit.backward_chunk]
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from railwright.collectives.prediction import Op
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import shared_by
 from railwright.training.casts import narrow_gathers
@@ -22,11 +23,15 @@ from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_byt
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
 from railwright.training.offload import HOST_SUM, host_link
+from railwright.training.placement import GroupKind
 from railwright.training.route import Chunk
 
 WEIGHTS, GRADIENTS = "weights from the host", "gradients to the host"
 ADDED = "gradients to the host, added there"
 """Names of copies of shards."""
+
+Sent = tuple[str, Op, float, GroupKind]
+"""A collective as `Prices.comm` takes it: purpose, operation, size [byte] and groups."""
 
 SHARD_BYTES = 4.0
 """Bytes of a weight or a gradient as it is copied: FSDP2's shards are fp32."""
@@ -79,8 +84,8 @@ def units_of(
 
     def reduced(unit: int) -> tuple[Task, ...]:
         dense, expert = (count * gradient_bytes(job) for count in trained[unit])
-        dense_sent = [("dp gradients", "reduce_scatter", dense, group)]
-        expert_sent = [("expert dp gradients", "reduce_scatter", expert, of_experts)]
+        dense_sent: list[Sent] = [("dp gradients", "reduce_scatter", dense, group)]
+        expert_sent: list[Sent] = [("expert dp gradients", "reduce_scatter", expert, of_experts)]
         if across and experts_across:
             over, expert_over = sizes.over(3)
             dense_sent.append(("dp gradients of copies", "all_reduce", dense / over, across))
@@ -183,13 +188,13 @@ def ending_with_dp(tasks: list[Task]) -> list[Task]:
 def _tasks(
     prices: Prices,
     unit: int,
-    dense: Sequence[tuple[str, str, float, str]],
-    expert: Sequence[tuple[str, str, float, str]],
+    dense: Sequence[Sent],
+    expert: Sequence[Sent],
 ) -> tuple[Task, ...]:
     """Tasks of what is not empty."""
     found = []
     for purpose, op, size, kind in (*dense, *expert):
-        comm = prices.comm("dp", purpose, op, size, kind)  # type: ignore[arg-type]
+        comm = prices.comm("dp", purpose, op, size, kind)
         if comm.seconds > 0:
             found.append(Task("dp", purpose, op, comm.seconds, (), unit, size, comm.wire))
     return tuple(found)

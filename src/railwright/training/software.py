@@ -63,7 +63,7 @@ def behind() -> Table:
 def differences(era: Era) -> list[tuple[str, str]]:
     """(part of a step, how an era runs it)."""
     return [
-        ("attention", KERNELS.get(era.flash, ATTENTION[era.attention])),
+        ("attention", KERNELS[era.flash] if era.flash else ATTENTION[era.attention]),
         ("cross-entropy", LOSS[era.loss]),
         ("memory allocator", ALLOCATOR[era.allocator]),
         ("launches kernels", LAUNCHER[era.launcher]),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import Literal
 
 from railwright.model.pattern import is_routed
 from railwright.spec.training import TrainingJob
@@ -34,6 +35,16 @@ from railwright.training.work import Gradients, Work
 
 Passed = tuple[Chunk, ...]
 """The chunks of one pass: one, or forward and backward of a pass of two directions."""
+
+Begins = Literal["gathers", "shards", "shards added", "shards kept", "buckets"]
+"""Data-parallel tasks that a pass begins.
+
+gathers       parameters of its units (zero 3)
+shards        the same again where they were dropped, and the reductions of their gradients
+shards added  likewise, and the host adds them to those of earlier microbatches
+shards kept   parameters alone: gradients stay where they are until the step's last pass
+buckets       reductions of a chunk's gradients
+"""
 
 _GRADIENTS: dict[str, Gradients] = {"B": "both", "I": "input", "W": "weight"}
 _MOST_KEPT = 4_096
@@ -281,9 +292,8 @@ class Stage:
         """How long before its end the results of a pass are there. [s]"""
         return self.book.early(self.chunks_of(unit)) if unit.kind == "FB" else (0.0, 0.0)
 
-    def begins(self, unit: Unit) -> str | None:
-        """What dp tasks a pass begins: 'gathers', 'shards' (and their reductions; 'added' to those of earlier
-        microbatches on the host), 'buckets' or none."""
+    def begins(self, unit: Unit) -> Begins | None:
+        """What dp tasks a pass begins, if any."""
         data = self.data
         if data.zero == 3:
             if unit.kind == "F":
@@ -296,7 +306,7 @@ class Stage:
             return "buckets"
         return None
 
-    def with_dp(self, unit: Unit, chunks: Passed, begins: str | None) -> list[Task]:
+    def with_dp(self, unit: Unit, chunks: Passed, begins: Begins | None) -> list[Task]:
         """A pass's tasks with the dp tasks it begins."""
         tasks, data = self.book.tasks(chunks, unit.kind), self.data
         if begins is None:
