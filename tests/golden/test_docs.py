@@ -47,3 +47,28 @@ def test_lists_begin_behind_a_blank_line(page):
         inside = item or (inside and bool(line.strip()))
         before = line
     assert not run_on
+
+
+def test_the_page_of_training_says_once_what_each_of_its_modules_does():
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    listed = re.search(r"\n## From the job to the step\n(.*?)\n## ", text, re.DOTALL)
+    named = [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", listed[1], re.MULTILINE)
+        for name in re.findall(r"`(\w+\.py)`", row)
+    ]
+    folder = ROOT / "src" / "railwright" / "training"
+    assert sorted(named) == sorted(path.name for path in folder.glob("*.py") if path.stem != "__init__")
+
+
+def test_every_noun_of_the_architecture_is_at_home_where_its_page_says():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    nouns = re.search(r"\n## The nouns\n(.*?)\n## ", text, re.DOTALL)
+    rows = re.findall(r"^\| (`.*?) \| (`.*?) \|$", nouns[1], re.MULTILINE)
+    assert rows
+    for names, homes in rows:
+        places = [ROOT / "src" / "railwright" / home for home in re.findall(r"`([\w/.]+)`", homes)]
+        files = [file for place in places for file in (place.glob("*.py") if place.is_dir() else [place])]
+        source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"^class {name}\b", source, re.MULTILINE), f"{name} is not in {homes}"
