@@ -88,7 +88,7 @@ def blocks(
     for structure in _structures(space, job, arch, gpus, domain_of(job, fabric)):
         unit = structure["tensor"] * structure["context"] * structure["pipeline"]
         data = gpus // unit
-        choices = _choices(space, job, arch, structure, data)
+        choices = _choices(space, job, structure, data)
         if not choices["zero"]:
             continue
         block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, known, refused)
@@ -244,7 +244,7 @@ def _sharing(space: Space, structure: Mapping[str, Any]) -> int:
 
 
 def _choices(
-    space: Space, job: TrainingJob, arch: Transformer, structure: Mapping[str, Any], data: int
+    space: Space, job: TrainingJob, structure: Mapping[str, Any], data: int
 ) -> dict[str, tuple[Any, ...]]:
     """Values of every choice; one without effect keeps its first value, or False where True is refused or
     means nothing.  How states are shared changes memory even where no rank has a copy of them."""

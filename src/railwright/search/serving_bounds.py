@@ -131,7 +131,7 @@ def bounds(table: StepTable, plan: Scheduler, role: Role, load: Load, slo: Slo) 
     counts = np.arange(len(more)) >= load.counted
     each_token = step * load.passes[counts & (more > 0)] / more[counts & (more > 0)]
     whole = (first + step * load.passes)[counts]
-    widest = _widest(table, plan, load)
+    widest = _widest(plan, load)
     a, b = _hull(*_rows(table, widest))
     a = a + base
     passes, fresh = float(load.passes.mean()), float(load.fresh.mean())
@@ -271,7 +271,7 @@ def _attention(table: StepTable, load: Load) -> tuple[float, float]:
     return float((seen / table.requests[:, None]).min()), float(seen.min())
 
 
-def _widest(table: StepTable, plan: Scheduler, load: Load) -> float:
+def _widest(plan: Scheduler, load: Load) -> float:
     """Tokens of a step at most."""
     most = float(max(plan.token_budget, min(plan.max_requests, len(load.fresh)) * load.queries))
     if plan.policy == "static":

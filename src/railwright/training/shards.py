@@ -151,6 +151,7 @@ def backward_with(
     tasks: Sequence[Task],
     units: Units,
     ahead: int,
+    *,
     gather: bool,
     reduce: bool,
     blocking: bool,

@@ -322,10 +322,10 @@ class Stage:
             tasks,
             units,
             data.prefetch,
-            data.reshard,
-            begins != "shards kept",
-            not data.overlapped,
-            begins == "shards added",
+            gather=data.reshard,
+            reduce=begins != "shards kept",
+            blocking=not data.overlapped,
+            adding=begins == "shards added",
         )
 
     def _let_run(self, until: float) -> None:

@@ -35,15 +35,16 @@ from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
 from railwright.training.model_flops import job_flops_per_token
 from railwright.training.offload import ON_GPU, copy_times, update_on_host
-from railwright.training.pipeline import compose
+from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
 from railwright.training.plan import check
-from railwright.training.result import StepResult, launch_share
+from railwright.training.result import Memory, StepResult, launch_share
 from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus, microbatches
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.timeline import Timeline
 from railwright.training.update import NOTHING, update_on_gpu
 from railwright.training.work import Work
 
@@ -82,59 +83,24 @@ def simulate(
     """
     fabric = machine.network.fabric
     doubtful = check(job, arch, fabric)
-    hbm = machine.gpu.hbm_bytes
-    if must_fit:
-        memory = check_memory(job, arch, fabric, hbm, machine.server)
-        host = check_host(job, arch, fabric, machine.server, hbm)
-    else:
-        memory = peak_memory(job, arch, fabric, hbm)
-        host = host_memory(job, arch, fabric, machine.server)
-    memory = replace(memory, host=host)
+    memory = _memory(job, arch, machine, must_fit)
     groups = place(job, fabric)
     peak = job_peak(machine.gpu, job.dtype)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
-    copies = copy_times(job, arch, machine)
-    book = PassBook(Work(job, arch, prices, timed, pace, copies))
-    books = {
-        s: PassBook(Work(job, arch, prices, slowed(timed, factor), pace, copies))
-        for s, factor in slower.items()
-    }
-    stages, send = stages_of(job, arch, prices, lambda stage: books.get(stage, book))
-    hidden = hides_sends(job)
-    placed = compose(
-        tuple(s.stage.order for s in stages),
-        route_of(job.layout).chunks,
-        microbatches(job, groups.sizes.data),
-        lambda stage, unit, start: stages[stage].stage.run(unit, start),
-        send,
-        blocking=not hidden,
-        route=route_of(job.layout),
-        early=lambda stage, unit: stages[stage].stage.early(unit),
-    )
-    finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
-    endings = endings_of(job, arch, prices, timed, pace, stages, finish)
-    step_time = max(e.end for e in endings)
-    chosen = critical(stages, placed, endings, step_time) if stage is None else stage
-    shown = timeline(
-        [s.stage for s in stages],
-        [s.shape for s in stages],
-        placed,
-        endings,
-        step_time,
-        hidden,
-        most_events,
-        end_events,
-    )
+    done = _placed(job, arch, prices, timed, pace, slower)
+    step_time = done.step_time
+    chosen = critical(done.stages, done.placed, done.endings, step_time) if stage is None else stage
+    own = done.stages[chosen].stage, done.placed[chosen], done.endings[chosen]
+    parts = shares(*own, step_time, done.hidden)
     gpus = job_gpus(job, fabric)
     tokens = job.global_batch * job.sequence
     flops = job_flops_per_token(job, arch) * tokens
+    mfu = flops / (step_time * gpus * peak)
     gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
-    parts = shares(stages[chosen].stage, placed[chosen], endings[chosen], step_time, hidden)
     family, framework = family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework
     band = error_band(family, framework, fitted, launch_share(parts, step_time))
-    mfu = flops / (step_time * gpus * peak)
     fast = "" if fitted or job.lora else above_published(arch, machine.gpu, job.dtype, mfu)
     step = StepResult(
         step_time=step_time,
@@ -145,8 +111,8 @@ def simulate(
         mfu=mfu,
         shares=parts,
         memory=memory,
-        collectives=used(stages[chosen].stage, placed[chosen], endings[chosen], prices),
-        timeline=shown,
+        collectives=used(*own, prices),
+        timeline=done.timeline(most_events, end_events),
         tokens_total=job.tokens,
         time_to_train=job.tokens / tokens * step_time,
         gpu_hours=job.tokens / tokens * step_time * gpus / 3600.0,
@@ -154,12 +120,22 @@ def simulate(
         error_high=band.high,
         error_source=band.source,
         warnings=(
-            *warnings_of(job, arch, machine, doubtful, host, groups),
+            *warnings_of(job, arch, machine, doubtful, memory.host, groups),
             *filter(None, (fast,)),
         ),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))
+
+
+def _memory(job: TrainingJob, arch: Transformer, machine: Machine, must_fit: bool) -> Memory:
+    """Peak memory of GPUs and hosts; `must_fit`: PlanError where it is more than they have."""
+    fabric, hbm, server = machine.network.fabric, machine.gpu.hbm_bytes, machine.server
+    if must_fit:
+        memory = check_memory(job, arch, fabric, hbm, server)
+        return replace(memory, host=check_host(job, arch, fabric, server, hbm))
+    memory = peak_memory(job, arch, fabric, hbm)
+    return replace(memory, host=host_memory(job, arch, fabric, server))
 
 
 @dataclass(frozen=True)
@@ -168,6 +144,62 @@ class Staged:
 
     shape: StageShape
     stage: Stage
+
+
+@dataclass(frozen=True)
+class Done:
+    """All stages of a step placed in time.
+
+    hidden  whether they compute while they send
+    """
+
+    stages: Sequence[Staged]
+    placed: Sequence[Sequence[Placed]]
+    endings: Sequence[Ending]
+    hidden: bool
+
+    @property
+    def step_time(self) -> float:
+        """When the last stage ends. [s]"""
+        return max(e.end for e in self.endings)
+
+    def timeline(self, most_events: int, end_events: int) -> Timeline:
+        """Its events; `most_events` and `end_events` as in `simulate`."""
+        stages, shapes = [s.stage for s in self.stages], [s.shape for s in self.stages]
+        return timeline(
+            stages, shapes, self.placed, self.endings, self.step_time, self.hidden, most_events, end_events
+        )
+
+
+def _placed(
+    job: TrainingJob,
+    arch: Transformer,
+    prices: Prices,
+    timed: KernelTime,
+    pace: Pace,
+    slower: Mapping[int, float],
+) -> Done:
+    """Every pass of every stage, and what follows the last ones."""
+    copies = copy_times(job, arch, prices.machine)
+    book = PassBook(Work(job, arch, prices, timed, pace, copies))
+    books = {
+        s: PassBook(Work(job, arch, prices, slowed(timed, factor), pace, copies))
+        for s, factor in slower.items()
+    }
+    stages, send = stages_of(job, arch, prices, lambda stage: books.get(stage, book))
+    hidden, route = hides_sends(job), route_of(job.layout)
+    placed = compose(
+        tuple(s.stage.order for s in stages),
+        route.chunks,
+        microbatches(job, prices.groups.sizes.data),
+        lambda stage, unit, start: stages[stage].stage.run(unit, start),
+        send,
+        blocking=not hidden,
+        route=route,
+        early=lambda stage, unit: stages[stage].stage.early(unit),
+    )
+    finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
+    return Done(stages, placed, endings_of(job, arch, prices, timed, pace, stages, finish), hidden)
 
 
 def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
