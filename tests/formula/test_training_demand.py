@@ -24,8 +24,8 @@ from railwright.study.rooms import money
 from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.demand import (
-    Pace,
     Range,
+    Throughput,
     above_published,
     demand,
     predicted_pace,
@@ -36,7 +36,7 @@ from training_cases import DENSE, changed, job, machine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 PAGE = Path(__file__).parents[2] / "docs" / "training" / "demand.md"
-PACE = Pace(Range(100e12, 125e12, 200e12), "a test")
+PACE = Throughput(Range(100e12, 125e12, 200e12), "a test")
 
 
 def parts(name: str = "a100-sxm-80") -> tuple[Gpu, Server]:

@@ -21,7 +21,7 @@ from railwright.spec.training import Muon, TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import constant
 from railwright.training.eras import pace_of
-from railwright.training.muon import Held, iterated, operators, spread
+from railwright.training.muon import MatrixGroup, iterated, operators, spread
 from railwright.training.result import StepResult
 from railwright.training.whatif import what_ifs
 from training_cases import DENSE, MOE, changed, job, machine, priced
@@ -87,7 +87,7 @@ def test_the_fullest_rank_has_at_most_one_matrix_more_than_the_mean(
     matrices = tuple(
         (Matrix(f"{i}", 64 * side, 64 * side, ""), count) for i, (count, side) in enumerate(counts)
     )
-    busiest, fullest = spread(Held(matrices, 1, "tp", ranks))
+    busiest, fullest = spread(MatrixGroup(matrices, 1, "tp", ranks))
     mean = sum(m.size * count for m, count in matrices) / ranks
     assert mean <= fullest * (1 + 1e-12)
     assert all(0 <= own <= count for own, (_, count) in zip(busiest, matrices, strict=True))
@@ -100,7 +100,7 @@ def test_the_fullest_rank_has_at_most_one_matrix_more_than_the_mean(
 def test_equal_matrices_go_round() -> None:
     one = Matrix("one", 8, 8, "")
     for count, ranks in ((7, 3), (6, 3), (2, 5), (100, 7)):
-        assert spread(Held(((one, count),), 1, "tp", ranks))[0] == (ceil(count / ranks),)
+        assert spread(MatrixGroup(((one, count),), 1, "tp", ranks))[0] == (ceil(count / ranks),)
 
 
 def added(muon: Muon, flop: float) -> float:

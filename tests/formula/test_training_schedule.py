@@ -223,7 +223,7 @@ def test_pairs_wait_for_sends_unless_results_are_early() -> None:
 
 def test_mirrored_stages_hold_the_same_piece_of_the_model() -> None:
     route = Route(4, 2, "mirror")
-    assert [[route.layers_of(s, c) for c in (0, 1)] for s in range(4)] == [[0, 3], [1, 2], [2, 1], [3, 0]]
+    assert [[route.model_piece(s, c) for c in (0, 1)] for s in range(4)] == [[0, 3], [1, 2], [2, 1], [3, 0]]
     assert [route.stage(route.piece(s, c)) for s in range(4) for c in (0, 1)] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert [p for p in range(8) if route.first(p)] == [0, 4]
     assert [p for p in range(8) if route.last(p)] == [3, 7]

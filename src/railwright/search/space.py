@@ -57,7 +57,7 @@ SHARDING = {"shard": 1, "reshard": 3, "reduce_each": 2}
 """Axes of how ranks share what ZeRO shards, whose default is the job's own value alone, and the stage of ZeRO
 from which they do something."""
 
-FIXED: dict[str, tuple[Any, ...]] = {
+DEFAULTS: dict[str, tuple[Any, ...]] = {
     "context_kind": ("ring", "all-to-all", "all-gather"),
     "schedule": ("auto", "zb-h1", "zb-v", "dualpipe", "dualpipe-v", "gpipe"),
     "expert_tensor": (None, 1),
@@ -92,7 +92,7 @@ WORDS = {"recompute_layers": tuple(PARTS), "shard": (SERVERS,)}
 
 @dataclass(frozen=True)
 class Space:
-    """Axes and their values; an axis that is not named has its default: FIXED's, else the job's
+    """Axes and their values; an axis that is not named has its default: DEFAULTS's, else the job's
     own (SHARDING) or every number that divides what there is to divide.
 
     fsdp  whether defaults of `zero` and of SHARDING are what PyTorch's FSDP2 has (`Framework.fsdp`)
@@ -131,7 +131,7 @@ class Space:
 
     def of_axis(self, axis: str) -> tuple[Any, ...] | None:
         """Values of an axis; None where they depend on the job or the rest of a layout."""
-        return self.values.get(axis, FIXED.get(axis))
+        return self.values.get(axis, DEFAULTS.get(axis))
 
 
 @dataclass(frozen=True)

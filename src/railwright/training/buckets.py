@@ -99,8 +99,9 @@ def make_buckets(
     """Buckets of one chunk in the order its forward pass needs them.
 
     dense, expert  parameters per layer of the chunk, on this GPU
-    threshold      parameters of one at least; infinite: one bucket of dense and one of expert parameters
-    Whole layers are packed together, from the last layer down; embedding and head have their own buckets.
+    threshold      parameters that one is to have; infinite: one bucket of dense and one of expert parameters
+    Whole layers are packed together, from the last layer down (`_pack`); embedding and head have buckets of
+    their own.
     """
     if math.isinf(threshold):
         first, last = (-1 if embedding else 0), len(dense) - (not head)
@@ -174,7 +175,8 @@ def gate_of(buckets: Sequence[Bucket], offset: int) -> dict[int, int]:
 
 
 def _pack(kind: BucketKind, counts: Sequence[float], threshold: float) -> list[Bucket]:
-    """Equal groups of neighbouring layers, each at least `threshold` parameters (the lowest may be less)."""
+    """Equal groups of neighbouring layers, so many that the largest ones come to `threshold` parameters: the
+    group at the front, and those of smaller layers, may have less."""
     filled = [c for c in counts if c]
     if not filled:
         return []

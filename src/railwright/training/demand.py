@@ -61,7 +61,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """What one GPU does: model FLOPs a second, and where that comes from. [flop/s]"""
 
     flops: Range
@@ -95,7 +95,7 @@ class Demand:
     tokens: float
     flops_per_token: float
     flops: float
-    pace: Pace
+    pace: Throughput
     mfu: Range
     gpu_hours: Range
     gpus: Range
@@ -122,7 +122,7 @@ def demand(
     *,
     days: float | None = None,
     gpus: int | None = None,
-    pace: Pace | None = None,
+    pace: Throughput | None = None,
     pue: float = 1.0,
     availability: float = 1.0,
     network_power: float = 0.0,
@@ -192,7 +192,7 @@ def demand(
     )
 
 
-def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Pace:
+def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Throughput:
     """What published runs of this kind of model reach on this GPU; where it has too few, what they reach on
     all GPUs, times what this one's isolated kernels reach of its peak over theirs.
 
@@ -215,7 +215,7 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQU
         )
     share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
     if own:
-        return Pace(share.times(peak), str(row["source"]))
+        return Throughput(share.times(peak), str(row["source"]))
     over = kernels_over(arch, sequence, gpu, dtype, row["series"])
     low, middle, high = share.times(over).ends
     if model_of(gpu.name) not in MEASURED:
@@ -223,7 +223,7 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQU
         low, high = low / band.high, high / band.low
     most = kernel_share(arch, sequence, gpu, dtype)
     reached = Range(*(min(one, most) for one in (low, middle, high)))
-    return Pace(reached.times(peak), _borrowed(row, family, gpu, over))
+    return Throughput(reached.times(peak), _borrowed(row, family, gpu, over))
 
 
 def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float) -> str:
@@ -259,7 +259,7 @@ def _borrowed(row: dict[str, Any], family: str, gpu: Gpu, over: float) -> str:
     )
 
 
-def predicted_pace(step: StepResult, gpus: int) -> Pace:
+def predicted_pace(step: StepResult, gpus: int) -> Throughput:
     """What our predicted step makes of each of `gpus`, within the error band of its family.
 
     The middle is the prediction itself, or the geometric middle of a band that does not hold it.
@@ -267,7 +267,7 @@ def predicted_pace(step: StepResult, gpus: int) -> Pace:
     flops = step.model_flops / step.step_time / gpus
     low, high = step.error_low, step.error_high
     band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
-    return Pace(
+    return Throughput(
         band,
         f"our predicted step of {step.step_time:.4g} s on {number(gpus, 'GPU')}, and measured steps "
         f"at {low:.2f} to {high:.2f} times the predicted ones",

@@ -50,7 +50,7 @@ ELEMENT = 2.0
 """Bytes of an element in the iteration: Megatron multiplies in 16 bits (muon_fp32_matmul_prec: medium)."""
 
 
-class Held(NamedTuple):
+class MatrixGroup(NamedTuple):
     """Matrices that one group of ranks shares: how many of each lie in a stage, and what cuts them.
 
     parts  tensor-parallel ranks; kind  their group; ranks  data-parallel ones that share states
@@ -62,9 +62,9 @@ class Held(NamedTuple):
     ranks: int
 
 
-def held(
+def matrix_groups(
     arch: Transformer, layout: Layout, shape: StageShape, over: float, expert_over: float
-) -> tuple[Held, ...]:
+) -> tuple[MatrixGroup, ...]:
     """The matrices of a stage, dense ones and experts apart."""
     found: Counter[Matrix] = Counter()
     for chunk in shape.chunks:
@@ -77,10 +77,10 @@ def held(
     dense = tuple((m, n) for m, n in found.items() if not m.expert)
     experts = tuple((m, n // layout.expert) for m, n in found.items() if m.expert)
     inside = layout.expert_cut
-    groups = [Held(dense, layout.tensor, "tp", round(over))]
+    groups = [MatrixGroup(dense, layout.tensor, "tp", round(over))]
     if experts:
         group: GroupKind = "tp" if inside == layout.tensor else "etp"
-        groups.append(Held(experts, inside, group, round(expert_over)))
+        groups.append(MatrixGroup(experts, inside, group, round(expert_over)))
     return tuple(groups)
 
 
@@ -141,7 +141,7 @@ def _product(name: str, m: float, n: float, k: float) -> Operator:
 
 
 @lru_cache(maxsize=4096)
-def spread(group: Held) -> tuple[tuple[int, ...], float]:
+def spread(group: MatrixGroup) -> tuple[tuple[int, ...], float]:
     """Matrices of the rank with most to do, as many of each as it has; weights of the one with most of them.
 
     Longest first, each to the rank with least to do: the larger side times the square of the smaller one, of
@@ -182,7 +182,7 @@ class Weights(NamedTuple):
     fullest: float
 
 
-def weights_of(groups: tuple[Held, ...]) -> Weights:
+def weights_of(groups: tuple[MatrixGroup, ...]) -> Weights:
     """How many weights of a stage Muon updates."""
     dense, expert = (
         sum(on_gpu(m, g.parts) * count for g in groups for m, count in g.matrices if m.expert is wanted)
@@ -191,7 +191,7 @@ def weights_of(groups: tuple[Held, ...]) -> Weights:
     return Weights(dense, expert, sum(spread(g)[1] for g in groups))
 
 
-def iteration_bytes(groups: tuple[Held, ...], mode: str) -> float:
+def iteration_bytes(groups: tuple[MatrixGroup, ...], mode: str) -> float:
     """Peak beside states while the largest matrix is made orthogonal. [byte]
 
     The momentum as it is (gathered: its parts and the whole), its normal form in fp32 and 16 bits, or in 16
@@ -238,7 +238,7 @@ def exchange_time(exchanged: tuple[Exchanged, ...]) -> float:
 
 def muon_update(
     job: TrainingJob,
-    groups: tuple[Held, ...],
+    groups: tuple[MatrixGroup, ...],
     prices: Prices,
     timed: Callable[[Operator], float],
     host: float,
@@ -259,7 +259,7 @@ def muon_update(
     return Update(compute, tuple(exchanged))
 
 
-def _exchanged(matrix: Matrix, count: int, group: Held, muon: Muon, prices: Prices) -> list[Exchanged]:
+def _exchanged(matrix: Matrix, count: int, group: MatrixGroup, muon: Muon, prices: Prices) -> list[Exchanged]:
     """What tensor-parallel ranks exchange of alike matrices: the momentum in fp32, or the square of each
     step."""
     if not matrix.cut or group.parts == 1 or muon.tp_mode == "blockwise":

@@ -89,7 +89,7 @@ class Route:
             return 2 * self.stages - 1 - piece
         return piece % self.stages
 
-    def layers_of(self, stage: int, chunk: int) -> int:
+    def model_piece(self, stage: int, chunk: int) -> int:
         """Which of the equal pieces of the model a chunk is, counted from the embedding."""
         return self.piece(stage, chunk) % self.model_pieces
 

@@ -103,7 +103,7 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
     firsts = [sum(sizes[:i]) for i in range(len(sizes))]
     found = []
     for stage in range(layout.pipeline):
-        order = [route.layers_of(stage, c) for c in range(route.chunks)]
+        order = [route.model_piece(stage, c) for c in range(route.chunks)]
         pieces = [kinds[firsts[i] : firsts[i] + sizes[i]] for i in order]
         places = [route.piece(stage, c) for c in range(route.chunks)]
         chunks = tuple(

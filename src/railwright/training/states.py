@@ -16,7 +16,7 @@ from railwright.training.communication import gradient_bytes
 from railwright.training.deepspeed import BUCKETS, copied, runs_engine, second_gradients
 from railwright.training.formats import has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
-from railwright.training.muon import ITERATION, Held, held, iteration_bytes, weights_of
+from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 
@@ -127,7 +127,7 @@ def state_parts(
     if not offload:
         parts[STATES] = (master + 2 * moments) * shard
         if job.optimizer == "muon":
-            groups = held(arch, layout, shape, over, expert_over)
+            groups = matrix_groups(arch, layout, shape, over, expert_over)
             by_adam = shard - _mean(groups)
             parts[STATES] = (master + moments) * weights_of(groups).fullest + (master + 2 * moments) * by_adam
             parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
@@ -153,7 +153,7 @@ def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: 
     if job.optimizer == "adam":
         return states * 2 * moment / (master + 2 * moment)
     over, expert_over = Sizes.under(job.layout, ranks // job.layout.context).over(job.layout.zero)
-    fullest = weights_of(held(arch, job.layout, shape, over, expert_over)).fullest
+    fullest = weights_of(matrix_groups(arch, job.layout, shape, over, expert_over)).fullest
     by_adam = states - (master + moment) * fullest
     return moment * fullest + by_adam * 2 * moment / (master + 2 * moment)
 
@@ -164,7 +164,7 @@ def cached_weights(job: TrainingJob, shape: StageShape) -> float:
     return _weights(job, shape, made) - _weights(job, shape, 0.0)
 
 
-def _mean(groups: tuple[Held, ...]) -> float:
+def _mean(groups: tuple[MatrixGroup, ...]) -> float:
     """Weights that Muon updates of one data-parallel rank, in the mean."""
     dense, expert, _ = weights_of(groups)
     return dense / groups[0].ranks + expert / groups[-1].ranks

@@ -10,7 +10,7 @@ from railwright.training.costs import KernelTime
 from railwright.training.deepspeed import update_operators
 from railwright.training.eras import Pace
 from railwright.training.host import cpu_factor
-from railwright.training.muon import Update, held, launching, muon_update, weights_of
+from railwright.training.muon import Update, launching, matrix_groups, muon_update, weights_of
 from railwright.training.stages import StageShape
 
 NOTHING = Update(0.0)
@@ -34,7 +34,7 @@ def update_on_gpu(
     rest = shape.trained_shard(over, expert_over)
     muon = NOTHING
     if job.optimizer == "muon":
-        groups = held(arch, job.layout, shape, over, expert_over)
+        groups = matrix_groups(arch, job.layout, shape, over, expert_over)
         host = launching(job.muon.steps, cpu_factor(prices.machine.gpu), pace.host)
         muon = muon_update(job, groups, prices, timed, host)
         every = weights_of(groups)
