@@ -1,0 +1,108 @@
+"""What training says of operators and kept tensors by their names is of names that layers have.
+
+`model` makes the names, and tables of `training` look them up: one that no layer has would be passed over in
+silence, and what was fused, launched, cast or kept would be counted as if it were not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+from railwright.model import layer_activations, layer_operators, load_model
+from railwright.model.architecture import Transformer
+from railwright.model.pattern import kinds_present
+from railwright.model.recompute import CORE, MODULES, UNNEEDED
+from railwright.training import again, casts, costs, fused, host, kept, lora
+from railwright.training.eras import eras
+from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE
+
+UNFUSED = ((), ("rotary", "router", "norm", "activation"))
+PARTS = ("layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+
+
+def architectures() -> Iterator[Transformer]:
+    """One of every kind of layer."""
+    yield from (DENSE, MOE, LATENTS, BLOCKS, DELTA, KIMI, LIGHTNING)
+    yield replace(LATENTS, shared_norm=True)
+    yield from (load_model(name) for name in ("deepseek-v3.2", "gpt-oss-20b", "glm-5", "gemma-3-27b"))
+
+
+@cache
+def operators() -> frozenset[str]:
+    """Names of the operators of all layers, however they run."""
+    found: set[str] = set()
+    for arch in architectures():
+        attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
+        for kind, dtype, attention, unfused in product(
+            kinds_present(arch), ("bf16", "fp8", "mxfp8"), attentions, UNFUSED
+        ):
+            narrow = dtype == "mxfp8" and attention == "flash" and not arch.index_topk
+            layer = layer_operators(
+                arch,
+                kind,
+                256,
+                256,
+                dtype=dtype,
+                narrow=narrow,
+                attention=attention,
+                modules=PARTS,
+                unfused=unfused,
+            )
+            every = (layer.forward, layer.backward_input, layer.backward_weight, layer.recomputed)
+            found |= {op.name for some in every for op in some}
+    return frozenset(found)
+
+
+@cache
+def forward() -> frozenset[str]:
+    """The same without what gradients are called behind a comma."""
+    return frozenset(name.rsplit(", ", 1)[0] for name in operators())
+
+
+@cache
+def kept_tensors() -> frozenset[str]:
+    """Names of what layers keep."""
+    found: set[str] = set()
+    for arch in architectures():
+        attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
+        for kind, unfused, attention in product(kinds_present(arch), UNFUSED, attentions):
+            for dtype in ("bf16", "fp8"):
+                found |= {
+                    *layer_activations(
+                        arch, kind, 256, 256, unfused=unfused, attention=attention, dtype=dtype
+                    )
+                }
+    return frozenset(found)
+
+
+def test_operators_that_training_names_are_in_layers() -> None:
+    named = {
+        *casts.GATHERED_INPUT,
+        *casts.GATHERED_GRADIENT,
+        *casts.JOINED,
+        "attention output cast",
+        *costs.STAYING,
+        costs.ROTARY_KEYS,
+        *(name for names in lora.PRODUCTS.values() for name in names),
+        *(name for names in MODULES.values() for name in names),
+        *CORE,
+        *UNNEEDED,
+        *host.ROUTER,
+        *host.EAGER,
+    }
+    assert not named - forward() - operators()
+    assert not (fused.DISPATCH | fused.EXPERTS) - operators()
+    assert not [begin for begin in costs.MIXING if not any(name.startswith(begin) for name in forward())]
+
+
+def test_tensors_that_training_names_are_kept_by_layers() -> None:
+    saved = {name for era in eras().values() for name in era.saves}
+    assert not {*lora.FROZEN, *lora.ROUTED, *kept.MLP, *saved} - kept_tensors()
+
+
+def test_parts_of_recomputation_are_all_known() -> None:
+    """Of a part that is not known nobody could tell whether a model has it."""
+    assert all(isinstance(again.has_part(MOE, module), bool) for module in MODULES)
