@@ -11,7 +11,7 @@ from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.buckets import bucket_threshold, buckets_of, make_buckets
+from railwright.training.buckets import PURPOSE, bucket_threshold, buckets_of, make_buckets
 from railwright.training.sizes import Sizes
 from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
@@ -155,6 +155,18 @@ def test_buckets_are_megatrons() -> None:
         (3, 4, 60e6),
         (5, 5, 9e6),
     ]
+
+
+def test_small_layers_between_large_ones_fill_a_bucket_with_them() -> None:
+    """Of a mixture's dense layers, or a hybrid's: 5 + 30 + 5M are the 40M of a bucket, then 3 x 5 + 30M; of
+    experts, which few layers have, every one is full."""
+    sizes = [30e6, 5e6, 5e6, 5e6, 5e6, 30e6, 5e6]
+    buckets = make_buckets(sizes, [0.0, 40e6, 0.0, 40e6, 0.0, 0.0, 40e6], 0.0, 0.0, bucket_threshold(8))
+    found = {kind: [(b.first, b.last, b.parameters) for b in buckets if b.kind == kind] for kind in PURPOSE}
+    assert found == {
+        "dp": [(0, 3, 45e6), (4, 6, 40e6)],
+        "expert_dp": [(1, 1, 40e6), (3, 3, 40e6), (6, 6, 40e6)],
+    }
 
 
 def test_buckets_of_experts_are_as_large_as_those_of_the_rest() -> None:

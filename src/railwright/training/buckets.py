@@ -99,7 +99,7 @@ def make_buckets(
     """Buckets of one chunk in the order its forward pass needs them.
 
     dense, expert  parameters per layer of the chunk, on this GPU
-    threshold      parameters that one is to have; infinite: one bucket of dense and one of expert parameters
+    threshold      parameters of one at least; infinite: one bucket of dense and one of expert parameters
     Whole layers are packed together, from the last layer down (`_pack`); embedding and head have buckets of
     their own.
     """
@@ -175,17 +175,18 @@ def gate_of(buckets: Sequence[Bucket], offset: int) -> dict[int, int]:
 
 
 def _pack(kind: BucketKind, counts: Sequence[float], threshold: float) -> list[Bucket]:
-    """Equal groups of neighbouring layers, so many that the largest ones come to `threshold` parameters: the
-    group at the front, and those of smaller layers, may have less."""
-    filled = [c for c in counts if c]
-    if not filled:
-        return []
-    per_bucket = max(1, math.ceil(threshold * (1 - 1e-9) / max(filled)))
-    found, stop = [], len(counts)
-    while stop > 0:
-        start = max(0, stop - per_bucket)
-        held = sum(counts[start:stop])
-        if held:
-            found.append(Bucket(kind, held, start, stop - 1))
-        stop = start
+    """Neighbouring layers, from the last one down, until they have `threshold` parameters; the first ones may
+    have less.
+
+    Source: Megatron-LM, core/distributed/param_and_grad_buffer.py (`bucket_size`; of parameters one by one).
+    """
+    filled = [layer for layer, count in enumerate(counts) if count]
+    found: list[Bucket] = []
+    held, last = 0.0, -1
+    for layer in reversed(filled):
+        last = last if held else layer
+        held += counts[layer]
+        if held >= threshold * (1 - 1e-9) or layer == filled[0]:
+            found.append(Bucket(kind, held, layer, last))
+            held = 0.0
     return found
