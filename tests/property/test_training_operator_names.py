@@ -12,6 +12,7 @@ from functools import cache
 from itertools import product
 
 from railwright.model import layer_activations, layer_operators, load_model
+from railwright.model.activations import DROPPED
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED
@@ -100,7 +101,9 @@ def test_operators_that_training_names_are_in_layers() -> None:
 
 def test_tensors_that_training_names_are_kept_by_layers() -> None:
     saved = {name for era in eras().values() for name in era.saves}
-    assert not {*lora.FROZEN, *lora.ROUTED, *kept.MLP, *saved} - kept_tensors()
+    dropped = {name for names in DROPPED.values() for name in names}
+    assert not {*lora.FROZEN, *lora.ROUTED, *kept.MLP, *saved, *dropped} - kept_tensors()
+    assert {*DROPPED} == {*MODULES}
 
 
 def test_parts_of_recomputation_are_all_known() -> None:

@@ -54,9 +54,11 @@ DROPPED: dict[str, tuple[str, ...]] = {
     ),
     "moe_act": ("expert product",),
     "shared_experts": ("shared up output", "shared product"),
+    "ops": (),
 }
-"""What recomputing one part of a layer no longer keeps.  Source: Megatron-LM, core/transformer/
-transformer_config.py, `recompute_modules`, and the modules themselves (CheckpointWithoutOutput)."""
+"""What recomputing one part of a layer no longer keeps; of 'ops' `_every_second` says what stays.
+Source: Megatron-LM, core/transformer/transformer_config.py, `recompute_modules`, and the modules themselves
+(CheckpointWithoutOutput)."""
 
 
 def layer_activations(
@@ -336,7 +338,7 @@ def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> froze
     """
     gone: set[str] = set()
     for module in modules:
-        names = set(DROPPED.get(module, ()))
+        names = set(DROPPED[module])
         if module == "layernorm":
             names -= set() if arch.attention == "mla" else {"attention norm output"}
             names -= set() if is_routed(layer) else {"mlp norm output"}
