@@ -17,7 +17,8 @@ from railwright.measure.machines import Unsupported
 from railwright.measure.mlperf import configuration_of, configurations
 from railwright.measure.table import Row
 from railwright.measure.training import record_row, records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training_models import architecture_of
 from railwright.training.memory import GIB, SYSTEM, peak_memory
 
 RECORDS = {r["id"]: r for r in records() if r["id"].startswith("mlperf-") and configuration_of(r)}
