@@ -68,9 +68,7 @@ def test_two_levels_agree_with_the_first_order_form() -> None:
     fault = (Fault(0.9, 600.0), Fault(0.1, 600.0, survives=0.0))
     process = Process(20 * HOUR, fault, 1.0, 300.0, storage_every=8, reload=100.0)
     found = simulate(process, 4000 * HOUR, samples=400, seed=3).ettr
-    figures = Figures(
-        20 * HOUR, 600.0, 1.0, 0.0, 300.0, severe=0.1, fallback=8 * 300.0 / 2 - 300.0 / 2 + 100.0
-    )
+    figures = Figures(20 * HOUR, 600.0, 1.0, 0.0, 300.0, severe=0.1, stored=8 * 300.0, reload=100.0)
     assert found.mean() == pytest.approx(ettr(figures), abs=5e-4)
 
 
@@ -135,7 +133,7 @@ def test_every_second_of_the_wall_time_is_accounted_for(
     elastic: float | None,
 ) -> None:  # fmt: skip
     figures = Figures(
-        mtti, recovery, block, lag, 900.0, spoiled=10.0, severe=0.1, fallback=100.0,
+        mtti, recovery, block, lag, 900.0, spoiled=10.0, severe=0.1, stored=1800.0,
         elastic=elastic, out=600.0, degraded=degraded, stalled=stalled, waiting=waiting,
     )  # fmt: skip
     assume(ettr(figures) > 0.01)

@@ -148,7 +148,7 @@ def _show_recovery(g: Goodput) -> None:
         f"waits {show_time(c.block)}, it is whole after {show_time(c.lag)}.\n"
         f"Interval: {show_time(c.interval)}; best {show_time(c.best)}, Young {show_time(c.young)}, Daly "
         f"{show_time(c.daly)}"
-        + (f"; every {c.storage_every}th reaches storage." if c.storage_every > 1 else ".")
+        + (f"; one in {c.storage_every} reaches storage." if c.storage_every > 1 else ".")
     )
 
 

@@ -20,7 +20,7 @@ from railwright.model.matrices import whole_matrices
 from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval, daly, young
 from railwright.reliability.parts import Stock
-from railwright.reliability.result import CheckpointTimes
+from railwright.reliability.result import CheckpointTimes, Component
 from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster
 from railwright.spec.training import TrainingJob
@@ -34,6 +34,12 @@ PUBLISHED = "as published jobs write; the study has no storage network"
 
 STEP = 1e6
 """Capacities in the maximum flow are whole numbers of this. [byte/s]"""
+
+IN_MEMORY = ("memory", "two-level")
+"""Kinds whose newest checkpoint lies in another server's memory."""
+
+CORRUPTS = "sdc"
+"""Component that spoils work before anybody notices: silent data corruption."""
 
 A_DAY = 86400.0
 """Training between two checkpoints that reach storage, of the kind 'memory'. [s]"""
@@ -130,7 +136,7 @@ def checkpoint_times(
         )
     interval = max(interval, 1.0)
     every = 1
-    if asked.kind in ("memory", "two-level"):
+    if asked.kind in IN_MEMORY:
         wanted = asked.storage_interval or (A_DAY if asked.kind == "memory" else write)
         every = max(math.ceil(max(wanted, write) / interval - 1e-9), 1)
     return CheckpointTimes(
@@ -138,6 +144,25 @@ def checkpoint_times(
         storage_load=write, interval=interval, best=best, young=young(mtti, block), daly=daly(mtti, block),
         storage_every=every,
     )  # fmt: skip
+
+
+def beyond_memory(part: Component, saved: CheckpointTimes) -> bool:
+    """Whether a failure leaves only the checkpoint in storage: it takes several servers, or it spoiled work
+    before the newest checkpoint, which is all that memory holds."""
+    return saved.kind in IN_MEMORY and (part.servers > 1 or part.name == CORRUPTS)
+
+
+def spoiled(part: Component, saved: CheckpointTimes, after: float | None = None) -> float:
+    """Work that a failure spoils beyond what was not saved when it struck. [s]
+
+    after  training until silent corruption is found; default: the published one [s]
+
+    A checkpoint that became whole since the corruption was begun so much before it, and is sound.
+    """
+    if part.name != CORRUPTS:
+        return 0.0
+    known = constant("sdc_found_after").value if after is None else after
+    return max(known - (saved.storage_load if saved.kind in IN_MEMORY else saved.lag), 0.0)
 
 
 def _host_rate(fabric: Fabric, servers: NDArray[np.int_]) -> float:

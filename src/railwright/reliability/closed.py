@@ -17,7 +17,9 @@ class Figures:
     block, lag, interval  of checkpoints
     spoiled   mean work lost beyond what was not saved
     severe    share of the interruptions that leave only the checkpoint in storage
-    fallback  mean work and reading time that costs
+    stored    training between two that reach storage
+    stored_lag  from their end until storage has them
+    reload    what reading the one in storage takes longer
     elastic   share of the speed a failure takes while its replica is out; None: all stop
     out       how long a replica is out
     degraded  share of the time a degraded fabric takes
@@ -32,7 +34,9 @@ class Figures:
     interval: float
     spoiled: float = 0.0
     severe: float = 0.0
-    fallback: float = 0.0
+    stored: float = 0.0
+    stored_lag: float = 0.0
+    reload: float = 0.0
     elastic: float | None = None
     out: float = 0.0
     degraded: float = 0.0
@@ -42,20 +46,53 @@ class Figures:
 
 def ettr(f: Figures) -> float:
     """Effective training time ratio: useful over wall time, exponential interruptions, spares at hand."""
-    if f.elastic is not None:
-        # The other replicas hold the state: nothing is rolled back, the job is short of a replica.
-        up = math.exp(-f.recovery / f.mtti) * f.interval / (f.interval + f.block)
-        return up * max(1 - f.elastic * f.out / f.mtti, 0.0)
-    base = ettr_renewal(f.mtti, f.recovery, f.block, f.interval, f.lag)
-    return base * max(1 - (f.spoiled + f.severe * f.fallback) / f.mtti, 0.0)
+    return max(_kept(f, _pace(f)) - f.spoiled / f.mtti, 0.0)
 
 
 def longest_recovery(f: Figures, wanted: float) -> float:
     """Longest recovery at which `ettr` reaches a wanted share, all else as it is; below 0: none does. [s]"""
-    most = ettr(replace(f, recovery=0.0))
+    most = _pace(replace(f, recovery=0.0))
     if most <= 0 or f.mtti == math.inf:
         return math.copysign(math.inf, most - wanted)
-    return f.mtti * math.log(most / wanted)
+    needed = wanted + f.spoiled / f.mtti
+    # What a rollback to storage leaves depends on the pace, and only the pace on the recovery.
+    low, high = needed, max(needed, 1.0)
+    if _kept(f, high) < needed:
+        return -math.inf
+    if _kept(f, low) >= needed:
+        high = low
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if _kept(f, middle) >= needed else (middle, high)
+    return f.mtti * math.log(most / high)
+
+
+def _pace(f: Figures) -> float:
+    """Training over wall time, work that is rolled back beyond the newest checkpoint not yet taken off."""
+    if f.elastic is not None:
+        # The other replicas hold the state: nothing is rolled back, the job is short of a replica.
+        up = math.exp(-f.recovery / f.mtti) * f.interval / (f.interval + f.block)
+        return up * max(1 - f.elastic * f.out / f.mtti, 0.0)
+    return ettr_renewal(f.mtti, f.recovery, f.block, f.interval, f.lag)
+
+
+def _kept(f: Figures, pace: float) -> float:
+    """What rollbacks to storage leave of a pace.
+
+    Renewal on the second level: severe interruptions strike at lambda = severe/(M pace) of useful work, and
+    of W = `stored` between two that reach storage all or nothing is kept: lambda W/(e^{lambda W} - 1), as
+    in Daly's equation 20.  What was lost back to the newest checkpoint is in the pace already, so the same
+    with W = tau, and its lag, are divided out.
+    """
+    if not f.severe or f.elastic is not None or pace <= 0:
+        return pace
+    often = f.severe / (f.mtti * pace)
+    working = f.interval / (f.interval + f.block)
+    later = often * working * (f.stored_lag - f.lag) + f.severe * f.reload / f.mtti
+    both = f.stored / f.interval * math.expm1(-often * f.interval) / math.expm1(-often * f.stored)
+    return pace * both * math.exp(-often * (f.stored - f.interval) - later)
 
 
 def goodput(f: Figures) -> float:
@@ -75,7 +112,7 @@ def losses(f: Figures) -> tuple[tuple[str, float], ...]:
             "recovery": f.recovery,
             "work since the last checkpoint": (f.interval + f.block) / 2 + f.lag,
             "work spoiled before it was noticed": f.spoiled,
-            "work back to the checkpoint in storage": f.severe * f.fallback,
+            "work back to the checkpoint in storage": f.severe * _back(f),
         }
     total = sum(parts.values()) or 1.0
     found = [(name, rest * part / total) for name, part in parts.items() if part]
@@ -86,3 +123,9 @@ def losses(f: Figures) -> tuple[tuple[str, float], ...]:
     found.append(("link flaps", stalled))
     found.append(("waiting for a server", useful - slowed - stalled - good))
     return tuple((name, share) for name, share in found if share > 0)
+
+
+def _back(f: Figures) -> float:
+    """Mean work and reading time of falling back from the newest checkpoint to the one in storage. [s]"""
+    working = f.interval / (f.interval + f.block)
+    return max((f.stored - f.interval) / 2 + working * (f.stored_lag - f.lag) + f.reload, 0.0)

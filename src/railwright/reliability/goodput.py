@@ -14,7 +14,14 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.reliability import closed, montecarlo
-from railwright.reliability.checkpointing import PUBLISHED, checkpoint_size, checkpoint_times, written_at
+from railwright.reliability.checkpointing import (
+    PUBLISHED,
+    beyond_memory,
+    checkpoint_size,
+    checkpoint_times,
+    spoiled,
+    written_at,
+)
 from railwright.reliability.constants import DAY, HOUR, YEAR, constant, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.formulas import (
@@ -83,6 +90,10 @@ def goodput(
     size = asked.checkpoint.size or checkpoint_size(job, arch)
     saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, mtti)
     recovery = recovery_times(asked, saved, parts, held.gpus)
+    replicas = Sizes.of(job, fabric).replicas
+    _refuse_standstill(
+        job.name, held, closed_figures(asked, held, parts, saved, recovery, None, replicas), saved
+    )
     tell("spares")
     trace = stepfun() if asked.trace is None else read_trace(asked.trace)
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
@@ -95,14 +106,7 @@ def goodput(
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
-    replicas = Sizes.of(job, fabric).replicas
     figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
-    if closed.ettr(figures) <= 0:
-        raise PlanError(
-            f"{job.name} on {held.gpus:,} GPUs is interrupted every {show_time(mtti)}, recovers in "
-            f"{show_time(figures.recovery)} and saves its work every {show_time(saved.interval)}: it never "
-            "gets on; give it fewer interruptions, or a shorter reliability.checkpoint.interval"
-        )
     ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     tell("Monte Carlo")
     length = ideal / closed.ettr(figures)
@@ -132,6 +136,20 @@ def goodput(
         notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough)),
     )  # fmt: skip
     return replace(result, answer=answer(result))
+
+
+def _refuse_standstill(job: str, held: Stock, figures: closed.Figures, saved: CheckpointTimes) -> None:
+    """Raise PlanError for a job that loses its work faster than it gets on."""
+    if closed.ettr(figures) > 0:
+        return
+    deep = saved.storage_every > 1
+    also = f" ({show_time(figures.stored)} to storage)" if deep else ""
+    raise PlanError(
+        f"{job} on {held.gpus:,} GPUs is interrupted every {show_time(figures.mtti)}, recovers in "
+        f"{show_time(figures.recovery)} and saves its work every {show_time(saved.interval)}{also}: it never "
+        "gets on; give it fewer interruptions, or a shorter "
+        f"reliability.checkpoint.{'storage_interval' if deep else 'interval'}"
+    )
 
 
 def recovery_times(
@@ -167,13 +185,12 @@ def closed_figures(
 ) -> closed.Figures:
     """What the closed form needs, from the parts."""
     mtti = _mtti(parts, "rate")
-    severe = sum(p.share for p in parts if p.servers > 1) if saved.kind in ("memory", "two-level") else 0.0
-    stored = saved.storage_every * saved.interval
-    fallback = stored / 2 + saved.storage_load - saved.load
     figures = closed.Figures(
         mtti=mtti, recovery=recovery.mean, block=saved.block, lag=saved.lag, interval=saved.interval,
-        spoiled=sum(p.share for p in parts if p.name == "sdc") * constant("sdc_found_after").value,
-        severe=severe, fallback=max(fallback, 0.0),
+        spoiled=sum(p.share * spoiled(p, saved) for p in parts),
+        severe=sum(p.share for p in parts if beyond_memory(p, saved)),
+        stored=saved.storage_every * saved.interval, stored_lag=saved.storage_load,
+        reload=max(saved.storage_load - saved.load, 0.0),
         degraded=network.degraded if network else 0.0,
         stalled=stalls(asked.flaps, held.units["link"]) if asked.flaps else 0.0,
     )  # fmt: skip
@@ -223,8 +240,8 @@ def _forecast(
         montecarlo.Fault(
             p.share,
             figures.recovery if elastic else recovery.software if p.name in SOFTWARE else recovery.hardware,
-            constant("sdc_found_after").value if p.name == "sdc" and not elastic else 0.0,
-            0.0 if p.servers > 1 else 1.0,
+            spoiled(p, saved),
+            0.0 if not elastic and beyond_memory(p, saved) else 1.0,
         )
         for p in parts
         if p.stops and p.share
@@ -236,7 +253,7 @@ def _forecast(
         # The published range of the diagnosis is taken as its p10 and p90.
         spread=math.log(diagnose.high / diagnose.low) / (2 * 1.2816),
         varies=0.0 if elastic else recovery.diagnose / recovery.hardware,
-        storage_every=saved.storage_every, reload=max(saved.storage_load - saved.load, 0.0),
+        storage_every=saved.storage_every, stored_lag=saved.storage_load, reload=figures.reload,
         elastic=figures.elastic, out=figures.out,
     )  # fmt: skip
     pace = (1 - figures.degraded) * (1 - figures.stalled)
@@ -247,8 +264,9 @@ def _forecast(
     lived = 1 - waits
     ends = ~np.isnan(runs.finished) & (lived > 0)
     ended = runs.finished[ends] / lived[ends]
-    walls = ended if len(ended) else np.array([math.inf])
-    wall = (*(float(v) for v in np.percentile(walls, (10, 50, 90, 99))), float(walls.mean()))
+    wall: tuple[float, ...] = (math.inf,) * 5
+    if len(ended):
+        wall = (*(float(v) for v in np.percentile(ended, (10, 50, 90, 99))), float(ended.mean()))
     per_server = held.gpus / held.servers
     hours = tuple(w / HOUR * (held.gpus + kept * per_server) for w in wall)
     ratio = runs.ettr * pace * lived

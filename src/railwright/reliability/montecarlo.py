@@ -44,6 +44,7 @@ class Process:
     varies    share of a recovery that varies
     block, interval, lag  of checkpoints, as in `formulas` [s]
     storage_every  intervals between two checkpoints that reach storage; 1: every one does
+    stored_lag     from their end until storage has them [s]
     reload    extra recovery when only the one in storage is left [s]
     elastic   share of the speed that one failure takes away while its replica is out; None: all stop
     out       how long a replica is out [s]
@@ -58,6 +59,7 @@ class Process:
     spread: float = 0.0
     varies: float = 0.0
     storage_every: int = 1
+    stored_lag: float = 0.0
     reload: float = 0.0
     elastic: float | None = None
     out: float = 0.0
@@ -112,6 +114,9 @@ def simulate(
     slots = 8 + math.ceil(4 * p.out / p.mtti)
     outs = np.zeros((samples, slots)) if p.elastic is not None else None
     active = np.ones(samples, bool)
+    two_levels = bool((survives < 1).any())
+    whole = p.storage_every * p.interval
+    late = p.stored_lag * p.interval / (p.interval + p.block)  # in work
     while active.any():
         gaps = scale * rng.weibull(p.shape, (BLOCK, samples)) if p.shape != 1 else None
         if gaps is None:
@@ -125,6 +130,7 @@ def simulate(
             up = np.maximum(gap - before, 0.0)
             start = now + before
             trained, need = _trained(p, up, work - saved, start, outs)
+            reached = saved + _worked(p, up) if two_levels else saved
             done = active & (up >= need)
             finished[done] = (start + need)[done]
             saved[done], now[done] = work, finished[done]
@@ -132,16 +138,18 @@ def simulate(
             saved = np.where(active, saved + trained, saved)
             now = np.where(active, now + gap, now)
             count += active
-            if p.storage_every > 1:
-                whole = p.storage_every * p.interval
-                stored = np.where(active, stored + np.floor((saved - stored) / whole + 1e-9) * whole, stored)
-                lost = active & (luck[i] > survives[kind])
-                saved = np.where(lost, stored, saved)
-            else:
-                lost = np.zeros(samples, bool)
+            lost = active & (luck[i] >= survives[kind])
             # Spoiled work is gone from what was saved; a checkpoint from before it is taken.
-            saved = np.where(active, np.maximum(saved - spoiled[kind], 0.0), saved)
-            stored = np.minimum(stored, saved)
+            back = saved - spoiled[kind]
+            if two_levels:
+                # Storage has what was begun its lag ago, and spoiled work asks for one before it.
+                gone = np.where(lost, spoiled[kind], 0.0)
+                there = stored + np.floor((reached - late - gone - stored) / whole + 1e-9) * whole
+                there = np.where(gone > 0, there, np.maximum(there, stored))
+                back = np.where(lost, np.minimum(there, saved), back)
+            saved = np.where(active, np.maximum(back, 0.0), saved)
+            if two_levels:
+                stored = np.where(lost, saved, np.minimum(np.maximum(stored, there), saved))
             before = recovery[kind] * varied[i] + np.where(lost, p.reload, 0.0)
             if outs is not None:
                 slot = np.argmin(outs, axis=1)
@@ -173,6 +181,14 @@ def _trained(
     if p.block:
         need = left + p.block * np.maximum(np.ceil(left / p.interval) - 1, 0)
     return whole * p.interval, need
+
+
+def _worked(p: Process, up: Floats) -> Floats:
+    """Work done in an uptime, whether it was saved or not. [s]"""
+    each = p.interval + p.block
+    rounds = np.floor(up / each)
+    done: Floats = rounds * p.interval + np.minimum(up - rounds * each, p.interval)
+    return done
 
 
 def _varied(p: Process, rng: np.random.Generator, samples: int) -> Floats:

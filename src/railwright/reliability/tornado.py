@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from railwright.reliability.checkpointing import PUBLISHED
+from railwright.reliability.checkpointing import PUBLISHED, spoiled
 from railwright.reliability.closed import Figures, goodput
 from railwright.reliability.constants import YEAR, constant
 from railwright.reliability.formulas import best_interval
@@ -30,7 +31,7 @@ def tornado(
         changed = replace(figures, **changes)
         if asked.checkpoint.interval is None:
             best = best_interval(changed.mtti, changed.block, changed.lag)
-            changed = replace(changed, interval=max(best, 1.0))
+            changed = replace(changed, interval=max(best, 1.0), stored=max(changed.stored, best, 1.0))
         return goodput(changed)
 
     found: list[Swing] = []
@@ -62,13 +63,13 @@ def tornado(
             at(recovery=figures.recovery + weight * (end - known.value)) for end in (known.low, known.high)
         )
         found.append(Swing(name, show_time(known.low), show_time(known.high), low, high, known.source))
-    sdc = sum(p.share for p in parts if p.name == "sdc")
-    if sdc and figures.elastic is None:
-        known = constant("sdc_found_after")
+    known = constant("sdc_found_after")
+    least, most = (sum(p.share * spoiled(p, saved, end) for p in parts) for end in (known.low, known.high))
+    if most:
         found.append(
             Swing(
                 "silent corruption found after", show_time(known.low), show_time(known.high),
-                at(spoiled=sdc * known.low), at(spoiled=sdc * known.high), known.source,
+                at(spoiled=least), at(spoiled=most), known.source,
             )
         )  # fmt: skip
     if asked.checkpoint.bandwidth is None and saved.bandwidth and figures.elastic is None:
@@ -100,7 +101,11 @@ def _storage_swing(saved: CheckpointTimes, figures: Figures, at: Callable[..., f
         changes = {
             "blocking": {"block": write, "recovery": figures.recovery + more},
             "async": {"lag": write, "recovery": figures.recovery + more},
-        }.get(saved.kind, {"fallback": figures.fallback + more})
+        }.get(saved.kind)
+        if changes is None:
+            stored = max(figures.stored, math.ceil(write / figures.interval) * figures.interval)
+            reload = max(write - saved.load, 0.0)
+            changes = {"stored": stored, "stored_lag": write, "reload": reload}
         return at(**changes)
 
     return Swing(

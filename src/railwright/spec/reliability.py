@@ -44,7 +44,9 @@ class Checkpoint(Section):
         default=None, description="training between two checkpoints, e.g. '15 min'; default: the best"
     )
     storage_interval: Duration | None = Field(
-        default=None, description="two-level: training between two that reach storage; default: the best"
+        default=None,
+        description="memory, two-level: training between two that reach storage; default: a day; as often as "
+        "storage takes them",
     )
     size: Size | None = Field(default=None, description="of one checkpoint; default: weights and optimizer")
     block: Duration | None = Field(
