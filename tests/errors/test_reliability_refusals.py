@@ -129,3 +129,23 @@ def test_the_command_answers_in_words_and_in_json(tmp_path: Path) -> None:
     plain = json.loads(done.output)
     assert 0 < plain["goodput"] <= plain["ettr"] < 1
     assert {c["name"] for c in plain["components"]} >= {"gpu", "link", "spine", "feed"}
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("factors: {gpus: 2.0}", "there is no component 'gpus'"),
+        ("flaps: {per_link_day: 1, median: 10 s, p99: 2 s}", "is above 0 and below the p99"),
+        ("interruptions: 3\n  age: 90 d", "reliability.interruptions: it is your own count"),
+        ("interruptions: 1e8", "it never gets on"),
+        ("trace: {file: none.csv, nodes: 5, days: 3}", "none.csv: no such file"),
+        ("checkpoint: {interval: 1 ms}", "takes to become whole"),
+    ],
+)
+def test_check_refuses_what_goodput_would(tmp_path: Path, section: str, said: str) -> None:
+    """Before, each of them was called correct, and `run` refused it after minutes."""
+    file = tmp_path / "s.yaml"
+    file.write_text(TEXT + f"  {section}\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["check", str(file)])
+    assert done.exit_code == 2
+    assert said in done.output + done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -26,6 +28,19 @@ def test_several_gpus_are_lines_of_one_table_and_then_one_table_each() -> None:
     table = lines[: next(i for i, line in enumerate(lines) if line.startswith("Pace of"))]
     assert all(len(line) <= 80 for line in table)
     assert all("30 d" in line for line in lines if line.startswith("time "))
+
+
+def test_more_gpus_than_the_jobs_are_warned_of(tmp_path: Path) -> None:
+    study = tmp_path / "small.yaml"
+    study.write_text(
+        "railwright: 1\nname: small\n"
+        "cluster: {servers: 1, server: workstation-2x-l40s, "
+        "compute: {family: single-switch, switch: ethernet-25g-48}}\n"
+        "jobs: [{name: j, model: gpt2, sequence: 1024, global_batch: 8, tokens: 1e9}]\n"
+    )
+    warning = "! More GPUs than the 2 of the job are taken to be as fast each"
+    assert warning in " ".join(shown(str(study), "--gpus", "4"))
+    assert warning not in " ".join(shown(str(study)))
 
 
 def test_one_gpu_has_its_table_alone() -> None:

@@ -55,6 +55,9 @@ def refuse_impossible_layouts(study: Study, file: str) -> None:
     """Raise SpecError with every job that cannot be cut over the study's GPUs as it says, or does not fit
     into their memory, each at its line of the file; and with every variant and row of the sensitivity table
     whose changes make a job or the fabric impossible, at the change; or with the study's own fabric.
+
+    Raises RailwrightError, which the command tells at its line, for what goodput refuses of the section
+    `reliability`, where all of these are right.
     """
     from railwright.study.evaluate import Workshop
 
@@ -78,6 +81,10 @@ def refuse_impossible_layouts(study: Study, file: str) -> None:
                 found.append(mistake_at(document, file, path, field, refused.said))
     if found:
         raise SpecError(found)
+    if study.reliability is not None:
+        from railwright.reliability import basis_of
+
+        basis_of(study, workshop.machine(study), workshop.catalog)
 
 
 class _Refused(NamedTuple):

@@ -189,7 +189,13 @@ def _of_study(
         idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
         flops_each=job_flops_per_token(job, arch),
     )
-    return replace(found, warnings=step.warnings)
+    warnings = step.warnings
+    if found.gpus.high > used:
+        warnings += (
+            f"More GPUs than the {used:,} of the job are taken to be as fast each; with the same global "
+            "batch each is slower, so a study of that size says whether they do.",
+        )
+    return replace(found, warnings=warnings)
 
 
 def _idle_share(prices: str | None = None) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from railwright.reliability.formulas import (
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
 from railwright.reliability.published import contradictions
-from railwright.reliability.replay import Spares, read_trace, shortage, spares, stepfun
+from railwright.reliability.replay import Spares, Trace, read_trace, shortage, spares, stepfun
 from railwright.reliability.result import (
     CheckpointTimes,
     Component,
@@ -72,30 +72,16 @@ def goodput(
     tell     called with what is being worked on
     network  simulate the step under failed network elements (a few steps of the job)
 
-    Raises PlanError where the study has no job, no way to write a checkpoint (`written_at`), or no time to
-    train; RailwrightError for unknown names in the reliability section, which may be left out altogether.
+    Raises what `basis_of` does; the reliability section may be left out altogether.
     """
-    if not study.jobs:
-        raise PlanError(
-            "the study has no training job of a transformer, whose goodput this is; give it one under jobs:"
-        )
-    asked, job = study.reliability or Reliability(), study.jobs[0]
-    arch, fabric = load_model(job.model), machine.network.fabric
-    tell("parts of the job")
-    held = stock(fabric, job, asked.servers_per_feed)
-    parts = components(held, asked)
-    mtti = _mtti(parts, "rate")
-    tell("checkpoints")
-    bandwidth = written_at(asked.checkpoint, study.cluster, catalog, held)
-    size = asked.checkpoint.size or checkpoint_size(job, arch)
-    saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, mtti)
-    recovery = recovery_times(asked, saved, parts, held.gpus)
-    replicas = Sizes.of(job, fabric).replicas
-    _refuse_standstill(
-        job.name, held, closed_figures(asked, held, parts, saved, recovery, None, replicas), saved
-    )
+    tell("parts of the job, checkpoints")
+    basis = basis_of(study, machine, catalog)
+    asked, job, held, parts = basis.asked, study.jobs[0], basis.held, basis.parts
+    saved, recovery, replicas, trace = basis.saved, basis.recovery, basis.replicas, basis.trace
+    arch, mtti = load_model(job.model), basis.figures.mtti
+    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
+    _refuse_standstill(job.name, held, _within(basis.figures, ideal), saved)
     tell("spares")
-    trace = stepfun() if asked.trace is None else read_trace(asked.trace)
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
     wanted = tuple(spares(trace, held.nodes, out_rate, share) for share in (0.99, 0.999))
     # A rack-scale server is several of the nodes that fail and are swapped one by one.
@@ -106,8 +92,7 @@ def goodput(
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
-    figures = closed_figures(asked, held, parts, saved, recovery, found, replicas)
-    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
+    figures = _within(closed_figures(asked, held, parts, saved, recovery, found, replicas), ideal)
     tell("Monte Carlo")
     length = ideal / closed.ettr(figures)
 
@@ -138,6 +123,60 @@ def goodput(
     return replace(result, answer=answer(result))
 
 
+@dataclass(frozen=True)
+class Basis:
+    """What goodput starts from, nothing simulated yet.
+
+    held      what the job stands on
+    parts     what breaks of it
+    saved     its checkpoints
+    replicas  data-parallel ones
+    figures   of the closed form, on a sound fabric with servers at hand
+    trace     on which spares are counted
+    """
+
+    asked: Reliability
+    held: Stock
+    parts: tuple[Component, ...]
+    saved: CheckpointTimes
+    recovery: RecoveryTimes
+    replicas: int
+    figures: closed.Figures
+    trace: Trace
+
+
+def basis_of(study: Study, machine: Machine, catalog: Catalog) -> Basis:
+    """What goodput starts from; everything that it may refuse is refused here.
+
+    Raises PlanError where the study has no job, no way to write a checkpoint (`written_at`), or no time to
+    train; RailwrightError for unknown names in the reliability section.
+    """
+    if not study.jobs:
+        raise PlanError(
+            "the study has no training job of a transformer, whose goodput this is; give it one under jobs:"
+        )
+    asked, job = study.reliability or Reliability(), study.jobs[0]
+    fabric = machine.network.fabric
+    held = stock(fabric, job, asked.servers_per_feed)
+    parts = components(held, asked)
+    bandwidth = written_at(asked.checkpoint, study.cluster, catalog, held)
+    size = asked.checkpoint.size or checkpoint_size(job, load_model(job.model))
+    saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, _mtti(parts, "rate"))
+    recovery = recovery_times(asked, saved, parts, held.gpus)
+    replicas = Sizes.of(job, fabric).replicas
+    figures = closed_figures(asked, held, parts, saved, recovery, None, replicas)
+    # How long the run is takes a step to say, so an interval beyond its end is not held against it here.
+    _refuse_standstill(job.name, held, _within(figures, figures.mtti), saved)
+    trace = stepfun() if asked.trace is None else read_trace(asked.trace)
+    return Basis(asked, held, parts, saved, recovery, replicas, figures, trace)
+
+
+def _within(figures: closed.Figures, run: float) -> closed.Figures:
+    """The same for a run that ends before its next checkpoint: it loses no more than itself."""
+    interval = min(figures.interval, run)
+    return replace(figures, interval=interval, stored=max(min(figures.stored, run), interval))
+
+
 def _refuse_standstill(job: str, held: Stock, figures: closed.Figures, saved: CheckpointTimes) -> None:
     """Raise PlanError for a job that loses its work faster than it gets on."""
     if closed.ettr(figures) > 0:
@@ -148,7 +187,8 @@ def _refuse_standstill(job: str, held: Stock, figures: closed.Figures, saved: Ch
         f"{job} on {held.gpus:,} GPUs is interrupted every {show_time(figures.mtti)}, recovers in "
         f"{show_time(figures.recovery)} and saves its work every {show_time(saved.interval)}{also}: it never "
         "gets on; give it fewer interruptions, or a shorter "
-        f"reliability.checkpoint.{'storage_interval' if deep else 'interval'}"
+        f"reliability.checkpoint.{'storage_interval' if deep else 'interval'}",
+        "reliability",
     )
 
 

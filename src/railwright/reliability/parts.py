@@ -47,11 +47,15 @@ class Stock:
 def stock(fabric: Fabric, job: TrainingJob, servers_per_feed: int | None = None) -> Stock:
     """Count the parts that the job's servers touch: cables, leaves, and what lies above them."""
     gpus = job_gpus(job, fabric)
-    used = np.unique(fabric.server[taken(job, fabric)])
+    own = taken(job, fabric)
+    used = np.unique(fabric.server[own])
     servers = len(used)
     nodes = gpus / NODE_GPUS if fabric.gpus_per_server >= NODE_GPUS else float(servers)
     nics = fabric.devices(Kind.NIC)
     nics = nics[np.isin(fabric.server[nics], used)]
+    if len(own) < servers * fabric.gpus_per_server:
+        # Of a server that it takes a part of, a job stands on the NICs of its own GPUs.
+        nics = np.intersect1d(nics, fabric.nic_of_gpu[own])
     below = np.flatnonzero((fabric.role == Role.NODE_LEAF) & np.isin(fabric.a, nics))
     leaves = np.unique(fabric.b[below])
     up = np.flatnonzero((fabric.role == Role.LEAF_SPINE) & np.isin(fabric.a, leaves) & ~fabric.backplane)
@@ -98,7 +102,7 @@ def components(
     if asked.interruptions is not None:
         if scale != 1:
             raise RailwrightError(
-                "reliability.interruptions is your own count, with age and correlation in it; leave "
+                "reliability.interruptions: it is your own count, with age and correlation in it; leave "
                 "reliability.age and reliability.correlated out"
             )
         plain = sum(

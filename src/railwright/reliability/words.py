@@ -11,9 +11,9 @@ def answer(g: Goodput) -> tuple[str, ...]:
     every = show_time(g.mtti)
     low, high = show_time(g.mtti_low), show_time(g.mtti_high)
     words = [
-        f"{g.job} on {g.gpus:,} GPUs is interrupted every {every} ({g.per_1000_node_days:.2f} per 1,000 "
-        f"node-days; {low} to {high} over the range of the rates), and takes {show_time(g.recovery.mean)} to "
-        "train again.",
+        f"{g.job} on {number(g.gpus, 'GPU')} is interrupted every {every} ({g.per_1000_node_days:.2f} per "
+        f"1,000 node-days; {low} to {high} over the range of the rates), and takes "
+        f"{show_time(g.recovery.mean)} to train again.",
         f"With servers at hand it trains {_percent(g.ettr)} of the time, with a checkpoint every "
         f"{show_time(g.checkpoint.interval)}; {_goodput(g)}.",
         _end(g),
