@@ -87,6 +87,23 @@ def refuse_impossible_layouts(study: Study, file: str) -> None:
         basis_of(study, workshop.machine(study), workshop.catalog)
 
 
+def sweeps_that_cannot_run(study: Study, workshop: Workshop) -> list[str]:
+    """What `run` says of sweeps that a variant's network or NCCL's settings leave no way."""
+    from railwright.spec import override
+    from railwright.study.evaluate import curve
+
+    found = []
+    variants = [(study.as_written, study), *((v.name, override(study, v.set)) for v in study.variants)]
+    for name, one in variants:
+        machine = workshop.machine(one)
+        for wanted in one.sweeps if _may_refuse(machine) else ():
+            found += [
+                f"{name}: {wanted.op}: {said}"
+                for said in _refusal(curve, machine, wanted.op, (wanted.begin,), name)
+            ]
+    return list(dict.fromkeys(found))
+
+
 class _Refused(NamedTuple):
     """What cannot work: its place in the study, what a message calls it, and why."""
 

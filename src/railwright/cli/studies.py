@@ -98,7 +98,11 @@ def check(study: StudyArgument) -> None:
     variant, that cannot work or does not fit into memory, with what would; and of a correct study the
     warnings of a run that need no predicted time. No time is predicted.
     """
-    from railwright.cli.checking import refuse_impossible_layouts, refuse_unknown_names
+    from railwright.cli.checking import (
+        refuse_impossible_layouts,
+        refuse_unknown_names,
+        sweeps_that_cannot_run,
+    )
     from railwright.study.evaluate import Workshop
     from railwright.study.foretold import foretold_warnings
 
@@ -116,7 +120,8 @@ def check(study: StudyArgument) -> None:
         *_counted(len(asked.sensitivity), "sensitivity row"),
     ]
     typer.echo(f"{study}: correct ({', '.join(parts)})")
-    for warning in foretold_warnings(asked, Workshop.of(asked)):
+    workshop = Workshop.of(asked)
+    for warning in (*foretold_warnings(asked, workshop), *sweeps_that_cannot_run(asked, workshop)):
         typer.echo(f"! {warning}")
 
 
