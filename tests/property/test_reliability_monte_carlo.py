@@ -86,6 +86,16 @@ def test_an_elastic_job_agrees_with_its_closed_form() -> None:
     assert found.mean() == pytest.approx(ettr(figures), abs=1e-3)
 
 
+def test_an_elastic_job_that_fails_often_agrees_too() -> None:
+    """Before, a replica counted as out while the whole job stood still as well: 0.750 here."""
+    process = Process(1800.0, (Fault(1.0, 260.0),), 1.0, 100.0, elastic=1 / 4, out=900.0)
+    found = simulate(process, 3000 * 1800.0, samples=400, seed=5).ettr
+    figures = Figures(1800.0, 260.0, 1.0, 0.0, 100.0, elastic=1 / 4, out=900.0)
+    assert found.mean() == pytest.approx(ettr(figures), abs=2e-3)
+    longest = longest_recovery(figures, 0.7)
+    assert ettr(replace(figures, recovery=longest)) == pytest.approx(0.7)
+
+
 def test_same_seed_same_runs() -> None:
     process = Process(
         HOUR, (Fault(0.5, 60.0), Fault(0.5, 600.0, spoiled=30.0)), 1.0, 300.0, spread=0.5, varies=0.4

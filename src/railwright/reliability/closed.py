@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from scipy.special import pdtr
+
 from railwright.reliability.formulas import ettr_renewal
 
 
@@ -55,6 +57,14 @@ def longest_recovery(f: Figures, wanted: float) -> float:
     if most <= 0 or f.mtti == math.inf:
         return math.copysign(math.inf, most - wanted)
     needed = wanted + f.spoiled / f.mtti
+    if f.elastic is not None:
+        # A replica is out for what is left of `out` once the others train: both hang on the recovery.
+        short, long = -50 * f.mtti, 50 * f.mtti
+        for _ in range(100):
+            middle = (short + long) / 2
+            fits = _pace(replace(f, recovery=middle)) >= needed
+            short, long = (middle, long) if fits else (short, middle)
+        return short
     # What a rollback to storage leaves depends on the pace, and only the pace on the recovery.
     low, high = needed, max(needed, 1.0)
     if _kept(f, high) < needed:
@@ -74,7 +84,10 @@ def _pace(f: Figures) -> float:
     if f.elastic is not None:
         # The other replicas hold the state: nothing is rolled back, the job is short of a replica.
         up = math.exp(-f.recovery / f.mtti) * f.interval / (f.interval + f.block)
-        return up * max(1 - f.elastic * f.out / f.mtti, 0.0)
+        # While the job trains, so many are out as failed since `out` ago, but not within the recovery: a
+        # Poisson number k of mean n, and E[max(1 - e k, 0)] = P(k <= K) - e n P(k <= K - 1), K = 1/e.
+        most, mean = math.floor(1 / f.elastic + 1e-9), max(f.out - f.recovery, 0.0) / f.mtti
+        return float(up * (pdtr(most, mean) - f.elastic * mean * pdtr(most - 1, mean)))
     return ettr_renewal(f.mtti, f.recovery, f.block, f.interval, f.lag)
 
 
@@ -106,7 +119,7 @@ def losses(f: Figures) -> tuple[tuple[str, float], ...]:
     saving = useful * f.block / f.interval
     rest = max(1 - useful - saving, 0.0)
     if f.elastic is not None:
-        parts = {"recovery": f.recovery, "replicas left out": f.elastic * f.out}
+        parts = {"recovery": f.recovery, "replicas left out": f.elastic * max(f.out - f.recovery, 0.0)}
     else:
         parts = {
             "recovery": f.recovery,
