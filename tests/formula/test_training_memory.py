@@ -10,9 +10,10 @@ from railwright.model import count_parameters, head_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
+from railwright.training.cached import cached
 from railwright.training.held import held_sets
 from railwright.training.kept import layer_kept
-from railwright.training.memory import peak_memory
+from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.schedule import orders_of, route_of
 from railwright.training.stages import stage_shapes, tied_parameters
 from railwright.training.states import state_parts
@@ -276,3 +277,28 @@ def test_jax_saves_what_it_names(software: str, hidden: int) -> None:
     wanted = job(sequence=4096, zero=3, recompute="selective").model_copy(update={"software": software})
     queries = 2 * 4096 * DENSE.head_dim * (DENSE.heads + 2 * DENSE.kv_heads)
     assert layer_kept(wanted, DENSE, "dense") == hidden * 2 * 4096 * DENSE.hidden + queries
+
+
+@pytest.mark.parametrize("software", ["megatron-2025", "nemo-2024"])
+def test_the_heads_empty_gradient_stays_since_core_0_14(software: str) -> None:
+    """One more shape of weight beside all that a stage with a head does; the head's own backward pass has it
+    either way."""
+    arch = replace(DENSE, vocab=128_000)
+    wanted = job(pipeline=2, micro_batch=4, sequence=4096, batch=128, zero=0).model_copy(
+        update={"software": software}
+    )
+    fabric = machine(4).network.fabric
+    size, stays = 2 * arch.vocab * arch.hidden, software == "megatron-2025"
+    for fields, moment in (
+        ({}, "head backward"),
+        ({"gradient_dtype": "bf16", "sequence": 64}, "optimizer step"),
+    ):
+        one = wanted.model_copy(update=fields)
+        first, last = peak_memory(one, arch, fabric, 80e9).stages
+        assert last.moment == moment
+        assert last.parts.get("gradient of the head", 0) == size * (stays or moment == "head backward")
+        assert "gradient of the head" not in first.parts
+        for stage in (first, last):
+            found = cached(one, arch, fabric, stage.stage)
+            assert found is not None
+            assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)

@@ -66,6 +66,7 @@ class Era:
     dropout    of GPT-like models, of attention and of hidden states alike
     scores_once  whether scores that are not fused are there in the layer at work only (`kept.scores_once`)
     placeholders  whether autograd gets empty gradients that stay (`kept.stage_activations`)
+    head_placeholder  whether that of the head stays too, as in Megatron-LM since core 0.14 (e7c55de9)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
@@ -104,6 +105,7 @@ class Era:
     dropout: float = 0.0
     scores_once: bool = False
     placeholders: bool = False
+    head_placeholder: bool = False
     moves_weights: bool = False
     saves: tuple[str, ...] = ()
     fp32_shards: bool = False

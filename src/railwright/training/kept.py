@@ -43,6 +43,10 @@ MLP = (
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
 
+OF_HEAD = "gradient of the head"
+"""The part that its backward pass makes."""
+
+
 @dataclass(frozen=True)
 class StageActivations:
     """Bytes on one GPU of a stage. [byte]
@@ -112,6 +116,16 @@ def stage_activations(
         _head(job, arch, end) if head else {},
         {"gradient of the embedding": end} if end and any(c.embedding for c in shape.chunks) else {},
     )
+
+
+def stays_of_head(job: TrainingJob, tensors: StageActivations) -> dict[str, float]:
+    """The gradient of a stage's head, where it is an empty one that stays as those of its layers do. [byte]
+
+    Source: Megatron-LM (core 0.14), core/tensor_parallel/layers.py (get_dummy_wgrad).
+    """
+    size = tensors.head_backward.get(OF_HEAD, 0.0)
+    stays = era_of(job).head_placeholder and job.layout.zero < 3 and size
+    return {OF_HEAD: size} if stays else {}
 
 
 def layer_kept(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
@@ -317,7 +331,7 @@ def _head(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, flo
     if layout.tensor > 1 and layout.sequence_parallel:
         parts["gathered input"] = rows * ELEMENT * arch.hidden
     if gradient:
-        parts["gradient of the head"] = gradient
+        parts[OF_HEAD] = gradient
     return parts
 
 

@@ -12,7 +12,7 @@ from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
-from railwright.training.kept import StageActivations, each_kept, stage_activations
+from railwright.training.kept import StageActivations, each_kept, stage_activations, stays_of_head
 from railwright.training.moved import at_start
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.result import Memory, StageMemory
@@ -114,11 +114,12 @@ def _stage(
     held = max(moments, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
+    stays = stays_of_head(job, tensors)
     resting = {name: size for name, size in always.items() if name not in IN_PASSES}
     beside = {BESIDE: _beside(job, arch, shape)}
     found = {
-        "a layer backward": {**always, **kept, **tensors.layer_backward, **beside},
-        "optimizer step": {**resting, **step},
+        "a layer backward": {**always, **kept, **tensors.layer_backward, **beside, **stays},
+        "optimizer step": {**resting, **step, **stays},
     }
     passes = {"a layer backward": sum(held), "optimizer step": 0, START: 0}
     if start := at_start(job, shape, states["weights"] - cached_weights(job, shape)):
@@ -136,7 +137,7 @@ def _stage(
         found["a layer backward"] |= others
     if tensors.embedding_backward:
         ends = max(at_embedding, key=lambda m: _bytes(m, tensors))
-        parts = {"activations": _bytes(ends, tensors), **others, **tensors.embedding_backward}
+        parts = {"activations": _bytes(ends, tensors), **others, **tensors.embedding_backward, **stays}
         found["embedding backward"], passes["embedding backward"] = {**always, **parts}, sum(ends)
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}

@@ -12,7 +12,7 @@ from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.again import layers_again
 from railwright.training.allocator import Allocator, Block
-from railwright.training.kept import layers_away, stage_activations
+from railwright.training.kept import OF_HEAD, layers_away, stage_activations, stays_of_head
 from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
 from railwright.training.route import Chunk, Unit
@@ -153,7 +153,7 @@ class Replay:
         return [self.take(size) for name in IN_PASSES if (size := self.states.get(name))]
 
     def always(self) -> None:
-        for size in self.tensors.always.values():
+        for size in (*self.tensors.always.values(), *stays_of_head(self.job, self.tensors).values()):
             if size:
                 self.take(size)
 
@@ -258,15 +258,21 @@ class Replay:
         self.memory.give(output)
 
     def turned(self, unit: Unit) -> Block:
-        """The beginning of a backward pass: the gradient of its last layer's output."""
+        """The beginning of a backward pass: the gradient of its last layer's output.
+
+        Logits and their gradient have gone with the head's product when the final norm's gradient comes.
+        """
         if not self.shape.chunks[unit.chunk].head:
             return self.returned(self.flights[unit.chunk, unit.microbatch])
         flight, parts = self.flights[unit.chunk, unit.microbatch], self.tensors.head_backward
         beside, flowing = self.loss(), self.take(self.full)
         self.once(parts.get("gathered input", 0.0))
-        self.weight_gradient(parts.get("gradient of the head", 0.0), unit)
+        if not stays_of_head(self.job, self.tensors):
+            self.weight_gradient(parts.get(OF_HEAD, 0.0), unit)
+        *inputs, logits = flight.more
+        self.give([*beside, logits])
         gradient = self.take(self.full / self.split)
-        self.give([flowing, *beside, *flight.more])
+        self.give([flowing, *inputs])
         flight.more = []
         return gradient
 
