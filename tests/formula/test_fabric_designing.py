@@ -35,6 +35,13 @@ def test_every_family_is_offered_or_refused_with_its_reason():
     assert single.counts is None
 
 
+def test_switches_offered_speak_what_the_nics_do():
+    """Pollara speaks Ethernet only, ConnectX-7 both."""
+    for server, known in (("mi350x-8", {"ethernet"}), ("mi300x-8", {"ethernet", "infiniband"})):
+        options = offered(64, server, switches=())
+        assert {CATALOG.switches[o.switch].technology for o in options} == known
+
+
 def test_an_option_is_the_study_that_it_says():
     for option in offered(1000, grow_to=4000, spines_lost=1):
         if option.counts is not None:

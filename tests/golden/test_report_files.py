@@ -14,6 +14,7 @@ from railwright.report import write
 from railwright.report.results_json import results, to_text
 from railwright.report.tables import CABLES, SWEEPS, cable_schedule, sweep_points
 from railwright.report.trace import step_events, trace
+from railwright.spec import load_study_text
 from railwright.study.result import VariantResult
 from railwright.training.timeline import Event, Timeline
 from report_fixture import example_result, toy_step
@@ -48,6 +49,8 @@ def test_json_says_what_the_result_says(result):
     assert base["curves"][0]["points"][-1]["busbw_bytes_per_s"] == first.curves[0].points[-1].busbw
     assert base["jobs"][0]["step"]["step_time_s"] == first.jobs[0].step.step_time
     assert loaded["study"]["name"] == result.study.name
+    again = load_study_text(json.dumps(loaded["study"]))
+    assert again.model_dump(mode="json") == loaded["study"], "it can be run again"
     assert loaded["variants"][4]["fabric"]["cables_failed"] == 30 + 32
 
 

@@ -35,7 +35,7 @@ class Field:
     unit: str = ""
     choices: tuple[str, ...] = ()
     least: float = 0.0
-    otherwise: float | None = None
+    otherwise: float | str | None = None
 
 
 _POSITIVE = 5e-324
@@ -67,6 +67,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "pcie_bandwidth": Field("quantity", "bandwidth", "GB/s", least=_POSITIVE),
         "latency": _MICROSECONDS,
         "power": _WATTS,
+        "technology": Field("choice", choices=("infiniband", "ethernet", "both"), otherwise="both"),
     },
     "switches": {
         "vendor": _TEXT,

@@ -81,6 +81,7 @@ class Nic:
     ports    ports of that rate
     pcie_bandwidth  host side, one direction [byte/s]
     latency  one side, host memory to wire [s]
+    technology  what it speaks: 'infiniband', 'ethernet', or 'both'
     """
 
     name: str
@@ -90,7 +91,12 @@ class Nic:
     pcie_bandwidth: float
     latency: float
     power: float
+    technology: Literal["infiniband", "ethernet", "both"]
     sources: Mapping[str, Source]
+
+    def speaks(self, technology: str) -> bool:
+        """Whether it can be cabled to a switch of that technology."""
+        return self.technology in ("both", technology)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
     },
     "nics": {
         "vendor": "vendor",
+        "technology": "technology",
         "rate": "rate",
         "ports": "ports",
         "PCIe": "pcie_bandwidth",

@@ -34,7 +34,8 @@ class Requirement:
     leaf_lost         whether any one leaf may be dead without a server off the network
     reserved_ports    leaf ports kept for the subnet manager and the like
     families          families to try; empty: all that suit the server
-    switches          catalogue names to try; empty: every fixed switch with ports of the NIC's rate
+    switches          catalogue names to try; empty: every fixed switch with ports of the NIC's rate that
+                      speaks what the NIC does
     """
 
     gpus: int
@@ -218,12 +219,12 @@ def _families(requirement: Requirement, server: Server) -> tuple[str, ...]:
 
 
 def _switches(requirement: Requirement, catalog: Catalog, nic: Nic) -> list[Switch]:
-    """Those asked for, or the first with the NIC's rate of each technology and number of ports."""
+    """Those asked for, or of what the NIC speaks, at its rate, the first of each number of ports."""
     if requirement.switches:
         return [find(catalog.switches, name) for name in requirement.switches]
     kinds: dict[tuple[str, int], Switch] = {}
     for switch in catalog.switches.values():
-        if switch.rate == nic.rate and not switch.director_spines:
+        if switch.rate == nic.rate and nic.speaks(switch.technology) and not switch.director_spines:
             kinds.setdefault((switch.technology, switch.ports), switch)
     if not kinds:
         raise PlanError(

@@ -77,4 +77,4 @@ def service_order(cluster: Cluster, network: ServiceNetwork, catalog: Catalog) -
 
 def _port(nic: Nic, network: ServiceNetwork, rate: float) -> Nic:
     """What a server plugs into the network, with the compute NIC's latency: no model is asked for."""
-    return replace(nic, name="host port", rate=rate, ports=network.ports_per_server)
+    return replace(nic, name="host port", rate=rate, ports=network.ports_per_server, technology="both")

@@ -55,7 +55,9 @@ def made_section(result: Result) -> Html:
     return join(
         [
             data_table("What made this page", ("", ""), rows),
-            tag("details", tag("summary", "The study, in base units"), tag("pre", tag("code", study))),
+            tag(
+                "details", tag("summary", "The study, all defaults filled in"), tag("pre", tag("code", study))
+            ),
         ]
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.catalog import load_catalog
-from railwright.fabric.doubting import Doubt, idle, slow_ports
+from railwright.fabric.doubting import Doubt, foreign, idle, slow_ports
 from railwright.spec import override
 from railwright.spec.study import Study
 
@@ -18,7 +18,7 @@ def network_doubts(study: Study) -> tuple[str, ...]:
     changed = [(v.name, override(study, v.set)) for v in (*study.variants, *study.sensitivity)]
     for name, one in [("", study), *changed]:
         catalog = load_catalog(one.catalog)
-        for doubt in slow_ports(one.cluster, catalog):
+        for doubt in (*slow_ports(one.cluster, catalog), *foreign(one.cluster, catalog)):
             found.setdefault(doubt, name)
         if not _leaves_spines_out(one, study):
             for doubt in idle(one.cluster, catalog):
