@@ -50,6 +50,13 @@ def test_a_file_that_is_no_config(tmp_path, content):
         load_model(path)
 
 
+def test_a_key_that_is_read_twice_is_one_mistake(save):
+    """Whether there are experts, and how many: '8' in quotes was told once for each."""
+    with pytest.raises(SpecError) as caught:
+        load_model(save(**DEEPSEEK | {"n_routed_experts": "8"}))
+    assert [m.field for m in caught.value.mistakes] == ["n_routed_experts"]
+
+
 def test_all_missing_keys_at_once(save):
     with pytest.raises(SpecError) as caught:
         load_model(save(hidden_size="absent", vocab_size="absent", num_local_experts="absent"))

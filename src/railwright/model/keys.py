@@ -198,4 +198,6 @@ class Keys:
 
     def _complain(self, key: str, message: str) -> None:
         field = self._above + self._written.get(key, key)
-        self._mistakes.append(Mistake(self._file, 0, 0, field, message))
+        # A key may be read for several ends, each with limits of its own: one mistake of it is enough.
+        if all(known.field != field for known in self._mistakes):
+            self._mistakes.append(Mistake(self._file, 0, 0, field, message))
