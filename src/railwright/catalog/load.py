@@ -51,11 +51,19 @@ def find(parts: Mapping[str, P], name: str) -> P:
         wanted = canonical(name, _aliases()[kind])
     if wanted in parts:
         return parts[wanted]
-    hint = nearest(canonical(name, {}), [*parts, *_aliases()[kind]])
+    hint = _other_kind(name, kind) or nearest(canonical(name, {}), [*parts, *_aliases()[kind]])
     raise RailwrightError(
         f"no {SINGULAR[kind]} '{name}' in the catalogue{hint}{'' if hint.endswith('?') else ';'}"
         f" known are {', '.join(parts)}"
     )
+
+
+def _other_kind(name: str, kind: str) -> str:
+    """', it is a switch' where a shipped part of another kind has the name: fields were swapped."""
+    for other in FIELDS:
+        if other != kind and canonical(name, _aliases()[other]) in getattr(_shipped(), other):
+            return f", it is a {SINGULAR[other]}"
+    return ""
 
 
 @cache
