@@ -57,7 +57,7 @@ def _names(cell: tuple[str, str]) -> dict[str, str]:
     era, key = cell
     gpu, width = key.split(" ")
     kin = GENERATIONS.get(gpu, gpu)
-    cpu = "grace" if gpu.startswith(GRACE) or kin.startswith(GRACE) else "x86"
+    cpu = "grace" if gpu.startswith(tuple(GRACE)) or kin.startswith(tuple(GRACE)) else "x86"
     named = {"all": "", "generation": f"{kin} {width}", "cpu": cpu, "era": era}
     return named if gpu == kin else {**named, "gpu": key, "cell": f"{era} {key}"}
 
