@@ -237,6 +237,18 @@ def test_a_faster_network_never_makes_exchanges_over_few_nodes_longer() -> None:
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_a_faster_network_never_makes_a_launched_step_longer(zero: int) -> None:
+    """What runs beside a ring is slower for it, and the host as much further ahead: it was counted as if
+    alone, so that a step got longer as the ring got shorter."""
+    wanted = job(context=4, zero=zero, reduce_each=False, batch=16, gpus=8)
+    times = [
+        simulate(wanted, DENSE, machine(1), predict=priced(400e9, late), pace=Pace(host=20.0)).step_time
+        for late in (1e-4, 5e-5, 2e-5, 1e-5, 5e-6, 2e-6)
+    ]
+    assert all(after <= before * (1 + 1e-9) for before, after in pairwise(times))
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_events_of_a_whole_pass_are_of_no_layer(schedule: str) -> None:
     """They had been called after one that the model does not have."""

@@ -56,14 +56,12 @@ moe_preprocess)."""
 
 EAGER = frozenset({"rotary", "expert choice", "experts bias"})
 """Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
-one; `Pace.host` stands for what Python does around them.  So do norms and activations of more kernels than
-fused ones have (NORM, ACTIVATION)."""
+one; `Pace.host` stands for what Python does around them.  So do norms of more kernels than fused ones have
+(NORM), and activations: behind a fused one, whose backward function Python calls once, autograd's engine sums
+up the gradient of its bias without Python (PyTorch, autograd/engine.cpp, validate_outputs)."""
 
 NORM = 2
 """Most kernels of fused norms: two in one block, or one with the sum of its gains' gradients beside it."""
-
-ACTIVATION = {"forward": 1, "backward_input": 2}
-"""Most kernels of a fused activation; its backward one may have the sum of a bias's gradient beside it."""
 
 
 AROUND = 2
@@ -238,7 +236,7 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
 def _in_a_row(operator: Operator, name: str) -> bool:
     """Whether an operator's kernels are operations of PyTorch that follow one another."""
     if name.endswith(" activation"):
-        return operator.launches > ACTIVATION.get(operator.phase, 0)
+        return True
     if name.endswith((" norm", " norms")):
         return operator.launches > NORM
     return name in EAGER

@@ -17,6 +17,7 @@ from railwright.training.again import Again, again_of, counts_again, launched_ag
 from railwright.training.blocks import RECOMPUTED, Blocks
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import Prices
+from railwright.training.constants import constant
 from railwright.training.copies import FROM_HOST, TO_HOST, copied_both, copy_tasks
 from railwright.training.costs import (
     Cost,
@@ -341,7 +342,8 @@ class Work:
         launched = [host_seconds(known[0], *one) for one in zip(needs, passes, strict=True)]
         if not binds(sum(launched), [task for tasks in passes for task in tasks]):
             return None
-        runs = [run(tasks).duration for tasks in passes]
+        # as long as they are placed (`PassBook`): beside communication compute is slower
+        runs = [run(tasks, constant("compute_slowdown_in_overlap")).duration for tasks in passes]
         if self.job.layout.zero >= 2:
             return 0.0, sum(launched) - runs[0] - runs[2], 0.0
         takes = shared_out(launched, runs)
