@@ -289,7 +289,8 @@ def _zeros(space: Space, structure: Mapping[str, Any]) -> tuple[int, ...]:
 
 def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:
     """Whether the job's software can hide pipeline sends under the schedule of a structure."""
-    layout = Layout(schedule=structure["schedule"], virtual_pipeline=structure["virtual_pipeline"])
+    names = ("schedule", "pipeline", "virtual_pipeline")
+    layout = Layout(**{name: structure[name] for name in names})
     return era_of(job).can_hide_sends(schedule_name(layout))
 
 

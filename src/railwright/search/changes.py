@@ -49,7 +49,8 @@ def _effective(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schedule_of(setting: Mapping[str, Any]) -> str:
-    layout = Layout(schedule=setting["schedule"], virtual_pipeline=setting["virtual_pipeline"])
+    names = ("schedule", "pipeline", "virtual_pipeline")
+    layout = Layout(**{name: setting[name] for name in names})
     return schedule_name(layout)
 
 

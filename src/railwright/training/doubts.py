@@ -98,7 +98,8 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.overlap.shared and not hides_behind_shared(job, arch):
         found.append(
             "overlap.shared does nothing: it wants shared experts, expert parallelism, NCCL's all-to-all (no "
-            "expert_nodes), and neither overlap.ep, dualpipe, dualpipe-v nor launch_blocking."
+            "expert_nodes), and neither passes that take turns (overlap.ep, dualpipe, dualpipe-v) nor "
+            "launch_blocking."
         )
     if job.expert_capacity is not None:
         if job.expert_imbalance > 1:

@@ -247,6 +247,8 @@ def _expert_across(job: TrainingJob, fabric: Fabric, sizes: Sizes) -> tuple[Ints
     so E consecutive ranks sit on E different servers whenever the stage has that many.
     """
     tensor, pipeline, expert, data = sizes.tensor, sizes.pipeline, sizes.expert, sizes.replicas
+    if expert == 1:
+        return _packed(job, fabric, sizes)  # no expert group to lay out: context-parallel ranks stay together
     per_server = domain_of(job, fabric)
     if sizes.expert_tensor != tensor:
         raise PlanError(

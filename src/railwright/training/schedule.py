@@ -102,8 +102,18 @@ FOLDED = ("zb-v", *SHARED)
 """Schedules that give every stage two pieces of the model, whatever `virtual_pipeline` says."""
 
 
+STAGED = ("gpipe", "zb-h1")
+"""Schedules that are none on one stage, which frameworks run without a pipeline: a forward pass and its
+backward pass, microbatch after microbatch (Megatron-LM, core/pipeline_parallel/schedules.py,
+get_forward_backward_func: forward_backward_no_pipelining; torchtitan, train.py: without pp_enabled no
+schedule is built)."""
+
+
 def schedule_name(layout: Layout) -> str:
-    """The schedule a layout asks for; by default interleaved when a stage has several chunks."""
+    """The schedule that stages of a layout run: the one it asks for, where there are several; by default
+    interleaved when a stage has several chunks."""
+    if layout.schedule in STAGED and layout.pipeline == layout.virtual_pipeline == 1:
+        return "1f1b"
     if layout.schedule != "auto":
         return layout.schedule
     return "interleaved" if layout.virtual_pipeline > 1 else "1f1b"

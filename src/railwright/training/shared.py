@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.schedule import SHARED, schedule_name
+from railwright.training.schedule import TOGETHER, order_name
 
 
 def hides_behind_shared(job: TrainingJob, arch: Transformer) -> bool:
@@ -20,5 +20,5 @@ def hides_behind_shared(job: TrainingJob, arch: Transformer) -> bool:
     dispatcher); not where passes take turns, which it excludes, nor where the host waits for every kernel.
     """
     exchanging = arch.shared_ffn > 0 and job.layout.expert > 1 and job.expert_nodes is None
-    turns = job.overlap.ep or schedule_name(job.layout) in SHARED
+    turns = order_name(job) in TOGETHER
     return job.overlap.shared and exchanging and not turns and not job.launch_blocking

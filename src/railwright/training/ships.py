@@ -8,7 +8,7 @@ from typing import Any
 
 from railwright.shipped import read_data
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.schedule import schedule_name
+from railwright.training.schedule import STAGED, schedule_name
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ def shipped() -> dict[str, Shipped]:
 def _idle(layout: Layout) -> list[str]:
     if layout.schedule in ("auto", "1f1b"):
         return []
+    does = "does nothing" if layout.schedule in STAGED else "shortens nothing"
     return [
-        f"schedule {layout.schedule} shortens nothing while layout.pipeline is 1, where no stage waits for "
-        "another; set pipeline above 1, or leave schedule at auto."
+        f"schedule {layout.schedule} {does} while layout.pipeline is 1, where no stage waits for another; "
+        "set pipeline above 1, or leave schedule at auto."
     ]
 
 
