@@ -83,7 +83,7 @@ def test_models_without_shared_experts_are_told() -> None:
 def test_passes_that_take_no_turns_leave_shared_experts_beside_all_to_alls(
     schedule: str, pipeline: int, zero: int
 ) -> None:
-    """`overlap.ep` hides nothing there, and a step with both was up to 6 % longer than with `shared` alone."""
+    """`overlap.ep` hides nothing there, and both together were up to 6 % slower than `shared` alone."""
     wanted = job(batch=64, expert=4, schedule=schedule, pipeline=pipeline, zero=zero, overlap=BESIDE)
     both = wanted.model_copy(update={"overlap": BESIDE.model_copy(update={"ep": True})})
     assert hides_behind_shared(both, SHARED)
