@@ -229,8 +229,8 @@ def _show(result: SearchResult) -> None:
         f"\n{listed}. "
         "GiB: tensors, CUDA and NCCL of the fullest GPU; held: with the holes between tensors"
         + "".join(f"; {mark} {MARKS[mark]}" for mark in MARKS if any(mark in row[3] for row in rows))
-        + ". net GB: what one GPU sends a step in groups that span servers. pp x v: stages, and virtual ones "
-        "on each. mb: sequences of a microbatch. sp: sequence parallelism."
+        + ". net GB: what one GPU sends a step in groups that span servers, on the stage that sends most. "
+        "pp x v: stages, and virtual ones on each. mb: sequences of a microbatch. sp: sequence parallelism."
     )
     print_words(_trust(best[0]))
     if result.overfull:
@@ -248,11 +248,12 @@ def _show(result: SearchResult) -> None:
         if len(shown) < count:
             typer.echo(f"and {count - len(shown)} more; --json lists the first {len(result.overfull)}")
     if len(result.front) > 1:
-        # A listed layout can be beaten by one that another beats in time and memory, which is in no table.
         typer.echo("")
         print_words(
-            "Faster, leaner or lighter on the network than any other of the list, or of what was simulated "
-            "besides and no layout beats in time and memory:\n"
+            "Faster, leaner or lighter on the network than any other that was simulated and PyTorch's "
+            "allocator can hold:\n"
+            if best[0].held
+            else "Faster, leaner or lighter on the network than any other that was simulated:\n"
         )
         settings = [one.setting for one in result.ranked]
         shown = result.front[: max(len(best), 5)]

@@ -8,7 +8,7 @@ slower: the bound of a layout never exceeds its exact time (docs/training/search
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -28,7 +28,7 @@ from railwright.search.frameworks import Framework, runs, runs_none
 from railwright.search.front import Entry, Group, Listed, Tried, rounded
 from railwright.search.laws import Floats32, down
 from railwright.search.leaner import leaner, leanest
-from railwright.search.network import bytes_sent
+from railwright.search.network import most_sent
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.reach import where_reached
 from railwright.search.result import Candidate
@@ -51,6 +51,9 @@ GROUP = (*(a for a in STRUCTURE if a not in ("placement", *SHARDING)), "micro_ba
 
 COMPUTE, PASSES, PRICED = range(3)
 """How far a class has been looked into: its compute, all of its passes, all that its step sends."""
+
+HIDING = ("overlap_dp", "overlap_pp")
+"""Axes that say when something is sent, and change nothing of what is."""
 
 LOOK_AHEAD = 1.01
 """Classes of a block whose bounds are within 1 % of the least are looked into together."""
@@ -89,6 +92,7 @@ class Run:
     _closer: dict[tuple[int, int], float] = field(default_factory=dict)
     _memory: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
     _steps: dict[tuple[int, int], StepResult] = field(default_factory=dict)
+    _traffic: dict[tuple[Any, ...], float] = field(default_factory=dict)
     _full: set[Group] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -277,7 +281,7 @@ class Run:
             step = simulate(_alone(self.job), self.arch, self.machine, predict=self.pricer.predict)
         except PlanError as no:
             return None, str(no)
-        sent = bytes_sent(step)
+        sent = self._sent(self.written)
         held = self.allocations.held(self.written, self.job)
         return Candidate(self.written, self.job, step, 0.0, sent, held), ""
 
@@ -331,8 +335,22 @@ class Run:
                 _alone(job), self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
             )
         step = self._steps[key]
-        setting, sent = self._setting(*key), bytes_sent(step)
+        setting, sent = self._setting(*key), self.sent(tried)
         return Candidate(setting, job, step, tried.bound, sent, self.allocations.held(setting, job))
+
+    def sent(self, tried: Tried) -> float:
+        """What a GPU of a layout sends per step in groups that span servers. [byte]"""
+        return self._sent(self._setting(tried.block, tried.at))
+
+    def _sent(self, setting: Mapping[str, Any]) -> float:
+        """Whether buckets and sends are hidden moves no byte."""
+        key = tuple((axis, value) for axis, value in setting.items() if axis not in HIDING)
+        if key not in self._traffic:
+            job = apply(self.job, setting)
+            prices, kernel, pace = self.pricer.prices(job), self.pricer.kernel, self.pricer.pace
+            book = self.pricer.book(setting)
+            self._traffic[key] = most_sent(job, self.arch, prices, kernel, pace, book)
+        return self._traffic[key]
 
     def _job(self, i: int, at: int) -> TrainingJob:
         return apply(self.job, self._setting(i, at))

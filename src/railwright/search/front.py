@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from railwright.search.result import Candidate
-
 DIGITS = 9
 """Times, and memories, that agree to so many digits are equal.
 The same parts added in another order differ in the 16th, timing and simulation in the 12th."""
@@ -98,25 +96,20 @@ def left_out(overfull: Iterable[Tried], listed: Sequence[Tried], top: int) -> li
     return list(found.values())
 
 
-def lean(found: Iterable[Tried], holds: Callable[[Tried], bool]) -> list[Tried]:
-    """Those that can be held of which none is faster and leaner, fastest first.
+def unbeaten(
+    found: Iterable[Tried], sent: Callable[[Tried], float], holds: Callable[[Tried], bool]
+) -> list[Tried]:
+    """Those that can be held and no other of them beats: none is as fast, as lean and as light on the
+    network, and better in one.  Of equals the first; fastest first.
 
-    holds  asked only of layouts that no faster one beats
+    sent   what a GPU sends per step in groups that span servers [byte]
+    holds  asked only of layouts that none that can be held beats
     """
-    kept: list[Tried] = []
-    for one in sorted(found, key=lambda t: t.order):
-        if (not kept or rounded(one.memory) < rounded(kept[-1].memory)) and holds(one):
-            kept.append(one)
-    return kept
-
-
-def front_of(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Those that no other beats in time, memory and network at once, fastest first."""
-    kept: list[Candidate] = []
-    for one in sorted(found, key=lambda c: (rounded(c.time), rounded(c.memory), rounded(c.network))):
-        if not any(
-            rounded(k.memory) <= rounded(one.memory) and rounded(k.network) <= rounded(one.network)
-            for k in kept
-        ):
-            kept.append(one)
-    return tuple(kept)
+    kept: list[tuple[float, float]] = []
+    front: list[Tried] = []
+    ranked = [((rounded(one.time), rounded(one.memory), rounded(sent(one))), one) for one in found]
+    for (_, memory, network), one in sorted(ranked, key=lambda each: (each[0], each[1].order)):
+        if not any(lean <= memory and light <= network for lean, light in kept) and holds(one):
+            kept.append((memory, network))
+            front.append(one)
+    return front

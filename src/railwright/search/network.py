@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
-from railwright.training.result import StepResult
+from collections import Counter
+from collections.abc import Iterable
+
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.breakdown import Ending
+from railwright.training.communication import Priced, Prices
+from railwright.training.costs import KernelTime
+from railwright.training.eras import Pace
+from railwright.training.lanes import Task
+from railwright.training.pipeline import leaving
+from railwright.training.schedule import route_of
+from railwright.training.stage import PassBook, Stage
+from railwright.training.step import endings_of, stages_of
+
+Key = tuple[str, str, float]
+"""Purpose, operation and size of a collective, as `Prices.known` has it."""
 
 
-def bytes_sent(step: StepResult) -> float:
-    """Bytes one GPU of the critical stage sends in a step in groups that span servers. [byte]
+def most_sent(
+    job: TrainingJob, arch: Transformer, prices: Prices, kernel: KernelTime, pace: Pace, book: PassBook
+) -> float:
+    """`sent_by_stages` of the stage that sends most. [byte]"""
+    return max(sent_by_stages(job, arch, prices, kernel, pace, book))
 
+
+def sent_by_stages(
+    job: TrainingJob, arch: Transformer, prices: Prices, kernel: KernelTime, pace: Pace, book: PassBook
+) -> list[float]:
+    """Bytes one GPU of every stage sends in a step in groups that span servers, whatever the step takes.
+
+    prices, kernel, pace, book  as `training.quick.step_seconds` has them
     Per collective of size S over n ranks: all-gather and reduce-scatter S (n-1)/n, all-reduce twice that,
     all-to-all S (n-1)/n, a send S (nccl-tests, doc/PERFORMANCE.md).  All of a group's bytes count, also those
     that stay inside a server.
     """
-    return sum(
-        used.count * _sent(used.prediction.op, used.prediction.size, used.prediction.ranks)
-        for used in step.collectives
-        if used.crosses
-    )
+    staged, _ = stages_of(job, arch, prices, lambda _: book)
+    endings = endings_of(job, arch, prices, kernel, pace, staged, [0.0] * len(staged))
+    route = route_of(job.layout)
+    found = []
+    for s, (one, ending) in enumerate(zip(staged, endings, strict=True)):
+        counts = _collectives(one.stage, ending)
+        sends = sum(leaving(s, unit, route) for unit in one.stage.order)
+        found.append(_bytes(counts, sends, prices, book.work.prices))
+    return found
+
+
+def _collectives(stage: Stage, ending: Ending) -> Counter[Key]:
+    """How often a stage, of which only what follows its passes has been placed, runs every collective."""
+    counts = _keys(span.task for span in stage.dp_spans)
+    passes = Counter((unit.kind, unit.chunk, unit.back, stage.begins(unit)) for unit in stage.order)
+    for unit in {(u.kind, u.chunk, u.back, stage.begins(u)): u for u in stage.order}.values():
+        begins = stage.begins(unit)
+        times = passes[unit.kind, unit.chunk, unit.back, begins]
+        for key, each in _keys(stage.with_dp(unit, stage.chunks_of(unit), begins)).items():
+            counts[key] += each * times
+    for sent in ending.exchanged:
+        counts[sent.purpose, sent.op, sent.size] += sent.times
+    return counts
+
+
+def _keys(tasks: Iterable[Task]) -> Counter[Key]:
+    return Counter((task.name, task.kind, task.size) for task in tasks if task.size)
+
+
+def _bytes(counts: Counter[Key], sends: int, *prices: Prices) -> float:
+    known: dict[Key, tuple[Priced, Prices]] = {}
+    for some in prices:
+        known |= {key: (priced, some) for key, priced in some.known.items()}
+    total = 0.0
+    for key, (priced, some) in known.items():
+        count = sends if priced.lane == "pp" else counts[key]
+        if count and some.crosses_servers(priced.groups):
+            total += count * _sent(priced.prediction.op, priced.prediction.size, priced.prediction.ranks)
+    return total
 
 
 def _sent(op: str, size: float, ranks: int) -> float:

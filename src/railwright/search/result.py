@@ -20,7 +20,8 @@ class Candidate:
     job      the job with that layout
     step     its step; step_time [s]
     bound    what the screening said it takes at least [s]; 0 for the job's own layout
-    network  bytes that one GPU sends per step in groups that span servers [byte]
+    network  bytes that one GPU sends per step in groups that span servers, of the stage that sends most
+             [byte]
     held     what PyTorch's allocator holds of the fullest GPU; None where it has another one
     """
 
@@ -72,7 +73,8 @@ class SearchResult:
 
     best      fastest first, of equal times the leanest, then the nearest to the job's own; one per structure,
               microbatch and recomputation, placed as is best
-    front     layouts of which none is faster, leaner and lighter on the network than another
+    front     of all that were timed and can be held, those that no other beats in time, memory and network
+              at once, fastest first
     proof     every layout that was not evaluated takes at least this [s], or is no faster than a variant of
               it in `best`, or does not fit; infinite where none is left
     overfull  whose tensors fit, which the allocator cannot hold, and which would be in `best` if it could,

@@ -11,7 +11,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.branch import Progress, Run
 from railwright.search.explain import explain, loading
 from railwright.search.frameworks import framework_named
-from railwright.search.front import front_of, lean, left_out
+from railwright.search.front import left_out, unbeaten
 from railwright.search.hints import untold
 from railwright.search.leaner import untried
 from railwright.search.reach import together
@@ -75,7 +75,7 @@ def search(
             break
         most = leaner[0].memory
     best = [run.simulated(one) for one in first]
-    front = front_of([*best, *(run.simulated(one) for one in lean(run.exact.values(), run.holds))])
+    front = [run.simulated(one) for one in unbeaten(run.exact.values(), run.sent, run.holds)]
     own, refused = run.own()
     strides = walk(job, own.setting, best[0].setting, arch, machine, run.pricer) if own else ()
     effort = Effort(
@@ -101,7 +101,7 @@ def search(
     return SearchResult(
         objective,
         tuple(best),
-        front,
+        tuple(front),
         proof,
         tuple(run.simulated(one) for one in overfull[:top]),
         own,

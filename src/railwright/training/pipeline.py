@@ -118,6 +118,13 @@ def compose(
     return tuple(tuple(done) for done in placed)
 
 
+def leaving(stage: int, unit: Unit, route: Route) -> int:
+    """How many results of a unit another stage needs."""
+    pieces = [route.piece(stage, c) for c in range(route.chunks)]
+    following = (_following(kind, piece, route) for kind, piece, _ in _parts(unit, pieces))
+    return sum(to is not None and route.stage(to[1]) != stage for to in following)
+
+
 def _parts(unit: Unit, pieces: list[int]) -> list[tuple[str, int, int]]:
     """What a unit needs to arrive: (kind, piece, microbatch) of each of its passes."""
     if unit.kind == "W":
