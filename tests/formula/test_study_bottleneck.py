@@ -134,6 +134,15 @@ def test_short_work_is_held_back_by_the_host_which_is_said_and_warned_of(told):
     assert not any("without launches" in text for text in (*told["fsdp"].warnings, *told["long"].warnings))
 
 
+def test_a_variant_that_another_beats_is_warned_of_its_launches_too():
+    """What launches make it is what it loses by: the study as written, beside a graph of the whole step."""
+    graph = "variants: [{name: graph, why: none, set: {jobs.sft.cuda_graphs: [step]}}]\n"
+    result = rw.run(load_study_text(SHORT + graph))
+    assert result.variants[result.recommended].name == "graph"
+    (warning,) = (text for text in result.warnings if "without launches by the host" in text)
+    assert warning.startswith("sft, with 'As written': ")
+
+
 def test_the_warning_names_the_factors_that_make_up_a_launch():
     """A GH200 under FSDP: 7.03 of an era whose steps ran on other GPUs, and Grace's 2.75."""
     alone = HEAD % (1, "gh200-1", "single-switch")

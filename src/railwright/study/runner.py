@@ -88,6 +88,9 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     asked = what_if_rows(studies[chosen], variants[chosen], workshop, every=what_if)
     told = _told_of(studies[chosen], variants[chosen], asked, workshop)
     variants[chosen] = replace(variants[chosen], jobs=told)
+    for i, (one, variant) in enumerate(zip(studies, variants, strict=True)):
+        if i != chosen:
+            variants[i] = replace(variant, jobs=_launched(one, variant, workshop))
     variants[chosen], held_back = _held_back(variants[chosen], asked)
     done += what_if
     design = studies[chosen]
@@ -152,6 +155,18 @@ def _told_of(
         warned = with_repeats(with_launches(job, trained, machine, None if nth else free), trained, machine)
         found.append(with_timeline(warned, trained, machine))
     return tuple(found)
+
+
+def _launched(study: Study, variant: VariantResult, workshop: Workshop) -> tuple[JobResult, ...]:
+    """The jobs of a variant that another beats, with warnings where the host's launches decide: so they then
+    do whether it is beaten."""
+    if all(job.step is None for job in variant.jobs):
+        return variant.jobs
+    machine = workshop.machine(study)
+    return tuple(
+        with_launches(job, asked if isinstance(asked, TrainingJob) else None, machine)
+        for job, asked in zip(variant.jobs, _wanted(study), strict=True)
+    )
 
 
 def _wanted(study: Study) -> list[TrainingJob | RecommendationJob]:
