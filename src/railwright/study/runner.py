@@ -88,9 +88,9 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     asked = what_if_rows(studies[chosen], variants[chosen], workshop, every=what_if)
     told = _told_of(studies[chosen], variants[chosen], asked, workshop)
     variants[chosen] = replace(variants[chosen], jobs=told)
-    for i, (one, variant) in enumerate(zip(studies, variants, strict=True)):
+    for i, (one, beaten) in enumerate(zip(studies, variants, strict=True)):
         if i != chosen:
-            variants[i] = replace(variant, jobs=_launched(one, variant, workshop))
+            variants[i] = replace(beaten, jobs=_launched(one, beaten, workshop))
     variants[chosen], held_back = _held_back(variants[chosen], asked)
     done += what_if
     design = studies[chosen]
