@@ -262,3 +262,14 @@ def test_a_layout_that_is_as_fast_and_leaner_is_not_called_slower() -> None:
     words = search(own, DENSE, machine(1), Space({**FIXED, **axes}), steps=0).words
     assert words[0].startswith("Another layout is as fast as the one as written, ")
     assert "and needs less memory. What changes: reshard off -> on." in words[0]
+
+
+def test_one_microbatch_is_launched_and_shares_that_change_add_up() -> None:
+    space = Space({"schedule": ("auto",), "context": (1,), "micro_batch": (1, 2), "recompute": ("none",)})
+    found = search(job(batch=64, sequence=4096, tensor=8, schedule="zb-h1"), DENSE, machine(4), space, top=1)
+    assert any("1 microbatch is launched instead of 16" in words for words in found.words)
+    # on one stage no schedule changes
+    assert not any("zb-h1" in words for words in found.words)
+    assert found.own is not None
+    before, after = (sum(s.exposed for s in one.step.shares) for one in (found.own, found.best[0]))
+    assert after - before == pytest.approx(found.best[0].time - found.own.time)

@@ -15,7 +15,7 @@ from railwright.training.cached import crowded, is_held, relies_on_growth
 from railwright.training.feed import feed_of
 from railwright.training.memory import GIB
 from railwright.training.placement import place
-from railwright.units import show_time
+from railwright.units import number, show_time
 
 SAME = 1e-6
 """Steps that differ by less than this part are not told apart."""
@@ -289,7 +289,9 @@ def _host(own: Candidate, best: Candidate) -> str:
     found: list[Reason] = []
     before, after = _microbatches(own), _microbatches(best)
     if before != after:
-        found.append((f"{after} microbatches are launched instead of {before}", _less(after < before)))
+        verb = "is" if after == 1 else "are"
+        launched = f"{number(after, 'microbatch', 'microbatches')} {verb} launched instead of {before}"
+        found.append((launched, _less(after < before)))
     if a["pipeline"] != b["pipeline"]:
         fewer = b["pipeline"] > a["pipeline"]
         cut = f"a rank launches 1/{b['pipeline']} of the layers instead of 1/{a['pipeline']}"
