@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ import yaml
 
 from export_cases import CASES, exported
 from railwright.search.dispatcher import Hosts
-from railwright.search.export import study
+from railwright.search.export import export, study
+from railwright.search.result import Candidate
 from railwright.spec.load import load_study_text
 from railwright.spec.training import TrainingJob
-from training_cases import DENSE, MOE, changed, job
+from railwright.training import simulate
+from training_cases import DENSE, MOE, changed, job, machine
 
 KNOWN = yaml.safe_load((Path(__file__).parent / "search_arguments.yaml").read_text())
 CLUSTER = """\
@@ -124,3 +127,12 @@ def test_a_studys_text_is_read_as_it_was(text: str) -> None:
     """Names and paths of models that YAML would read as something else are quoted."""
     named = job(tensor=2).model_copy(update={"name": text, "model": f"{text}/config.json"})
     assert load_study_text("\n".join([CLUSTER, *study(named, DENSE, Hosts(4))])).jobs == (named,)
+
+
+@pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan", "study"])
+def test_warnings_of_the_step_stand_in_an_export(form: str) -> None:
+    """What `railwright run` says of a layout, whoever reads its arguments reads too."""
+    one, cluster = job(expert=4), machine(2)
+    step = replace(simulate(one, MOE, cluster), warnings=("case: a doubt.",))
+    text = export(Candidate({}, one, step, 0.0, 0.0), MOE, Hosts.of(one, cluster), form)
+    assert "# warning of the prediction: case: a doubt." in text.splitlines()

@@ -142,7 +142,7 @@ def test_megatron_takes_layers_of_other_kinds_as_a_pattern(
 def test_megatron_builds_multi_token_prediction_like_the_last_layer(arch: object, told: str) -> None:
     """gpt_builders.py: the spec of the last layer of the decoder is that of the extra ones."""
     for form in ("megatron", "nemo"):
-        found = [line for line in exported((arch, job()), form).splitlines() if "multi-token" in line]
+        found = [line for line in exported((arch, job()), form).splitlines() if "# multi-token" in line]
         assert [told in line for line in found] == ([True] if told else [])
 
 
@@ -304,3 +304,45 @@ def test_dropout_is_what_was_predicted(software: str, dropout: float) -> None:
     for name in ("attention", "hidden"):
         assert f"--{name}-dropout {dropout}" in exported(case, "megatron").splitlines()
         assert f"    {name}_dropout={dropout}," in exported(case, "nemo").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arch", "modules", "written"),
+    [
+        (MOE, ("moe_act", "mla_up_proj", "core_attn"), "--recompute-modules moe_act core_attn"),
+        (DENSE, ("moe_act", "mla_up_proj", "core_attn"), "--recompute-modules core_attn"),
+        (LATENT_EXPERTS, ("mla_up_proj",), "--recompute-modules mla_up_proj"),
+        (DENSE, ("moe_act",), ""),
+    ],
+)
+def test_modules_that_a_model_has_not_are_not_computed_again(
+    arch: object, modules: tuple[str, ...], written: str
+) -> None:
+    """TransformerConfig refuses moe_act without experts, and mla_up_proj without latent attention."""
+    text = exported((arch, job(recompute="selective", recompute_modules=modules)), "megatron")
+    assert [x for x in text.splitlines() if "recompute-modules" in x] == ([written] if written else [])
+    assert ("--recompute-granularity" in text) == bool(written)
+
+
+def test_modules_that_megatron_refuses_beside_the_rest_are_a_comment() -> None:
+    delayed = changed(job(recompute="selective", recompute_modules=("moe_act", "mlp")), dtype="fp8")
+    text = exported((MOE, changed(delayed, amax_over="stage")), "megatron")
+    assert "# recomputation of moe_act: Megatron refuses it beside fp8 with delayed scaling" in text
+    assert "--recompute-modules mlp\n" in text
+
+
+def test_attention_with_biases_has_no_graph_beside_hidden_turns() -> None:
+    """validate_args: "CUDA graph with delay_wgrad_compute doesn't support attn bias"."""
+    turns = changed(job(expert=4, overlap=Overlap(ep=True)), cuda_graphs=("attention", "router"))
+    assert "--cuda-graph-modules attn" in exported((MOE, turns), "megatron")
+    text = exported((replace(MOE, attention_bias=True), turns), "megatron")
+    assert "--cuda-graph-modules" not in text
+    assert "refused, beside hidden expert all-to-alls, of attention with biases" in text
+    shown = changed(turns, overlap=Overlap(ep=True, dp=False))
+    assert "--cuda-graph-modules attn" in exported((replace(MOE, attention_bias=True), shown), "megatron")
+
+
+def test_one_expert_a_token_names_the_score_that_megatron_refuses() -> None:
+    said = "of one expert a token not softmax behind the choice"
+    assert said in exported((replace(MOE, experts_per_token=1), job()), "megatron")
+    assert said not in exported((MOE, job()), "megatron")

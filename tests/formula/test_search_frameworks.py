@@ -103,6 +103,7 @@ def test_torchtitan_recomputes_by_operators_only(modules: tuple[str, ...], missi
 
 ACCUMULATED = "gradients of parameters that are not sharded reduced once for several microbatches"
 STATES = "zero 1 and 2, which shard gradients or optimizer states but not parameters"
+UNCUT = "experts that are not cut beside tensor parallelism without expert parallelism"
 WHOLE = "parameters that are not sharded beside other than data parallelism"
 STAGED = "experts in fp8 beside a pipeline or context parallelism"
 BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor parallelism"
@@ -155,6 +156,15 @@ BY_TENSOR = "fp8 with a scale per tensor in latent attention beside tensor paral
             "DualPipeV with expert parallelism and recomputation",
         ),
         (SINKS, 8, {"context": 2}, "context parallelism beside attention sinks"),
+        (MOE, 8, {**SP, "expert_tensor": 1}, UNCUT),
+        (MOE, 8, {**SP, "expert_tensor": 1, "expert": 4}, ""),
+        (MOE, 8, {**SP, "expert_tensor": 2}, ""),
+        (DENSE, 8, {"expert_tensor": 1, **SP}, ""),
+        # two microbatches
+        (DENSE, 8, {"pipeline": 4, "batch": 16}, "1F1B with fewer microbatches than stages"),
+        (DENSE, 8, {"pipeline": 4, "batch": 16, "schedule": "gpipe"}, ""),
+        (DENSE, 8, {"pipeline": 4, "batch": 16, "schedule": "auto", "virtual_pipeline": 2}, ""),
+        (DENSE, 8, {"pipeline": 2, "batch": 16}, ""),
     ],
     ids=str,
 )

@@ -11,7 +11,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.spec.training import Overlap
 from search_cases import LATENT_EXPERTS, lacks
-from training_cases import MOE, job
+from training_cases import DENSE, MOE, changed, job
 
 EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
 
@@ -43,6 +43,59 @@ EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
 def test_what_megatron_refuses_of_experts(layout: dict[str, Any], missing: str) -> None:
     """moe_layer.py, validate_args and combined_1f1b.py at the commit that the exports name."""
     assert lacks("megatron", MOE, **layout) == lacks("nemo", MOE, **layout) == missing
+
+
+BIASED = replace(MOE, attention_bias=True, output_bias=True, mlp_bias=True)
+SHARED = replace(MOE, shared_experts=1, shared_ffn=512)
+
+
+def again(*modules: str, **other: Any) -> dict[str, Any]:
+    """A layout that computes these modules again."""
+    return {"recompute": "selective", "recompute_modules": modules, **other}
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "missing"),
+    [
+        (BIASED, SP, "biases in experts that are cut"),
+        (BIASED, {**SP, "expert_tensor": 1}, ""),
+        (replace(MOE, attention_bias=True), SP, ""),
+        (replace(DENSE, attention_bias=True, output_bias=True, mlp_bias=True), SP, ""),
+        (
+            SHARED,
+            again("shared_experts", expert=4, overlap=Overlap(shared=True)),
+            "recomputation of shared_experts beside all-to-alls hidden behind them",
+        ),
+        (SHARED, again("shared_experts", expert=4), ""),
+        # nothing to compute again, which is no lack
+        (DENSE, again("moe_act", "mla_up_proj"), ""),
+    ],
+    ids=str,
+)
+def test_what_megatron_refuses_of_biases_and_modules(
+    arch: Transformer, layout: dict[str, Any], missing: str
+) -> None:
+    """TransformerConfig.__post_init__ at the commit that the exports name."""
+    assert lacks("megatron", arch, **layout) == lacks("nemo", arch, **layout) == missing
+
+
+@pytest.mark.parametrize(
+    ("arch", "module", "over", "refused"),
+    [
+        (MOE, "moe_act", "stage", True),
+        (DENSE, "layernorm", "tensor", True),
+        (MOE, "moe_act", "none", False),
+        (MOE, "mlp", "stage", False),
+        (DENSE, "moe_act", "stage", False),
+    ],
+)
+def test_delayed_scaling_takes_its_inputs_from_the_forward_pass(
+    arch: Transformer, module: str, over: str, refused: bool
+) -> None:
+    """TransformerConfig: "Delayed scaling does not support moe_act and layernorm recompute for fp8"."""
+    one = changed(job(**again(module, dtype="fp8")), amax_over=over)
+    words = f"recomputation of {module} beside fp8 with delayed scaling"
+    assert FRAMEWORKS["megatron"].lacks(one, arch, 8) == ([words] if refused else [])
 
 
 TURNS = Overlap(ep=True, tp=True)

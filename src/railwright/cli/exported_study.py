@@ -14,7 +14,12 @@ SEARCHED: dict[str, tuple[str, ...]] = {
 }
 """What a search sets in a job of either section, and of training jobs `--gpus`."""
 
-HEADS = ("# railwright; written by railwright search", "# predicted", "# written for the layout before")
+HEADS = (
+    "# railwright; written by railwright search",
+    "# predicted",
+    "# warning of the prediction: ",
+    "# written for the layout before",
+)
 """Lines that an export of an export has from the one before."""
 
 

@@ -50,6 +50,7 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
     grows = candidate.held and (
         era_of(job).allocator == "growing" or relies_on_growth(candidate.held, capacity)
     )
+    head += [f"# {WARNED}{sentence}" for sentence in candidate.step.warnings]
     if form in FRAMEWORKS:
         if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
@@ -59,6 +60,9 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
     around = environment(job, arch, form, growing=bool(grows))
     return "\n".join([*head, *around, *write(job, arch, hosts)]) + "\n"
 
+
+WARNED = "warning of the prediction: "
+"""What stands before each warning that the layout's step carries, as `railwright run` gives them."""
 
 UNSHAPED = {
     "nemo": "the model's own configuration (its provider or recipe)",

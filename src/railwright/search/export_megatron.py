@@ -16,10 +16,10 @@ from railwright.search.dispatcher import Hosts, backend, router_groups, sends_on
 from railwright.search.environment import connections
 from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import (
-    MODULES,
     graphed,
     keeps_remainders,
     narrow,
+    repeated,
     unsaid,
 )
 from railwright.search.export_shape import shape
@@ -278,7 +278,7 @@ def _recomputation(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     """Fields of TransformerConfig for what is computed again or lies in host memory."""
     layout = job.layout
     if layout.recompute == "selective":
-        names = [name for name in layout.recompute_modules if name in MODULES]
+        names = repeated(job, arch)
         return {"recompute_granularity": "selective", "recompute_modules": names} if names else {}
     if layout.recompute == "full":
         found: dict[str, Any] = {"recompute_granularity": "full"}

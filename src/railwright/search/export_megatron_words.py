@@ -5,6 +5,8 @@ Sources: those of `export_megatron`, at the same commits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import PARTS, has_attention, has_dense, layer_kinds, takes_keys
 from railwright.search.dispatcher import (
@@ -16,15 +18,23 @@ from railwright.search.dispatcher import (
     unequal,
 )
 from railwright.search.export_hybrid import said_of_hybrids
+from railwright.search.export_shape import has_biases
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
+from railwright.training.shared import hides_behind_shared
 from railwright.training.unhidden import exposed_products, exposed_turns
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 """What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""
+
+NONE_OF: dict[str, Callable[[Transformer], bool]] = {
+    "moe_act": lambda arch: not arch.is_moe,
+    "mla_up_proj": lambda arch: arch.attention != "mla",
+}
+"""Modules that Megatron refuses to compute again of a model without them; others do nothing there."""
 
 WORDS = {"dense": "a dense MLP", "moe": "experts", "": "no MLP"}
 
@@ -116,11 +126,16 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("norms that only layers with experts have: not in Megatron's layers")
     if arch.attention_gate_bias:
         found.append("biases of the gates on attention's outputs: Megatron's gates have none")
-    absent = [name for name in layout.recompute_modules if name not in MODULES]
-    if layout.recompute == "selective" and absent:
+    if absent := [name for name in _modules(job) if name not in MODULES]:
         found.append(f"recomputation of {' and '.join(absent)}: Megatron has other modules")
+    for name, beside in refused_again(job, arch).items():
+        found.append(f"recomputation of {name}: Megatron refuses it {beside}")
     if arch.is_moe and layout.tensor > 1 and not layout.sequence_parallel:
         found.append("experts under tensor parallelism: Megatron trains them with --sequence-parallel only")
+    if arch.is_moe and layout.expert_cut > 1 and has_biases(arch):
+        found.append(
+            "biases in experts that are cut: Megatron has them with --expert-tensor-parallel-size 1 only"
+        )
     if layout.zero >= 2 and not layout.reduce_each:
         found.append("gradients reduced once per step (reduce_each: false): Megatron-FSDP does so every time")
     if layout.zero == 3 and overlap.prefetch != 1:
@@ -142,6 +157,33 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         if part not in graphed(job, arch):
             found.append(f"CUDA graphs of {part}: refused, {ungraphed(job, arch) or 'the model has none'}")
     return found
+
+
+def repeated(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Modules that Megatron computes again selectively: those a job names, the model has and it takes."""
+    refused = refused_again(job, arch)
+    known = [name for name in _modules(job) if name in MODULES and name not in refused]
+    return [name for name in known if not (name in NONE_OF and NONE_OF[name](arch))]
+
+
+def refused_again(job: TrainingJob, arch: Transformer) -> dict[str, str]:
+    """Modules that a job computes again and Megatron does not beside the rest of it, and beside what.
+
+    Source: TransformerConfig.__post_init__.
+    """
+    beside = {}
+    if hides_behind_shared(job, arch):
+        beside["shared_experts"] = "beside all-to-alls hidden behind them"
+    if amax_over(job) != "none":
+        beside["layernorm"] = "beside fp8 with delayed scaling"
+        if arch.is_moe:
+            beside["moe_act"] = beside["layernorm"]
+    return {name: beside[name] for name in _modules(job) if name in beside}
+
+
+def _modules(job: TrainingJob) -> tuple[str, ...]:
+    """What a job computes again selectively."""
+    return job.layout.recompute_modules if job.layout.recompute == "selective" else ()
 
 
 def narrow(job: TrainingJob) -> bool:
@@ -186,7 +228,8 @@ def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
 def ungraphed(job: TrainingJob, arch: Transformer) -> str:
     """Why Megatron refuses CUDA graphs of parts of a layer; '' where it takes them, or none are asked for.
 
-    Source: TransformerConfig.__post_init__; mcore_fsdp_adapter.py (hidden all-to-alls beside zero 2 and 3).
+    Source: TransformerConfig.__post_init__; mcore_fsdp_adapter.py (hidden all-to-alls beside zero 2 and 3);
+    arguments.py, validate_args (biases beside delay_wgrad_compute).
     """
     layout, parts = job.layout, job.cuda_graphs
     if not parts or "step" in parts:
@@ -201,4 +244,7 @@ def ungraphed(job: TrainingJob, arch: Transformer) -> str:
         return "beside offloaded activations"
     if turns and (layout.zero >= 2 or "mlp" in parts):
         return "beside hidden expert all-to-alls"
+    late = turns and job.overlap.dp and not exposed_turns(job, arch)
+    if late and "attention" in parts and (arch.attention_bias or has_biases(arch)):
+        return "beside hidden expert all-to-alls, of attention with biases"
     return ""

@@ -80,12 +80,16 @@ def _positions(job: TrainingJob, arch: Transformer) -> list[str]:
 def _layers(arch: Transformer) -> list[str]:
     """What all layers are made of: activation, norms, biases."""
     lines = [*activation(arch), normalization(arch)]
-    biases = _biases(arch)
-    if biases in (set(), {"qkv"}):
-        lines.append("--disable-bias-linear")
-    if biases == {"qkv"}:
+    lines += [] if has_biases(arch) else ["--disable-bias-linear"]
+    if _biases(arch) == {"qkv"}:
         lines.append("--add-qkv-bias")
     return lines
+
+
+def has_biases(arch: Transformer) -> bool:
+    """Whether Megatron's linear layers all have biases: it has a switch for those of queries, keys and values
+    alone, and one for all (--disable-bias-linear)."""
+    return _biases(arch) not in (set(), {"qkv"})
 
 
 def _biases(arch: Transformer) -> set[str]:
@@ -128,7 +132,11 @@ def _to_add(job: TrainingJob, arch: Transformer) -> list[str]:
     if has_attention(arch) and arch.rotary and not arch.position_embeddings and not arch.alibi:
         found.append("to add: --rotary-base, --rotary-percent and scaling of its rotary positions")
     if arch.is_moe:
-        found.append("to add: the router's scores, groups and balancing (--moe-router-…)")
+        single = "; of one expert a token not softmax behind the choice, Megatron's default, which it refuses"
+        found.append(
+            "to add: the router's scores, groups and balancing (--moe-router-…)"
+            f"{single if arch.experts_per_token == 1 else ''}"
+        )
     if arch.linear is not None:
         found.append("to add: heads and states of its linear layers (--mamba-… or --linear-…)")
     if arch.window_chunked and job.sequence > arch.sliding_window:

@@ -245,6 +245,11 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"experts cut into {layout.expert_tensor}: torchtitan takes 1 or the tensor-parallel degree"
         )
+    if arch.is_moe and layout.tensor > 1 and layout.expert == 1 and layout.expert_tensor == 1:
+        found.append(
+            "experts that are not cut: without expert parallelism torchtitan cuts them as it does the rest, "
+            "whatever expert_tensor_parallel_degree says"
+        )
     if job.optimizer != "adam":
         how = f"{job.muon.steps} steps, tensor-parallel ranks {job.muon.tp_mode}"
         found.append(f"optimizer {job.optimizer} ({how}): torchtitan has Adam and AdamW")

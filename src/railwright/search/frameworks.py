@@ -33,8 +33,7 @@ Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]
 STRUCTURE and CHOICES alone, of numbers whether they are 1, 2 or more, and at `replicas` (ranks with the same
 dense parameters), `copies` (the same, or those with the same experts), `splits_context` (whether the groups
 of `shard` hold some context-parallel ranks of a sequence and not others), `folds` (whether experts are cut,
-and into another number of parts than the rest) and `accumulates` (whether a step has several microbatches);
-of the job at what is no axis."""
+and into another number of parts than the rest) and STEPS; of the job at what is no axis."""
 
 STRUCTURE = (
     "schedule",
@@ -51,6 +50,9 @@ STRUCTURE = (
     "recompute_layers",
 )
 PASSES = ("sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
+STEPS = ("accumulates", "starved")
+"""Whether a step has several microbatches on a rank, and whether it has fewer than there are stages."""
+
 CHOICES = (*PASSES, "zero", "offload", "overlap_dp", "overlap_pp")
 """Axes that a `Rule` may look at."""
 
@@ -93,7 +95,7 @@ class Framework:
             "copies": sizes.copies,
             "splits_context": _splits_context(setting_of(job)),
             "folds": _folds(setting_of(job)),
-            "accumulates": _accumulates(job, data, job.micro_batch),
+            **dict(zip(STEPS, _steps(job, data, job.layout.pipeline, job.micro_batch), strict=True)),
         }
         return self.rule(_few({**setting_of(job), **counts}), job, arch)
 
@@ -126,10 +128,11 @@ def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer
     }
     few = _few({**{a: block.structure[a] for a in STRUCTURE}, **counts})
     values = tuple(block.of(axis) for axis in CHOICES)
-    several = [_accumulates(job, block.data, size) for size in block.of("micro_batch")]
-    kinds = tuple(sorted(set(several)))
+    stages = block.structure["pipeline"]
+    steps = [_steps(job, block.data, stages, size) for size in block.of("micro_batch")]
+    kinds = tuple(sorted(set(steps)))
     able = _able(framework, tuple(few.items()), (kinds, *values), job, arch)
-    able = able[[kinds.index(one) for one in several]]
+    able = able[[kinds.index(one) for one in steps]]
     # every axis of a class of passes, then zero, offload, overlap_dp and overlap_pp
     places = {axis: i for i, axis in enumerate(("micro_batch", *CHOICES))}
     last = ("zero", "offload", "overlap_dp", "overlap_pp")
@@ -169,12 +172,18 @@ def _able(
     job: TrainingJob,
     arch: Transformer,
 ) -> Bools:
-    """Whether a framework runs each choice of `accumulates` and CHOICES under a structure."""
+    """Whether a framework runs each choice of STEPS and CHOICES under a structure."""
     able = [
         not framework.rule(
-            {**dict(structure), **dict(zip(("accumulates", *CHOICES), choice, strict=True))}, job, arch
+            {
+                **dict(structure),
+                **dict(zip(STEPS, steps, strict=True)),
+                **dict(zip(CHOICES, choice, strict=True)),
+            },
+            job,
+            arch,
         )
-        for choice in product(*values)
+        for steps, *choice in product(*values)
     ]
     return np.array(able).reshape([len(v) for v in values])
 
@@ -184,9 +193,10 @@ def _splits_context(setting: Mapping[str, Any]) -> bool:
     return setting["shard"] is not None and setting["shard"] % setting["context"] > 0
 
 
-def _accumulates(job: TrainingJob, data: int, micro_batch: int) -> bool:
-    """Whether a step has several microbatches on a rank."""
-    return job.global_batch > data * micro_batch
+def _steps(job: TrainingJob, data: int, stages: int, micro_batch: int) -> tuple[bool, bool]:
+    """Values of STEPS."""
+    unit = data * micro_batch
+    return job.global_batch > unit, job.global_batch < stages * unit
 
 
 def _folds(setting: Mapping[str, Any]) -> bool:

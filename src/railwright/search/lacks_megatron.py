@@ -11,9 +11,11 @@ from railwright.search.export_megatron_words import (
     MODULES,
     keeps_remainders,
     narrow,
+    refused_again,
     ungraphed,
     whole_masters,
 )
+from railwright.search.export_shape import has_biases
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
@@ -35,6 +37,9 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     modules = job.layout.recompute_modules if again == "selective" else ()
     if unknown := [name for name in modules if name not in MODULES]:
         found.append(f"recomputation of {' and '.join(unknown)}")
+    found += [
+        f"recomputation of {one} {why}" for one, why in refused_again(apply(job, setting), arch).items()
+    ]
     if setting["overlap_ep"] and setting["expert"] > 1 and setting["schedule"] not in SHARED:
         found += [f"expert all-to-alls hidden {one}" for one in exposed_turns(apply(job, setting), arch)]
     if virtual > 1 and setting["pipeline"] == 2 and not setting["overlap_pp"]:
@@ -44,6 +49,8 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
         found += [f"tensor parallelism hidden {one}" for one in where]
     if setting["tensor"] > 1 and not setting["sequence_parallel"] and arch.is_moe:
         found.append("experts under tensor parallelism without sequence parallelism")
+    if arch.is_moe and (setting["expert_tensor"] or setting["tensor"]) > 1 and has_biases(arch):
+        found.append("biases in experts that are cut")
     if setting["context"] > 1:
         found += _context(setting["context_kind"], arch)
     found += shown_ring(setting, job)

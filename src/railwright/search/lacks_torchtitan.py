@@ -22,9 +22,10 @@ def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transfo
     without no_sync); components/quantization/ (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/
     parallelize.py (attention sinks); distributed/activation_checkpoint.py ('selective' is by operators, or
     whole layers, every n-th); models/llama4/infra/parallelize.py (DeepEP); distributed/parallel_dims.py
-    (dp_shard_cp)."""
-    several = setting["schedule"] == "zb-h1" and setting["virtual_pipeline"] > 1
-    known = several or setting["schedule"] in ("auto", *SCHEDULES)
+    (dp_shard_cp); models/llama4/infra/parallelize.py (apply_moe_ep_tp: experts are cut by tensor parallelism
+    where they are on one rank); PyTorch 2.13, distributed/pipelining/schedules.py (Schedule1F1B)."""
+    virtual = setting["virtual_pipeline"] > 1
+    known = (virtual and setting["schedule"] == "zb-h1") or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [schedule_words(setting)]
     if is_hybrid(arch):
         found.append("layers that are not attention with an MLP")
@@ -46,6 +47,10 @@ def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transfo
         found.append("gradients of parameters that are not sharded reduced once for several microbatches")
     if job.optimizer != "adam":
         found.append(f"optimizer {job.optimizer}")
+    if arch.is_moe and cut and not experts and setting["expert_tensor"] == 1:
+        found.append("experts that are not cut beside tensor parallelism without expert parallelism")
+    if staged and setting["starved"] and setting["schedule"] in ("auto", "1f1b") and not virtual:
+        found.append("1F1B with fewer microbatches than stages")
     if setting["folds"]:
         found.append("experts cut into another number of parts than the rest")
     if setting["zero"] in (1, 2):
